@@ -1,9 +1,9 @@
-"""What slips of the keyboard cost, and what of that comes back by correcting them.
+"""What typos cost, and what of that comes back by correcting them.
 
     python -m benchmarks.typos --data $DATA/tldr --index-root INDEX_ROOT [--split dev] [--seeds 5]
 
-A seeded typist makes one slip in one content word of each query: a letter left out, doubled, hit beside, or swapped with its
-neighbour, each as often. Measured are the queries as they came and with their slip, each with and without correction.
+A seeded typist makes one typo in one content word of each query: a letter left out, doubled, hit beside, or swapped with its
+neighbour, each as often. Measured are the queries as they came and with their typo, each with and without correction.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from glow.evaluation.retrieval.served import ServedRetriever
 from glow.evaluation.task import Task
 from glow.records import Query
 from glow.search import Retriever, Typos, analyze_query
-from glow.text import slip_in
+from glow.text import misspell_in
 
 __all__ = ["slipped"]
 
@@ -30,9 +30,9 @@ CUT, MEASURE = 10, "RR@10"
 
 
 def slipped(queries: Sequence[Query], seed: int) -> list[Query]:
-    """Each query with a slip in one of its content words; one without such a word stays as it is."""
+    """Each query with a typo in one of its content words; one without such a word stays as it is."""
     chance = random.Random(seed)  # noqa: S311 - no secret
-    return [Query(query.id, slip_in(query.text, chance)) for query in queries]
+    return [Query(query.id, misspell_in(query.text, chance)) for query in queries]
 
 
 def measure(root: Path, data: Path, split: str, seeds: int) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def measure(root: Path, data: Path, split: str, seeds: int) -> dict[str, Any]:
             "clean": round(clean, 4),
             "clean, corrected": round(kept, 4),
             "kept": round(kept / clean, 4),
-            "slips": [round(each, 4) for each in off],
-            "slips, corrected": [round(each, 4) for each in auto],
+            "typos": [round(each, 4) for each in off],
+            "typos, corrected": [round(each, 4) for each in auto],
             "back": [round(each, 3) for each in back],
         }
     return figures

@@ -1,8 +1,8 @@
 """Documents, queries and relevance judgments in BEIR's layout with named fields.
 
 `corpus.jsonl` holds one JSON object a line (`_id`, text fields, any other key is metadata), `queries.jsonl` holds
-`_id` and `text`, `qrels/SPLIT.tsv` a header and `query-id`, `corpus-id`, `score`. One parser serves the
-builder and writes over HTTP (which keep bad lines as rejects), evaluation and training (which stop at the first).
+`_id` and `text`, `qrels/SPLIT.tsv` a header and `query-id`, `corpus-id`, `score`. One parser serves builds and
+HTTP writes, which keep bad lines as rejects, and evaluation and training, which stop at the first one.
 """
 
 import codecs
@@ -22,10 +22,10 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_DOCUMENT_BYTES = 1_000_000
-"""Longest JSON of a document, unless builder or service are told otherwise."""
+"""Longest JSON of a document, by default."""
 MAX_ID_BYTES = 512
 SHOWN_KEYS = 6
-# Metadata is written and read again by other JSON libraries, which take whole numbers of 64 bits and some depth.
+# Other JSON libraries read and write metadata: they limit whole numbers to 64 bits, and depth.
 MAX_DEPTH = 64
 MAX_NUMBER = 2**63 - 1
 _TOO_DEEP = f"JSON nested too deep, expected at most {MAX_DEPTH} levels"
@@ -46,8 +46,8 @@ def parse_object(line: bytes) -> dict[str, Any]:
     """Reads one line as a JSON object.
 
     Raises:
-        RecordError: if it is not UTF-8, not JSON, not an object, NaN or Infinity, a number of thousands of digits, or
-            nested too deep.
+        RecordError: if it is not UTF-8, not JSON, not an object, or nested too deep, or if it contains NaN, Infinity or a
+                number of thousands of digits.
     """
     try:
         value = json.loads(line.decode(), parse_constant=_refuse_constant)
@@ -75,10 +75,10 @@ def parse_document(
     Args:
         line: one line of JSON in UTF-8.
         field_names: keys that are text fields; all other keys but `_id` are metadata.
-        rename: found key -> wanted key (`{"headline": "title"}`), applied first and all at once.
+        rename: source key -> target key (`{"headline": "title"}`), applied first and all at once.
 
     Raises:
-        RecordError: if the line is no document; the message says what was found and expected.
+        RecordError: if the line is not a document; the message says what was found and expected.
     """
     value = _renamed(parse_object(line), rename or {})
     identifier = _identifier(value)
@@ -93,15 +93,15 @@ def read_document(
     rename: Mapping[str, str] | None = None,
     max_bytes: int = MAX_DOCUMENT_BYTES,
 ) -> Document:
-    """Reads a document that is to be indexed: what a build and a write take, and nothing else.
+    """Reads a document for indexing; builds and writes accept exactly the same lines.
 
     Args:
-        line: one JSON object in UTF-8, without a line's end.
+        line: one JSON object in UTF-8, without a line ending.
         field_names, rename: as for `parse_document`.
         max_bytes: longest line.
 
     Raises:
-        RecordError: as `parse_document`, and if the line is too long or the document holds no text.
+        RecordError: as `parse_document`, or if the line is too long or the document has no text.
     """
     if len(line) > max_bytes:
         raise too_long(max_bytes)
@@ -114,17 +114,17 @@ def read_document(
 
 
 def too_long(max_bytes: int) -> RecordError:
-    """What a line of more bytes is refused with."""
+    """The error for a line longer than `max_bytes`."""
     return RecordError(
         f"longer than {max_bytes} bytes; --max-line-bytes of a build, max_document_bytes of a service sets it"
     )
 
 
 def known_id(line: bytes, rename: Mapping[str, str] | None = None) -> str | None:
-    """The id of a line that is no document, if it can be read all the same.
+    """The id of an invalid line, if it can be read nevertheless.
 
     Args:
-        line: that was refused.
+        line: a rejected line.
         rename: as for `parse_document`.
     """
     try:
@@ -137,23 +137,23 @@ def known_id(line: bytes, rename: Mapping[str, str] | None = None) -> str | None
 
 
 def bare_line(line: bytes, *, is_first: bool) -> bytes:
-    """A line without its end, of the first one also without a byte order mark. Lines end at line feeds alone."""
+    """A line without its ending; the first one also without a byte order mark. Only line feeds end lines."""
     return (line.removeprefix(codecs.BOM_UTF8) if is_first else line).rstrip(b"\r\n")
 
 
 def has_text(document: Document) -> bool:
-    """Whether any field holds more than white space; a document without cannot be found by any query."""
+    """Whether any field has more than white space; no query can find a document without text."""
     return any(text.strip() for values in document.fields.values() for text in values)
 
 
 def read_documents(path: Path, field_names: Sequence[str]) -> Iterator[Document]:
     """Yields the documents of a `corpus.jsonl` and stops at the first bad line.
 
-    Documents without text are passed over: old collections hold some (cranfield's 471 and 995).
+    Documents without text are skipped: old datasets hold some (cranfield's 471 and 995).
 
     Raises:
         InputError: if the file cannot be read.
-        RecordError: if a line is no document; the message names file and line.
+        RecordError: if a line is not a document; the message names file and line.
     """
     for number, line in _lines(path):
         try:
@@ -169,7 +169,7 @@ def read_queries(path: Path) -> Iterator[Query]:
 
     Raises:
         InputError: if the file cannot be read.
-        RecordError: if a line is no query; the message names file and line.
+        RecordError: if a line is not a query; the message names file and line.
     """
     for number, line in _lines(path):
         try:
@@ -183,11 +183,11 @@ def read_queries(path: Path) -> Iterator[Query]:
 
 
 def read_qrels(path: Path) -> Iterator[Qrel]:
-    """Yields the judgements of a `qrels/SPLIT.tsv`; its first line is a header.
+    """Yields the relevance judgments of a `qrels/SPLIT.tsv`; its first line is a header.
 
     Raises:
         InputError: if the file cannot be read.
-        RecordError: if a row has not three columns or a grade that is no whole number.
+        RecordError: if a row does not have three columns, or its grade is not a whole number.
     """
     for number, line in _lines(path):
         try:
@@ -257,7 +257,7 @@ def _values(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _clean(value: Any, depth: int) -> Any:
-    """Replaces lone surrogates anywhere in a JSON value and refuses what has no place in another's JSON."""
+    """Replaces lone surrogates anywhere in a JSON value and rejects values that other JSON libraries cannot read."""
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
     if (isinstance(value, int) and abs(value) > MAX_NUMBER) or value in (inf, -inf):

@@ -1,4 +1,4 @@
-"""What people made of what they found: clicks and judgements as JSON lines, beside the query log that says what they were shown.
+"""Feedback of users on search results: clicks and relevance judgments as JSON lines, stored beside the query log.
 
 `glow_service.telemetry` writes them; `glow learn-clicks` reads them.
 """
@@ -20,7 +20,7 @@ FEEDBACK_KINDS: tuple[FeedbackKind, ...] = get_args(FeedbackKind)
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One click or judgement.
+    """One click or relevance judgment.
 
     Attributes:
         request_id: id of the search that found the document.
@@ -57,14 +57,14 @@ class Feedback:
 
 
 def read_feedback(path: Path, skipped: SkippedLines | None = None) -> Iterator[Feedback]:
-    """Reads a log of feedback from its oldest line on, as `read_query_log` does.
+    """Reads a feedback log from its oldest line on, as `read_query_log` does.
 
-    A line of an older version names no period. It gets its file and UTC day for one: a salt changes only at midnight UTC and
-    belongs to one file, so the lines of one such period always have one salt.
+    A line of an older version has no period. Its file and UTC day serve as one: a salt changes only at midnight UTC and
+    belongs to one file, so all lines of such a period share one salt.
 
     Args:
         path: the file.
-        skipped: counts lines that are none of such a log.
+        skipped: counts lines that cannot be read.
 
     Raises:
         InputError: if a file cannot be read.

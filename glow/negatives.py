@@ -1,6 +1,6 @@
-"""Files of hard negatives: JSON lines under a header that says what they were found in.
+"""Files of hard negatives: JSON lines after a header that describes their source.
 
-The first line is the header (`Header`); every further one is a query with its negatives:
+The first line is the header (`Header`); each further line is a query with its negatives:
 `{"query_id": "q1", "query": "text", "negatives": [{"id": "d7", "rank": 12, "score": 0.61, "source": "dense"}]}`.
 """
 
@@ -35,7 +35,7 @@ class Negative:
     Attributes:
         id: of the document.
         rank: in its source's ranking, from 1; relevant documents count.
-        score: its source's own (cosine, or BM25).
+        score: of its source (cosine, or BM25).
         source: `dense` or `lexical`.
     """
 
@@ -55,7 +55,7 @@ class QueryNegatives:
 
 
 class SourceRecord(StrictModel):
-    """The model or checkpoint that mined: its name, and the hash that tells it from another."""
+    """Name and hash of the model or checkpoint that found the negatives."""
 
     name: str
     sha256: str
@@ -66,10 +66,10 @@ class Header(StrictModel):
 
     Attributes:
         glow_negatives: version of the format.
-        data, split: name of the data folder and of its judgements.
-        documents_hash: of the collection's documents (`documents_hash`); a reader refuses other ones.
-        queries: lines that follow, so that a cut-off file is noticed.
-        model: what encoded; None where BM25 mined alone.
+        data, split: names of the dataset's directory and of its relevance judgments.
+        documents_hash: of the dataset's documents (`documents_hash`); a reader refuses any others.
+        queries: number of lines that follow, so that a truncated file is noticed.
+        model: the encoder; None if only BM25 searched.
         options: of the mining.
     """
 
@@ -83,7 +83,7 @@ class Header(StrictModel):
 
 
 def documents_hash(documents: Sequence[Document]) -> str:
-    """SHA-256 over ids and contents in order; which keys are text fields and which metadata does not matter."""
+    """SHA-256 over ids and contents in order; it does not matter which keys are text fields and which metadata."""
     digest = hashlib.sha256()
     for document in documents:
         content = {**document.metadata, **{name: list(values) for name, values in document.fields.items()}}

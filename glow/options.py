@@ -1,4 +1,4 @@
-"""Options and headers as frozen pydantic models: strict, read from JSON or TOML, with all their faults in one line."""
+"""Options and file headers as frozen pydantic models: strict, read from JSON or TOML; all faults are reported together."""
 
 import hashlib
 import tomllib
@@ -38,7 +38,7 @@ class StrictModel(BaseModel):
 
     @classmethod
     def load_toml(cls, path: Path) -> Self:
-        """Reads the options from a TOML file, which people write.
+        """Reads the options from a TOML file, the format that people write.
 
         Raises:
             ConfigError: if the file cannot be read or is not valid; every fault is named.
@@ -59,7 +59,7 @@ class StrictModel(BaseModel):
 
 
 class ForeignModel(StrictModel):
-    """A JSON file that others wrote: what GLOW does not know is ignored, values are of their own type, and its size is bounded."""
+    """A JSON file of another program: unknown keys are ignored, values must have exact types, and its size is limited."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -84,17 +84,17 @@ def option(
     is_argument: bool = False,
     **limits: Any,
 ) -> Any:
-    """A field of an options model of a command: what flags and their documentation are made from (`glow.commands`).
+    """A field of a command's options model, from which its flag and documentation are generated (`glow.commands`).
 
     Args:
-        default: `...` where the option must be given.
+        default: `...` if the option is required.
         description: one sentence, for help and documentation.
-        flag: where it differs from the field's name.
+        flag: if it differs from the field's name.
         unit: of the value.
-        metavar: what stands for the value in the help.
+        metavar: placeholder of the value in the help.
         env: environment variable that gives the value if no flag does.
-        is_argument: given by its place instead of a flag.
-        **limits: as for pydantic's `Field`: `ge`, `le` and their like.
+        is_argument: whether it is a positional argument instead of a flag.
+        **limits: as for pydantic's `Field`: `ge`, `le` and so on.
     """
     extra: dict[str, Any] = {
         "flag": flag,
@@ -107,7 +107,7 @@ def option(
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """Parses a TOML file.
 
     Raises:
         ConfigError: if it cannot be read.
@@ -121,21 +121,21 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def merged(base: Any, changes: Any) -> Any:
-    """Tables are merged key by key; of all else the changes stand."""
+    """Merges tables key by key; any other value is replaced by the change."""
     if not isinstance(base, Mapping) or not isinstance(changes, Mapping):
         return changes
     return {**base, **{key: merged(base.get(key), value) for key, value in changes.items()}}
 
 
 def load_foreign(path: Path, parse: Callable[[bytes], T]) -> T:
-    """Reads a small JSON file that others wrote.
+    """Reads a small JSON file of another program.
 
     Args:
         path: the file.
-        parse: of pydantic, for what it must hold.
+        parse: a pydantic function that validates the contents.
 
     Raises:
-        ConfigError: if it cannot be read, has more than `MAX_FOREIGN_BYTES`, or is not valid.
+        ConfigError: if it cannot be read, is larger than `MAX_FOREIGN_BYTES`, or is not valid.
     """
     try:
         if not path.is_file():

@@ -1,6 +1,6 @@
-"""The query log's lines: the searches that a service noted, as JSON, one a line.
+"""Lines of the query log: the searches that a service recorded, one JSON object each.
 
-`glow_service.telemetry.query_log` writes them; whoever compares index versions on what people really ask reads them.
+`glow_service.telemetry.query_log` writes them; comparisons of index versions on real queries read them.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ __all__ = ["LoggedQuery", "SkippedLines", "numbered", "read_log_lines", "read_qu
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """One search as the log holds it.
+    """One logged search.
 
     Attributes:
         request_id: id of the request; the searches of a batch share it.
@@ -63,7 +63,7 @@ class LoggedQuery:
 
 @dataclass(slots=True)
 class SkippedLines:
-    """Lines of a log that could not be read: a crash, a full disk or a failing one leaves such, and they cost themselves alone.
+    """Lines of a log that could not be read, as after a crash or a full disk; only these lines are skipped.
 
     Attributes:
         count: how many.
@@ -79,23 +79,23 @@ class SkippedLines:
         self.first = self.first or str(fault)
 
     def __str__(self) -> str:
-        """For people."""
+        """Message for people."""
         return f"{self.count} damaged lines of the logs were skipped; the first: {self.first}"
 
 
 def numbered(path: Path, number: int) -> Path:
-    """The name of a log file that was full and renamed; 1 is the youngest."""
+    """The name of a rotated log file; 1 is the latest."""
     return path.with_name(f"{path.name}.{number}")
 
 
 def read_query_log(path: Path, skipped: SkippedLines | None = None) -> Iterator[LoggedQuery]:
     """Reads a query log from its oldest query on: its rotated files first, if `path` has any.
 
-    A last line without an end is still being written, and is left out. Lines that are none of a query log are skipped.
+    A last line without an end is still being written, and is skipped. Other invalid lines are skipped and counted.
 
     Args:
         path: the file.
-        skipped: counts them.
+        skipped: counts the invalid lines.
 
     Raises:
         InputError: if a file cannot be read.
@@ -109,7 +109,7 @@ def read_query_log(path: Path, skipped: SkippedLines | None = None) -> Iterator[
 
 
 def read_log_lines(path: Path) -> Iterator[tuple[bytes, str]]:
-    """Yields the whole lines of a log with their places, its rotated files first.
+    """Yields the complete lines of a log with their places, its rotated files first.
 
     Raises:
         InputError: if a file cannot be read.

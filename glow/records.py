@@ -1,4 +1,4 @@
-"""The records that cross room doors: small, frozen, without behaviour."""
+"""Records that packages exchange: small, frozen, without behavior."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Document:
         id: unique in its corpus; may hold `/`.
         fields: field name -> its values in order. A title has one value, anchors have many; a missing
             field is absent or empty.
-        metadata: every key that is no text field, as JSON values.
+        metadata: every key that is not a text field, as JSON values.
     """
 
     id: str
@@ -33,7 +33,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Qrel:
-    """One relevance judgement: `grade` 0 is not relevant, higher is better."""
+    """One relevance judgment: `grade` 0 is not relevant, higher is better."""
 
     query_id: str
     document_id: str
@@ -42,7 +42,7 @@ class Qrel:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One search result; `score` is higher for better (cosine for dense retrieval, in [-1, 1])."""
+    """One search result; a higher `score` is better (cosine for dense retrieval, in [-1, 1])."""
 
     document_id: str
     score: float

@@ -1,8 +1,8 @@
 """Which fields a document has, in which order, and how many tokens each may take.
 
-A field's budget counts its closing [SEP]; the first field's budget also counts the [CLS] in front (the
-released code's limits 30/30/128 read the same way: 28 pieces of url, 29 of title, 127 of body). Field ids are
-positions in the list, as the tower's field embedding sees them.
+A field's token limit includes its closing [SEP]; the first field's limit also includes the leading [CLS] (the
+released code's limits 30/30/128 mean the same: 28 subword tokens of url, 29 of title, 127 of body). Field ids are
+positions in the list, the input of the tower's field embedding.
 """
 
 from typing import Literal, Self
@@ -14,7 +14,7 @@ from glow.options import StrictModel
 
 __all__ = ["PRESETS", "FieldSchema", "FieldSpec"]
 
-# `_id` is the document's id, `query` the name under which the term table keeps the length of queries.
+# `_id` is the document's id; under `query`, the term statistics keep the length of queries.
 RESERVED_NAMES = frozenset({"_id", "query"})
 
 
@@ -23,9 +23,9 @@ class FieldSpec(StrictModel):
 
     Attributes:
         name: the key in a document's JSON line; not `_id` or `query`.
-        tokens: most word pieces that the field may take, its [SEP] counted.
-        kind: `url` is cut into words by `glow.text.urls`, `text` is taken as it is.
-        max_values: how many values count where the field is a list; None means all.
+        tokens: most subword tokens of the field, including its [SEP].
+        kind: `url` is split into words by `glow.text.urls`, `text` is used as it is.
+        max_values: how many values of a list count; None means all.
         keep_digits: whether a url's digits stay (GLOW Table 4 shows them; BISON B.2 drops them).
         weight: fw_c of Eq. 7, in [0, 1e6].
         length_norm: fln_c of Eq. 7, in [0, 1]; 0 ignores the field's length.
@@ -41,18 +41,18 @@ class FieldSpec(StrictModel):
 
 
 class FieldSchema(StrictModel):
-    """Ordered fields and token budgets of a model.
+    """Ordered fields and token limits of a model.
 
     Attributes:
-        name: the preset's name, for people.
-        query_tokens: most tokens of a query, [CLS] and [SEP] counted.
-        document_tokens: most tokens of a document in all; a field gets what the ones before it left, up to
-            its own budget, and every later field keeps room for its [SEP].
+        name: of the preset, for people.
+        query_tokens: most tokens of a query, including [CLS] and [SEP].
+        document_tokens: most tokens of a document in all. A field gets what the earlier ones left, up to its own
+                limit; space for the [SEP] of every later field is kept.
         fields: in the order in which the document tower reads them.
-        one_field_id: every token has field id 0 (GLOW's ablation `us`); fields keep order and budgets.
-        joined: fields follow one another like one text, with a single [SEP] at the end, as encoders of single texts read them.
-        query_prefix, document_prefix: words before every query and every document that its model was trained with; their pieces
-            carry the weight of [SEP].
+        one_field_id: every token has field id 0 (GLOW's ablation `us`); fields keep their order and limits.
+        joined: fields form one text with a single [SEP] at the end, as for encoders of single texts.
+        query_prefix, document_prefix: words before every query and every document, as in the model's training; their subword
+                tokens have the weight of [SEP].
     """
 
     name: str
@@ -82,7 +82,7 @@ class FieldSchema(StrictModel):
 
     @property
     def body(self) -> str:
-        """Name of the field that holds a document's text: the one with the most tokens."""
+        """Name of the field with a document's main text: the one with the most tokens."""
         return max(self.fields, key=lambda spec: spec.tokens).name
 
     @classmethod
@@ -112,7 +112,7 @@ PRESETS = {
                 FieldSpec(name="text", tokens=160),
             ),
         ),
-        # BISON's fields without the body, in the default preset's budgets.
+        # BISON's fields without the body, with the default preset's limits.
         FieldSchema(
             name="bison-default",
             query_tokens=64,

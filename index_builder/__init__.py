@@ -1,1 +1,1 @@
-"""Building index versions: documents in, a verified and published version out."""
+"""Builds index versions from documents, verifies them and publishes them."""

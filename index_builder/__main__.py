@@ -1,4 +1,4 @@
-"""`python -m index_builder`, as it was called before `glow`."""
+"""`python -m index_builder`: the builder's commands under their old names."""
 
 from glow_index_builder.commands.app import app
 

@@ -1,4 +1,4 @@
-"""How much memory a process holds at most: since it started, or since the count was last set to zero."""
+"""Peak memory of a process since it started, or since the last reset."""
 
 import ctypes
 import resource
@@ -10,13 +10,13 @@ __all__ = ["peak_memory_bytes", "release_memory", "reset_peak_memory"]
 STATUS = Path("/proc/self/status")
 CLEAR = Path("/proc/self/clear_refs")
 CLEAR_PEAK = "5"
-"""proc(5): sets the peak to what is held now."""
+"""Writing 5 resets the peak to the present value; see proc(5)."""
 
 
 def peak_memory_bytes() -> int:
-    """The most memory that this process held, mapped pages of files counted, since `reset_peak_memory`."""
+    """The peak memory of this process since `reset_peak_memory`, including mapped pages of files."""
     try:
-        # ru_maxrss also counts the process that started this one, before exec.
+        # ru_maxrss also counts the parent process, before exec.
         status = STATUS.read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
     except (OSError, ValueError, IndexError):
@@ -25,7 +25,7 @@ def peak_memory_bytes() -> int:
 
 
 def reset_peak_memory() -> bool:
-    """Lets the peak begin anew; whether the system can (Linux): else a peak is that since the process started."""
+    """Resets the peak; returns whether the system supports that (Linux). Otherwise the peak counts from the start."""
     try:
         CLEAR.write_text(CLEAR_PEAK, encoding="ascii")
     except OSError:
@@ -34,7 +34,7 @@ def reset_peak_memory() -> bool:
 
 
 def release_memory() -> None:
-    """Gives back to the system what is free: glibc keeps what a closed tower held, 60 MB, for a next one."""
+    """Returns free memory to the system: glibc would keep the 60 MB of a closed tower."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):  # not glibc

@@ -1,10 +1,10 @@
-"""Files that are not on this machine: `s3://`, `gs://`, `az://` and `https://`, by fsspec and its packages (extra `objects`).
+"""Remote files at `s3://`, `gs://`, `az://` and `https://`, through fsspec and its packages (extra `objects`).
 
-Credentials and endpoints are what those packages read from the environment (`AWS_…`, `GOOGLE_APPLICATION_CREDENTIALS`,
-`AZURE_STORAGE_…`); nothing of them stands in an index.
+Those packages read credentials and endpoints from the environment (`AWS_…`, `GOOGLE_APPLICATION_CREDENTIALS`,
+`AZURE_STORAGE_…`); no index stores them.
 
-Those packages bound each receive of a socket at most, so a server that sends a byte now and then would hold a build for
-ever: here each step, a block of bytes or a question about a file, has an end of its own.
+They limit the time of a single socket receive at most, so a server that sends a byte now and then could stall a
+build forever. Here each step, a block of bytes or a request about a file, has a time limit.
 """
 
 import importlib
@@ -26,27 +26,27 @@ _URL = re.compile(r"(s3|gs|az|abfs|https?)://.+")
 _READ_ONLY = ("http", "https")
 STEP_BYTES = 1 << 20
 BLOCK_BYTES = 8 << 20
-"""Asked for at once."""
+"""Bytes per request."""
 WITHIN_S = 120.0
-"""How long one step may take: a block at 70 kB/s."""
+"""Time limit of one step: a block at 70 kB/s."""
 LIST_S = 1_800.0
-"""How long a folder may take to list: a thousand names a request."""
+"""Time limit for listing a directory, at a thousand names per request."""
 WRITE_S = 900.0
-"""How long one step of writing may take: packages send parts of 50 MiB."""
+"""Time limit of one write step; packages send chunks of 50 MiB."""
 
 
 def is_remote(text: str) -> bool:
-    """Whether a path means a file elsewhere."""
+    """Whether a path names a remote file."""
     return _URL.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file elsewhere.
+    """One remote file.
 
     Attributes:
-        url: where it is.
-        within_s: seconds that each step may take.
+        url: its address.
+        within_s: time limit of each step, in seconds.
     """
 
     url: str
@@ -54,15 +54,15 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """The last segment of its path."""
         return self.url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
 
     @property
     def identity(self) -> tuple[str, int, str]:
-        """Where it is, its size, and what changes with its content (an ETag, a time); 0 and "" where the server says neither.
+        """Its URL, its size, and an ETag or time that changes with its content; 0 and "" if the server sends neither.
 
         Raises:
-            InputError: if it is not there or cannot be reached.
+            InputError: if it is missing or cannot be reached.
         """
         info = self._info()
         version = (
@@ -71,13 +71,13 @@ class RemoteFile:
         return self.url, int(info.get("size") or 0), str(version)
 
     def open(self) -> io.BufferedReader:
-        """Its bytes, from the start; what fails on the way is an OSError.
+        """Opens it for reading from the start; later failures raise OSError.
 
         Raises:
-            InputError: if it is not there or cannot be reached.
+            InputError: if it is missing or cannot be reached.
         """
         system, path = _system(self.url)
-        self._info()  # it has an end, and what it tells is asked for again by opening
+        self._info()  # it has a time limit, and opening asks for the same values again
         file = _told(
             self.url, lambda: _within(self.within_s, lambda: system.open(path, "rb", block_size=BLOCK_BYTES))
         )
@@ -89,14 +89,14 @@ class RemoteFile:
 
 
 def list_remote(url: str) -> list[RemoteFile] | None:
-    """The files in a folder elsewhere, by name; None where the URL is a file.
+    """The files in a remote directory, by name; None if the URL is a file.
 
     Raises:
-        InputError: if there is nothing, or it cannot be reached.
+        InputError: if nothing is there, or it cannot be reached.
         DependencyError: if the package for it is not installed.
     """
     if url.startswith(_READ_ONLY):
-        return None  # a server's page of links is no folder
+        return None  # a web server's page of links is not a directory
     system, path = _system(url)
     system.invalidate_cache()
     if not _told(url, lambda: system.isdir(path, timeout=WITHIN_S)):
@@ -110,15 +110,15 @@ def list_remote(url: str) -> list[RemoteFile] | None:
 
 @contextmanager
 def write_remote(url: str) -> Iterator[BinaryIO]:
-    """A new file elsewhere, which is there once the block ends without an error, and not before.
+    """Opens a new remote file, which appears only when the block ends without an error.
 
     Raises:
-        ConfigError: if nothing can be written there.
-        BuildError: if it fails.
+        ConfigError: if the scheme is read-only.
+        BuildError: if writing fails.
         DependencyError: if the package for it is not installed.
     """
     if url.startswith(_READ_ONLY):
-        raise ConfigError(f"{url} can be read alone; write to s3://, gs://, az:// or a file")
+        raise ConfigError(f"{url} is read-only; write to s3://, gs://, az:// or a file")
     system, path = _system(url)
     try:
         file = _Writer(_within(WRITE_S, lambda: system.open(path, "wb")))
@@ -133,24 +133,24 @@ def write_remote(url: str) -> Iterator[BinaryIO]:
 
 
 class _Writer:
-    """What fsspec opened for writing; its packages' errors as OSError."""
+    """A file that fsspec opened for writing; its packages' errors become OSError."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
 
     def write(self, data: Any) -> int:
-        """Writes all of it."""
+        """Writes all of the data."""
         return int(self._guarded(self._file.write, data))
 
     def flush(self) -> None:
-        """Nothing: parts go when they are large enough."""
+        """Does nothing: chunks are sent when they are large enough."""
 
     def close(self) -> None:
-        """Sends what is left; the file is there then."""
+        """Sends the rest; then the file exists."""
         self._guarded(self._file.close)
 
     def discard(self) -> None:
-        """Drops what was sent: a close would make a file of it."""
+        """Discards the data already sent; a close would make a file of it."""
         self._file.closed = True
         _try(self._file.discard)
 
@@ -164,40 +164,40 @@ class _Writer:
 
 
 class _Raw(io.RawIOBase):
-    """What fsspec opened; its packages' errors as OSError, the one that readers of files know.
+    """A file that fsspec opened; its packages' errors become OSError, which file readers expect.
 
     Args:
-        system: fsspec's.
-        file: that it opened.
-        path: of the file, as the system has it.
-        within_s: seconds that each read may take.
+        system: the fsspec file system.
+        file: the file that it opened.
+        path: the file's path in that system.
+        within_s: time limit of each read, in seconds.
     """
 
     def __init__(self, system: Any, file: Any, path: str, within_s: float) -> None:
         self._file, self._within_s = file, within_s
-        self._streams = hasattr(file, "r")  # of a web server that sends whole files alone
+        self._streams = hasattr(file, "r")  # from a web server that sends only whole files
         if not self._streams:
-            # Its own way to fetch has no end in time. Caches, sizes and places stay the package's.
+            # The package's own fetch has no time limit. It still handles caches, sizes and positions.
             file.cache.fetcher = partial(_fetch, system, path, within_s)
 
     def readable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """As the server can."""
+        """Whether the server supports it."""
         return bool(self._file.seekable())
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Moves; returns the place."""
+        """Moves; returns the position."""
         return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
-        """The place."""
+        """The position."""
         return int(self._file.tell())
 
     def readinto(self, buffer: Any) -> int:
-        """Fills a buffer as far as data is there."""
+        """Reads into a buffer."""
         try:
             more = {"timeout": self._within_s} if self._streams else {}
             data = self._file.read(len(buffer), **more)
@@ -207,24 +207,24 @@ class _Raw(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         _try(self._file.close)
         super().close()
 
 
 def _fetch(system: Any, path: str, within_s: float, start: int, end: int) -> bytes:
-    """Bytes of a file from `start` to before `end`, or as far as it goes."""
+    """Bytes of a file from `start` to before `end`, fewer at the file's end."""
     if path.startswith(_READ_ONLY):
         sync = importlib.import_module("fsspec.asyn").sync
         return cast(bytes, sync(system.loop, _fetch_web, system, path, start, end, timeout=within_s))
     data = cast(bytes, system.cat_file(path, start=start, end=end, timeout=within_s))
     if len(data) > end - start:
-        raise OSError(f"{len(data)} bytes came, {end - start} were asked for")
+        raise OSError(f"received {len(data)} bytes, requested {end - start}")
     return data
 
 
 async def _fetch_web(system: Any, url: str, start: int, end: int) -> bytes:
-    """As `_fetch`, of a web server, whose word for how much it sends is not taken."""
+    """As `_fetch`, from a web server, without trust in the length that it announces."""
     session = await system.set_session()
     options = dict(system.kwargs)
     headers = {**options.pop("headers", {}), "Range": f"bytes={start}-{end - 1}"}
@@ -237,20 +237,20 @@ async def _fetch_web(system: Any, url: str, start: int, end: int) -> bytes:
         if start > 0 and not (
             is_part and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
         ):
-            raise OSError("the server does not send the part of the file that was asked for; fetch it first")
+            raise OSError("the server does not support range requests; download the file first")
         if is_part and (response.content_length or 0) > end - start:
-            raise OSError(f"{response.content_length} bytes come, {end - start} were asked for")
+            raise OSError(f"the server sends {response.content_length} bytes, requested {end - start}")
         async for chunk in response.content.iter_chunked(1 << 16):
             data += chunk
             if len(data) >= end - start:
                 break
     if is_part and len(data) > end - start:
-        raise OSError(f"more came than the {end - start} bytes that were asked for")
+        raise OSError(f"received more than the {end - start} requested bytes")
     return bytes(data[: end - start])
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:
-    """Waits for a call for so long; one that is late goes on in its thread, and nobody hears of it.
+    """Waits for a call with a time limit; a late call continues in its thread and its result is ignored.
 
     Raises:
         TimeoutError: if it is late.
@@ -287,7 +287,7 @@ def _system(url: str) -> tuple[Any, str]:
 
 
 def _told(url: str, call: Callable[[], T]) -> T:
-    """What a call answers; whatever its package raises as ours: each has errors of its own."""
+    """The result of a call; any error of its package becomes a GLOW error, as each package has its own types."""
     try:
         return call()
     except FileNotFoundError as error:
@@ -300,7 +300,7 @@ def _told(url: str, call: Callable[[], T]) -> T:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
-        return "the server sends too slowly, or nothing"
+        return "the server sends too slowly or not at all"
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""The options of one build, checked together before any work; flags and their documentation are made from them."""
+"""The options of a build, checked together before any work; flags and their documentation are generated from them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,22 +27,22 @@ _MAKES_NO_DIFFERENCE = {
     "gate",
     *GateLimits.model_fields,
 }
-"""Options that change nothing of what comes out; neither manifest nor report needs them, nor folders, whose content has a hash."""
+"""Options that do not change the result. Manifest and report omit them, and directories, whose content has a hash."""
 _ORDER = (
     "source", "model", "publish", "index", "device", "threads", "rename", "term_stats", "max_words", "max_line_bytes",
     "max_reject_share", "memory_mb", "passages", "passage_field", "passage_overlap", "max_passages", "lexical", "impacts",
     "analyzer", "store", "rerank", "rerank_bits", "learned", "learned_budget", "learned_words",
 )  # fmt: skip
-"""Options as people look for them in the help; others stand after these."""
+"""The order of options in the help; others follow."""
 
 
 def rename_of(value: Any) -> Any:
-    """`--rename-field` as a shell gives it: pairs; from a program, a mapping."""
+    """`--rename-field`: pairs from a shell, a mapping from Python."""
     return parse_rename(value) if isinstance(value, list | tuple) else value
 
 
 class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
-    """What to build and how, but for what is one component's own."""
+    """What to build and how, without the options of components."""
 
     source: str = option(..., "File, directory, or - for standard input.", flag="--input")
     model: Path | None = option(
@@ -97,7 +97,7 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
         return self.threads or all_cores()
 
     def gate_options(self) -> GateOptions | None:
-        """By what the version is judged before it is published; None: it is not.
+        """The options of the gate before publication; None without a gate.
 
         Raises:
             ConfigError: if `live` comes without a query log, or a query log or `force` without a gate.
@@ -105,10 +105,10 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
         return parse_gate(self.gate, self, self.thread_count)
 
     def check_rename(self, field_names: Sequence[str]) -> None:
-        """Refuses renames that cannot be meant.
+        """Refuses renames to unknown fields.
 
         Raises:
-            ConfigError: if a wanted key is no field of the model, which every document would then lack.
+            ConfigError: if a target key is not a field of the model.
         """
         known = ("_id", *field_names)
         for source_key, wanted in self.rename.items():
@@ -118,7 +118,7 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
                 )
 
     def parameters(self) -> dict[str, Any]:
-        """The options that decide what comes out, as JSON values for manifest and report."""
+        """The options that decide the result, as JSON values for manifest and report."""
         rows = rows_of(type(self))
         folders = {row.name for row in rows if Path in (row.annotation, *get_args(row.annotation))}
         values = self.model_dump(exclude=folders | _MAKES_NO_DIFFERENCE)
@@ -127,11 +127,11 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
 
 
 _OWN = dict.fromkeys(component.options for component in COMPONENTS if component.options.model_fields)
-"""The options of each component that has any."""
+"""The option classes of the components that have any."""
 
 
 def _fields() -> dict[str, tuple[Any, Any]]:
-    """Name -> type and field of the options of a build in the order of the help, which otherwise each class would decide."""
+    """Name -> type and field of a build's options, in the order of the help across all classes."""
     own = [name for name in CommonOptions.__annotations__ if name in CommonOptions.model_fields]
     models: list[type[StrictModel]] = [CommonOptions, *_OWN]
     fields = {name: field for model in models for name, field in model.model_fields.items()}
@@ -157,7 +157,7 @@ else:
 
 
 def parse_rename(pairs: Sequence[str]) -> dict[str, str]:
-    """Reads `found=wanted` pairs.
+    """Reads `source=target` pairs.
 
     Raises:
         ConfigError: if a pair has another form, or two name one key.

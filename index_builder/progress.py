@@ -1,4 +1,4 @@
-"""Stages of a build as people see them: a bar on a terminal, plain lines elsewhere; and their times."""
+"""Shows the stages of a build, with a bar on a terminal and plain lines elsewhere, and measures them."""
 
 import time
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ __all__ = ["Stages"]
 
 
 class Stages:
-    """Runs stages one after another, tells how far they are and keeps how long they took.
+    """Runs stages one after another, shows their progress and records their times.
 
     Args:
-        out: where progress goes; bars where it is a terminal.
+        out: stream for the progress; bars if it is a terminal.
 
     Attributes:
         seconds: stage -> seconds.
-        peaks: stage -> the most memory in bytes that this process held in it.
+        peaks: stage -> peak memory of this process in bytes.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -29,12 +29,12 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
-        """One stage; yields a function to call with what was done.
+        """Runs one stage; yields a function to call with the amount done.
 
         Args:
-            name: for people and for the report.
-            total: what there is to do; None where it is not known or comes in one piece.
-            unit: of the total.
+            name: shown to users and used in the report.
+            total: the amount of work; None if it is unknown or indivisible.
+            unit: unit of the total.
         """
         start = time.perf_counter()
         release_memory()
@@ -45,10 +45,10 @@ class Stages:
         self.peaks[name] = peak_memory_bytes()
 
     def done_before(self, name: str, seconds: float, peak: int) -> None:
-        """Tells of a stage that an earlier run has done, and what it took there."""
+        """Shows a stage that an earlier run finished, and its time then."""
         self.seconds[name], self.peaks[name] = seconds, peak
         self.note(f"{name}: done before")
 
     def note(self, line: str) -> None:
-        """Tells people something beside the stages."""
+        """Shows a message between the stages."""
         write_line(self._out, line)

@@ -1,1 +1,1 @@
-"""Checkpoint to model artifact: ONNX graphs, quantization, parity, packaging. Needs the `export` extra."""
+"""Exports a checkpoint as a model artifact: ONNX graphs, quantization, parity, packaging. Needs the `export` extra."""

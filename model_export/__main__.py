@@ -1,4 +1,4 @@
-"""`python -m model_export`, as it was called before `glow export-model`."""
+"""`python -m model_export`: the old name of `glow export-model`."""
 
 import typer
 

@@ -1,13 +1,13 @@
-"""One joined layer and late interaction worked out on the stored numbers themselves: nothing is brought back to H numbers a token.
+"""One joined layer and late interaction, computed on the stored numbers: no token is restored to H numbers.
 
-A document's keys, values and compared numbers are all L·norm(U·s + c) with some matrix L, where s holds the e stored numbers of a token and
-U, c and the norm are the compressor's. The norm takes away a mean and divides by σ, so L·norm(U·s + c) = (M·s + m)·(1/σ) + w with
+A document's keys, values and compared numbers are all L·norm(U·s + c) with some matrix L. s holds the e stored numbers
+of a token; U, c and the norm are the compressor's. The norm subtracts a mean and divides by σ. So this is (M·s + m)·(1/σ) + w with
 
     P = 1 - 11ᵀ/H       M = L·diag(g)·P·U       m = L·diag(g)·P·c       w = L·b + l         g, b: of the norm; l: the bias of L
     σ² = sᵀ·A·s + 2·aᵀ·s + α + ε                A = (P·U)ᵀ(P·U)/H       a = (P·U)ᵀ(P·c)/H       α = |P·c|²/H
 
-What follows is linear in these but for the softmax and the maximum, so products with a query can be brought to the side of the query: of each token
-e numbers take part in a few products of e by e and e by heads in place of e by H and H by 2H. The scores are the same but for rounding.
+The rest is linear in these except the softmax and the maximum, so products with a query move to the query's side. Each
+token needs products of e by e and e by heads, instead of e by H and H by 2H. Scores are equal except for rounding.
 
     B   documents       Lq, Ld  tokens      H   hidden size     e   numbers of a token      n, d   heads and their size     p   numbers compared
 """
@@ -25,15 +25,15 @@ _LEAST = 1e-12
 
 
 def can_absorb(model: CrossEncoder) -> bool:
-    """Whether one layer joins what comes out of a compressor."""
+    """Whether the model has a compressor and a single joined layer."""
     return model.compressor is not None and model.config.split == model.config.layers - 1
 
 
 class _Absorbed(nn.Module):
-    """A linear layer over restored states, on stored ones: M, m and w of the module's head.
+    """A linear layer over restored token embeddings, applied to stored ones: M, m and w of the module's docstring.
 
     Args:
-        compressor: whose states are read.
+        compressor: the compressor of the stored numbers.
         weight: L, float [out, H].
         bias: l, float [out].
     """
@@ -55,7 +55,7 @@ class _Absorbed(nn.Module):
 
 
 class _Scale(nn.Module):
-    """1/σ of stored tokens, and the squared length of what late interaction compares, where there is one."""
+    """1/σ of stored tokens, and the squared length of what late interaction compares, if any."""
 
     def __init__(self, compressor: Compressor, compared: _Absorbed | None) -> None:
         super().__init__()
@@ -70,13 +70,13 @@ class _Scale(nn.Module):
             parts.append(((own.T @ rest)[None], (shift @ rest)[None]))
             self.own, self.rest = float(shift @ shift), float(rest @ rest)
         self.size = size
-        # One product for all: the exporter wants a bias behind each.
+        # One product for all: the exporter needs a bias after each.
         self.products = _linear(
             torch.cat([part for part, _ in parts]), torch.cat([part for _, part in parts])
         )
 
     def forward(self, stored: Tensor) -> tuple[Tensor, Tensor]:
-        """1/σ, float [B, Ld, 1], and |y|, float [B, Ld, 1]; the latter 1 where nothing is compared."""
+        """1/σ, float [B, Ld, 1], and |y|, float [B, Ld, 1]; |y| is 1 if nothing is compared."""
         found = self.products(stored)
         variance = (found[..., : self.size] * stored).sum(-1, keepdim=True) + self.variance
         inverse = variance.clamp_min(_LEAST).rsqrt()
@@ -88,7 +88,7 @@ class _Scale(nn.Module):
 
 
 class _Compared(nn.Module):
-    """Late interaction, once 1/σ and the lengths are there."""
+    """Late interaction, given 1/σ and the lengths."""
 
     def __init__(self, compressor: Compressor, late: LateInteraction) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _Compared(nn.Module):
     ) -> Tensor:
         ours = functional.normalize(self.project(query), dim=-1)[0]  # [Lq, p]
         own = self.document
-        # A product's constant stands first: behind one that stands second the exporter wants a bias.
+        # A product's constant comes first: after a second one the exporter needs a bias.
         at = own.matrix.T @ ours.T  # [e, Lq]
         height, base = ((ours * part).sum(-1) for part in (own.shift, own.rest))  # [Lq] each
         products = (stored @ at + height) * inverse + base  # [B, Ld, Lq]
@@ -115,10 +115,10 @@ class _Compared(nn.Module):
 
 
 class AbsorbedLate(nn.Module):
-    """Late interaction alone over what was stored; inputs and output as `glow_model_export.rerank_graphs`.
+    """Late interaction alone over stored numbers; inputs and output as in `glow_model_export.rerank_graphs`.
 
     Args:
-        model: with a compressor and late interaction.
+        model: a model with a compressor and late interaction.
 
     Raises:
         ExportError: if it lacks one.
@@ -137,20 +137,20 @@ class AbsorbedLate(nn.Module):
 
 
 class AbsorbedJoin(nn.Module):
-    """The one joined layer, of which [CLS] alone is worked out, and late interaction on top.
+    """The single joined layer, computed for [CLS] alone, plus late interaction.
 
     Args:
-        model: as `can_absorb` says.
+        model: one that `can_absorb` accepts.
 
     Raises:
-        ExportError: if more layers join, or there is no compressor.
+        ExportError: if there are more joined layers, or no compressor.
     """
 
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
         if model.compressor is None or not can_absorb(model):
             raise ExportError(
-                "stored numbers can be joined as they are by one layer behind a compressor alone"
+                "only a re-ranker with a compressor and one joined layer can use stored numbers directly"
             )
         last: EncoderLayer = model.layers[-1]  # type: ignore[assignment]
         hidden, qkv = model.config.hidden, last.attention.qkv
@@ -187,7 +187,7 @@ class AbsorbedJoin(nn.Module):
         mask: Tensor,
         inverse: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """What [CLS] attends to: float [B, H], and its shares, float [B, n, Lq + Ld]."""
+        """The output of [CLS]'s attention, float [B, H], and its weights, float [B, n, Lq + Ld]."""
         count, sent = stored.shape[0], self._by_head(self.query(first) * self.part**-0.5)  # [n, d]
         keys, values = self.key_value(query)[0].chunk(2, dim=-1)  # [Lq, H] each
         own = self.document
@@ -225,7 +225,7 @@ def _centred(up: nn.Linear) -> tuple[Tensor, Tensor]:
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    """A linear layer of its own over given numbers."""
+    """A new linear layer with given weights."""
     made = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
         made.weight.copy_(weight)

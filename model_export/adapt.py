@@ -1,7 +1,7 @@
 """`glow adapt`: a model fitted to your documents; it needs no queries and no relevance judgments.
 
-Training pairs are made from the documents (`glow.training.synthesis`), the model that one has is trained further on them, held near what it was (and what words add in hybrid search),
-exported, and compared with the model before by queries that it was not trained on. The same call goes on where a stopped one was.
+Training pairs are made from the documents (`glow.training.synthesis`). The model is trained on them, close to its
+former vectors, exported, and compared with the former model by queries that neither was trained on. The same call resumes.
 """
 
 import json
@@ -41,16 +41,14 @@ from glow_model_export.quantize import Quantization
 __all__ = ["AdaptOptions", "adapt_command"]
 
 PARITY_TEXTS = 200
-"""Documents that the exported towers are compared by."""
+"""Documents for the parity check of the exported towers."""
 SHOWN_STEPS = 25
 QUERY_WORDS = 8
-NOT_JUDGED = (
-    "there are too few documents to hold queries of some out: nothing says whether the model is better"
-)
+NOT_JUDGED = "there are too few documents to hold some out, so nothing shows whether the model is better"
 
 
 class AdaptOptions(JsonOptions):
-    """Which model to fit to which documents."""
+    """Which model to adapt to which documents."""
 
     source: Path = option(..., "Documents (JSON Lines), as for `glow build`.", flag="--input", metavar="FILE")
     out: Path = option(..., "Model directory to write; work in progress is in OUT.adapting.", metavar="DIR")
@@ -136,7 +134,7 @@ def _adapt(options: AdaptOptions, model: Model, texts: list[Document]) -> dict[s
     }
     if verdict and verdict.worse and not options.force:
         raise GateError(
-            f"{verdict.says}; it lies in {made}, and --force writes it to {options.out}", verdict.record()
+            f"{verdict.says}; it is in {made}, and --force writes it to {options.out}", verdict.record()
         )
     if options.out.exists():
         shutil.rmtree(options.out)
@@ -194,13 +192,13 @@ def _exported(
     except ExportError as error:
         if options.quantize == "none":
             raise ExportError(f"{error}; nothing is lost: the trained towers are in {checkpoint}") from error
-        # Training moves weights where 8 bits a column no longer hold them closely enough. Minutes of training are worth more.
-        say(f"{error}; writing float weights instead, which take more room and time")
+        # Training may spread weights too far for 8 bits per column. Float weights keep the result of the training.
+        say(f"{error}; writing float weights instead, which take more space and time")
         return export_model(source, out, "none", queries, texts, replace=True)
 
 
 def _verdict(options: AdaptOptions, model: Model, adapted: Path, work: Path) -> AdaptVerdict:
-    """By judged queries over the documents as they are, or by held-out ones over the documents that they were made of."""
+    """Judges by the given judged queries over all documents, or by held-out queries over the synthesized data."""
     threads = torch.get_num_threads()
     folder, split = work / "pairs", "dev"
     if options.judged is not None:
@@ -217,10 +215,10 @@ def _clear(work: Path) -> None:
 
 
 def _first_documents(source: Path, model: Model) -> list[Document]:
-    """Some of the documents that have text, for the parity check.
+    """The first documents with text, for the parity check.
 
     Raises:
-        InputError: if the file cannot be read, or none has any.
+        InputError: if the file cannot be read, or no document has text.
     """
     schema = model.preprocessor.schema
     with_text = (

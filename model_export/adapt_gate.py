@@ -1,9 +1,9 @@
-"""Whether an adapted model is better than the one it came from, by queries that neither was trained on.
+"""Judges whether an adapted model is better than its base model, by queries that neither was trained on.
 
-The queries are judged ones of one's own where there are some; else those that people asked of documents that were held out of training
-(`clicked_queries`), where there are enough; else queries made of those documents. Made ones are weak evidence: a model that was trained on
-others of their kind is favoured, also where it got worse for people (docs/results/models.md). A model is recommended where it is clearly
-better by vectors and not worse by hybrid search, and refused where it is clearly worse by either.
+The queries are the user's judged ones, if given. Otherwise they are `clicked_queries` of documents held out of
+training, if there are enough, and else queries synthesized from those documents. Synthesized ones are weak evidence:
+they favor a model trained on similar ones even if it got worse for users (docs/results/models.md). A model is
+recommended if it is clearly better in dense and not worse in hybrid search, and refused if clearly worse in either.
 """
 
 import json
@@ -34,20 +34,20 @@ __all__ = ["AdaptVerdict", "clicked_only", "judge_adapted", "judging_folder"]
 MEASURE, DEPTH = "nDCG@10", 10
 RETRIEVERS: tuple[RetrieverKind, ...] = ("dense", "hybrid")
 MIN_CLICKED = 50
-"""Clicked queries of held-out documents that judge alone: fewer say too little."""
+"""From so many clicked queries of held-out documents on, they alone judge."""
 MAX_QUERIES, MAX_OTHERS = 1000, 4000
-"""Bounds of what is looked at: queries, and documents beside the relevant ones."""
+"""Most queries, and most documents besides the relevant ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptVerdict:
-    """What the comparison found.
+    """The result of the comparison.
 
     Attributes:
-        source: where the queries came from.
-        comparisons: of nDCG@10, by retriever; A is the model before, B the adapted one.
+        source: source of the queries.
+        comparisons: nDCG@10 by retriever; A is the base model, B the adapted one.
         publish: whether the adapted model is recommended.
-        worse: retrievers by which it is clearly worse: the whole 95 % interval of the difference lies below 0.
+        worse: retrievers with which it is clearly worse: the 95 % interval of the difference is below 0.
     """
 
     source: str
@@ -57,7 +57,7 @@ class AdaptVerdict:
 
     @property
     def says(self) -> str:
-        """One line for people."""
+        """The verdict in one line."""
         parts = [
             f"{name} {each.mean_a:.3f} -> {each.mean_b:.3f} ({each.low:+.3f} to {each.high:+.3f})"
             for name, each in self.comparisons.items()
@@ -73,7 +73,7 @@ class AdaptVerdict:
         return f"{MEASURE} over {queries} {self.source}: {'; '.join(parts)}: {advice}"
 
     def record(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The verdict as JSON values."""
         rounded = {
             name: {
                 key: value if isinstance(value, int) else round(value, 5)
@@ -94,17 +94,17 @@ class AdaptVerdict:
 def judge_adapted(
     before: Model, adapted: Model, data: Path, split: str, source: str, threads: int
 ) -> AdaptVerdict:
-    """Searches with both models, and compares.
+    """Searches with both models and compares the results.
 
     Args:
         before, adapted: the models.
-        data: folder of documents, queries and judgements.
-        split: of the judgements.
-        source: what the queries are, for the report.
-        threads: of an encoding.
+        data: data directory with documents, queries and relevance judgments.
+        split: split of the judgments.
+        source: kind of the queries, for the report.
+        threads: threads of one encoding.
 
     Raises:
-        InputError: if the folder cannot be read, or holds no judged query whose relevant document it holds.
+        InputError: if the directory cannot be read, or no judged query has a relevant document in it.
     """
     (task,) = find_tasks(data, [split])
     comparisons: dict[str, Comparison] = {}
@@ -117,7 +117,7 @@ def judge_adapted(
 
 
 def clicked_only(pairs: Path) -> bool:
-    """Leaves the clicked queries alone in a synthesized folder's split `dev`, where they are enough; returns whether they are."""
+    """Reduces the split `dev` of synthesized data to the clicked queries if there are enough; returns whether it did."""
     kinds = {}
     for line in (pairs / "queries.jsonl").read_bytes().splitlines():
         query = parse_object(line)
@@ -134,16 +134,16 @@ def clicked_only(pairs: Path) -> bool:
 
 
 def judging_folder(data: Path, split: str, out: Path, seed: int) -> Path:
-    """A folder with at most `MAX_QUERIES` of a split's queries, their documents, and at most `MAX_OTHERS` others, drawn by a seed.
+    """Samples a data directory: at most `MAX_QUERIES` queries of a split, their documents and `MAX_OTHERS` others.
 
     Args:
-        data: folder of documents, queries and judgements.
-        split: of the judgements.
-        out: folder to write.
-        seed: of the draws.
+        data: data directory with documents, queries and relevance judgments.
+        split: split of the judgments.
+        out: directory to write.
+        seed: seed of the sample.
 
     Raises:
-        InputError: if the folder cannot be read, or none of its judged documents is there.
+        InputError: if the directory cannot be read, or holds none of the judged documents.
     """
     (task,) = find_tasks(data, [split])
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""How `glow adapt` trains: configurations for towers of a model's own shape, and pre-training of its document tower."""
+"""The training of `glow adapt`: configurations for the model's tower shapes, and pre-training of the document tower."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +25,12 @@ Say = Callable[[str], None]
 Tell = Callable[[Progress], None]
 RECIPE = Path(__file__).with_name("adapt.toml")
 HELD_OUT = 0.1
-"""Share of the documents whose queries judge the adapted model."""
+"""Fraction of the documents whose queries judge the adapted model."""
 SEQUENCES, LENGTH, BATCH_TOKENS, RATE = 32, 64, 4096, 5e-5
 
 
 def adapt_config(model: Model, max_steps: int, seed: int) -> TrainConfig:
-    """The recipe of adapt.toml, for towers of the model's own shape."""
+    """The configuration in adapt.toml, for towers of the model's shape."""
     schema, shape = model.preprocessor.schema, TowerConfig.load(model.folder / "towers.json")
     towers = shape.model_dump(include={"weight_side", "weight_form", "gain", "pooling_gain", "pooling"})
     layers = {"init_layers": range(shape.layers), "document_layers": range(shape.document.layers)}
@@ -58,14 +58,14 @@ def pretrained_start(
     say: Say,
     tell: Tell,
 ) -> tuple[Path, dict[str, Any]]:
-    """Pre-trains the document tower on a corpus; the query tower follows it in the training that comes after.
+    """Pre-trains the document tower on a corpus; the query tower adapts to it in the later training.
 
     Args:
-        model: whose towers they are; its word table, which both share, stays.
-        corpus: JSON lines of documents.
-        work: folder for what is made on the way.
+        model: the model; its shared token embedding matrix stays unchanged.
+        corpus: JSON Lines of documents.
+        work: directory for intermediate files.
         kind: the objective.
-        minutes: how long.
+        minutes: duration.
         seed, device, say, tell: as for `glow.training.train`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""`glow export-model`: trained towers to a model artifact."""
+"""`glow export-model`: exports trained towers as a model artifact."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from glow.artifact import read_manifest
 from glow.collection import read_documents, read_qrels, read_queries
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import ConfigError
-from glow.index import DEFAULT_MIXTURE, Mixture
+from glow.index import DEFAULT_RERANK_WEIGHT, RerankWeight
 from glow.records import Document
 from glow.runtime import Model
 from glow.schema import FieldSchema
@@ -28,7 +28,7 @@ __all__ = ["ExportOptions", "export_command"]
 
 
 class ExportOptions(JsonOptions):
-    """What to export, in which precision, and what to check it by."""
+    """What to export, in which precision, and how to check it."""
 
     out: Path | None = option(None, "Model directory to write.", metavar="DIR")
     checkpoint: Path | None = option(None, "Checkpoint directory to export.", metavar="DIR")
@@ -41,7 +41,7 @@ class ExportOptions(JsonOptions):
     )
     split: str = option("dev", "Split of --parity-data.")
     share: float = option(
-        DEFAULT_MIXTURE.share,
+        DEFAULT_RERANK_WEIGHT.share,
         "Weight of a re-ranker's score relative to first-stage retrieval.",
         flag="--rerank-weight",
         ge=0.0,
@@ -102,9 +102,9 @@ def _export_reranker(options: ExportOptions, checkpoint: Path) -> dict[str, Any]
     parent = {"checkpoint": checkpoint.name, "sha256": read_manifest(checkpoint, "checkpoint").hash}
     source = RerankSource(trained.model, trained.preprocessor, trained.report, parent)
     queries, documents = _texts(options.parity_data, options.split, trained.preprocessor.schema)
-    target, mixture = _target(options.out), Mixture(share=options.share)
+    target, rerank_weight = _target(options.out), RerankWeight(share=options.share)
     return export_reranker(
-        source, target, options.quantize, queries, documents, mixture, replace=options.replace
+        source, target, options.quantize, queries, documents, rerank_weight, replace=options.replace
     )
 
 
@@ -147,7 +147,7 @@ def _source(checkpoint: Path | None, from_model: Path | None) -> Source:
 
 
 def _texts(data: Path | None, split: str, schema: FieldSchema) -> tuple[list[str], list[Document]]:
-    """Queries and documents of the split, for parity."""
+    """Queries and documents of the split, for the parity check."""
     if data is None:
         return [], []
     judged = list(read_qrels(data / "qrels" / f"{split}.tsv"))

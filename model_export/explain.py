@@ -1,9 +1,9 @@
-"""Graphs that also say where a tower looked: the exported towers with the last layer's attention as a second output.
+"""Explain graphs: the exported towers with the last layer's attention as a second output.
 
-They are made from the graphs as exported, quantized or not, and name the same weights, so that a vector is bit for bit that
-of the plain tower and a second graph costs kilobytes. What is asked for is what the case study shows with rows `cls`
-(`research.attention.study`; GLOW's Table 4 has another measure): the attention that each token gets from [CLS] in the last
-layer, mean over heads.
+They are made from the exported graphs, quantized or not, and refer to the same weights. So vectors are bit for bit those
+of the plain tower, and a second graph costs kilobytes. The output is the attention that each token gets from [CLS] in
+the last layer, averaged over heads. The case study `research.attention.study` shows it as rows `cls`; GLOW's Table 4
+has another measure.
 
     B   batch       n   heads       L   tokens
 """
@@ -34,22 +34,22 @@ from glow_model_export.texts import parity_texts
 __all__ = ["add_attention", "add_explain", "add_files", "write_explain"]
 
 _MAX_ERROR = 1e-3
-"""Of a row of attention, which sums to 1; fp16 is the coarsest."""
+"""Tolerance of an attention row's sum, which is 1; fp16 is the coarsest."""
 _CHECKED_TEXTS = 16
 
 
 def add_explain(folder: Path) -> int:
-    """Adds the explain graphs to an existing model, whose weights, graphs and model hash stay as they are.
+    """Adds the explain graphs to an existing model; its weights, graphs and model hash stay unchanged.
 
     Args:
         folder: a model.
 
     Returns:
-        Bytes that the two graphs take.
+        Size of the two graphs in bytes.
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a model.
-        ExportError: if a graph is no tower that we know, or does not give the plain tower's vectors.
+        ExportError: if a graph is not a known tower, or does not give the plain tower's vectors.
     """
     manifest = verify(folder, "model")
     preprocessor = load_preprocessor(folder)
@@ -59,12 +59,12 @@ def add_explain(folder: Path) -> int:
 
 
 def add_files(folder: Path, manifest: Manifest, names: Sequence[str]) -> None:
-    """Makes files that lie in a model's folder a part of the model, whose hash must not change.
+    """Adds files in a model's directory to its manifest; the model hash must not change.
 
     Args:
-        folder: of the model.
-        manifest: its manifest so far.
-        names: of the files.
+        folder: directory of the model.
+        manifest: its present manifest.
+        names: names of the files.
 
     Raises:
         ExportError: if the model hash depends on one of them.
@@ -77,7 +77,7 @@ def add_files(folder: Path, manifest: Manifest, names: Sequence[str]) -> None:
     changed = manifest.model_copy(update={"files": dict(sorted({**manifest.files, **records}.items()))})
     if model_hash(changed.files) != digest:
         raise ExportError(f"{folder.name}: its model hash would change; nothing was changed in its manifest")
-    # A file that the manifest does not name yet is no part of the model: at no moment is it half changed.
+    # Files that the manifest does not name are not part of the model, so it is never half changed.
     temporary = folder / f".{MANIFEST_FILE}"
     temporary.write_bytes(changed.to_bytes())
     for path in (*(folder / name for name in names), temporary):
@@ -87,18 +87,18 @@ def add_files(folder: Path, manifest: Manifest, names: Sequence[str]) -> None:
 
 
 def write_explain(folder: Path, texts: dict[str, list[WeightedTokens]], pad_id: int) -> list[str]:
-    """Writes the explain graph of each tower beside it and checks that its vectors are the same.
+    """Writes the explain graph of each tower beside it and checks that its vectors are equal.
 
     Args:
-        folder: holds both towers with their weights.
+        folder: directory of both towers with their weights.
         texts: tower's file -> preprocessed texts for the check, at least one each.
-        pad_id: of the vocabulary.
+        pad_id: padding id of the vocabulary.
 
     Returns:
         The names of the files.
 
     Raises:
-        ExportError: if a graph is no tower that we know, or does not give the plain tower's vectors.
+        ExportError: if a graph is not a known tower, or does not give the plain tower's vectors.
     """
     for tower, name in EXPLAIN_TOWERS.items():
         onnx.save(add_attention(onnx.load(folder / tower, load_external_data=False)), folder / name)
@@ -113,13 +113,13 @@ def add_attention(model: ModelProto) -> ModelProto:
         model: a tower in any precision, changed in place; its external data need not be loaded.
 
     Raises:
-        ExportError: if there is no softmax whose result is multiplied, as attention is.
+        ExportError: if no softmax feeds a product, as in attention.
     """
     graph = model.graph
     readers = {name: node for node in graph.node for name in node.input}
     softmaxes = [node for node in graph.node if node.op_type == "Softmax" and node.output[0] in readers]
     if not softmaxes:
-        raise ExportError("the graph holds no softmax that is read; export the model again with this version")
+        raise ExportError("the graph has no attention softmax; export the model again with this version")
     constants = {f"{ATTENTION}.first": np.array(0, np.int64), f"{ATTENTION}.heads": np.array([1], np.int64)}
     graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
     graph.node.extend(_steps(softmaxes[-1].output[0]))

@@ -1,7 +1,7 @@
-"""One tower as an ONNX graph whose initialisers carry the names of the tower's parameters.
+"""Exports a tower as an ONNX graph whose initializers have the names of the tower's parameters.
 
-`torch.onnx` keeps parameter names but for matrices, which it transposes under made-up names; they are renamed
-here to `NAME.weight^T`, so that a tower can be read back into torch (`glow.training.from_model`).
+`torch.onnx` keeps parameter names except those of matrices, which it transposes and renames. Here they become
+`NAME.weight^T`, so that a tower can be read back into torch (`glow.training.from_model`).
 """
 
 import logging
@@ -27,11 +27,11 @@ OUTPUT = "vector"
 _EXAMPLE = (3, 7)
 MAX_BATCH = 65_536
 Shape = Mapping[int, Dim | None]
-"""Axis of an input -> how it may vary."""
+"""Axis of an input -> its dynamic dimension."""
 
 
 def export_graph(tower: Tower) -> ModelProto:
-    """Exports a tower with dynamic batch and length, pooling and normalisation inside.
+    """Exports a tower with dynamic batch and length, including pooling and normalization.
 
     Args:
         tower: in evaluation mode, float32 on the CPU.
@@ -41,7 +41,7 @@ def export_graph(tower: Tower) -> ModelProto:
         output `vector` float32 [batch, H].
 
     Raises:
-        ExportError: if the exported graph is not of the form that we know how to read back.
+        ExportError: if the exported graph does not have the form that can be read back.
     """
     ids = torch.ones(_EXAMPLE, dtype=torch.int64)
     example = (ids, torch.ones_like(ids), torch.zeros_like(ids), torch.ones(_EXAMPLE))
@@ -62,15 +62,15 @@ def trace(
 
     Args:
         module: in evaluation mode, float32 on the CPU.
-        example: of its inputs.
+        example: example inputs.
         inputs, outputs: their names.
-        shapes: of each input, what varies.
+        shapes: dynamic dimensions of each input.
 
     Returns:
-        A graph whose initialisers carry the module's names.
+        A graph whose initializers have the module's parameter names.
 
     Raises:
-        ExportError: if the exported graph is not of the form that we know how to read back.
+        ExportError: if the exported graph does not have the form that can be read back.
     """
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
@@ -94,7 +94,7 @@ def trace(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter logs every step of every pass, and warns of torchvision's absence and of shared axis names."""
+    """Mutes the exporter, which logs every step and warns of missing torchvision and of shared axis names."""
     loggers = [logging.getLogger(name) for name in ("onnxscript", "onnx_ir", "torch.onnx", "torch.export")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -109,18 +109,18 @@ def _quiet() -> Iterator[None]:
 
 
 def _check_parameters(model: ModelProto, module: nn.Module) -> None:
-    """The exporter merges parameters of equal value, which happens before any training only."""
+    """Refuses parameters that the exporter merged because they are equal, which occurs only before training."""
     kept = {tensor.name for tensor in model.graph.initializer}
     wanted = {name for name, parameter in module.named_parameters() if parameter.ndim != 2}
     if not wanted <= kept:
         raise ExportError(
             f"the exporter merged {', '.join(sorted(wanted - kept)[:3])} with equal parameters; "
-            "weights can be exported once they are trained, or where they come from a pre-trained encoder"
+            "weights can be exported after training, or if they come from a pre-trained encoder"
         )
 
 
 def _name_matrices(model: ModelProto) -> None:
-    """Names each weight matrix, and the MatMul that reads it, after the bias that is added behind it.
+    """Names each weight matrix, and the MatMul that reads it, after the bias that follows.
 
     A module that is used twice has two products; the exporter may have transposed its matrix for each.
     """
@@ -133,7 +133,7 @@ def _name_matrices(model: ModelProto) -> None:
         add = readers[node.output[0]]
         biases = [name for name in add.input if name.endswith(".bias")]
         if add.op_type != "Add" or len(biases) != 1:
-            raise ExportError(f"expected a bias behind matrix {node.input[1]}, found {add.op_type}")
+            raise ExportError(f"expected a bias after matrix {node.input[1]}, found {add.op_type}")
         module = biases[0].removesuffix(".bias")
         name = f"{module}.weight{TensorNames.TRANSPOSED}"
         tensor = initialisers[node.input[1]]
@@ -147,7 +147,7 @@ def _name_matrices(model: ModelProto) -> None:
 
 
 def _strip_notes(model: ModelProto) -> None:
-    """Drops the exporter's notes: source lines with paths of the machine that exported."""
+    """Drops the exporter's notes: source lines with paths of the exporting machine."""
     del model.metadata_props[:]
     model.doc_string = ""
     model.producer_name, model.producer_version = "glow", ""

@@ -1,7 +1,7 @@
-"""Adding a trained head of learned impacts to a model: the document tower with directions as a second output, and what makes directions of words.
+"""Adds a trained head of learned impacts to a model: the document tower gets token directions as a second output.
 
-The graph is made from the exported one, quantized or not, and names the same weights, so that a vector is bit for bit that of the plain
-tower and the graph costs kilobytes.
+The graph is made from the exported one, quantized or not, and refers to the same weights. So vectors are bit for bit
+those of the plain tower, and the graph costs kilobytes.
 
     B   batch       L   tokens      D   hidden size     K   dimensions of a direction
 """
@@ -41,29 +41,29 @@ _TOKEN, _BIAS = "learned.token.weight", "learned.token.bias"
 
 
 def add_learned(folder: Path, checkpoint: Path) -> dict[str, Any]:
-    """Adds a head to an existing model, whose weights, graphs and model hash stay as they are; one that it has is replaced.
+    """Adds or replaces the head of an existing model; its weights, graphs and model hash stay unchanged.
 
     Args:
         folder: the model.
-        checkpoint: of a head that was trained over it.
+        checkpoint: of a head that was trained for it.
 
     Returns:
-        The model's name, the head's hash, and bytes that it takes.
+        The model's name, the head's hash and its size in bytes.
 
     Raises:
-        ArtifactError: if either is missing, damaged, or something else.
-        MismatchError: if the head was trained over another model.
-        ExportError: if the tower is none that we know, or the graph does not give its vectors.
+        ArtifactError: if either is missing, damaged, or of another type.
+        MismatchError: if the head was trained for another model.
+        ExportError: if the tower is unknown, or the graph does not give its vectors.
     """
     manifest = verify(folder, "model")
     trained = load_impacts(checkpoint)
     if trained.model not in _hashes(manifest):
         raise MismatchError(
-            f"{checkpoint.name} was trained over a model of hash {trained.model[:8]}, {folder.name} has "
-            f"{model_hash(manifest.files)[:8]}; train a head over this one"
+            f"{checkpoint.name} was trained for a model of hash {trained.model[:8]}, {folder.name} has "
+            f"{model_hash(manifest.files)[:8]}; train a head for this one"
         )
     graph = onnx.load(folder / DOCUMENT_TOWER, load_external_data=False)
-    # Under other names until both are checked: a reader of the model must never meet a new file with an old one.
+    # Temporary names until both are checked: a reader of the model must never see a new file with an old one.
     made = {name: folder / f".{name}" for name in (TERMS_TOWER, LEARNED_HEAD)}
     try:
         onnx.save(add_terms(graph, trained.head), made[TERMS_TOWER])
@@ -81,21 +81,21 @@ def add_learned(folder: Path, checkpoint: Path) -> dict[str, Any]:
 
 
 def _hashes(manifest: Manifest) -> tuple[str, ...]:
-    """Of the model, and of the one with the same weights that it was made of."""
+    """Hashes of the model, and of the model with the same weights that it was derived from."""
     own = model_hash(manifest.files)
     same = manifest.parents.get(SAME_VECTORS)
     return (own, str(same.get("hash"))) if isinstance(same, dict) else (own,)
 
 
 def add_terms(model: ModelProto, head: TermImpacts) -> ModelProto:
-    """Gives a document tower's graph the output `terms`, float32 [B, L, K]: the directions of its tokens, L2-normalised.
+    """Gives a document tower's graph the output `terms`, float32 [B, L, K]: the L2-normalized directions of its tokens.
 
     Args:
         model: a tower in any precision, changed in place; its external data need not be loaded.
-        head: trained over it.
+        head: a head that was trained for it.
 
     Raises:
-        ExportError: if the last layer's states are not found.
+        ExportError: if the last layer's token embeddings are not found.
     """
     graph, (states, _) = model.graph, last_states(model)
     weights = {_TOKEN: head.token.weight.detach().numpy().T, _BIAS: head.token.bias.detach().numpy()}
@@ -121,11 +121,11 @@ def add_terms(model: ModelProto, head: TermImpacts) -> ModelProto:
 
 
 def learned_head(head: TermImpacts, priors: Mapping[str, float]) -> LearnedHead:
-    """A trained head as a build reads it: gains in the unit of BM25's impacts.
+    """Converts a trained head for builds: gains in units of BM25 impacts.
 
     Args:
-        head: trained.
-        priors: word -> its share among the words of the training queries; one at least.
+        head: a trained head.
+        priors: word -> its fraction of the words in the training queries; at least one.
     """
     values = {name: value.detach().numpy().astype(np.float32) for name, value in head.named_parameters()}
     idf = float(values["gain_idf"])

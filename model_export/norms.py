@@ -1,8 +1,8 @@
-"""Layer normalisation in plain steps, for CPUs.
+"""Layer normalization in plain steps, for CPUs.
 
-ONNX Runtime's own kernels for it (LayerNormalization, SkipLayerNormalization) walk a token's numbers one by one and take a
-quarter of a quantized tower's time; reductions and products over whole arrays use vector instructions. The sum of squares
-stands where a mean would, so that the runtime does not fuse the steps again.
+ONNX Runtime's own kernels (LayerNormalization, SkipLayerNormalization) process a token's numbers one by one and take a
+quarter of a quantized tower's time. Reductions and products over whole arrays use vector instructions. A sum of squares
+replaces the mean, so that the runtime does not fuse the steps again.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""From towers to a model artifact: graphs, quantization, parity, packaging."""
+"""Packages towers as a model artifact: graphs, quantization, parity."""
 
 import json
 import tempfile
@@ -30,10 +30,10 @@ __all__ = ["Source", "export_model"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is exported: towers, their preprocessing, and what is known of their making.
+    """The input of an export: towers, their preprocessing and their provenance.
 
     Attributes:
-        projection: of the towers' tokens, float32 [H, P], if they have one already.
+        projection: projection of the towers' token embeddings, float32 [H, P], if they have one already.
     """
 
     towers: TwoTowers
@@ -54,23 +54,23 @@ def export_model(
     token_size: int | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Writes a model artifact, or nothing where a parity check fails.
+    """Writes a model artifact, or nothing if a parity check fails.
 
     Args:
         source: the trained towers.
-        out: folder to make.
+        out: directory to create.
         how: precision of the towers.
-        queries, documents: texts for the parity check and the projection of tokens; made of the term table's words where none are given.
-        quality: retrieval figures to keep with the model.
-        token_size: numbers of a token for late interaction, a multiple of 8; 0: none; None: those of the source's projection, else
-            `TOKEN_SIZE`. Towers with fewer states have as many as they can.
+        queries, documents: texts for parity check and projection; default: words of the term statistics.
+        quality: retrieval figures to store with the model.
+        token_size: numbers per token for late interaction, a multiple of 8; 0: none; None: as in the source's
+            projection, otherwise `TOKEN_SIZE`. Smaller towers get the largest size that they support.
         replace: whether an existing model may be replaced.
 
     Returns:
-        Precision, parity of both towers, tokens and quality, as they stand in the model's `report.json`.
+        Precision, parity of both towers, tokens and quality, as in the model's `report.json`.
 
     Raises:
-        ExportError: if a tower as exported is not the trained one.
+        ExportError: if an exported tower differs from the trained one.
         BuildError: if `out` exists.
     """
     texts = parity_texts(source.preprocessor, queries, documents)
@@ -113,7 +113,7 @@ def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantizat
 def _write_tokens(
     source: Source, plain: Path, shipped: Path, texts: Texts, size: int | None
 ) -> dict[str, Any]:
-    """Gives the towers tokens; returns their size and parity, and nothing if there are to be none."""
+    """Gives the towers token outputs; returns their size and parity, or nothing without tokens."""
     if size == 0:
         return {}
     pad_id = source.preprocessor.pieces.pad_id

@@ -1,4 +1,4 @@
-"""Is the exported model the trained one? Torch against ONNX, and quantized against float.
+"""Checks that the exported model equals the trained one: torch against ONNX, and quantized against float.
 
 n   texts       D   dimensions      L   tokens      H   hidden size     P   numbers of a token
 """
@@ -31,7 +31,7 @@ __all__ = [
 MAX_DIFFERENCE = 1e-4
 MIN_COSINE = 0.99
 MAX_TOKEN_DIFFERENCE = 1e-3
-"""Larger than a vector's: nothing averages a token's numbers, and a projection that keeps little of it magnifies what is left."""
+"""Larger than a vector's: token numbers are not averaged, and a projection that keeps little magnifies differences."""
 MIN_TOKEN_COSINE = 0.97
 _TOKEN_TEXTS = 64
 _BATCH_TOKENS = 4096
@@ -39,12 +39,12 @@ _BATCH_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class TowerParity:
-    """How far a tower's vectors moved by export.
+    """The differences between a tower's vectors before and after export.
 
     Attributes:
-        texts: how many were compared.
-        max_difference: largest absolute difference of float ONNX to torch.
-        mean_cosine, min_cosine: of the shipped precision to float ONNX.
+        texts: number of texts compared.
+        max_difference: largest absolute difference between float ONNX and torch.
+        mean_cosine, min_cosine: between the shipped precision and float ONNX.
         invariance: largest absolute difference between a text's vector alone and in a mixed batch.
     """
 
@@ -55,24 +55,24 @@ class TowerParity:
     invariance: float
 
     def as_json(self) -> dict[str, Any]:
-        """For the model's report."""
+        """The values for the model's report."""
         return asdict(self)
 
 
 def check_parity(
     tower: Tower, float_path: Path, shipped_path: Path, sequences: Sequence[WeightedTokens], pad_id: int
 ) -> TowerParity:
-    """Compares a tower in torch, in float ONNX, and as shipped.
+    """Compares a tower in torch, in float ONNX, and in the shipped precision.
 
     Args:
         tower: the trained tower.
-        float_path, shipped_path: ONNX files; the same one where nothing was quantized.
+        float_path, shipped_path: ONNX files; the same one if nothing was quantized.
         sequences: preprocessed texts of many lengths, at least one.
-        pad_id: of the vocabulary.
+        pad_id: padding id of the vocabulary.
 
     Raises:
-        ExportError: if a vector holds NaN or infinity, or a difference is over its threshold; the figures are in the
-            message.
+        ExportError: if a vector holds NaN or infinity, or a difference exceeds its threshold; the message has the
+            figures.
     """
     reference = torch_vectors(tower, sequences, pad_id)
     plain = Encoder(float_path, pad_id).encode(sequences)
@@ -104,7 +104,7 @@ def check_tokens(
     sequences: Sequence[WeightedTokens],
     pad_id: int,
 ) -> dict[str, float]:
-    """Compares a tower's tokens in torch, in float ONNX, and as shipped.
+    """Compares a tower's token outputs in torch, in float ONNX, and in the shipped precision.
 
     Args:
         tower: the trained tower.
@@ -114,10 +114,10 @@ def check_tokens(
         pad_id: of the vocabulary.
 
     Returns:
-        `max_difference` of float ONNX to torch, and `mean_cosine` of the shipped precision to float ONNX.
+        `max_difference` between float ONNX and torch, `mean_cosine` between shipped precision and float ONNX.
 
     Raises:
-        ExportError: if a difference is over its threshold, or is no number.
+        ExportError: if a difference exceeds its threshold, or is NaN.
     """
     differences, cosines = [], []
     plain, shipped = Encoder(float_path, pad_id), Encoder(shipped_path, pad_id)
@@ -141,13 +141,13 @@ def check_tokens(
 
 
 def _check_finite(name: str, vectors: Mapping[str, NDArray[np.float32]]) -> None:
-    """NaN would pass every threshold, since it is neither above nor below one."""
+    """Refuses NaN and infinity; NaN would pass every threshold, since comparisons with it are false."""
     counts = {side: int((~np.isfinite(rows)).any(1).sum()) for side, rows in vectors.items()}
     if any(counts.values()):
         rows = ", ".join(f"{count} from {side}" for side, count in counts.items() if count)
         texts = len(next(iter(vectors.values())))
         raise ExportError(
-            f"{name}: vectors of {texts} texts that hold NaN or infinity: {rows}; expected finite numbers. If torch's "
+            f"{name}: vectors of {texts} texts with NaN or infinity: {rows}; expected finite numbers. If torch's "
             "do, the trained tower is broken; if only the shipped ones do, choose another precision"
         )
 

@@ -1,4 +1,4 @@
-"""What a smaller precision costs in retrieval: nDCG@10 of the quantized towers against float ones."""
+"""Measures the loss by quantization: nDCG@10 of quantized against float towers."""
 
 import os
 import tempfile
@@ -27,15 +27,15 @@ def check_quality(
     queries: Sequence[str] = (),
     documents: Sequence[Document] = (),
 ) -> dict[str, Any]:
-    """Retrieves a split with float and with quantized towers, exactly.
+    """Searches a split exactly with float and with quantized towers.
 
     Args:
         source: the trained towers.
-        how: precision to be shipped.
-        data: BEIR-style folder.
-        split: of its judgements.
-        queries, documents: texts of that data for the parity check of both precisions. Towers that were trained on little are
-            unlike their quantized ones on words drawn at random, and alike on texts that people write.
+        how: precision to ship.
+        data: BEIR data directory.
+        split: split of its relevance judgments.
+        queries, documents: its texts for the parity check of both precisions. After little training, quantized towers
+            differ from float ones on random words, but not on natural texts.
 
     Returns:
         `data`, `split`, `queries` and nDCG@10 by precision.

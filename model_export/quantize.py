@@ -1,7 +1,7 @@
-"""Smaller towers: 8-bit products whose scales never depend on batch mates, or half precision.
+"""Quantizes towers: 8-bit products whose scales do not depend on the rest of the batch, or half precision.
 
-Plain dynamic quantization takes one activation scale for a whole batch, so a query's vector depends on who shares
-its batch. Here every token has a scale of its own, and every output of a matrix one too: x·W ≈ s_x · s_W · (q_x·q_W).
+Plain dynamic quantization uses one activation scale per batch, so a query's vector depends on the other texts in
+it. Here every token and every matrix output has its own scale: x·W ≈ s_x · s_W · (q_x·q_W).
 docs/results/serving.md has the comparison.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["Quantization", "quantize_columns", "quantize_matrices"]
 
 Quantization = Literal["none", "int8", "fp16"]
 MATRIX_LEVELS = 63
-"""CPUs without VNNI add two products in 16 bits and saturate: 2 · 255 · 63 < 2¹⁵ is the largest that never does."""
+"""Largest weight code: CPUs without VNNI add two products in 16 bits, and 2 · 255 · 63 < 2¹⁵ never saturates."""
 TOKEN_LEVELS, TOKEN_ZERO = 127, 128
 _SCALE, _ZERO, _AXIS = "tokens.scale", "tokens.zero", "tokens.axis"
 
@@ -30,8 +30,8 @@ def quantize_matrices(model: ModelProto, how: Quantization) -> ModelProto:
     """Quantizes the weight matrices of a tower.
 
     Args:
-        model: float32 tower; its word table is treated apart (`word_table`).
-        how: `none`, `int8` (7 bits a weight, 8 a token's activation), or `fp16` (inputs and output stay float32).
+        model: float32 tower; `word_table` quantizes its token embedding matrix.
+        how: `none`, `int8` (7 bits per weight, 8 per activation), or `fp16` (inputs and output stay float32).
 
     Returns:
         The quantized model; the input may be changed.
@@ -44,13 +44,13 @@ def quantize_matrices(model: ModelProto, how: Quantization) -> ModelProto:
 
 
 def quantize_columns(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Symmetric codes of 7 bits with one scale a column: matrix ≈ codes * scales; float32 [in, out], scales > 0."""
+    """Symmetric codes of 7 bits with one scale per column: matrix ≈ codes * scales; float32 [in, out], scales > 0."""
     scales = np.maximum(np.abs(matrix).max(0), 1e-12).astype(np.float32) / np.float32(MATRIX_LEVELS)
     return np.rint(matrix / scales).astype(np.int8), scales
 
 
 def _by_rows(model: ModelProto) -> ModelProto:
-    """Every product with a matrix in 8-bit integers."""
+    """Converts every product with a matrix to 8-bit integers."""
     graph = model.graph
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     constants: dict[str, NDArray[Any]] = {
@@ -75,9 +75,9 @@ def _by_rows(model: ModelProto) -> ModelProto:
 
 
 def _product(node: NodeProto) -> list[NodeProto]:
-    """x·W with x brought to [-1, 1] token by token, and back behind the product.
+    """x·W with x scaled to [-1, 1] token by token, and scaled back after the product.
 
-    A token of zeros is divided by zero; whatever code comes of it is multiplied by its scale, 0.
+    A token of zeros is divided by zero; its arbitrary codes are then multiplied by its scale, 0.
     """
     (tokens, matrix), name = node.input, node.name
 
@@ -112,7 +112,7 @@ def _half(model: ModelProto) -> ModelProto:
 
 @contextmanager
 def _own_logging() -> Iterator[None]:
-    """Undoes what this tool does to the process's logging when it is imported, and mutes its notes."""
+    """Restores the logging setup that importing the quantization tool changes, and mutes the tool."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     logging.disable(logging.INFO)

@@ -1,7 +1,7 @@
-"""A re-ranker as ONNX graphs: a query and a document up to layer l, both joined, and late interaction alone.
+"""Exports a re-ranker as ONNX graphs: query and document up to layer l, both joined, and late interaction alone.
 
-Products are arranged for serving, and give what `CrossEncoder` gives: the last layer works out [CLS] alone, and with one joined layer
-keys and values of the query are worked out once for all documents.
+The products are arranged for serving and equal those of `CrossEncoder`: the last layer computes [CLS] alone. With one
+joined layer, keys and values of the query are computed once for all documents.
 
     B   documents       Lq, Ld  tokens of a query, of a document        H   hidden size     e   numbers of a token
 """
@@ -28,7 +28,7 @@ _LENGTHS = (5, 7)
 
 
 def export_rerank_graphs(model: CrossEncoder) -> dict[str, ModelProto]:
-    """Exports a re-ranker in float32, batch and lengths dynamic.
+    """Exports a re-ranker in float32 with dynamic batch and lengths.
 
     Args:
         model: in evaluation mode, on the CPU, l >= 1, without word weights.
@@ -69,7 +69,7 @@ def export_rerank_graphs(model: CrossEncoder) -> dict[str, ModelProto]:
 
 
 def _pair_modules(model: CrossEncoder) -> tuple[nn.Module, nn.Module | None]:
-    """What scores pairs, and late interaction where there is one."""
+    """The graph that scores pairs, and late interaction if the model has it."""
     with torch.no_grad():
         if can_absorb(model):
             return AbsorbedJoin(model), AbsorbedLate(model) if model.late is not None else None
@@ -77,7 +77,7 @@ def _pair_modules(model: CrossEncoder) -> tuple[nn.Module, nn.Module | None]:
 
 
 class _Apart(nn.Module):
-    """Embeddings and layers 1 to l; no more of the model, so that a graph holds what it needs."""
+    """Embeddings and layers 1 to l only, so that the graph holds nothing else."""
 
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class _Document(_Apart):
 
 
 class _Restored(nn.Module):
-    """What was stored, back at H numbers a token."""
+    """Restores stored numbers to H numbers per token."""
 
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class _Restored(nn.Module):
 
 
 class _Similarity(nn.Module):
-    """`LateInteraction`; its projection has a bias of 0, as `trace` wants behind every product."""
+    """`LateInteraction`; its projection has a bias of 0, because `trace` needs one after every product."""
 
     def __init__(self, late: LateInteraction) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _Similarity(nn.Module):
 
 
 class _Late(nn.Module):
-    """Late interaction over what was stored."""
+    """Late interaction over stored numbers."""
 
     def __init__(self, restored: nn.Module, late: LateInteraction) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class _Late(nn.Module):
 
 
 class _Join(nn.Module):
-    """Layers l + 1 to n, of the last one [CLS] alone, and late interaction on top."""
+    """Layers l + 1 to n, the last for [CLS] alone, plus late interaction."""
 
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class _Join(nn.Module):
         return score + self.late(query, query_mask, document, mask), attention
 
     def _last(self, first: Tensor, both: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """[CLS] after the last layer, float [B, 1, H], and where it looked, [B, n, 1, L]."""
+        """[CLS] after the last layer, float [B, 1, H], and its attention, [B, n, 1, L]."""
         k, v = both.chunk(2, dim=-1)
         size = first.shape[-1] // self.heads
         q, k, v = (self._split(part) for part in (self.query(first) * size**-0.5, k, v))
@@ -214,7 +214,7 @@ class _Join(nn.Module):
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    """A linear layer of its own over a part of another's numbers."""
+    """A new linear layer from a part of another's weights."""
     made = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
         made.weight.copy_(weight)

@@ -1,7 +1,7 @@
-"""A trained re-ranker to a re-ranker artifact: graphs, weights, preprocessing, and the check that they give its scores.
+"""Packages a trained re-ranker as an artifact: graphs, weights, preprocessing and a parity check of its scores.
 
-Layers 1 to l carry what an index build and every query pay for, so they are what `int8` makes smaller; the joined layers stay in
-float, where 8 bits gain nothing (docs/results/models.md).
+`int8` quantizes layers 1 to l, which cost time in every build and query. The joined layers stay in float, because
+8 bits gain nothing there (docs/results/models.md).
 """
 
 import json
@@ -19,9 +19,9 @@ from onnx import ModelProto
 from glow.artifact import (
     DOCUMENT_READER,
     DOCUMENT_TOWER,
-    MIXTURE_FILE,
     QUERY_READER,
     QUERY_TOWER,
+    RERANK_WEIGHT_FILE,
     RERANKER_SHAPE,
     RERANKER_WEIGHTS,
     file_records,
@@ -30,7 +30,7 @@ from glow.artifact import (
     write_artifact,
 )
 from glow.errors import ExportError
-from glow.index import Mixture
+from glow.index import RerankWeight
 from glow.nn import CrossConfig, CrossEncoder
 from glow.records import Document
 from glow.runtime import Reranker, RerankerShape, RerankMethod, reranker_preprocessor
@@ -50,7 +50,7 @@ _QUERIES, _DOCUMENTS = 32, 16
 
 @dataclass(frozen=True, slots=True)
 class RerankSource:
-    """What is exported, and what is known of its making."""
+    """The input of an export: the re-ranker, its preprocessing and its provenance."""
 
     model: CrossEncoder
     preprocessor: Preprocessor
@@ -60,12 +60,12 @@ class RerankSource:
 
 @dataclass(frozen=True, slots=True)
 class RerankParity:
-    """How far scores moved by export.
+    """The differences between scores before and after export.
 
     Attributes:
-        pairs: how many were compared.
-        max_difference: largest absolute difference of float ONNX to torch.
-        correlation: least one, over the methods, of the shipped scores with float ONNX's.
+        pairs: number of pairs compared.
+        max_difference: largest absolute difference between float ONNX and torch.
+        correlation: lowest correlation of any method between shipped scores and float ONNX.
     """
 
     pairs: int
@@ -79,25 +79,25 @@ def export_reranker(
     how: Quantization,
     queries: Sequence[str] = (),
     documents: Sequence[Document] = (),
-    mixture: Mixture | None = None,
+    rerank_weight: RerankWeight | None = None,
     *,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Writes a re-ranker artifact, or nothing where the parity check fails.
+    """Writes a re-ranker artifact, or nothing if the parity check fails.
 
     Args:
         source: the trained re-ranker.
-        out: folder to make.
+        out: directory to create.
         how: precision of layers 1 to l.
-        queries, documents: texts for the check; made of the term table's words where none are given.
-        mixture: how much its score counts, unless an index says otherwise; None: as `Mixture` says.
+        queries, documents: texts for the check; default: words of the term statistics.
+        rerank_weight: how much its score counts, unless an index says otherwise; None: as `RerankWeight` says.
         replace: whether an existing artifact may be replaced.
 
     Returns:
         Precision and parity, as in the artifact's `report.json`.
 
     Raises:
-        ExportError: if it stores nothing, reads word weights, or the exported graphs give other scores.
+        ExportError: if it stores nothing, reads word weights, or the exported graphs give different scores.
         BuildError: if `out` exists.
     """
     texts = parity_texts(source.preprocessor, queries, documents)
@@ -114,7 +114,7 @@ def export_reranker(
         plain = _scores(scratch, source.preprocessor, asked, shown)
         shipped = _scores(writer.folder, source.preprocessor, asked, shown)
         parity = _parity(wanted, plain, shipped)
-        (mixture or Mixture()).save(writer.folder / MIXTURE_FILE)
+        (rerank_weight or RerankWeight()).save(writer.folder / RERANK_WEIGHT_FILE)
         report = {"precision": how, "parity": asdict(parity)}
         text = json.dumps({**report, "training": source.report}, indent=2)
         (writer.folder / REPORT_FILE).write_text(text + "\n", encoding="utf-8")
@@ -138,7 +138,9 @@ def _write(folder: Path, graphs: Mapping[str, ModelProto], how: Quantization, so
 
 
 def _shape(config: CrossConfig) -> RerankerShape:
-    methods: tuple[RerankMethod, ...] = ("join", "late") if config.late else ("join",)
+    methods: tuple[RerankMethod, ...] = (
+        ("cross-encoder", "late-interaction") if config.late else ("cross-encoder",)
+    )
     return RerankerShape(
         layers=config.layers,
         split=config.split,
@@ -174,7 +176,7 @@ def _scores(
     queries: Sequence[WeightedTokens],
     documents: Sequence[WeightedTokens],
 ) -> NDArray[np.float32]:
-    """As `_torch_scores`, by the graphs of a folder."""
+    """As `_torch_scores`, by the graphs in a directory."""
     reranker = Reranker(folder, reranker_preprocessor(folder, preprocessor.terms, preprocessor.pieces))
     stored, mask = reranker.documents().read_tokens(documents)
     read = [reranker.read(tokens) for tokens in queries]

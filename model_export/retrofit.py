@@ -1,4 +1,4 @@
-"""A new model of an existing one: the same weights and vectors, with tokens for late interaction beside them. Needs no torch."""
+"""Derives a model with the same weights and vectors, plus token vectors for late interaction. Needs no torch."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from glow_model_export.tokens import TOKEN_SIZE, fit_projection, write_tokens
 __all__ = ["SAME_VECTORS", "model_with_tokens"]
 
 SAME_VECTORS = "same_vectors"
-"""Among a manifest's parents: the model whose weights this one has, by name and hash."""
+"""Key among a manifest's parents: name and hash of the model whose weights this one has."""
 
 _REPORT = "report.json"
 
@@ -34,22 +34,22 @@ def model_with_tokens(
     projection: NDArray[np.float32] | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Makes a model whose towers give tokens, of one without; those that it has are replaced.
+    """Makes a model with token vectors from an existing one; replaces those that it has.
 
     Args:
-        folder: the model, which stays as it is.
-        out: folder to make.
-        queries, documents: texts that the projection is fitted to; made of the term table's words if none are given.
-        token_size: P, a multiple of 8; of towers that have fewer states, the largest that they have.
-        projection: float32 [H, P], in place of one that is fitted.
+        folder: the model, which stays unchanged.
+        out: directory to create.
+        queries, documents: texts to fit the projection to; default: words of the term statistics.
+        token_size: P, a multiple of 8; smaller towers get the largest size that they support.
+        projection: float32 [H, P], instead of a fitted one.
         replace: whether an existing model may be replaced.
 
     Returns:
-        Names and hashes of both models, and P with the share of the states that the projection keeps.
+        Names and hashes of both models, P, and the fraction of the embeddings that the projection keeps.
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a model.
-        ExportError: if a graph is no tower that we know, or would give other vectors.
+        ExportError: if a graph is not a known tower, or would give different vectors.
         BuildError: if `out` exists.
     """
     manifest = verify(folder, "model")
@@ -58,7 +58,7 @@ def model_with_tokens(
     before = model_hash(manifest.files)
     with write_artifact(out, "model", replace=replace) as writer:
         for name in manifest.files:
-            if name == CALIBRATION_FILE:  # of the tokens that it had
+            if name == CALIBRATION_FILE:  # graphs of its former tokens
                 continue
             (writer.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / name, writer.folder / name)

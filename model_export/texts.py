@@ -1,4 +1,4 @@
-"""Texts to try a tower on where nothing better is given: made of the term table's words, of many lengths."""
+"""Default texts to check a tower with: words of the term statistics, of many lengths."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ PARITY_TEXTS = 256
 def parity_texts(
     preprocessor: Preprocessor, queries: Sequence[str] = (), documents: Sequence[Document] = ()
 ) -> dict[str, list[WeightedTokens]]:
-    """Preprocessed texts for each tower's file, at most `PARITY_TEXTS`; made up unless both kinds are given."""
+    """Preprocessed texts for each tower's file, at most `PARITY_TEXTS`; generated unless both kinds are given."""
     if not queries or not documents:
         queries, documents = _made_up(preprocessor)
     return {
@@ -26,7 +26,7 @@ def parity_texts(
 
 
 def _made_up(preprocessor: Preprocessor) -> tuple[list[str], list[Document]]:
-    """Texts of words drawn from the term table, lengths spread over the budgets; the same every time."""
+    """Deterministic texts of words from the term statistics, with lengths up to the token limits."""
     random = np.random.default_rng(0)
     words = [word for word, _ in preprocessor.terms.items()] or ["nothing"]
     field = preprocessor.schema.fields[-1]

@@ -1,8 +1,8 @@
-"""The towers' weights beside their graphs, as ONNX external data.
+"""Stores the towers' weights beside their graphs, as ONNX external data.
 
-The towers share their word embeddings and nothing else. Stored once (`words.bin`), the table halves the model, and every
-process that serves maps the same pages. What is a tower's own lies in a file of its own, so that another graph of the same
-tower costs some kilobytes.
+The towers share only their token embedding matrix. Storing it once (`words.bin`) halves the model, and all serving
+processes map the same pages. Each tower's other weights are in a separate file, so that another graph of the same
+tower costs a few kilobytes.
 """
 
 import hashlib
@@ -17,31 +17,31 @@ from glow.errors import ExportError
 
 __all__ = ["move_weights", "quantize_rows", "share_word_table"]
 
-_ALIGNMENT = 4096  # a page, so that a runtime can map the data in place
+_ALIGNMENT = 4096  # a memory page, so that a runtime can map the data in place
 _SMALL_BYTES = 8192  # biases and constants: shape inference reads them in the graph
 
 
 def quantize_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Symmetric int8 with one scale a row: table ≈ codes * scales[:, None]; float32 [V, H] in, scales > 0."""
+    """Symmetric int8 with one scale per row: table ≈ codes * scales[:, None]; float32 [V, H] in, scales > 0."""
     scales = np.maximum(np.abs(table).max(1), 1e-12).astype(np.float32) / np.float32(127)
     codes = np.rint(table / scales[:, None]).astype(np.int8)
     return codes, scales
 
 
 def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool) -> None:
-    """Moves the word table out of the towers' graphs into `words.bin`.
+    """Moves the token embedding matrix out of the towers' graphs into `words.bin`.
 
     Args:
         towers: file name -> graph, changed in place; all hold the same table.
-        folder: where `words.bin` is written.
+        folder: directory of `words.bin`.
         int8: store int8 rows with a scale each; the graphs then gather codes and scales and multiply.
 
     Raises:
-        ExportError: if the towers' tables differ.
+        ExportError: if the towers' matrices differ.
     """
     tables = [numpy_helper.to_array(_tensor(model, TensorNames.TABLE)) for model in towers.values()]
     if any(not np.array_equal(tables[0], other) for other in tables[1:]):
-        raise ExportError("the towers hold different word tables; they must share one")
+        raise ExportError("the towers have different token embedding matrices; they must share one")
     parts: dict[str, NDArray[np.generic]] = {TensorNames.TABLE: tables[0]}
     if int8:
         codes, scales = quantize_rows(tables[0].astype(np.float32))
@@ -55,11 +55,11 @@ def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool)
 
 
 def move_weights(path: Path, *models: ModelProto) -> None:
-    """Moves the weights of one or more graphs into a file beside them; what they share lies in it once.
+    """Moves the weights of one or more graphs into a file beside them; shared ones are stored once.
 
     Args:
         path: the file to write.
-        models: changed in place; the word table has been moved before.
+        models: changed in place; the token embedding matrix has been moved before.
     """
     parts: dict[str, NDArray[np.generic]] = {}
     places: list[tuple[TensorProto, NDArray[np.generic], str]] = []

@@ -1,11 +1,11 @@
-"""Converts the Cranfield collection to a data folder: `python -m scripts.convert_cranfield --source DIR --out DIR`.
+"""Converts the Cranfield collection to a data directory: `python -m scripts.convert_cranfield --source DIR --out DIR`.
 
-Format read (SMART, as cran.tar.gz of Glasgow and Cornell holds it): `cran.all.1400` and `cran.qry` are records that
-start with a line `.I NUMBER`; `.T` title, `.A` author, `.B` citation and `.W` text each stand on a line of their own
-before their lines. `cranqrel` has `QUERY DOCUMENT GRADE` in a line, 1 (complete answer) to 4 (minimal) or -1 (of no
-interest). Queries are numbered there by their place in `cran.qry`, from 1, and not by the number behind `.I`.
+Input format (SMART, in cran.tar.gz of Glasgow and Cornell): `cran.all.1400` and `cran.qry` are records that start with
+a line `.I NUMBER`. The lines `.T` (title), `.A` (author), `.B` (citation) and `.W` (text) begin sections. A line of
+`cranqrel` is `QUERY DOCUMENT GRADE`, with grades 1 (complete answer) to 4 (minimal) or -1 (of no interest). It numbers
+queries by their position in `cran.qry`, from 1, not by the number after `.I`.
 
-Grades 1 to 4 become 1 and -1 becomes 0; the one split is `test`, for there are no data to train on.
+Grades 1 to 4 become 1 and -1 becomes 0. The only split is `test`, because there are no training data.
 """
 
 import re
@@ -29,17 +29,17 @@ app = typer.Typer(add_completion=False)
 
 
 def convert(source: Path, out: Path) -> str:
-    """Converts the three files of a folder.
+    """Converts the three files of a directory.
 
     Args:
         source: holds `cran.all.1400`, `cran.qry` and `cranqrel`.
-        out: the data folder to make.
+        out: the data directory to create.
 
     Returns:
-        What was written, in a line.
+        A summary in one line.
 
     Raises:
-        InputError: if a file is missing, or `out` is there.
+        InputError: if a file is missing, or `out` exists.
     """
     missing = [name for name in (DOCUMENTS, QUERIES, JUDGEMENTS) if not (source / name).is_file()]
     if missing:
@@ -60,7 +60,7 @@ def convert(source: Path, out: Path) -> str:
 
 
 def _records(path: Path, folder: DataFolder) -> Iterator[tuple[str, dict[str, str]]]:
-    """Number and sections of each record; a section that occurs twice is joined."""
+    """Number and sections of each record; repeated sections are joined."""
     number, section = "", ""
     sections: dict[str, str] = {}
     for place, line in enumerate(path.read_text(encoding="latin-1").splitlines(), start=1):

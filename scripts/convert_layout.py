@@ -1,6 +1,6 @@
-"""Writes a data folder: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv` (docs/data.md), and the bad records beside it.
+"""Writes a data directory: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv` (docs/data.md) and a file of bad records.
 
-The converters of public releases share it. The folder appears under its name when it is whole.
+The converters of public releases share it. The directory gets its name when it is complete.
 """
 
 import hashlib
@@ -21,21 +21,21 @@ HEADER = "query-id\tcorpus-id\tscore\n"
 
 
 class DataFolder:
-    """A data folder in the making; use as a context manager.
+    """Writes a data directory; use as a context manager.
 
     Args:
-        out: the folder to make; it must not be there yet.
+        out: the directory to create; it must not exist.
 
     Attributes:
-        counts: documents, queries, rejects, and judgements by split.
+        counts: documents, queries, rejects, and judgments by split.
 
     Raises:
-        InputError: if there is something at `out` already.
+        InputError: if `out` exists.
     """
 
     def __init__(self, out: Path) -> None:
         if out.exists():
-            raise InputError(f"there is a {out} already; remove it or choose another --out")
+            raise InputError(f"{out} exists already; remove it or choose another --out")
         self._out = out
         self._part = out.with_name(f".{out.name}.part")
         self._files: dict[str, TextIO] = {}
@@ -58,7 +58,7 @@ class DataFolder:
         shutil.rmtree(self._part)
         if kind is None:
             counts = f"{self.counts['documents']} documents and {self.counts['queries']} queries"
-            raise InputError(f"the source holds {counts}; expected some of both: is it the right folder?")
+            raise InputError(f"the source holds {counts}; expected some of both: is it the right directory?")
 
     def add_document(
         self,
@@ -70,7 +70,7 @@ class DataFolder:
         clicked_queries: Sequence[str] = (),
         **metadata: str,
     ) -> None:
-        """Writes one document; a second one of the same id is a reject."""
+        """Writes one document; a second one with the same id is rejected."""
         fields: dict[str, Any] = {"url": url, "title": title, "anchor": list(anchor)}
         record = {
             "_id": identifier,
@@ -82,17 +82,17 @@ class DataFolder:
         self._add("corpus.jsonl", "documents", record)
 
     def add_query(self, identifier: str, text: str) -> None:
-        """Writes one query; a second one of the same id is a reject."""
+        """Writes one query; a second one with the same id is rejected."""
         self._add("queries.jsonl", "queries", {"_id": identifier, "text": text})
 
     def judge(self, split: str, query: str, document: str, grade: int) -> None:
-        """Writes one judgement."""
+        """Writes one relevance judgment."""
         file = self._file(f"qrels/{split}.tsv", HEADER)
         file.write(f"{query}\t{document}\t{grade}\n")
         self.counts[f"judgements {split}"] += 1
 
     def reject(self, file: str, place: str, reason: str, start: str = "") -> None:
-        """Records what could not be used: its file, the place in it (`line 7`, an id), why, and how it starts."""
+        """Records an unusable record: its file, its place (`line 7`, an id), the reason and its start."""
         record = {"file": file, "place": place, "reason": reason, "start": start[:200]}
         self._write(REJECTS, record)
         self.counts["rejects"] += 1
@@ -105,7 +105,7 @@ class DataFolder:
     def _add(self, file: str, kind: str, record: dict[str, Any]) -> None:
         identifier = record["_id"]
         if identifier in self._ids[file]:
-            self.reject(file, identifier, f"{kind} before has this id too", str(record.get("text", "")))
+            self.reject(file, identifier, f"{kind}: this id occurs before", str(record.get("text", "")))
             return
         self._ids[file].add(identifier)
         self._write(file, record)
@@ -122,17 +122,17 @@ class DataFolder:
 
 
 def collapsed(text: str) -> str:
-    """A text with every run of white space as one blank."""
+    """The text with each run of white space replaced by one blank."""
     return " ".join(text.split())
 
 
 def share(key: str) -> float:
-    """A number in [0, 1) that depends on a key alone, evenly spread over keys."""
+    """A number in [0, 1) that depends only on a key, uniform over keys."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) / 2**64
 
 
 def split_of(key: str, shares: Sequence[tuple[str, float]]) -> str:
-    """The split of a key: names with shares that add up to 1, chosen by a hash, so the same on every machine."""
+    """The split of a key, chosen by a hash; `splits` has names and fractions that add up to 1."""
     place = share(f"split:{key}")
     for name, size in shares:
         if place < size:

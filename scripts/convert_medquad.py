@@ -1,22 +1,22 @@
 """Converts MedQuAD and LiveQA-Med to a data folder: `python -m scripts.convert_medquad --source DIR --liveqa FILE --out DIR`.
 
-Formats read:
+Input formats:
 
 - MedQuAD (checkout of abachaa/MedQuAD): `NUMBER_NAME/FILE.xml` with `<Document id source url>`, `<Focus>`,
-  `<Synonym>`s and `<QAPair>`s of `<Question qid qtype>` and `<Answer>`. Three folders have empty answers for reasons
-  of copyright; those are no documents.
-- its judgements: `QA-TestSet-LiveQA-Med-Qrels-2479-Answers.zip` (or the same unpacked) with a text file of
+  `<Synonym>`s and `<QAPair>`s of `<Question qid qtype>` and `<Answer>`. Three directories have empty answers because
+  of copyright; these are skipped.
+- its judgments: `QA-TestSet-LiveQA-Med-Qrels-2479-Answers.zip` (or the same unpacked) with a text file of
   `QUESTION JUDGEMENT ANSWER` (`1 4-Excellent GHR_0000804_Sec1.txt`) and a CSV file of `AnswerID,Answer`, where an answer
-  reads `Question: … (Also called: …; …) URL: … Answer: …`. The CSV's layout is known from its readers; what does not
-  fit becomes a reject.
+  reads `Question: … (Also called: …; …) URL: … Answer: …`. The CSV's layout is known only from its readers; lines
+  that do not match are rejected.
 - LiveQA-Med (abachaa/LiveQA_MedicalTask_TREC2017): `TREC-2017-LiveQA-Medical-Test-Questions-w-summaries.xml` with
   `<NLM-QUESTION qid="TQ1">` and its `<NLM-Summary>`, which is the query.
 
-Answers become documents: focus and question type as title, synonyms (8 at most) as anchors. Questions of one text are
-one query with every answer as relevant, in train, dev or test (80, 10 and 10 of 100) by a hash of the text. A judged
-answer `SOURCE_DOCUMENT_SecN` that is the Nth question of a document is that document; others are added as
-`x_SOURCE_DOCUMENT_SecN`. Judgements 1 to 4 become grades 0 to 3; a hash of the summary puts half of the questions
-into `liveqa-dev`, half into `liveqa-test`.
+Answers become documents, with focus and question type as title and up to 8 synonyms as anchors. Questions with equal
+text become one query, whose answers are all relevant. A hash of the text assigns it to train, dev or test (80, 10 and
+10 of 100). A judged answer `SOURCE_DOCUMENT_SecN` is the document of that document's Nth question; others are added as
+`x_SOURCE_DOCUMENT_SecN`. Judgments 1 to 4 become grades 0 to 3. A hash of the summary assigns half of the questions to
+`liveqa-dev` and half to `liveqa-test`.
 """
 
 import csv
@@ -51,7 +51,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as a document; `key` is how judgements name it."""
+    """An answer as a document; judgments name it by `key`."""
 
     id: str
     key: str
@@ -68,14 +68,14 @@ def convert(source: Path, liveqa: Path, out: Path) -> str:
 
     Args:
         source: checkout of MedQuAD.
-        liveqa: the test questions with summaries, or a folder that holds them.
-        out: the data folder to make.
+        liveqa: the test questions with summaries, or a directory that holds them.
+        out: the data directory to create.
 
     Returns:
-        What was written, in a line.
+        A summary in one line.
 
     Raises:
-        InputError: if a file or folder is missing or cannot be read, or `out` is there.
+        InputError: if a file or directory is missing or cannot be read, or `out` exists.
     """
     judgements, judged_answers = _read_judged(source)
     questions = _read_liveqa(liveqa)
@@ -105,7 +105,7 @@ def _add(answer: Answer, folder: DataFolder) -> None:
 
 
 def _answers(source: Path, folder: DataFolder) -> Iterator[Answer]:
-    """The answers of all XML files that are not empty, folders and files in order."""
+    """The non-empty answers of all XML files, with directories and files in order."""
     places = [(int(match[1]), path) for path in source.iterdir() if (match := _FOLDER.fullmatch(path.name))]
     paths = [(number, path) for number, place in sorted(places) for path in sorted(place.glob("*.xml"))]
     if not paths:
@@ -145,7 +145,7 @@ def _answers_of(
 
 
 def _read_judged(source: Path) -> tuple[str, str]:
-    """Texts of the judgements and of the judged answers, from the zip file or from its folder."""
+    """Texts of the judgments and of the judged answers, from the zip file or its directory."""
     texts: dict[str, str] = {}
     packed = source / f"{JUDGED}.zip"
     if packed.is_file():
@@ -201,12 +201,12 @@ def _judged_answers(text: str, folder: DataFolder) -> Iterator[Answer]:
 
 
 def _unwrapped(text: str) -> str:
-    """Without a last bracket that nothing opens: rows of the file are put into brackets."""
+    """Removes an unmatched last bracket: the file puts rows into brackets."""
     return text[:-1].rstrip() if text.endswith(")") and text.count(")") > text.count("(") else text
 
 
 def _read_liveqa(path: Path) -> dict[str, str]:
-    """Number of a question, without its TQ -> summary."""
+    """Number of a question without `TQ` -> summary."""
     files = sorted(path.rglob("*Test-Questions-w-summaries.xml")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise InputError(

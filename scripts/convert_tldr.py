@@ -1,15 +1,15 @@
-"""Converts a checkout of tldr-pages to a data folder: `python -m scripts.convert_tldr --source DIR --out DIR`.
+"""Converts a checkout of tldr-pages to a data directory: `python -m scripts.convert_tldr --source DIR --out DIR`.
 
-Format read (CONTRIBUTING.md and the style guide of tldr-pages): `pages/PLATFORM/NAME.md` with a line `# TITLE`, lines
+Input format (CONTRIBUTING.md and style guide of tldr-pages): `pages/PLATFORM/NAME.md` with a line `# TITLE`, lines
 `> DESCRIPTION` (one may be `> See also: `a`, `b`.`, one `> More information: <URL>.`), and for each example a line
-`- INTENT:` with a line `` `COMMAND` `` below it. `{{…}}` marks what to fill in, `[c]reate` a letter that names an option.
-Translations (`pages.de`) are left alone, and so are pages that only point to another (`alias of`).
+`- INTENT:` with a line `` `COMMAND` `` below it. `{{…}}` marks a placeholder, `[c]reate` a letter that names an option.
+Translations (`pages.de`) and pages that only point to another (`alias of`) are skipped.
 
-A page becomes a document: its address, title, `See also` names as anchors, description and commands as text. Intents
-are what people want to do: a fifth of them are kept as the page's clicked queries, the others are queries. An intent
-that stands on up to three pages has them all as relevant; one on more pages, or of one word, is no query. The splits
-train, dev and test (75, 12.5 and 12.5 of 100) and the fifth are chosen by hashes of the intent alone: one that stands
-on several pages is a clicked query of them all or of none, so no page shows the words of a query that it answers.
+A page becomes a document: its address, title, `See also` names as anchors, and description and commands as text.
+Intents describe tasks: a fifth of them become the page's clicked queries, the others become queries. All pages of an
+intent are relevant to it; intents on more than three pages or of one word are not queries. Hashes of the intent alone
+choose that fifth and the splits train, dev and test (75, 12.5 and 12.5 of 100). So an intent is a clicked query of all
+its pages or of none, and no page shows the words of a query that it answers.
 """
 
 import re
@@ -41,7 +41,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: `intents` and `commands` are as many."""
+    """One page, with as many `intents` as `commands`."""
 
     id: str
     title: str
@@ -56,14 +56,14 @@ def convert(source: Path, out: Path) -> str:
     """Converts the English pages of a checkout.
 
     Args:
-        source: the checkout; holds `pages/`.
-        out: the data folder to make.
+        source: the checkout, which holds `pages/`.
+        out: the data directory to create.
 
     Returns:
-        What was written, in a line.
+        A summary in one line.
 
     Raises:
-        InputError: if the checkout has no pages, or `out` is there.
+        InputError: if the checkout has no pages, or `out` exists.
     """
     paths = sorted((source / "pages").glob("*/*.md"))
     if not paths:
@@ -115,7 +115,7 @@ def parse_page(identifier: str, text: str) -> Page:
 
 
 def _described(quoted: list[str]) -> tuple[str, tuple[str, ...], str]:
-    """Address, names of `See also`, and the description that the other lines make."""
+    """The address, the names of `See also`, and the other lines as description."""
     url = ""
     see_also: tuple[str, ...] = ()
     lines = []

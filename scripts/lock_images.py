@@ -1,12 +1,12 @@
-"""Lock files of the container images and of `.venv`: every package at one version, with the hashes of its files.
+"""Writes lock files of the container images and of `.venv`: one version of every package, with the hashes of its files.
 
     pip install uv
     python -m scripts.lock_images [--upgrade] [--constraints FILE]
 
-Reads `pyproject.toml` and writes `docker/requirements/*.txt` with `uv pip compile`, which asks the package index for names,
-versions and hashes and installs nothing. Versions that a lock file has stay, unless `--upgrade` is given.
+Reads `pyproject.toml` and writes `docker/requirements/*.txt` with `uv pip compile`, which queries the package index and
+installs nothing. Locked versions stay unless `--upgrade` is given. `dev.txt` comes first, and the others use its
 
-`dev.txt` comes first, and the others keep to its versions: what the images install is what the tests ran with.
+versions, so the images install the versions that the tests used.
 """
 
 import argparse
@@ -31,23 +31,23 @@ LOCKS: dict[str, tuple[str, ...]] = {
     "train": ("train", "export", "eval"),
     "train-gpu": ("train", "export", "eval"),
 }
-"""Lock file -> extras of pyproject.toml that it holds beside the dependencies."""
+"""Lock file -> extras of pyproject.toml that it includes."""
 BUILD = ("pip", "setuptools")
-"""What builds the environments, and stays out of the images."""
+"""Packages that build the environments and are not in the images."""
 UNLOCKED = {"dev": ("torch",)}
-"""Lock file -> packages that it leaves out, with what they alone need: docs/decisions/0018."""
+"""Lock file -> packages that it leaves out, with their own dependencies: docs/decisions/0018."""
 _REPLACED_BY_GPU = ("onnxruntime>", "faiss-cpu>")
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
 def requirements(lock: str) -> list[str]:
-    """What a lock file must hold, as pyproject.toml says it.
+    """The requirements of a lock file according to pyproject.toml.
 
     Args:
         lock: a key of `LOCKS`.
 
     Returns:
-        Requirements; with the extra `gpu` without the two packages that it replaces.
+        Requirements; those of the extra `gpu` lack the two packages that it replaces.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = LOCKS[lock]
@@ -65,7 +65,7 @@ def _compile(lock: str, wanted: Sequence[str], options: argparse.Namespace) -> N
     command = [sys.executable, "-m", "uv", "pip", "compile", "-", "--quiet", "--generate-hashes"]
     command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command"]
     command += ["python -m scripts.lock_images", "--output-file", str(FOLDER / f"{lock}.txt")]
-    if lock in ("dev", "train"):  # the wheels for the CPU have a version of their own, elsewhere
+    if lock in ("dev", "train"):  # the CPU wheels have another version, from another index
         wanted = [line.replace("torch==2.13.0", "torch==2.13.0+cpu") for line in wanted]
         folder = Path(options.torch_index)
         command += ["--find-links" if folder.is_dir() else "--extra-index-url", options.torch_index]

@@ -1,9 +1,9 @@
-"""Digests of the base images: asks the registry for them, and writes them wherever an image is named.
+"""Pins the base images: gets their digests from the registry, and writes them wherever an image is named.
 
-    python -m scripts.pin_images            ask for the digests and write them (needs docker buildx and the registry)
-    python -m scripts.pin_images --check    exit status 1 if an image has no digest, or two places differ
+    python -m scripts.pin_images            get and write the digests (needs docker buildx and the registry)
+    python -m scripts.pin_images --check    exit with status 1 if an image has no digest, or two places differ
 
-`docker/images.env` has the images. A tag moves; a digest is one image, for good.
+`docker/images.env` lists the images. A tag can move; a digest always names the same image.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def images(root: Path = ROOT) -> dict[str, str]:
         root: the checkout.
 
     Returns:
-        Variable of the compose file and of the Dockerfiles -> `name:tag`, with `@sha256:…` once it is pinned.
+        Variable of the compose file and Dockerfiles -> `name:tag`, with `@sha256:…` if it is pinned.
     """
     lines = (root / LIST).read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
@@ -44,7 +44,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def registry_digest(image: str) -> str:
-    """Asks the image's registry which image a tag names now; all its platforms are under one digest.
+    """Asks the registry for the present digest of a tag, which covers all platforms.
 
     Args:
         image: `name:tag`.
@@ -53,7 +53,7 @@ def registry_digest(image: str) -> str:
         `sha256:…`.
 
     Raises:
-        OSError: if the registry cannot be asked, or says no digest.
+        OSError: if the registry cannot be reached, or returns no digest.
     """
     command = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{.Manifest.Digest}}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -64,14 +64,14 @@ def registry_digest(image: str) -> str:
 
 
 def pin(root: Path = ROOT, ask: Callable[[str], str] = registry_digest) -> dict[str, str]:
-    """Writes the digests of all base images, once all are known.
+    """Writes the digests of all base images after all are known.
 
     Args:
         root: the checkout.
         ask: `name:tag` -> `sha256:…`.
 
     Returns:
-        The images as they are written now.
+        The pinned images.
     """
     tags = [image.partition("@")[0] for image in images(root).values()]
     pinned = {tag: f"{tag}@{ask(tag)}" for tag in tags}
@@ -84,7 +84,7 @@ def pin(root: Path = ROOT, ask: Callable[[str], str] = registry_digest) -> dict[
 
 
 def faults(root: Path = ROOT, *, release: bool) -> list[str]:
-    """What is wrong with the base images.
+    """Finds faults of the base images.
 
     Args:
         root: the checkout.

@@ -1,10 +1,10 @@
-"""CycloneDX SBOMs of the images: what is in each, with versions and hashes.
+"""CycloneDX SBOMs of the images: their packages with versions and hashes.
 
     make sbom                                               Python packages, from the lock files
-    python -m scripts.sbom --image service=glow-service:0.1.0   of a finished image, Debian's packages included
+    python -m scripts.sbom --image service=glow-service:0.1.0   of a finished image, including Debian packages
 
-Writes `dist/sbom/glow-NAME.cdx.json` for each image of `docker/`. A lock file says what an image installs; only a finished
-image says what Debian packages it has, and is asked with `docker run`.
+Writes `dist/sbom/glow-NAME.cdx.json` for each image of `docker/`. A lock file lists the Python packages. Only a finished
+image has a list of its Debian packages, which `docker run` reads.
 """
 
 import argparse
@@ -28,7 +28,7 @@ __all__ = ["NAMES", "Contents", "contents", "sbom"]
 ROOT = Path(__file__).parent.parent
 NOT_IMAGES = ("dev", "serve")
 NAMES = tuple(name for name in LOCKS if name not in NOT_IMAGES)
-"""Images with a lock file; proxy and prometheus have Debian's packages alone."""
+"""Images with a lock file; proxy and prometheus have only Debian packages."""
 _ASK = """
 . /etc/os-release && echo "os $ID-$VERSION_ID"
 dpkg-query --show --showformat 'deb ${Package} ${Version} ${Architecture}\\n'
@@ -40,15 +40,15 @@ for found in metadata.distributions():
     print("pypi", found.name, found.version)
 END
 """
-"""Program for a shell in the image: a line for each thing that is installed."""
+"""Shell program for the image: prints a line for each installed package."""
 _PLACE = {"sys_platform": "linux", "platform_system": "Linux"}
 _PYTHON = "3.11.7"
-"""Of an image that was not asked; some packages are for older ones of 3.11 alone."""
+"""Assumed for an image that was not inspected; some packages are only for early releases of 3.11."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What an image says it holds.
+    """The contents of an image.
 
     Attributes:
         system: Debian's release, such as `debian-12`.
@@ -64,13 +64,13 @@ class Contents:
 
 
 def contents(shell: Sequence[str]) -> Contents:
-    """Asks an image, or the machine, what is installed.
+    """Lists the packages of an image, or of this machine.
 
     Args:
-        shell: command that runs the program it is given behind itself, such as `sh -c`.
+        shell: command that runs the program in its last argument, such as `sh -c`.
 
     Returns:
-        What is installed.
+        The installed packages.
 
     Raises:
         OSError: if the command fails.
@@ -92,19 +92,19 @@ def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
     """The bill of materials of one image.
 
     Args:
-        name: of the image: one of `NAMES`, or another one that has Debian's packages alone.
-        held: what the finished image holds, if it was asked.
+        name: one of `NAMES`, or an image with only Debian packages.
+        held: contents of the finished image, if it was inspected.
 
     Returns:
-        A CycloneDX document as JSON has it.
+        A CycloneDX document as JSON values.
 
     Raises:
-        ValueError: if the image holds Python packages that its lock file does not have.
+        ValueError: if the image holds Python packages that its lock file lacks.
     """
     locked = (FOLDER / f"{name}.txt").read_text(encoding="utf-8") if name in NAMES else ""
     document = _of_lock(locked, held.python if held and held.python else _PYTHON)
     components = document.setdefault("components", [])
-    for component in components:  # the references are line numbers, which say nothing
+    for component in components:  # the references are meaningless line numbers
         component["bom-ref"] = component["purl"]
         component.pop("description", None)
     if held is not None:
@@ -116,7 +116,7 @@ def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
         }
         if unknown:
             raise ValueError(
-                f"the image {name} holds what {name}.txt does not have: {', '.join(sorted(unknown))}"
+                f"the image {name} holds packages that {name}.txt lacks: {', '.join(sorted(unknown))}"
             )
         components[:] = [found[package] for package in sorted(held.packages)]
         components += [_debian(held.system, *row) for row in held.debian]
@@ -130,7 +130,7 @@ def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
 
 
 def _of_lock(text: str, python: str) -> dict[str, Any]:
-    """What cyclonedx-py says of the lines of a lock file that count on Linux with this version of Python."""
+    """The output of cyclonedx-py for the lines of a lock file that apply to Linux with this version of Python."""
     place = {**_PLACE, "python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
     kept = []
     for block in re.split(r"(?m)^(?=[a-zA-Z0-9])", re.sub(r"(?m)^#.*\n", "", text)):

@@ -1,1 +1,1 @@
-"""The HTTP service: search one index version over JSON, and a page to try it from."""
+"""The HTTP service: a JSON API over the live index version, and a search page."""

@@ -1,4 +1,4 @@
-"""`python -m service`, as it was called before `glow serve`."""
+"""`python -m service`, the former name of `glow serve`."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""The ASGI app: its parts, its start, its end."""
+"""The ASGI app: assembly, startup and shutdown."""
 
 import asyncio
 import logging
@@ -29,10 +29,10 @@ from glow_service.telemetry import LoopLag, configure_logging
 __all__ = ["EXIT_CANNOT_START", "create_app", "from_environment"]
 
 EXIT_CANNOT_START = 3
-"""Exit status of a service that cannot start; uvicorn's own, at which its supervisor stops all workers."""
+"""Exit status of a service that cannot start. It is uvicorn's: its supervisor then stops all workers."""
 LOADED_POLL_S = 0.05
 RETRY_S = 1.0
-"""Pause before a worker that cannot load what the other workers have loaded ends, and is started again."""
+"""Pause before a restarted worker exits because it cannot load the index that other workers serve."""
 _logger = logging.getLogger(__name__)
 
 
@@ -42,19 +42,19 @@ def create_app(
     collection: str = DEFAULT_COLLECTION,
     clients: ClientLimits | None = None,
 ) -> FastAPI:
-    """Makes the app of one index, which is loaded once it runs, while `/readyz` says 503.
+    """Makes the app of one index. The running app loads the index; until then, `/readyz` returns 503.
 
     Args:
-        settings: how it runs.
-        on_failure: called when the index cannot be loaded, after the reason was logged.
+        settings: settings of the service.
+        on_failure: called if the index cannot be loaded, after the error was logged.
         collection: name of the index.
-        clients: limits that it shares with the other indexes of this process; None: it is the only one.
+        clients: client limits shared with the other indexes of this process; None: make new ones.
     """
     service = new_service(settings, collection, clients)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # A daemon: a stop must not wait until a large index is loaded.
+        # A daemon thread: shutdown must not wait for the loading of a large index.
         loaded = threading.Event()
         has_mates = settings.processes > 1 and was_loaded()
         work = partial(_load, service, on_failure, loaded)
@@ -76,7 +76,7 @@ def create_app(
             await service.channel.close()
         service.readiness.close()
         await service.cache.close()
-        # What waits to be written goes first: a search thread may work on until its request's deadline.
+        # Logs are flushed first: a search thread may run until its request's deadline.
         logs = (service.query_log, service.feedback_log, service.ingest)
         for each in (*logs, service.replicas, service.follower, service.tracer):
             await asyncio.to_thread(each.close)
@@ -86,10 +86,10 @@ def create_app(
     app = FastAPI(
         title="GLOW",
         lifespan=lifespan,
-        openapi_url=None,  # a route of ours serves it; FastAPI's pages for it load scripts from elsewhere
+        openapi_url=None,  # GLOW has its own route; FastAPI's documentation pages load scripts of other sites
         redirect_slashes=False,  # an id may end in a slash
     )
-    app.state.service, app.state.services = service, [service]  # with those of other collections, if any
+    app.state.service, app.state.services = service, [service]  # those of other collections are added later
     app.add_exception_handler(HTTPException, _pass_on)
     add_routes(app, page=settings.page)
     _add_middleware(app, service)
@@ -97,7 +97,7 @@ def create_app(
 
 
 def _add_middleware(app: FastAPI, service: Service) -> None:
-    """Adds what is around the routes, the innermost first: refusals need the headers of those around it."""
+    """Adds the middleware, innermost first: refusals need the headers that the outer ones add."""
     app.add_middleware(RequestMiddleware, service=service)
     if options := cors_options(service.settings.cors_origins):
         app.add_middleware(CORSMiddleware, **options)
@@ -105,7 +105,7 @@ def _add_middleware(app: FastAPI, service: Service) -> None:
 
 
 def create_collections(settings: Settings, on_failure: Callable[[], None]) -> FastAPI | Collections:
-    """The app of every index that the settings name."""
+    """Makes the app of all indexes in the settings."""
     clients = client_limits(settings)
     default = create_app(settings, on_failure, clients=clients)
     if not settings.collections:
@@ -122,14 +122,14 @@ def create_collections(settings: Settings, on_failure: Callable[[], None]) -> Fa
 
 
 def from_environment() -> FastAPI | Collections:
-    """The app of a worker process, with its settings from the environment; uvicorn's factory."""
+    """Makes the app of a worker process from environment variables; the factory for uvicorn."""
     try:
         settings = Settings.from_environment()
         configure_logging(settings.log_level, settings.log_format)
         if settings.processes > 1:
             end_with_parent()
         return create_collections(settings, on_failure=_stop_process)
-    except (GlowError, ValueError) as error:  # a supervisor would start a worker that raises again and again
+    except (GlowError, ValueError) as error:  # if it raised, the supervisor would restart the worker forever
         configure_logging("info")
         _logger.critical("cannot start: %s", error)
         _stop_process()
@@ -137,21 +137,21 @@ def from_environment() -> FastAPI | Collections:
 
 
 async def _pass_on(_: Request, error: Exception) -> Response:
-    """Leaves the router's refusals to the middleware, which answers every error in one form."""
+    """Passes the router's errors to the middleware, which turns every error into a problem response."""
     raise error
 
 
 async def _wait_until_loaded(service: Service, loaded: threading.Event) -> None:
-    """Before the server listens: what a worker took that cannot answer yet, its mates would have answered."""
+    """Waits before the server listens: until this worker is loaded, its peers should get the connections."""
     while not loaded.is_set():
         if service.resources.draining:
             logging.shutdown()
-            os._exit(0)  # it has neither a connection nor an answer that would have to be finished
+            os._exit(0)  # there are no connections or responses to finish
         await asyncio.sleep(LOADED_POLL_S)
 
 
 def _load(service: Service, on_failure: Callable[[], None], loaded: threading.Event) -> bool:
-    """Loads the first index; returns whether it could."""
+    """Loads the index at startup; returns whether that succeeded."""
     try:
         service.resources.load()
         note_loaded()
@@ -169,11 +169,9 @@ def _load(service: Service, on_failure: Callable[[], None], loaded: threading.Ev
 
 
 def _stop_process() -> None:
-    """Ends the process at once: it holds nothing worth closing, and uvicorn has no other way to set the status."""
+    """Exits at once: there is nothing to close, and uvicorn has no other way to set the exit status."""
     logging.shutdown()
-    if (
-        was_loaded()
-    ):  # a worker that was started again, while the others serve: the supervisor tries once more
+    if was_loaded():  # a restarted worker, while others serve: the supervisor restarts it again
         time.sleep(RETRY_S)
         os._exit(1)
     os._exit(EXIT_CANNOT_START)
@@ -181,9 +179,9 @@ def _stop_process() -> None:
 
 @contextmanager
 def _drain_on_sigterm(app: FastAPI) -> Iterator[None]:
-    """While the app runs, SIGTERM makes `/readyz` say 503 for `drain_s` before uvicorn shuts down."""
+    """Makes `/readyz` return 503 for `drain_s` after SIGTERM, before uvicorn shuts down."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals reach the main thread alone, and whoever owns it decides about them
+        yield  # only the main thread may handle signals
         return
     loop = asyncio.get_running_loop()
     stop = signal.getsignal(signal.SIGTERM)

@@ -1,6 +1,6 @@
-"""Several indexes in one service: `/v1/NAME/search` goes to the index of that name, every other path to the one without.
+"""Several indexes in one service: `/v1/NAME/search` searches the index NAME, other paths use the default index.
 
-Each index is an app of its own, with its own worker pools, caches and swaps; what they share is the process, the address and the keys.
+Each index is a separate app with its own worker pools, caches and swaps. They share the process, the address and the keys.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from starlette.types import Message, Receive, Scope, Send
 __all__ = ["DEFAULT_COLLECTION", "Collections", "parse_collections"]
 
 DEFAULT_COLLECTION = "default"
-"""What the index of `index_root` is called where keys are bound to collections."""
+"""Name of the index of `index_root`, for keys that are limited to collections."""
 RESERVED = (
     DEFAULT_COLLECTION, "search", "documents", "embeddings", "models", "operations", "feedback", "info",
 )  # fmt: skip
-"""Names that no other index may have: those of paths under /v1."""
+"""Invalid names for other indexes, because paths under /v1 use them."""
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 LABEL = "collection"
 _PLAIN = ("info", "readyz")
-"""Paths of an index that have no form under /v1."""
+"""Paths of an index that do not exist under /v1."""
 
 
 def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
-    """Reads the setting `index`: `NAME=ROOT` for each index.
+    """Parses the setting `index`: `NAME=ROOT` for each index.
 
     Raises:
         ValueError: if an entry is malformed, or a name is taken.
@@ -43,17 +43,17 @@ def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
             raise ValueError(f"index: found {entry!r:.80}, expected NAME=ROOT with a name of a-z 0-9 _ -")
         if name in found or name in RESERVED:
             raise ValueError(
-                f"index: found {entry!r:.80}, but the name {name!r} is taken; give each index a name of its own"
+                f"index: found {entry!r:.80}, but the name {name!r} is reserved or used twice; choose another name"
             )
         found[name] = Path(root)
     return found
 
 
 class Collections:
-    """An ASGI app over those of several indexes.
+    """An ASGI app that dispatches to the apps of several indexes.
 
     Args:
-        default: of the index without a name.
+        default: app of the default index.
         named: name -> app.
     """
 
@@ -61,7 +61,7 @@ class Collections:
         self._default, self._named = default, dict(named)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request, or runs all apps as long as the server does."""
+        """Handles one request, or the lifespan of all apps."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
@@ -79,7 +79,7 @@ class Collections:
         if path.startswith("/v1/"):
             name, slash, rest = path[len("/v1/") :].partition("/")
             if slash and name in self._named:
-                rest = rest.removeprefix("v1/")  # of a client whose base address is the collection's
+                rest = rest.removeprefix("v1/")  # from a client whose base address is the collection's
                 return self._named[name], f"/{rest}" if rest in _PLAIN else f"/v1/{rest}"
         return self._default, path
 
@@ -93,7 +93,7 @@ class Collections:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _ready(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Ready once all are: the answer is that of the first that is not, else of the index without a name."""
+        """Returns the response of the first app that is not ready, otherwise that of the default index."""
         answers: list[list[Message]] = []
         for app in (self._default, *self._named.values()):
             answer: list[Message] = []
@@ -114,13 +114,13 @@ class Collections:
 
 
 class _Labelled(Collector):
-    """The metrics of all apps, each with the name of its collection."""
+    """The metrics of all apps, with their collection as label."""
 
     def __init__(self, apps: Mapping[str, Starlette]) -> None:
         self._apps = apps
 
     def collect(self) -> Iterator[Metric]:
-        """One family for each name."""
+        """Merges the metrics of the same name."""
         families: dict[str, Metric] = {}
         for name, app in self._apps.items():
             for family in text_string_to_metric_families(app.state.service.metrics.text().decode()):

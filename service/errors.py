@@ -1,4 +1,4 @@
-"""Errors of requests: the branch of the tree in `glow/errors.py` that only HTTP needs.
+"""Errors of HTTP requests: a branch of the tree in `glow/errors.py`.
 
 InputError
 └── RequestError               the request is not valid
@@ -43,7 +43,7 @@ class RequestError(InputError):
 
     Args:
         message: one sentence for people.
-        faults: the places in the body, if the body is at fault.
+        faults: invalid places of the body, if any.
     """
 
     code = "invalid_request"
@@ -149,7 +149,7 @@ class RateLimitError(GlowError):
 
     Args:
         message: one sentence for people.
-        retry_after_s: when the next request will pass, in seconds.
+        retry_after_s: seconds until the next request is accepted.
     """
 
     code = "rate_limited"

@@ -1,4 +1,4 @@
-"""An answer's members as JSON, made once and put into every answer that holds them."""
+"""Encoded JSON members of a response, which caches store and responses reuse."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -9,13 +9,13 @@ __all__ = ["ResultFragment"]
 
 
 class ResultFragment:
-    """Members of a JSON object (`index`, `query`, `hits`, `facets`) that depend on index and request alone.
+    """Encoded members of a JSON object (`index`, `query`, `hits`, `facets`) that depend only on index and request.
 
-    What differs between two answers of the same search (its id, its times) goes around it by `enclose`, so that a cached
-    fragment is never parsed again to be sent. Nobody else joins or cuts these bytes.
+    `enclose` adds the members that differ between two responses to the same search (id, times), so that a cached
+    fragment is sent without being parsed.
 
     Args:
-        members: JSON members without the braces around them, UTF-8.
+        members: JSON members without the surrounding braces, UTF-8.
     """
 
     __slots__ = ("members",)
@@ -25,14 +25,14 @@ class ResultFragment:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """A fragment with these members; at least one."""
+        """A fragment of these members; at least one."""
         return cls(orjson.dumps(values)[1:-1])
 
     def hits(self) -> list[dict[str, Any]]:
-        """The hits as they were sent."""
+        """The decoded hits."""
         hits: list[dict[str, Any]] = orjson.loads(b"{%b}" % self.members)["hits"]
         return hits
 
     def enclose(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes:
-        """A JSON object of its members between others; `before` and `after` have one or more each."""
+        """A JSON object of the members `before`, this fragment, and `after`; each has at least one."""
         return b"".join((orjson.dumps(before)[:-1], b",", self.members, b",", orjson.dumps(after)[1:]))

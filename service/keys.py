@@ -1,4 +1,4 @@
-"""`python -m service.keys`, as it was called before `glow key`."""
+"""`python -m service.keys`, the former name of `glow key`."""
 
 import typer
 

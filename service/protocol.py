@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 protocol with bounds on what a client may take for itself, and word of clients that leave.
+"""uvicorn's HTTP/1.1 protocol with limits per connection, and with notice of clients that disconnect.
 
-What uvicorn leaves open: headers of any length (joined at quadratic cost), headers, bodies and readers of any slowness,
-any number of requests ahead of their answers, and offers to upgrade, at which its parser stops although nobody upgrades.
+uvicorn does not limit the length of headers (joined at quadratic cost), slow headers, bodies and readers, or pipelined
+requests. Its parser also stops at an `Upgrade` header, although nobody upgrades.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from glow_service.errors import HeadersTooLargeError, HeadersTooLateError, Malfo
 __all__ = ["MAX_HEAD_BYTES", "BoundedProtocol"]
 
 MAX_HEAD_BYTES = 64 << 10
-"""Most bytes of request line and headers, or of trailers, that may wait for their end."""
+"""Largest request line and headers, or trailers, in bytes."""
 MAX_HEAD_S = 10
-"""Longest that headers, or the rest of a body that was refused, may take, in seconds."""
+"""Time limit for headers, or for the rest of a refused body, in seconds."""
 MAX_WRITE_S = 10
-"""Longest that a client may leave an answer unread, in seconds."""
+"""Longest time that a client may not read its response, in seconds."""
 LAST_REQUEST_S = 1.0
-"""How long an idle connection stays open for a last request, once the server ends, in seconds."""
+"""How long an idle connection stays open for a last request at shutdown, in seconds."""
 MAX_AHEAD = 64
-"""Most requests that may wait on one connection for those before them."""
+"""Most waiting pipelined requests of a connection."""
 _UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 
 
@@ -38,21 +38,21 @@ class BoundedProtocol(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _serving: Any = None
-    """The request that is being answered; uvicorn's `cycle` is the one that was read last."""
+    """The request in work; uvicorn's `cycle` is the one that was read last."""
     _replaying = False
     _is_broken = False
     _last_word: GlowError | None = None
-    """What is said of bytes that are refused, once the requests before them are answered."""
+    """Error of refused bytes, to be sent after the responses to earlier requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client came."""
+        """Called when a client connects."""
         super().connection_made(transport)
         self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Parses what came, then looks how much of it still waits for the end of its headers."""
+        """Parses received bytes, then checks the size of incomplete headers."""
         if self._is_broken:
-            return  # nobody can tell where the next request would begin
+            return  # the start of the next request is unknown
         self._unset_keepalive_if_required()
         self._head_bytes += len(data)
         try:
@@ -68,12 +68,12 @@ class BoundedProtocol(HttpToolsProtocol):
                 HeadersTooLargeError(f"the headers exceed {MAX_HEAD_BYTES} bytes; send fewer or shorter ones")
             )
         elif self.cycle is None or self.cycle.response_complete:
-            self._start_head_timer()  # the next request began, or the rest of a refused body comes
+            self._start_head_timer()  # for the next request, or for the rest of a refused body
 
     def _decline_upgrade(self, rest: bytes) -> None:
-        """Reads on after an offer to upgrade (Java's client offers h2c with each request), as HTTP allows.
+        """Ignores an `Upgrade` header, as HTTP allows (Java's client sends one with each request).
 
-        The parser has stopped behind the headers, so a new one reads them again, without the offer and unheard.
+        The parser has stopped after the headers. A new parser reads them again without the upgrade; its events are ignored.
         """
         kept = [pair for pair in self.scope["headers"] if pair[0] not in _UPGRADE_HEADERS]
         lines = [self.scope["method"].encode() + b" " + self.url + b" HTTP/1.1"]
@@ -88,58 +88,58 @@ class BoundedProtocol(HttpToolsProtocol):
             self.data_received(rest)
 
     def on_message_begin(self) -> None:
-        """A request's first byte."""
+        """Called at a request's first byte."""
         if not self._replaying:
             super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A part of the request line."""
+        """Called with a part of the URL."""
         if not self._replaying:
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Called with a header."""
         if not self._replaying:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The headers ended: the request starts, or waits for those before it."""
+        """Called at the end of the headers: the request starts, or waits for earlier ones."""
         if self._replaying:
             return
         self._stop_head_timer()
         self._head_bytes = 0
         self._check_head()
-        if self.parser.get_method() == b"CONNECT":  # it asks for a tunnel, which ends the parsing of HTTP
+        if self.parser.get_method() == b"CONNECT":  # a tunnel would end the parsing of HTTP
             raise ValueError("CONNECT is for proxies")
         if (
             len(self.pipeline) >= MAX_AHEAD
-        ):  # the parser makes it a 400, behind the responses to those before it
+        ):  # the parser turns it into a 400, after the responses to earlier requests
             raise ValueError("too many requests at once on one connection")
         super().on_headers_complete()
 
     def _check_head(self) -> None:
-        """Refuses what two servers in a row might read differently; the parser makes an error here a 400."""
+        """Refuses headers that a proxy might read differently; the parser turns an error here into a 400."""
         version = self.parser.get_http_version()
         if version not in ("1.0", "1.1"):
-            raise ValueError("only HTTP/1.0 and HTTP/1.1 are spoken here")
+            raise ValueError("only HTTP/1.0 and HTTP/1.1 are supported")
         headers = self.scope["headers"]
         hosts = sum(name == b"host" for name, _ in headers)
         if hosts > 1 or (version == "1.1" and not hosts):
-            raise ValueError("a request has one Host")
+            raise ValueError("a request must have exactly one Host")
         codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
         if codings not in ([], [b"chunked"]):
             raise ValueError("the only transfer coding is chunked")
         for once in (b"content-type", b"content-encoding"):
             if sum(name == once for name, _ in headers) > 1:
-                raise ValueError("a header that may come once came twice")
+                raise ValueError(f"the header {once.decode()} is repeated")
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body; its size is the app's concern."""
+        """Called with a part of the body; the app limits its size."""
         self._head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request ended."""
+        """Called at the end of a request."""
         self._head_bytes = 0
         super().on_message_complete()
 
@@ -148,37 +148,37 @@ class BoundedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """A request is answered: the next one starts, or what was behind the last one is refused."""
+        """Called after a response: the next request starts, or refused bytes get their response."""
         super().on_response_complete()
         if self._last_word is not None and not self.pipeline and self._serving.response_complete:
             self._say_and_close(self._last_word)
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is written to."""
+        """Called if the client reads too slowly; starts the write timer."""
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(MAX_WRITE_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Called when the client has read; stops the write timer."""
         self._stop_write_timer()
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """The server ends: a request that is on its way to an idle connection is still answered, as its last one."""
+        """Called at shutdown: an idle connection may still receive and answer one last request."""
         if self.cycle is None or self.cycle.response_complete:
             self.loop.call_later(LAST_REQUEST_S, super().shutdown)
         else:
             super().shutdown()
 
     def timeout_keep_alive_handler(self) -> None:
-        """The client was idle for too long; closing in order would wait for a buffer that it does not read."""
+        """Called if the connection was idle for too long; an orderly close would wait for the unread buffer."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client left: its request, if one waits in a queue, need not be worked on."""
+        """Called when the client disconnects: cancels its waiting requests."""
         super().connection_lost(exc)
         self._stop_head_timer()
         self._stop_write_timer()
@@ -193,8 +193,8 @@ class BoundedProtocol(HttpToolsProtocol):
             context.leave()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers bytes that are no HTTP."""
-        self._refuse(MalformedHttpError("the bytes are no HTTP/1.1 request"))
+        """Responds to bytes that are not HTTP."""
+        self._refuse(MalformedHttpError("the bytes are not an HTTP/1.1 request"))
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:
@@ -217,10 +217,10 @@ class BoundedProtocol(HttpToolsProtocol):
                 HeadersTooLateError(f"the headers did not end within {MAX_HEAD_S} s; send them faster")
             )
         else:
-            self.transport.close()  # the rest of a body that nobody reads
+            self.transport.close()  # the rest of a refused body is still arriving
 
     def _refuse(self, error: GlowError) -> None:
-        """Answers in the app's place and closes; a whole request that is in work is answered first, and then closes."""
+        """Sends an error in place of the app and closes the connection, after the response to a request in work."""
         self._is_broken = True
         cycle = self.cycle
         if self.pipeline:

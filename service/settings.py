@@ -18,7 +18,7 @@ from glow.errors import ConfigError
 from glow.ingest import INGEST_FOLDER
 from glow.options import StrictModel
 from glow.runtime import Device
-from glow.search import DEFAULT_CANDIDATES
+from glow.search import DEFAULT_CANDIDATES, RetrieverOrAuto
 from glow_service.access import check_keys, parse_keys, parse_origins, read_tenants
 from glow_service.collections import DEFAULT_COLLECTION, parse_collections
 from glow_service.search import SearchLimits
@@ -31,7 +31,7 @@ ENV_PREFIX = "GLOW_"
 _PRIVATE = (
     "index_root", "ingest_folder", "query_log", "feedback_log", "tenants", "index", "document_model", "otel_endpoint",
 )  # fmt: skip
-"""Paths and addresses of this machine."""
+"""Settings with paths and addresses of this machine, which `/info` does not show."""
 
 
 def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
@@ -39,16 +39,16 @@ def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> A
 
 
 MOST_PROCESSES = 8
-"""If the number follows the cores: more cores than this are used by threads, which cost no memory."""
+"""Most processes by default; on more cores, each process runs several search threads, which need less memory."""
 MOST_BATCH_BYTES = 64 << 20
 LEAST_FEEDBACK_KEY = 16
 GROUP = r"^$|^.+:[1-9][0-9]{0,2}$"
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Of a container: microseconds of CPU in each period of so many (cgroup v2)."""
+"""CPU quota of a container: microseconds per period, and the period (cgroup v2)."""
 
 
 def _cores() -> int:
-    """CPU cores that this process may use, a container's quota considered."""
+    """Number of CPU cores that this process may use, within a container's quota."""
     cores = len(os.sched_getaffinity(0))
     try:
         quota, period = CPU_QUOTA.read_text(encoding="ascii").split()
@@ -58,7 +58,7 @@ def _cores() -> int:
 
 
 class Settings(StrictModel):
-    """How the service runs; `docs/reference/settings.md` has the same table for people."""
+    """Settings of the service; `docs/reference/settings.md` lists them."""
 
     index_root: Path = _setting(..., "Directory of all versions of an index.")
     index: tuple[str, ...] = _setting(
@@ -80,7 +80,7 @@ class Settings(StrictModel):
     )
     max_query_chars: int = _setting(2_000, "Longest query; above it: 422.", "characters", ge=1, le=100_000)
     max_top_k: int = _setting(100, "Most hits of a request.", "hits", ge=1, le=2_048)
-    # FAISS on a GPU finds at most 2,048 neighbours.
+    # FAISS on a GPU finds at most 2,048 neighbors.
     max_candidates: int = _setting(1_000, "Most candidates of a search.", "hits", ge=1, le=2_048)
     default_candidates: int = _setting(
         DEFAULT_CANDIDATES,
@@ -89,7 +89,7 @@ class Settings(StrictModel):
         ge=1,
         le=2_048,
     )
-    default_retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"] = _setting(
+    default_retriever: RetrieverOrAuto = _setting(
         "auto", "Default retriever; auto: hybrid if the index has a lexical part, otherwise dense."
     )
     late_interaction: bool = _setting(
@@ -272,7 +272,7 @@ class Settings(StrictModel):
     @field_validator("index", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        """A variable holds all in one text, and so may each flag."""
+        """Splits at commas: the variable has all entries in one text, and a flag may have several."""
         texts = (value,) if isinstance(value, str) else value
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             return value
@@ -305,19 +305,19 @@ class Settings(StrictModel):
 
     @property
     def ingest_path(self) -> Path:
-        """Folder of the log of writes."""
+        """Directory of the write log."""
         return Path(self.ingest_folder) if self.ingest_folder else self.index_root / INGEST_FOLDER
 
     def _check_collections(self) -> None:
         if self.collections and self.workers > 1:
             raise ValueError(
-                "index: several indexes are served by one process: leave workers out, and start several services where one "
+                "index: one process serves several indexes; remove the setting workers, or start several services if one "
                 "is not enough"
             )
 
     @property
     def collections(self) -> dict[str, Path]:
-        """Name -> root of the indexes beside `index_root`.
+        """Name -> root of the additional indexes.
 
         Raises:
             ValueError: if the setting is malformed.
@@ -326,49 +326,49 @@ class Settings(StrictModel):
 
     @property
     def processes(self) -> int:
-        """How many processes serve. Python runs on one core in each, so every core gets one."""
+        """Number of worker processes. Python uses one core per process, so the default is one per core."""
         if self.index:
             return 1
         if self.device == "cuda":
-            return self.workers or 1  # each would take a part of the GPU's memory
+            return self.workers or 1  # each process needs GPU memory
         return self.workers or min(_cores(), MOST_PROCESSES)
 
     @property
     def threads(self) -> int:
-        """How many searches run side by side in each process."""
+        """Number of parallel searches per process."""
         return self.search_threads or max(1, _cores() // self.processes)
 
     @property
     def loaders(self) -> int:
-        """How many workers load another version at the same time; the others serve meanwhile."""
+        """Most workers that load a new version at the same time; the others serve meanwhile."""
         return max(1, _cores() // 2)
 
     @property
     def limits(self) -> SearchLimits:
-        """What one search request may ask for."""
+        """Limits of one search request."""
         return SearchLimits(**{field.name: getattr(self, field.name) for field in fields(SearchLimits)})
 
     @property
     def batch_limit(self) -> int:
-        """Most texts of one request: each takes a permit."""
+        """Most texts of one request: each takes a slot."""
         return min(self.max_batch_queries, self.max_in_flight)
 
     @property
     def max_items(self) -> int:
-        """Longest list of a body; one that is only a little too long gets the message of who reads it."""
+        """Longest list in a body; a slightly too long list still reaches its own check, which has a better message."""
         return 2 * max(self.max_filter_terms, self.batch_limit, 500)
 
     @property
     def batch_bytes(self) -> int:
-        """Largest body of a request with several texts."""
+        """Largest body of a request with several texts, in bytes."""
         return min(self.max_body_bytes * self.batch_limit, MOST_BATCH_BYTES)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """Reads the settings from environment variables alone; an empty variable counts as absent.
+        """Reads the settings from environment variables; an empty variable counts as absent.
 
         Raises:
-            ConfigError: if one or more are not valid; every fault is named.
+            ConfigError: if settings are invalid; the message lists all of them.
         """
         values = {row.name: environ[row.env] for row in settings_table() if environ.get(row.env)}
         try:
@@ -377,17 +377,17 @@ class Settings(StrictModel):
             raise ConfigError(describe_faults(error, settings_table())) from error
 
     def to_environment(self) -> dict[str, str]:
-        """The environment that carries these settings to a worker process."""
+        """The settings as environment variables, for a worker process."""
         values = {row.env: getattr(self, row.name) for row in settings_table()}
         return {name: plain(value) for name, value in values.items()}
 
     def public(self) -> dict[str, Any]:
-        """The settings as `/info` shows them: no secret, no path of this machine."""
+        """The settings that `/info` shows, without secrets and paths of this machine."""
         return {
             name: value for name, value in self if name not in _PRIVATE and not isinstance(value, SecretStr)
         }
 
 
 def settings_table() -> tuple[OptionRow, ...]:
-    """Every setting in the order of `Settings`."""
+    """All settings, in the order of `Settings`."""
     return rows_of(Settings, ENV_PREFIX)

@@ -1,4 +1,4 @@
-"""What one app holds, and how a route reaches it."""
+"""The state of one app, and its assembly from the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ HOUR_S = 3_600
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Everything that lives as long as the app."""
+    """All parts of an app."""
 
     settings: Settings
     limits: SearchLimits
@@ -59,12 +59,12 @@ class Service:
 
     @property
     def work_pools(self) -> Mapping[WorkPoolName, WorkPool]:
-        """Every worker pool by its name."""
+        """The worker pools by name."""
         return {"plain": self.plain, "rerank": self.rerank, "bulk": self.bulk}
 
 
 def client_limits(settings: Settings) -> ClientLimits:
-    """Makes the limits of clients: one process has them once, for all its indexes."""
+    """Makes the client limits, which all indexes of a process share."""
     clients = max(MAX_CLIENTS, len(parse_keys(settings.api_keys.get_secret_value())))
     requests = feedback = None
     if settings.rate_limit > 0:
@@ -78,12 +78,12 @@ def client_limits(settings: Settings) -> ClientLimits:
 def new_service(
     settings: Settings, collection: str = DEFAULT_COLLECTION, clients: ClientLimits | None = None
 ) -> Service:
-    """Makes the parts; the index is loaded later, by `Resources.load`.
+    """Makes the parts of an app; `Resources.load` loads the index later.
 
     Args:
-        settings: of the service; `index_root` is the collection's.
-        collection: its name, by which keys are bound to it.
-        clients: limits that it shares with the other indexes of this process; None: it is the only one.
+        settings: settings of the service; `index_root` is the collection's.
+        collection: name of the index, for keys that are limited to collections.
+        clients: client limits shared with the other indexes of this process; None: make new ones.
     """
     clients = clients or client_limits(settings)
     metrics = Metrics()
@@ -170,7 +170,7 @@ def _feedback_log(settings: Settings, metrics: Metrics) -> FeedbackLog:
 
 
 def _request_ids(settings: Settings) -> RequestIds:
-    """Signs ids if clicks are noted and anybody may send them: who has a key is trusted not to invent any."""
+    """Signs ids if clicks are logged and need no API key; clients with a key are trusted."""
     if not settings.feedback_log or settings.api_keys.get_secret_value():
         return RequestIds()
     return RequestIds(feedback_key(settings.feedback_log, settings.feedback_key.get_secret_value()))
@@ -200,7 +200,7 @@ def _resources(settings: Settings, metrics: Metrics) -> Resources:
 
 
 def _channel(settings: Settings, watcher: Watcher) -> Channel | None:
-    """What connects the watchers of all replicas, where there is a Redis."""
+    """The channel between the watchers of all replicas, if there is a Redis."""
     url = settings.redis_url.get_secret_value()
     if not url:
         return None
@@ -210,6 +210,6 @@ def _channel(settings: Settings, watcher: Watcher) -> Channel | None:
 
 
 def service_of(request: Request) -> Service:
-    """The service that a request came to."""
+    """The service of a request."""
     service: Service = request.app.state.service
     return service

@@ -103,7 +103,7 @@ def learned_index(tmp_path_factory: pytest.TempPathFactory, learned_model: Path,
         "build",
         "--threads",
         "1",
-        "--learned",
+        "--learned-sparse",
         "--expansion-terms",
         "30",
     ]

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from glow.collection import read_documents
-from glow.index import Mixture
+from glow.index import RerankWeight
 from glow.nn import CrossConfig, CrossEncoder, TowerConfig, TwoTowers
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermCounter, Weighting, WordPieces, field_words, load_preprocessor
@@ -130,7 +130,7 @@ def make_reranker() -> None:
         model.words.weight.normal_(0.0, 1.0)
     shutil.rmtree(DATA / "toy-reranker", ignore_errors=True)
     source = RerankSource(model, preprocessor, {"toy": True}, {})
-    export_reranker(source, DATA / "toy-reranker", "none", mixture=Mixture(share=0.5))
+    export_reranker(source, DATA / "toy-reranker", "none", rerank_weight=RerankWeight(share=0.5))
 
 
 def _document(number: int, topic: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""GLOW for frameworks: LangChain, LlamaIndex, Haystack and MCP, each in a module that needs its package, all over `glow.client`."""
+"""Adapters for LangChain, LlamaIndex, Haystack and MCP over `glow.client`; each module needs its framework's package."""
 
 from glow.adapters.store import FoundText, GlowStore
 

@@ -1,22 +1,22 @@
-"""Documents cut to what an agent can read: one of them must not fill its context."""
+"""Cuts documents for agents: one document must not fill an agent's context."""
 
 from typing import Any
 
 __all__ = ["Excerpt"]
 
 _NUMBER = 8
-"""Characters that a value which is no text counts for, about."""
+"""Approximate length of a value that is not text, in characters."""
 
 
 class Excerpt:
-    """Copies JSON values as long as there is room, over several of them.
+    """Copies JSON values until a total number of characters is reached.
 
     Args:
-        characters: room for all values together, names of members included, >= 0.
-        each: most characters of one text, >= 1.
+        characters: limit for all values together, including member names, >= 0.
+        each: limit for one text, >= 1.
 
     Attributes:
-        is_cut: whether something was left out.
+        is_cut: whether anything was cut or omitted.
     """
 
     def __init__(self, characters: int, each: int) -> None:
@@ -24,7 +24,7 @@ class Excerpt:
         self._left, self._each = characters, each
 
     def copy(self, value: Any) -> Any:
-        """The value, or the beginning of it."""
+        """Copies a value, cut if it is too long."""
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Filters of frameworks in the service's language."""
+"""Converts frameworks' filters to the service's filters."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ _NEGATED = {"!=": "==", "nin": "in", "not in": "in"}
 
 
 def comparison(field: str, operator: str, value: Any) -> dict[str, Any]:
-    """A comparison of a metadata field.
+    """A service filter that compares a metadata field.
 
     Args:
-        field: its name in the index.
+        field: the field's name in the index.
         operator: `==`, `!=`, `>`, `>=`, `<`, `<=`, `in`, and `nin` or `not in`.
-        value: None is compared by `==` and `!=` alone: whether the document has a value.
+        value: value to compare with; None, with `==` and `!=` only, means that the field is missing.
 
     Raises:
         ConfigError: if the service has no such comparison.

@@ -15,14 +15,14 @@ __all__ = ["GlowDocumentStore", "GlowHaystackRetriever"]
 
 
 class GlowDocumentStore:
-    """Documents in a service.
+    """A Haystack document store whose documents are in a GLOW service.
 
-    Filters of Haystack are applied here, to what is read: `filter_documents` is for collections of at most `most` documents. A
-    retriever's filter is the service's own.
+    `filter_documents` reads up to `most` documents and applies Haystack's filters here, so it suits small collections.
+    The retriever's filters are applied by the service.
 
     Args:
-        most: documents that are looked at.
-        options: of `GlowStore`.
+        most: most documents that counting and filtering read.
+        options: arguments of `GlowStore`.
     """
 
     def __init__(self, most: int = 1_000, **options: Any) -> None:
@@ -30,33 +30,33 @@ class GlowDocumentStore:
         self.store = GlowStore(**options)
 
     def to_dict(self) -> dict[str, Any]:
-        """As Haystack saves it: with its address, without its keys."""
+        """Serializes the store for Haystack, without its API keys."""
         kept = {name: value for name, value in self._options.items() if not name.endswith("_key")}
         return default_to_dict(self, most=self._most, **kept)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "GlowDocumentStore":
-        """As Haystack loads it."""
+        """Restores a store that Haystack saved."""
         made: GlowDocumentStore = default_from_dict(cls, data)
         return made
 
     def count_documents(self) -> int:
-        """How many there are, at most `most`."""
+        """Number of documents, up to `most`."""
         return sum(1 for _ in self.store.scan(limit=self._most))
 
     def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
-        """Documents that match a filter of Haystack's."""
+        """The documents that match a Haystack filter."""
         found = [_document(each) for each in self.store.scan(limit=self._most)]
         return [each for each in found if document_matches_filter(filters, each)] if filters else found
 
     def write_documents(
         self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
     ) -> int:
-        """Writes documents; without a policy an id that is there is an error.
+        """Writes documents; by default an existing id is an error.
 
         Raises:
-            ValueError: if they are no documents.
-            DuplicateDocumentError: if the policy says so.
+            ValueError: if an element is not a Haystack document.
+            DuplicateDocumentError: if an id exists and the policy is neither OVERWRITE nor SKIP.
         """
         if not isinstance(documents, list) or not all(isinstance(each, Document) for each in documents):
             raise ValueError("expected a list of haystack.Document")
@@ -64,7 +64,7 @@ class GlowDocumentStore:
         if policy != DuplicatePolicy.OVERWRITE:
             there = {each.id for each in documents if self.store.get(each.id) is not None}
             if there and policy != DuplicatePolicy.SKIP:
-                raise DuplicateDocumentError(f"{sorted(there)[0]} is there already")
+                raise DuplicateDocumentError(f"document {sorted(there)[0]} already exists")
             wanted = [each for each in documents if each.id not in there]
         if wanted:
             self.store.write(
@@ -75,22 +75,22 @@ class GlowDocumentStore:
         return len(wanted)
 
     def delete_documents(self, document_ids: list[str]) -> None:
-        """Deletes documents by id; one that is not there is no error."""
+        """Deletes documents by id; unknown ids are ignored."""
         if document_ids:
             self.store.delete(document_ids)
 
 
 @component
 class GlowHaystackRetriever:
-    """Documents for a question.
+    """A Haystack retriever over a document store.
 
     Args:
-        document_store: where they are.
-        top_k: how many.
-        filters: Haystack's, or as `GlowStore.search` takes them.
+        document_store: the store to search.
+        top_k: number of documents to return.
+        filters: Haystack filters, or filters as for `GlowStore.search`.
 
     Raises:
-        ConfigError: if the service has no such filter.
+        ConfigError: if the service does not support a filter.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class GlowHaystackRetriever:
         self.document_store, self.top_k, self.filters = document_store, top_k, filters
 
     def to_dict(self) -> dict[str, Any]:
-        """As Haystack saves it."""
+        """Serializes the retriever for Haystack."""
         store = self.document_store.to_dict()
         return default_to_dict(self, document_store=store, top_k=self.top_k, filters=self.filters)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "GlowHaystackRetriever":
-        """As Haystack loads it."""
+        """Restores a retriever that Haystack saved."""
         given = data["init_parameters"]
         store = GlowDocumentStore.from_dict(given["document_store"])
         made: GlowHaystackRetriever = default_from_dict(
@@ -117,14 +117,14 @@ class GlowHaystackRetriever:
     def run(
         self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
     ) -> dict[str, list[Document]]:
-        """Searches."""
+        """Returns the documents that match a query."""
         wanted = _wanted(filters or self.filters)
         found = self.document_store.store.search(query, top_k or self.top_k, wanted)
         return {"documents": [_document(each) for each in found]}
 
 
 def _wanted(filters: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Haystack's filter in the service's language; other filters as they are."""
+    """Converts a Haystack filter to a service filter; other filters stay unchanged."""
     if not filters or "operator" not in filters:
         return filters
     if "conditions" not in filters:
@@ -137,7 +137,7 @@ def _wanted(filters: dict[str, Any] | None) -> dict[str, Any] | None:
         "NOT": {"not": {"and": parts}},
     }
     if filters["operator"] not in joined:
-        raise ConfigError(f"filters are joined by AND, OR or NOT, not by {filters['operator']!r:.40}")
+        raise ConfigError(f"filters can be joined by AND, OR or NOT, not by {filters['operator']!r:.40}")
     return joined[filters["operator"]]
 
 

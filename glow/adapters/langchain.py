@@ -1,6 +1,6 @@
 """LangChain: a retriever and a vector store over a GLOW service (extra `langchain`).
 
-Vectors are the service's own: the store takes an `embedding` where LangChain's interface wants one, and does not use it.
+The service computes the vectors. The store accepts an `embedding`, as LangChain's interface requires, and ignores it.
 """
 
 import uuid
@@ -25,12 +25,12 @@ __all__ = ["GlowRetriever", "GlowVectorStore"]
 
 
 class GlowRetriever(BaseRetriever):
-    """Documents for a question.
+    """A LangChain retriever over a GLOW service.
 
     Attributes:
-        store: where they are.
-        k: how many.
-        filter: as the service has it.
+        store: the store to search.
+        k: number of documents to return.
+        filter: filter as for `GlowStore.search`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -46,10 +46,10 @@ class GlowRetriever(BaseRetriever):
 
 
 class GlowVectorStore(VectorStore):
-    """Texts that are written to the service and found by it.
+    """A LangChain vector store in a GLOW service.
 
     Args:
-        store: where they are; it needs a key for writing.
+        store: the store of the texts; adding and deleting need a `write_key`.
     """
 
     def __init__(self, store: GlowStore) -> None:
@@ -88,17 +88,17 @@ class GlowVectorStore(VectorStore):
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Texts by id, those that are there."""
+        """Texts by id; unknown ids are left out."""
         return [_document(found) for identifier in ids if (found := self._store.get(identifier)) is not None]
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Texts for a query; `filter` as the service has it."""
+        """Texts that match a query; `filter` as for `GlowStore.search`."""
         return [_document(found) for found in self._store.search(query, k, kwargs.get("filter"))]
 
     def similarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Texts for a query with the scores that rank them."""
+        """Texts that match a query, with their ranking scores."""
         return [
             (_document(found), found.score) for found in self._store.search(query, k, kwargs.get("filter"))
         ]
@@ -106,14 +106,14 @@ class GlowVectorStore(VectorStore):
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
-        """Texts that answer a query and differ from each other, by the vectors that the service stores.
+        """Texts that match a query and differ from each other, chosen by the service's vectors.
 
         Args:
-            query: what to search for.
-            k: how many.
-            fetch_k: how many to choose from.
-            lambda_mult: 1 for relevance alone, 0 for difference alone.
-            kwargs: `filter`, as the service has it.
+            query: the query.
+            k: number of texts to return.
+            fetch_k: number of texts to choose from.
+            lambda_mult: 1 for relevance alone, 0 for diversity alone.
+            kwargs: `filter`, as for `GlowStore.search`.
         """
         found = self._store.search(query, fetch_k, kwargs.get("filter"), vectors=True)
         (asked,) = self._store.client.embeddings([query]).vectors
@@ -123,12 +123,12 @@ class GlowVectorStore(VectorStore):
         return [_document(found[place]) for place in chosen]
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        """Relevance in [0, 1]: hybrid scores are probabilities, dense ones cosines.
+        """Function from score to relevance in [0, 1]: hybrid scores are probabilities, dense ones cosines.
 
         Raises:
-            ConfigError: if the store searches by terms alone, whose scores have no bound.
+            ConfigError: if the retriever is lexical or learned sparse, whose scores are unbounded.
         """
-        if self._store.retriever in ("lexical", "learned"):
+        if self._store.retriever in ("lexical", "learned-sparse"):
             raise ConfigError(
                 f"scores of the retriever {self._store.retriever} have no bound, so they cannot be relevance scores; search with hybrid or dense"
             )
@@ -145,14 +145,14 @@ class GlowVectorStore(VectorStore):
         index_root: Path | str | None = None,
         **kwargs: Any,
     ) -> "GlowVectorStore":
-        """A store with texts in it.
+        """Makes a store and adds texts.
 
         Args:
-            texts, metadatas, ids: of the texts.
-            embedding: not used.
-            index_root: directory of an index that is built of the texts, and served until the program ends; None: the texts
-                are written to the service `url`.
-            kwargs: those of `GlowStore`.
+            texts, metadatas, ids: the texts, their metadata and ids.
+            embedding: ignored.
+            index_root: directory for a new index of the texts, which is served until the program ends; None: write
+                the texts to the service `url`.
+            kwargs: arguments of `GlowStore`.
         """
         if index_root is None:
             made = cls(GlowStore(**kwargs))

@@ -16,15 +16,15 @@ __all__ = ["GlowLlamaRetriever", "add_nodes", "delete_nodes"]
 
 
 class GlowLlamaRetriever(BaseRetriever):
-    """Nodes for a question.
+    """A LlamaIndex retriever over a GLOW service.
 
     Args:
-        store: where they are.
-        similarity_top_k: how many.
-        filters: LlamaIndex's, or as `GlowStore.search` takes them.
+        store: the store to search.
+        similarity_top_k: number of nodes to return.
+        filters: LlamaIndex filters, or filters as for `GlowStore.search`.
 
     Raises:
-        ConfigError: if the service has no such filter.
+        ConfigError: if the service does not support a filter.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class GlowLlamaRetriever(BaseRetriever):
 
 
 def add_nodes(store: GlowStore, nodes: Sequence[BaseNode]) -> list[str]:
-    """Writes nodes, as a pipeline of LlamaIndex makes them; returns their ids."""
+    """Writes LlamaIndex nodes to a store; returns their ids."""
     ids = [node.node_id for node in nodes]
     store.write(
         ids, [node.get_content(MetadataMode.NONE) for node in nodes], [node.metadata for node in nodes]
@@ -66,7 +66,7 @@ def delete_nodes(store: GlowStore, ids: Sequence[str]) -> None:
 
 def _wanted(filters: MetadataFilters) -> dict[str, Any]:
     if filters.condition not in (FilterCondition.AND, FilterCondition.OR):
-        raise ConfigError(f"filters are joined by `and` or `or`, not by {filters.condition}")
+        raise ConfigError(f"filters can be joined by `and` or `or`, not by {filters.condition}")
     parts: list[dict[str, Any]] = []
     for each in filters.filters:
         if isinstance(each, MetadataFilters):

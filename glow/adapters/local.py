@@ -1,4 +1,4 @@
-"""A service over texts of one's own, which this Python starts: an index in a directory, a server, and what applies writes."""
+"""A local service that this process starts: an index in a directory, a server, and a process that applies writes."""
 
 import hashlib
 import json
@@ -23,18 +23,18 @@ GLOW = (sys.executable, "-m", "glow")
 
 
 class LocalService:
-    """Builds a version of documents, and serves it until `close` or the end of the program.
+    """Builds an index of documents, and serves it until `close` or the end of the program.
 
     Args:
-        records: documents as `glow build` reads them.
-        index_root: where versions are stored; it may exist.
+        records: documents in the format of `glow build`.
+        index_root: directory of the index versions; it may exist.
 
     Attributes:
-        url: of the service, on this machine alone.
-        write_key: its key for writing.
+        url: address of the service, reachable only from this machine.
+        write_key: the service's key for writing.
 
     Raises:
-        ConfigError: if the build or the server fails; the message is theirs.
+        ConfigError: if the build fails, with its last error line, or the server does not start in time.
     """
 
     def __init__(self, records: Iterable[Mapping[str, Any]], index_root: Path) -> None:
@@ -42,7 +42,7 @@ class LocalService:
         build = [*GLOW, "build", "--input", "-", "--index-root", str(index_root)]
         done = subprocess.run(build, input=lines, capture_output=True, text=True, check=False)  # noqa: S603 - our own
         if done.returncode:
-            raise ConfigError(f"the index cannot be built: {_last_line(done.stderr)}")
+            raise ConfigError(f"building the index failed: {_last_line(done.stderr)}")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What the adapters share: texts with metadata, kept in and found by a GLOW service."""
+"""Texts with metadata in a GLOW service; shared by the adapters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ __all__ = ["FoundText", "GlowStore", "records_of"]
 NAMESPACE = "namespace"
 PAGE = 100
 _SERVICE_KEYS = frozenset(("field", "and", "or", "not"))
-"""A filter with one of these keys is in the service's language."""
-Retriever = Literal["auto", "dense", "lexical", "learned", "hybrid"]
+"""A filter with one of these keys is a service filter."""
+Retriever = Literal["auto", "dense", "lexical", "learned-sparse", "hybrid"]
 
 
 @dataclass(frozen=True, slots=True)
 class FoundText:
-    """A text that was found or read.
+    """A text that was found by a search or read by its id.
 
     Attributes:
-        id: as it was written, or of the index where others wrote it.
-        text: the best passage where the index has passages, else the body; a document without one is its title.
-        metadata: everything else of the document, its other fields among them.
-        score: of a search; 0 for what was read.
-        vector: stored by the service, if it was asked for.
+        id: the document's id, without the store's namespace.
+        text: the best passage if a search found one, otherwise the body; the title if there is no body.
+        metadata: the document's metadata and its other fields.
+        score: score of the search; 0 for a text that was read by its id.
+        vector: the stored vector, if requested.
     """
 
     id: str
@@ -37,17 +37,17 @@ class FoundText:
 
 
 class GlowStore:
-    """Texts in a service; one may be shared by threads.
+    """Texts in a GLOW service. Threads may share one store.
 
     Args:
-        url: of the service; of a collection `http://HOST/v1/NAME`.
-        api_key: for searching, where the service needs one.
-        write_key: for writing; None: nothing is written.
-        namespace: keeps texts apart from others of the same index: ids begin with it, and only its own are found. The index must
-            have the metadata field `namespace`. "" for all documents.
-        retriever: what searches; `auto`: as the service does by itself.
-        body: the field that holds the text.
-        wait_s: how long a write waits until searches find it; 0: not at all.
+        url: address of the service; `http://HOST/v1/NAME` for a collection.
+        api_key: key for searching, if the service needs one.
+        write_key: key for writing; None: read-only.
+        namespace: separates texts from others in the same index: ids begin with it, and searches find only its texts.
+            The index must have the metadata field `namespace`. "" for all documents.
+        retriever: the retriever; `auto`: the service's default.
+        body: field of the text.
+        wait_s: how long a write waits until searches find it, in seconds; 0: it does not wait.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class GlowStore:
                 client.close()
 
     def write(self, ids: Sequence[str], texts: Sequence[str], metadata: Sequence[Mapping[str, Any]]) -> None:
-        """Adds texts, or replaces those with the same ids; returns once they are found, unless the store is not to wait.
+        """Adds texts, or replaces those with the same ids; waits up to `wait_s` until searches find them.
 
         Raises:
-            ConfigError: if there is no key for writing, or a text is refused.
-            ClientError: as the client.
+            ConfigError: if the store has no `write_key`, a text is rejected, or the write fails.
+            ClientError: if a request fails.
         """
         own = {NAMESPACE: self._namespace} if self._namespace else {}
         named = [self._id(each) for each in ids]
@@ -95,17 +95,17 @@ class GlowStore:
             if result.rejects:
                 first = result.rejects[0]
                 raise ConfigError(
-                    f"{len(result.rejects)} texts were refused; {first.id or first.place}: {first.reason}"
+                    f"{len(result.rejects)} texts were rejected; {first.id or first.place}: {first.reason}"
                 )
             if result.state == "failed":
                 raise ConfigError(f"the write failed: {result.reason}")
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Deletes texts; one that is not there is no error.
+        """Deletes texts; unknown ids are ignored.
 
         Raises:
-            ConfigError: if there is no key for writing.
-            ClientError: as the client.
+            ConfigError: if the store has no `write_key`.
+            ClientError: if a request fails.
         """
         for start in range(0, len(ids), PAGE):
             self._writing().delete(
@@ -113,7 +113,7 @@ class GlowStore:
             )
 
     def get(self, identifier: str) -> FoundText | None:
-        """A text by its id; None where there is none."""
+        """A text by its id; None if there is none."""
         try:
             document = self._client.document(self._id(identifier))
         except NotFoundError:
@@ -123,20 +123,20 @@ class GlowStore:
     def search(
         self, query: str, k: int = 10, wanted: Mapping[str, Any] | None = None, *, vectors: bool = False
     ) -> list[FoundText]:
-        """Texts for a query, the best first.
+        """Texts that match a query, best first.
 
         Args:
-            query: what to search for.
-            k: how many at most.
-            wanted: a filter as the service has it, or values by field, such as `{"lang": "de", "year": [2020, 2021]}`.
-            vectors: whether each has its vector.
+            query: the query.
+            k: most texts to return.
+            wanted: a service filter, or values by field, such as `{"lang": "de", "year": [2020, 2021]}`.
+            vectors: whether to return vectors.
         """
         options = {**self._options, **({"vectors": True} if vectors else {})}
         result = self._client.search(query, top_k=k, filter=self._filter(wanted), **options)
         return [self._of_hit(hit) for hit in result.hits]
 
     def scan(self, wanted: Mapping[str, Any] | None = None, limit: int = 1_000) -> Iterator[FoundText]:
-        """Every text that a filter allows, in the index's order, up to a limit."""
+        """The texts that match a filter, in index order, up to a limit."""
         given = self._filter(wanted) or {"and": []}
         found = self._client.search_pages(filter=given, page_size=PAGE, limit=limit)
         for page in found:
@@ -144,7 +144,7 @@ class GlowStore:
 
     def _writing(self) -> GlowClient:
         if self._writer is None:
-            raise ConfigError("this store has no key for writing; give write_key")
+            raise ConfigError("this store is read-only; give write_key")
         return self._writer
 
     def _id(self, identifier: str) -> str:
@@ -179,13 +179,13 @@ class GlowStore:
 def records_of(
     ids: Sequence[str], texts: Sequence[str], metadata: Sequence[Mapping[str, Any]], body: str = "text"
 ) -> list[dict[str, Any]]:
-    """Texts with their metadata as documents."""
+    """Makes documents of texts and their metadata."""
     given = zip(ids, texts, metadata, strict=True)
     return [{**dict(more), body: text, "_id": identifier} for identifier, text, more in given]
 
 
 def _plain(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A filter of the service, also from values by field; a list means any of its values."""
+    """A service filter, also from values by field; a list means any of its values."""
     if not wanted or not _SERVICE_KEYS.isdisjoint(wanted):
         return wanted
     return {

@@ -1,4 +1,4 @@
-"""Writing an artifact folder so that it exists whole or not at all."""
+"""Writes an artifact folder atomically."""
 
 import os
 import shutil
@@ -14,12 +14,12 @@ __all__ = ["ArtifactWriter", "write_artifact"]
 
 
 class ArtifactWriter:
-    """A folder in the making: write files into `folder`, set what the manifest shall say.
+    """An artifact in progress: write its files into `folder`, and set the members of its manifest.
 
     Attributes:
-        folder: temporary folder beside the target; it becomes the artifact.
-        hashes, parents, parameters, counts: go into the manifest.
-        known: path -> record of files in it that are hard links to a verified artifact's, which are not read again.
+        folder: temporary folder next to the target; it becomes the artifact.
+        hashes, parents, parameters, counts: members of the manifest.
+        known: path -> record of files that are hard links to a verified artifact's files and need no new checksum.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,12 +33,12 @@ class ArtifactWriter:
 
 @contextmanager
 def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterator[ArtifactWriter]:
-    """Makes an artifact folder: temporary folder, files, manifest, sync, rename.
+    """Writes an artifact folder: temporary folder, files, manifest, sync, rename.
 
-    When the block raises, nothing is left behind and an older artifact at `target` is untouched.
+    If the block raises, the temporary folder is removed and an older artifact at `target` stays unchanged.
 
     Args:
-        target: the folder to make; its name is the artifact's name.
+        target: folder to write; its name is the artifact's name.
         kind: checkpoint, model or index.
         replace: whether an existing folder may be replaced.
 
@@ -70,7 +70,7 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
 
 
 def _exchange(folder: Path, target: Path) -> None:
-    """Moves the old folder aside, the new one in, and removes the old one."""
+    """Renames the old folder, puts the new one in its place, and removes the old one."""
     aside = folder.with_name(folder.name + "-old")
     target.rename(aside)
     try:
@@ -88,7 +88,7 @@ def _sync_tree(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flushes a file or folder to disk, so that a rename never outlives its content."""
+    """Flushes a file or folder to disk; without it, a rename could survive a crash and the content not."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The files of a model that make learned impacts, and the hash that binds an index' learned impacts to them."""
+"""A model's files for learned impacts, and the hash that binds an index's learned impacts to them."""
 
 import hashlib
 import json
@@ -13,11 +13,11 @@ TERMS_TOWER = "document-terms.onnx"
 LEARNED_HEAD = "learned.npz"
 """Parameters of learned impacts, and the probability of each term in queries; optional."""
 LEARNED_MODEL_FILES = (TERMS_TOWER, LEARNED_HEAD)
-"""No part of the model hash: vectors do not depend on them, and a model may lack them."""
+"""Optional, and not in the model hash: vectors do not depend on them."""
 
 
 def learned_hash(files: Mapping[str, FileRecord]) -> str | None:
-    """SHA-256 over the files that decide learned impacts beside the model's own; None where the model has none.
+    """SHA-256 of the additional files that determine learned impacts; None if the model has none.
 
     Args:
         files: the file table of a model's manifest.

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on an index root that the kernel gives back when its holder dies."""
+"""A lock that allows one writer at a time on an index root; the kernel releases it if its holder dies."""
 
 import errno
 import fcntl
@@ -21,12 +21,12 @@ _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class RootLock:
-    """The right to change a folder; one process has it at a time, and one thread of it may take it again inside.
+    """The lock of a folder: one thread of one process holds it at a time, and that thread may take it again.
 
-    `flock` holds it: it ends with the process, however that ends, and works on local disks and NFS 4.
+    It uses `flock`, which ends with the process, and works on local disks and NFS 4.
 
     Args:
-        folder: the folder, made if need be.
+        folder: the folder; it is made if it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,7 +39,7 @@ class RootLock:
         """Holds the lock for a block.
 
         Args:
-            wait_s: how long to wait for another holder, >= 0.
+            wait_s: how long to wait for another holder, in seconds, >= 0.
 
         Raises:
             BusyError: if another process still holds it; the message names that process.
@@ -70,7 +70,7 @@ class RootLock:
                         f"{self._path.parent} is being changed by {_holder(descriptor)}; wait for it, then try again"
                     )
                 time.sleep(POLL_S)
-            with suppress(OSError):  # the lock holds on a full disk, too; only its holder's name is not there
+            with suppress(OSError):  # on a full disk the lock still works; only the holder's name is missing
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"process {os.getpid()} ({_command()})".encode(), 0)
         except BaseException:
@@ -88,21 +88,21 @@ def _try(descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    """What the holder wrote of itself; it may have died since, but then the lock is free."""
+    """The name that the holder wrote into the lock file."""
     return os.pread(descriptor, 256, 0).decode(errors="replace") or "another process"
 
 
 def _command() -> str:
-    """The command's name and verb, without its options, which may hold what is nobody's business."""
+    """The program's and command's name, without options, which may contain private data."""
     words = [Path(sys.argv[0]).parent.name if sys.argv[0].endswith("__main__.py") else Path(sys.argv[0]).name]
     return " ".join(words + [word for word in sys.argv[1:2] if word.isalpha()])
 
 
 def disk_error(folder: Path | str, error: OSError) -> DiskError | ReadOnlyError:
-    """What a person hears whose folder, or file of that name, cannot be written, or whose disk is full."""
+    """The error for a folder or file that cannot be written, or for a full disk."""
     reason = error.strerror or str(error)
     if error.errno in _UNWRITABLE:
-        return ReadOnlyError(f"{folder} cannot be written ({reason}); run the command where it can be")
+        return ReadOnlyError(f"{folder} cannot be written ({reason}); run the command with write access")
     return DiskError(
-        f"cannot write below {folder}: {reason}; the live version is unchanged; make room (`glow gc`), then try again"
+        f"cannot write below {folder}: {reason}; the live version is unchanged; free disk space (`glow gc`), then try again"
     )

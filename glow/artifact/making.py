@@ -1,7 +1,7 @@
-"""Folders in the making: under a name that nobody reads, and locked, so that cleaning up tells work from what a kill left.
+"""Temporary folders: hidden by name, and locked, so that cleanup can tell work in progress from remains of a killed process.
 
-The lock is `flock` on the folder itself: it needs no file, goes with the folder through a rename, and ends with the
-process, however that ends. Where a file system cannot lock folders (some network ones), a day of silence counts as death.
+The lock is `flock` on the folder itself: it needs no file, survives a rename, and ends with the process. If the
+file system cannot lock folders (some network ones), a folder without changes for a day counts as abandoned.
 """
 
 import fcntl
@@ -20,19 +20,17 @@ __all__ = [
 ]  # fmt: skip
 
 REMOVED = ".removed-"
-"""Begins the name of what is being removed."""
+"""Prefix of the name of a folder that is being removed."""
 SILENCE_S = 24 * 3600.0
-_MAKING = re.compile(
-    r"\.[A-Za-z0-9][A-Za-z0-9._-]*-[a-z0-9_]{8}"
-)  # `mkdtemp` ends names in eight such characters
+_MAKING = re.compile(r"\.[A-Za-z0-9][A-Za-z0-9._-]*-[a-z0-9_]{8}")  # `mkdtemp` appends eight such characters
 
 
 @contextmanager
 def folder_for(target: Path) -> Iterator[Path]:
-    """An empty folder beside `target` that may be renamed to it; what is there at the end under its old name is removed.
+    """Yields an empty folder next to `target`, to be renamed to it; if it was not renamed, it is removed.
 
     Args:
-        target: the folder to be; those above it are made.
+        target: the final folder; its parents are made.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     folder, descriptor = _claimed(target)
@@ -44,27 +42,27 @@ def folder_for(target: Path) -> Iterator[Path]:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a path is named as a folder in the making, or as one that is being removed."""
+    """Whether a path is a temporary folder, or one that is being removed."""
     named = path.name.startswith(REMOVED) or _MAKING.fullmatch(path.name) is not None
     return named and path.is_dir() and not path.is_symlink()
 
 
 def is_abandoned(folder: Path, now: float | None = None) -> bool:
-    """Whether no live process is at work in a folder.
+    """Whether no live process uses a folder.
 
     Args:
-        folder: may be gone, which nobody is at work in.
-        now: seconds since the epoch; None: the clock's.
+        folder: a temporary folder; a missing one counts as abandoned.
+        now: seconds since the epoch; None: the current time.
     """
     with _idle(folder, now) as idle:
         return idle
 
 
 def set_aside_abandoned(folder: Path, now: float | None = None) -> Path | None:
-    """As `set_aside`, unless a live process is at work in the folder; arguments as `is_abandoned`."""
+    """Like `set_aside`, unless a live process uses the folder; same arguments as `is_abandoned`."""
     with _idle(
         folder, now
-    ) as idle:  # who is about to begin waits for the lock, and then finds the folder gone
+    ) as idle:  # a process that is about to start waits for the lock, then finds the folder missing
         try:
             return set_aside(folder) if idle else None
         except FileNotFoundError:
@@ -73,7 +71,7 @@ def set_aside_abandoned(folder: Path, now: float | None = None) -> Path | None:
 
 @contextmanager
 def _idle(folder: Path, now: float | None) -> Iterator[bool]:
-    """Whether no live process is at work in a folder; while the block runs, none begins to be."""
+    """Whether no live process uses a folder; during the block, none can start to use it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -96,11 +94,11 @@ def _is_free(descriptor: int, folder: Path, now: float) -> bool:
 
 
 def set_aside(folder: Path, parent: Path | None = None) -> Path:
-    """Renames a folder in one step to a name that nobody reads, for `discard`, which may take its time.
+    """Atomically renames a folder to a hidden name, for `discard`, which may be slow.
 
     Args:
-        folder: what goes.
-        parent: where its new name is; None: beside it.
+        folder: folder to remove.
+        parent: parent of the new name; None: the same parent.
     """
     aside = (parent or folder.parent) / f"{REMOVED}{folder.name.lstrip('.')[:100]}-{secrets.token_hex(4)}"
     folder.rename(aside)
@@ -108,12 +106,12 @@ def set_aside(folder: Path, parent: Path | None = None) -> Path:
 
 
 def discard(aside: Path) -> None:
-    """Removes what was set aside; two processes may do it at once, and what one cannot remove stays for the next."""
+    """Removes a folder that was set aside; two processes may do so at once. Errors are ignored."""
     shutil.rmtree(aside, ignore_errors=True)
 
 
 def _claimed(target: Path) -> tuple[Path, int]:
-    """A new folder, and its lock; another one where somebody cleaned it up before it was locked."""
+    """Makes a folder and locks it; tries again if a cleanup removed it before it was locked."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         with suppress(FileNotFoundError):
@@ -123,13 +121,13 @@ def _claimed(target: Path) -> tuple[Path, int]:
             if folder.is_dir():
                 folder.chmod(
                     0o755
-                )  # mkdtemp makes it private, but a service runs as another user than the builder
+                )  # mkdtemp makes it private, but a service may run as a different user than the builder
                 return folder, descriptor
             os.close(descriptor)
 
 
 def _last_change(folder: Path) -> float:
-    """When anything in a folder was last written, in seconds since the epoch."""
+    """Time of the last change in a folder, in seconds since the epoch."""
     latest = 0.0
     for path in (folder, *folder.rglob("*")):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The manifest that every artifact folder carries: what it is, what made it, and the SHA-256 of each file."""
+"""The manifest of an artifact folder: its kind, its origin, and the SHA-256 of each file."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ class FileRecord(StrictModel):
 
 
 class FileKey(NamedTuple):
-    """What tells one file on this machine from every other, and from itself after a change; hard links share it."""
+    """Identity of an unchanged file on this machine; hard links share it."""
 
     device: int
     inode: int
@@ -46,14 +46,14 @@ class FileKey(NamedTuple):
         """The key of a file.
 
         Raises:
-            OSError: if it is not there.
+            OSError: if the file is missing.
         """
         status = path.stat()
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 KnownFiles = Mapping[FileKey, str]
-"""Files whose content was compared with their SHA-256 before."""
+"""Verified files -> their SHA-256."""
 
 
 class Manifest(StrictModel):
@@ -91,29 +91,29 @@ class Manifest(StrictModel):
         for name in files:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or not path.parts:
-                raise ValueError(f"file {name!r} lies outside the folder")
+                raise ValueError(f"file {name!r} is outside the folder")
         return files
 
     def to_bytes(self) -> bytes:
-        """The manifest file's one valid form: sorted keys and, last, the checksum of all the rest."""
+        """The manifest file's only valid form: JSON with sorted keys and a checksum of all others."""
         body = self.model_dump()
         checksum = hashlib.sha256(_canonical(body)).hexdigest()
         return json.dumps({**body, "checksum": checksum}, indent=2, sort_keys=True).encode() + b"\n"
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the manifest file: names this artifact, its files included."""
+        """SHA-256 of the manifest file, which identifies the artifact and its files."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
 
 def read_manifest(folder: Path, kind: Kind) -> Manifest:
-    """Reads a folder's manifest and checks the manifest itself, not yet the files.
+    """Reads and checks a folder's manifest, but not its files.
 
     Raises:
-        ArtifactNotFoundError: if no such folder, or it holds no manifest.
-        FormatError: if it is unreadable, or of another format version.
-        IntegrityError: if a byte of the manifest was changed.
-        MismatchError: if it is an artifact of another kind, or an index version that was built with `--shards`.
+        ArtifactNotFoundError: if the folder or its manifest is missing.
+        FormatError: if the manifest is invalid, or of another format version.
+        IntegrityError: if the manifest was changed or damaged.
+        MismatchError: if the artifact is of another kind, or an index version built with `--shards`.
     """
     path = folder / MANIFEST_FILE
     if kind == "index" and (folder / SHARDS_FILE).is_file():
@@ -151,11 +151,11 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
 
 
 def known_files(folder: Path, manifest: Manifest) -> dict[FileKey, str]:
-    """The files of an artifact that was verified before, for `verify` of another that shares some of them.
+    """Known files of a verified artifact, for `verify` of another artifact that shares some of them.
 
     Args:
-        folder: the artifact's.
-        manifest: its manifest; files that are not there are left out.
+        folder: folder of the artifact.
+        manifest: its manifest; missing files are left out.
     """
     known = {}
     for name, record in manifest.files.items():
@@ -167,25 +167,25 @@ def known_files(folder: Path, manifest: Manifest) -> dict[FileKey, str]:
 
 
 def verify(folder: Path, kind: Kind, known: KnownFiles | None = None) -> Manifest:
-    """Reads the manifest and checks size and SHA-256 of every file it names.
+    """Reads the manifest, and checks size and SHA-256 of every listed file.
 
-    A file that it does not name is no part of the artifact (a model card may lie there) and must not be read.
+    Other files, such as a model card, do not belong to the artifact and must not be read.
 
     Args:
-        folder: the artifact's.
-        kind: what it must be.
-        known: files that were verified before: one that is the same file, and recorded with the same SHA-256, is not
-            read again, so that a version of a few new files is checked in the time that those take.
+        folder: folder of the artifact.
+        kind: expected kind.
+        known: files that were verified before. A known file with the same recorded SHA-256 is not read again,
+            so that the check of a version takes only the time of its new files.
 
     Raises:
-        IntegrityError: if a file is missing, has another size or other content; the message names the first.
-        ArtifactError: as `read_manifest`.
+        IntegrityError: if a file is missing, or has a different size or content; the message names the first.
+        ArtifactError: as for `read_manifest`.
     """
     manifest = read_manifest(folder, kind)
     for name, record in sorted(manifest.files.items()):
         path = folder / name
         if _through_link(folder, name) or not path.is_file():
-            raise IntegrityError(f"{folder.name}/{name} is missing or no plain file; restore the folder")
+            raise IntegrityError(f"{folder.name}/{name} is missing or not a regular file; restore the folder")
         size = path.stat().st_size
         if size != record.size_bytes:
             raise IntegrityError(
@@ -203,7 +203,7 @@ def verify(folder: Path, kind: Kind, known: KnownFiles | None = None) -> Manifes
 
 
 def _through_link(folder: Path, name: str) -> bool:
-    """Whether a file or a folder on the way to it is a symbolic link, which could change after the check."""
+    """Whether a file or one of its parents in the folder is a symbolic link, which could change after the check."""
     path = folder / name
     return any(
         part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(folder) and part != folder
@@ -211,11 +211,11 @@ def _through_link(folder: Path, name: str) -> bool:
 
 
 def file_records(folder: Path, known: Mapping[str, FileRecord] | None = None) -> dict[str, FileRecord]:
-    """Size and checksum of every file below `folder` but its manifest.
+    """Size and checksum of every file below `folder`, except the manifest.
 
     Args:
-        folder: of the artifact in the making.
-        known: path -> record of files that are links to another artifact's; they are not read.
+        folder: folder of the artifact.
+        known: path -> record of files that are hard links to another artifact's; they are not read.
     """
     records = {}
     for path in _files(folder):
@@ -243,5 +243,5 @@ def _canonical(body: dict[str, Any]) -> bytes:
 
 def _format_message(kind: str, folder: Path, found: Any) -> str:
     newer = isinstance(found, int) and found > FORMAT_VERSION
-    remedy = "a newer GLOW may read it" if newer else "build it again with this GLOW"
+    remedy = "use a newer GLOW" if newer else "build it again with this GLOW"
     return f"{kind} {folder.name}: {MANIFEST_FILE} has format {found!r}, expected {FORMAT_VERSION}; {remedy}"

@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 MODELS_PACKAGE = "glow_models"
-"""Where an installed GLOW has its models; a package of data alone."""
+"""Data package that contains the models of an installed GLOW."""
 QUERY_TOWER = "query.onnx"
 """Graph of the query encoder."""
 DOCUMENT_TOWER = "document.onnx"
@@ -49,18 +49,18 @@ HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER, TOWER_WEIGHTS[DOCUMENT_TOWER]
 
 
 def query_side_files(files: Collection[str]) -> tuple[str, ...]:
-    """What an index copies from a model with these files, or holds of one."""
+    """Names of the files that an index copies from a model with these files."""
     return (*QUERY_SIDE_FILES, *(name for name in OPTIONAL_FILES if name in files))
 
 
 def model_hash(files: Mapping[str, FileRecord]) -> str:
-    """SHA-256 over the files that decide a model's vectors and the preprocessor's version.
+    """SHA-256 of the files that determine a model's vectors, and of the preprocessor's version.
 
     Args:
         files: the file table of a model's manifest.
 
     Raises:
-        ArtifactNotFoundError: if a file of a model is missing in the table.
+        ArtifactNotFoundError: if the table lacks a required file.
     """
     missing = [name for name in HASHED_FILES if name not in files]
     if missing:
@@ -72,7 +72,7 @@ def model_hash(files: Mapping[str, FileRecord]) -> str:
 
 
 def open_model(folder: Path) -> tuple[Manifest, str]:
-    """Verifies a model folder whole; returns its manifest and model hash.
+    """Verifies a model folder; returns its manifest and model hash.
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a model.
@@ -85,11 +85,11 @@ def default_model(models: Path | None = None) -> Path:
     """The folder of the model that `DEFAULT` names.
 
     Args:
-        models: folder of models; None: `models/` of the working folder where it names a default, else the one that was
-            installed with GLOW.
+        models: folder of models; None: `models/` in the working directory if it has a `DEFAULT`, otherwise the
+            models that were installed with GLOW.
 
     Raises:
-        ArtifactNotFoundError: if there is none.
+        ArtifactNotFoundError: if there is no default model.
     """
     if models is None:
         models = next((path for path in _model_folders() if (path / "DEFAULT").is_file()), Path("models"))

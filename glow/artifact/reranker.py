@@ -1,4 +1,4 @@
-"""The re-ranker artifact's files, and the hash that binds an index' term representations to what made them."""
+"""The re-ranker artifact's files, and the hash that binds an index's token embeddings to the re-ranker."""
 
 import hashlib
 import json
@@ -11,8 +11,17 @@ from glow.errors import ArtifactNotFoundError
 from glow.text import PREPROCESSOR_VERSION
 
 __all__ = [
-    "DOCUMENT_READER", "JOIN_GRAPH", "LATE_GRAPH", "MIXTURE_FILE", "QUERY_READER", "RERANKER_FOLDER", "RERANKER_SHAPE",
-    "RERANKER_WEIGHTS", "open_reranker", "reranker_files", "reranker_hash",
+    "DOCUMENT_READER",
+    "JOIN_GRAPH",
+    "LATE_GRAPH",
+    "QUERY_READER",
+    "RERANKER_FOLDER",
+    "RERANKER_SHAPE",
+    "RERANKER_WEIGHTS",
+    "RERANK_WEIGHT_FILE",
+    "open_reranker",
+    "reranker_files",
+    "reranker_hash",
 ]  # fmt: skip
 
 QUERY_READER, DOCUMENT_READER, JOIN_GRAPH = "query.onnx", "document.onnx", "join.onnx"
@@ -23,7 +32,7 @@ RERANKER_WEIGHTS = "weights.bin"
 """Weights of all graphs."""
 RERANKER_SHAPE = "reranker.json"
 """Number of layers, sizes and methods."""
-MIXTURE_FILE = "mixture.json"
+RERANK_WEIGHT_FILE = "mixture.json"
 """Weight of the re-ranker's score relative to first-stage retrieval. No part of the hash."""
 RERANKER_FOLDER = "reranker"
 """An index version's copy of its re-ranker, which encodes the documents of deltas."""
@@ -34,15 +43,15 @@ _NEEDED = (
 
 
 def reranker_files(files: Mapping[str, FileRecord]) -> tuple[str, ...]:
-    """Names of the files that an index copies, of those in a re-ranker's manifest.
+    """Names of the files that an index copies from a re-ranker.
 
     Raises:
-        ArtifactNotFoundError: if one is missing.
+        ArtifactNotFoundError: if a required file is missing.
     """
-    missing = [name for name in (*_NEEDED, MIXTURE_FILE) if name not in files]
+    missing = [name for name in (*_NEEDED, RERANK_WEIGHT_FILE) if name not in files]
     if missing:
         raise ArtifactNotFoundError(f"the re-ranker lacks {', '.join(missing)}; export it again")
-    return (*_NEEDED, MIXTURE_FILE, *([LATE_GRAPH] if LATE_GRAPH in files else []))
+    return (*_NEEDED, RERANK_WEIGHT_FILE, *([LATE_GRAPH] if LATE_GRAPH in files else []))
 
 
 def reranker_hash(files: Mapping[str, FileRecord]) -> str:
@@ -54,12 +63,12 @@ def reranker_hash(files: Mapping[str, FileRecord]) -> str:
     Raises:
         ArtifactNotFoundError: if a file is missing in it.
     """
-    parts = {name: files[name].sha256 for name in reranker_files(files) if name != MIXTURE_FILE}
+    parts = {name: files[name].sha256 for name in reranker_files(files) if name != RERANK_WEIGHT_FILE}
     return hashlib.sha256(json.dumps([PREPROCESSOR_VERSION, parts], sort_keys=True).encode()).hexdigest()
 
 
 def open_reranker(folder: Path) -> tuple[Manifest, str]:
-    """Verifies a re-ranker's folder whole; returns its manifest and hash.
+    """Verifies a re-ranker folder; returns its manifest and hash.
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a re-ranker.

@@ -1,8 +1,8 @@
-"""An index root: version folders, and a `CURRENT` file that names the live one.
+"""An index root: version folders, and a `CURRENT` file that names the live version.
 
-CURRENT's first line is the live version; the lines below it, newest first, are those that were live before, so that
-publishing and rolling back are each one atomic write, and a history can never say other than what happened. Lines that begin
-with "left " name versions that rollbacks left since something new was published.
+CURRENT's first line is the live version. The next lines, newest first, are the previously live versions, so that
+publishing and rolling back are each one atomic write. Lines that begin with "left " name versions that rollbacks left
+since a new version was published.
 """
 
 import os
@@ -31,13 +31,13 @@ WORK_FOLDER = ".work"
 LEFT = "left "
 _TIME_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 HISTORY = 20
-"""Versions that CURRENT remembers beside the live one."""
+"""Most previous versions in CURRENT."""
 WAIT_S = 60.0
-"""How long a change waits for another one: publishing takes seconds."""
+"""How long a change waits for another change, in seconds."""
 
 
 class IndexRoot:
-    """Versions of one index below a folder.
+    """The versions of one index in a folder.
 
     Args:
         path: the folder; it need not exist before the first build.
@@ -48,18 +48,18 @@ class IndexRoot:
         self._lock = RootLock(path)
 
     def locked(self, wait_s: float = WAIT_S) -> AbstractContextManager[None]:
-        """The right to change this root, for a block that reads, decides and writes; the methods below take it, too.
+        """Locks this root for a block that reads, decides and writes; methods that write take the same lock.
 
         Raises:
-            BusyError: if another process has it for longer than `wait_s`.
+            BusyError: if another process holds it for longer than `wait_s`.
             ReadOnlyError: if the root cannot be written.
         """
         return self._lock.hold(wait_s)
 
     def new_version(self) -> str:
-        """A name for a new version, which sorts behind all that are there: `20261121T093000.123456Z-7f3c`.
+        """A name for a new version, which sorts after all existing ones: `20261121T093000.123456Z-7f3c`.
 
-        It has the time, or where the clock was set back the time of the last version and a microsecond.
+        It contains the time or, if the clock was set back, the time of the last version plus a microsecond.
         """
         moments = [_moment(version) for version in self.versions()]
         last = max((moment for moment in moments if moment), default=datetime.min.replace(tzinfo=UTC))
@@ -67,23 +67,23 @@ class IndexRoot:
         return f"{moment:{_TIME_FORMAT}}-{secrets.token_hex(2)}"
 
     def folder(self, version: str) -> Path:
-        """The version's folder.
+        """The folder of a version.
 
         Raises:
-            ArtifactNotFoundError: if the name cannot be a version's.
-            FormatError: if it is a link to somewhere else.
+            ArtifactNotFoundError: if the name is invalid.
+            FormatError: if the folder is a symbolic link.
         """
         if not VERSION_NAME.fullmatch(version):
-            raise ArtifactNotFoundError(f"{version!r} is no version name; see the folders in {self.path}")
+            raise ArtifactNotFoundError(f"{version!r} is not a version name; see the folders in {self.path}")
         folder = self.path / version
         if folder.is_symlink():
             raise FormatError(
-                f"{folder} is a link; a version is a folder of its own: copy it there, or remove the link"
+                f"{folder} is a symbolic link; replace it with a copy of the version's folder, or remove it"
             )
         return folder
 
     def versions(self) -> list[str]:
-        """All versions with a readable manifest, oldest name first."""
+        """All versions with a manifest, sorted by name."""
         if not self.path.is_dir():
             return []
         folders = (
@@ -97,7 +97,7 @@ class IndexRoot:
         """The live version's name.
 
         Raises:
-            ArtifactNotFoundError: if nothing is published, or CURRENT names no version that is there.
+            ArtifactNotFoundError: if nothing is published, or CURRENT names a missing version.
         """
         version = self.named()
         if not VERSION_NAME.fullmatch(version) or not self.folder(version).is_dir():
@@ -108,14 +108,14 @@ class IndexRoot:
         return version
 
     def named(self) -> str:
-        """What the first line of CURRENT says, which may name a version that is not there, or none.
+        """The first line of CURRENT, which may name a missing version or be invalid.
 
         Raises:
             ArtifactNotFoundError: if CURRENT cannot be read.
         """
         try:
             if not stat.S_ISREG((self.path / CURRENT_FILE).stat().st_mode):
-                raise OSError("it is no regular file")
+                raise OSError("it is not a regular file")
             return (self.path / CURRENT_FILE).read_text(encoding="utf-8").partition("\n")[0].strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ArtifactNotFoundError(
@@ -124,49 +124,49 @@ class IndexRoot:
             ) from error
 
     def live(self) -> str | None:
-        """The live version; None where nothing was ever published.
+        """The live version; None if nothing was ever published.
 
         Raises:
-            ArtifactNotFoundError: if CURRENT names no version that is there.
+            ArtifactNotFoundError: if CURRENT names a missing version.
         """
         return self.current() if (self.path / CURRENT_FILE).exists() else None
 
     def history(self) -> list[str]:
-        """The versions that were live before this one and are still there, newest first."""
+        """Existing versions that were live before this one, newest first."""
         there = set(self.versions())
         return [line for line in self._below() if line in there]
 
     def rolled_back_from(self) -> list[str]:
-        """The versions that were live until a rollback and are still there, in the order in which they were left.
+        """Existing versions that were live until a rollback, in the order of the rollbacks.
 
-        Publishing a version that was never live forgets them.
+        Publishing a version that was never live clears them.
         """
         there = set(self.versions())
         names = [line.removeprefix(LEFT) for line in self._below() if line.startswith(LEFT)]
         return [name for name in names if name in there]
 
     def _below(self) -> list[str]:
-        """CURRENT's lines but for the first."""
+        """CURRENT's lines except the first."""
         try:
             return (self.path / CURRENT_FILE).read_text(encoding="utf-8").split("\n")[1:]
         except (OSError, UnicodeDecodeError):
             return []
 
     def publish(self, version: str) -> Manifest:
-        """Makes a version the live one, after verifying it whole.
+        """Verifies a version and makes it live.
 
-        The switch is one atomic rename; readers see the old version or the new one. Files that it shares with the
-        live version, as hard links, were verified when that became live, and are not read again.
+        The switch is one atomic rename: readers see the old version or the new one. Files that are hard links to the live
+        version's files were verified when that became live, and are not read again.
 
         Raises:
-            ArtifactError: if the version is missing or damaged; CURRENT stays as it was.
-            GateError: if a gate refused it, and nobody overrode that.
-            BusyError: if another process changes this root.
+            ArtifactError: if the version is missing or damaged; CURRENT stays unchanged.
+            GateError: if the gate refused the version, and nobody forced it.
+            BusyError: if another process holds the lock of this root.
             ReadOnlyError: if the root cannot be written.
         """
         folder = self.folder(version)
         if not folder.is_dir():
-            read_manifest(folder, "index")  # says what is missing; a root that is not there is not made
+            read_manifest(folder, "index")  # raises the error; the lock would make a missing root
         with self.locked():
             manifest = verify(folder, "index", self._verified(version))
             require_passed(manifest)
@@ -175,13 +175,13 @@ class IndexRoot:
             except ArtifactNotFoundError:
                 before = self.history()
             left = self.rolled_back_from()
-            # Going back by name is a rollback, too; what was never live before leads away from all of them.
+            # Publishing an earlier version is also a rollback; a new version clears the list.
             stay = [each for each in left if each != version] if version in (*before, *left) else []
             self._write_current([version, *(each for each in before if each != version)], stay)
         return manifest
 
     def _verified(self, version: str) -> KnownFiles:
-        """Files of the live version, if that is another one."""
+        """Known files of the live version, if it is a different version."""
         try:
             live = self.current()
             return {} if live == version else known_files(self.folder(live), self.manifest(live))
@@ -189,14 +189,14 @@ class IndexRoot:
             return {}
 
     def rollback(self, version: str | None = None) -> Manifest:
-        """Makes a version live that was so before the live one; what is left behind leaves the history for `left`.
+        """Makes a previous version live again; the versions that it leaves move from the history to `left`.
 
         Args:
-            version: which; None: the one before the live one.
+            version: a previous version; None: the last one before the live one.
 
         Raises:
-            ArtifactNotFoundError: if no version was live before, or this one was not, or none of them is left.
-            ArtifactError, BusyError, ReadOnlyError: as `publish`.
+            ArtifactNotFoundError: if there is no previous version, or `version` is not one.
+            ArtifactError, BusyError, ReadOnlyError: as for `publish`.
         """
         if not self.path.is_dir():
             self.current()
@@ -208,7 +208,7 @@ class IndexRoot:
                     f"(available: {', '.join(self.versions())})"
                 )
             if version is not None and version not in before:
-                if version in self.pinned():  # kept to go back to, longer than CURRENT remembers it
+                if version in self.pinned():  # a pin may outlast CURRENT's history
                     return self.publish(version)
                 raise ArtifactNotFoundError(
                     f"cannot roll back to {version}: it is not a previous version of {live}; previous: {', '.join(before)}"
@@ -222,27 +222,27 @@ class IndexRoot:
         return manifest
 
     def pinned(self, now: datetime | None = None) -> list[str]:
-        """The versions that are not removed, by name; one of them may be gone all the same.
+        """Names of the pinned versions; a pinned version may be missing.
 
         Args:
-            now: when; None: by the clock.
+            now: a time with time zone; None: the current time.
 
         Raises:
-            FormatError: if PINNED holds anything else.
+            FormatError: if PINNED is invalid.
         """
         return list(read_pinned(self.path, now))
 
     def pin(self, version: str, until: datetime | None = None, most: int | None = None) -> None:
-        """Keeps a version from being removed, until `unpin` or a time.
+        """Protects a version from removal, until `unpin` or a time.
 
         Args:
-            version: its name; one that is pinned for good, or for longer, stays so.
-            until: with its time zone; None: for good.
-            most: versions that are pinned until a time; those that end first make room.
+            version: its name; a permanent or longer pin of it stays.
+            until: a time with time zone; None: permanently.
+            most: most versions pinned until a time; the pins that end first are removed.
 
         Raises:
-            ArtifactNotFoundError: if there is no such version.
-            FormatError, BusyError, ReadOnlyError: as `pinned` and `publish`.
+            ArtifactNotFoundError: if the version does not exist.
+            FormatError, BusyError, ReadOnlyError: as for `pinned` and `publish`.
         """
         self.manifest(version)
         with self.locked():
@@ -256,7 +256,7 @@ class IndexRoot:
             self._write(self.path / PINNED_FILE, pin_lines(pinned))
 
     def unpin(self, version: str) -> bool:
-        """Lets a version be removed again; returns whether it was pinned.
+        """Removes a version's pin; returns whether it was pinned.
 
         Raises:
             FormatError, BusyError, ReadOnlyError: as `pin`.
@@ -272,10 +272,10 @@ class IndexRoot:
         return True
 
     def remove(self, version: str) -> Path:
-        """Takes a version away in one step; files that other versions share stay theirs.
+        """Atomically removes a version from the root; files shared with other versions stay.
 
         Returns:
-            Where its files still lie, for `glow.artifact.making.discard`, which may take its time.
+            Folder of its remaining files, for `glow.artifact.making.discard`, which may be slow.
 
         Raises:
             BuildError: if it is live or pinned.
@@ -285,21 +285,21 @@ class IndexRoot:
             if version not in self.versions():
                 raise ArtifactNotFoundError(f"no version {version} in {self.path}")
             if version in self.pinned() or version == self.live():
-                raise BuildError(f"version {version} is live or pinned, and is not removed")
+                raise BuildError(f"version {version} is live or pinned, and cannot be removed")
             aside = set_aside(self.folder(version))
             sync(self.path)
         return aside
 
     def amend(self, version: str, parameters: Mapping[str, Any]) -> Manifest:
-        """Adds parameters to the manifest of a version that was not published yet.
+        """Adds parameters to the manifest of an unpublished version.
 
         Raises:
-            BuildError: if CURRENT names it; what was published never changes.
-            ArtifactError, BusyError, ReadOnlyError: as `publish`; files are not checked.
+            BuildError: if CURRENT names it; published versions never change.
+            ArtifactError, BusyError, ReadOnlyError: as for `publish`; files are not checked.
         """
         with self.locked():
             if version in (self.live(), *self.history()):
-                raise BuildError(f"version {version} was published, and its manifest stays as it is")
+                raise BuildError(f"version {version} was published, so its manifest cannot change")
             manifest = self.manifest(version)
             amended = manifest.model_copy(update={"parameters": {**manifest.parameters, **parameters}})
             self._replace(self.folder(version) / MANIFEST_FILE, amended.to_bytes())
@@ -313,7 +313,7 @@ class IndexRoot:
         self._replace(path, "".join(f"{each}\n" for each in lines).encode())
 
     def _replace(self, path: Path, content: bytes) -> None:
-        """Writes a file of the root or of a version in one step; a kill leaves a dot-file in the root, at most."""
+        """Atomically writes a file of the root or of a version; a kill leaves at most a dot-file in the root."""
         temporary = self.path / f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}"
         try:
             temporary.write_bytes(content)
@@ -326,12 +326,12 @@ class IndexRoot:
             temporary.unlink(missing_ok=True)
 
     def manifest(self, version: str) -> Manifest:
-        """The manifest of a version, its files unchecked."""
+        """The manifest of a version; its files are not checked."""
         return read_manifest(self.folder(version), "index")
 
 
 def _moment(version: str) -> datetime | None:
-    """When a version was named; None for a name that people gave."""
+    """The time in a version's name; None for a name of another form."""
     try:
         return datetime.strptime(version.rpartition("-")[0], _TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Names of tensors in the graphs of a model artifact: what the exporter writes, and what reads towers back."""
+"""Names of tensors in the graphs of a model artifact, for the exporter and the import of encoders."""
 
 from typing import Final
 
@@ -6,17 +6,17 @@ __all__ = ["TensorNames"]
 
 
 class TensorNames:
-    """Names, and what stands behind a parameter's name where it is stored in another form."""
+    """Tensor names, and suffixes of parameter names for other stored forms."""
 
     TABLE: Final = "words.weight"
-    """The word table in a graph."""
+    """The token embedding matrix in a graph."""
     SCALES: Final = "words.scale"
-    """The scales of its rows where it is int8."""
+    """The scales of its rows if it is int8."""
     TRANSPOSED: Final = "^T"
-    """Behind the name of a matrix that a graph holds transposed."""
+    """Suffix of a matrix that a graph stores transposed."""
     CODES: Final = "_codes"
-    """Behind the name of a transposed matrix: its int8 codes."""
+    """Suffix of a transposed matrix's int8 codes."""
     MATRIX_SCALES: Final = "_scales"
-    """Behind the name of a transposed matrix: the scales of its columns."""
+    """Suffix of a transposed matrix's column scales."""
     SCALED: Final = "_scaled"
-    """Behind the name of a normalization's gain that a graph holds multiplied by the root of its length."""
+    """Suffix of a normalization's gain that is stored multiplied by the square root of its length."""

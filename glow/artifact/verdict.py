@@ -1,4 +1,4 @@
-"""What a gate said of a version: `parameters["gate"]` in its manifest, written before it can be published."""
+"""The gate's result for a version: `parameters["gate"]` in its manifest, written before it can be published."""
 
 from glow.artifact.manifest import Manifest
 from glow.errors import GateError
@@ -10,7 +10,7 @@ GATE = "gate"
 
 
 def failed_checks(manifest: Manifest) -> list[str] | None:
-    """Names of the checks that a version failed; None where no gate refused it."""
+    """Names of the checks that a version failed; None if no gate refused it."""
     record = manifest.parameters.get(GATE)
     if not isinstance(record, dict) or record.get("status") != "failed":
         return None
@@ -20,16 +20,16 @@ def failed_checks(manifest: Manifest) -> list[str] | None:
 
 
 def require_passed(manifest: Manifest) -> None:
-    """Refuses to publish a version that a gate refused.
+    """Raises an error if a gate refused the version.
 
     Raises:
-        GateError: if one did, and nobody overrode it.
+        GateError: if a gate refused it, and nobody forced it.
     """
     failed = failed_checks(manifest)
     if failed is not None:
         record = manifest.parameters[GATE]
         raise GateError(
-            f"the gate refused version {manifest.name} at {record.get('time')} for {', '.join(failed)}; judge it again with "
-            "`glow gate`, or publish it all the same with `publish --force`",
+            f"the gate refused version {manifest.name} at {record.get('time')} for {', '.join(failed)}; "
+            "run `glow gate` again, or publish it anyway with `publish --force`",
             {GATE: record, "version": manifest.name},
         )

@@ -1,4 +1,4 @@
-"""The command `glow`: its verbs, and how one is found. Light, so that `glow --help` is there at once."""
+"""The command line `glow`: its commands and their lazy loading, which keeps `glow --help` fast."""
 
 from glow.cli.app import app, main
 from glow.cli.verbs import GROUPS, VERBS, Verb

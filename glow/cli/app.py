@@ -1,4 +1,4 @@
-"""`glow`: one program with the commands of all packages; a command imports what it needs when it is used."""
+"""`glow`: one program with the commands of all packages; each command is imported when it is used."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ __all__ = ["app", "main"]
 
 EXIT_MISSING = 5
 COMPLETING = "_GLOW_COMPLETE"
-"""Set by a shell that asks what may come next."""
+"""Environment variable that a shell sets to request completions."""
 EXTRAS = {
     "torch": "train",
     "safetensors": "train",
@@ -34,18 +34,18 @@ EXTRAS = {
     "ray": "scale",
     "opentelemetry": "otel",
 }
-"""Package -> the extra that brings it."""
+"""Package -> the extra that installs it."""
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """A group whose commands are imported when they are used, not to be listed."""
+    """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Every verb, in the order of the help."""
+        """Names of all commands, in the order of the help."""
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a name; names of before are read, too."""
+        """A command by its name; earlier names also work."""
         if cmd_name not in VERBS:
             from glow.commands import renamed_command  # not to list the commands
 
@@ -53,28 +53,28 @@ class LazyGroup(typer.core.TyperGroup):
         return load(cmd_name) if cmd_name in VERBS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As typer, with the nearest name for one that is unknown."""
+        """Like typer, but suggests the nearest name for an unknown command."""
         near = [] if args[0] in VERBS else get_close_matches(args[0], VERBS, 1)
         if near and self.get_command(ctx, args[0]) is None:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def get_params(self, ctx: Any) -> Any:
-        """The options of `glow` itself; the help names one of the two about completion."""
+        """The options of `glow` itself; the help omits `--show-completion`."""
         found: list[Any] = [*super().get_params(ctx)]
         for each in found:
             each.hidden = each.name == "show_completion"
         return found
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the verbs in their groups."""
+        """Writes the commands in their groups."""
         for title, verbs in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(verb.name, verb.help) for verb in verbs])
 
 
 def load(name: str) -> Any:
-    """Imports a command; one whose extra is missing has help and completion, and says which extra it needs."""
+    """Imports a command; if its extra is missing, a stand-in has help and completion and names the extra."""
     if COMPLETING in os.environ:
         return _offline(name, "")
     module, _, attribute = VERBS[name].target.partition(":")

@@ -1,6 +1,6 @@
-"""Commands as they describe themselves, for help and completion without importing what they need.
+"""Commands whose optional packages are missing: they offer help and completion only.
 
-`commands.json` holds the help of each; `python -m scripts.reference` writes it.
+`commands.json` contains the help of every command; `python -m scripts.reference` writes it.
 """
 
 import json
@@ -25,16 +25,16 @@ def _texts() -> dict[str, str]:
 
 
 def help_of(name: str) -> str:
-    """What `glow NAME --help` prints."""
+    """The output of `glow NAME --help`."""
     return _texts()[name]
 
 
 class OfflineCommand(typer.core.TyperCommand):
-    """A command that has its flags and its help, and cannot work.
+    """A command with flags and help that refuses to run.
 
     Args:
-        name: of the command.
-        refuse: called in place of the work; it says what is missing, and exits.
+        name: name of the command.
+        refuse: called in place of the command; it reports what is missing, and exits.
     """
 
     def __init__(self, name: str, refuse: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class OfflineCommand(typer.core.TyperCommand):
         return help_of(str(self.name)).rstrip("\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuses, but for help and completion."""
+        """Refuses to run, except for help and completion."""
         if "--help" not in args and not ctx.resilient_parsing:
             self._refuse()
         return super().parse_args(ctx, args)

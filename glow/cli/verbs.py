@@ -1,4 +1,4 @@
-"""The commands of `glow`, and where each is; a module is imported only when its command is used."""
+"""The table of all `glow` commands; a module is imported only when its command is used."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ __all__ = ["GROUPS", "VERBS", "Verb"]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One subcommand.
+    """One command.
 
     Attributes:
-        name: as it is typed.
+        name: the command's name.
         target: `module:function`; the function is a command (`glow.commands.command`) or a typer application.
         help: one line for `glow --help`; the function's own docstring begins with it.
     """

@@ -1,4 +1,4 @@
-"""A typed client of the HTTP service, for ordinary code and for asyncio; it needs httpx and nothing else of GLOW."""
+"""A typed client of the HTTP service, synchronous and for asyncio; httpx is its only dependency."""
 
 from glow.client.answers import BatchResult, Embeddings, Readiness, RejectedDocument, ServiceInfo, WriteResult
 from glow.client.asynchronous import AsyncGlowClient

@@ -1,4 +1,4 @@
-"""Answers of the routes beside search."""
+"""Responses of the routes other than search."""
 
 import sys
 from array import array
@@ -22,13 +22,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The answer to several searches at once.
+    """The response to a batch of searches.
 
     Attributes:
-        request_id: names the whole batch in the service's log.
-        took_ms: milliseconds of the whole batch.
-        index: the version that answered all of them.
-        results: in the order of the searches: what was found, or the problem of that one.
+        request_id: identifies the whole batch in the service's log.
+        took_ms: duration of the whole batch, in milliseconds.
+        index: the version that all of them searched.
+        results: the result or the problem of each search, in order.
     """
 
     request_id: str
@@ -42,10 +42,10 @@ class Embeddings:
     """Vectors of texts.
 
     Attributes:
-        vectors: float32 [texts, dim] as tuples, L2-normalised, in the order of the texts.
-        model: with its hash.
-        tokens: word pieces read.
-        truncated: positions of the texts that lost words to the model's budget.
+        vectors: float32 [texts, dim] as tuples, L2-normalized, in the order of the texts.
+        model: name of the model, with its hash.
+        tokens: subword tokens that were encoded.
+        truncated: positions of the texts that were cut at the model's token limit.
     """
 
     vectors: tuple[tuple[float, ...], ...]
@@ -56,7 +56,7 @@ class Embeddings:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether the service wants requests; `reason` says why not."""
+    """Whether the service is ready for requests; `reason` says why not."""
 
     is_ready: bool
     reason: str = ""
@@ -64,18 +64,18 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """What runs at the address.
+    """The service's version, index and model.
 
     Attributes:
         version: of GLOW.
-        index: version and model.
-        documents: how many the index holds.
-        dimensions: of a vector.
+        index: its version and model.
+        documents: number of documents in the index.
+        dimensions: dimensions of a vector.
         fields: names of the text fields.
-        retrievers: what `retriever` may be.
-        components: what the index holds beside vectors, such as `impacts` or `columns`.
-        columns: metadata field -> what is known of it, such as its `type`.
-        raw: the whole answer as it came: device, settings and what is yet to be invented.
+        retrievers: valid values of the option `retriever`.
+        components: components of the index besides vectors, such as `impacts` or `columns`.
+        columns: metadata field -> its properties, such as `type`.
+        raw: the whole response as received, with device, settings and members of newer services.
     """
 
     version: str
@@ -91,7 +91,7 @@ class ServiceInfo:
 
 @dataclass(frozen=True, slots=True)
 class RejectedDocument:
-    """A document that was not taken: its place among those that were sent, from 0, its id where that could be read, and why."""
+    """A rejected document: its position among those sent, from 0, its id ("" if unreadable), and the reason."""
 
     place: int
     id: str
@@ -100,17 +100,17 @@ class RejectedDocument:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """How far a write has come.
+    """State of a write.
 
     Attributes:
         operation: its id, for `operation()`.
         state: `waiting`, `applied`, `visible` or `failed`.
-        version: that holds it; "" while it waits.
+        version: index version that contains it; "" while it waits.
         previous: the version before a deletion by filter, for `glow rollback`; "" for everything else.
         counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of the batch that it was applied in.
-        reason: why it failed.
-        accepted: documents that were taken.
-        rejects: the first hundred that were not.
+        reason: why it failed; "" otherwise.
+        accepted: number of accepted documents.
+        rejects: the first hundred rejected documents.
     """
 
     operation: str
@@ -124,7 +124,7 @@ class WriteResult:
 
 
 def read_write(node: Node) -> WriteResult:
-    """Reads the answer of what writes, and of `GET /operations/{id}`."""
+    """Reads the response to a write, or to `GET /operations/{id}`."""
     rejects = tuple(
         RejectedDocument(item.integer("place"), str(item.value.get("id") or ""), item.text("reason", ""))
         for item in node.nodes("rejects")
@@ -142,7 +142,7 @@ def read_write(node: Node) -> WriteResult:
 
 
 def read_batch(node: Node) -> BatchResult:
-    """Reads the answer of `POST /search/batch`."""
+    """Reads the response of `POST /search/batch`."""
     results = tuple(_item(item, node) for item in node.nodes("results", required=True))
     index = IndexName.read(node.node("index"))
     return BatchResult(node.text("request_id", ""), node.number("took_ms", 0.0), index, results)
@@ -156,12 +156,12 @@ def _item(item: Node, head: Node) -> SearchResult | ServiceError:
 
 
 def read_document(node: Node) -> Document:
-    """Reads the answer of `GET /documents/{id}`."""
+    """Reads the response of `GET /documents/{id}`."""
     return Document(node.text("id"), node.lists("fields"), node.mapping("metadata"))
 
 
 def read_embeddings(node: Node) -> Embeddings:
-    """Reads the answer of `POST /v1/embeddings` with vectors in base64."""
+    """Reads the response of `POST /v1/embeddings` with vectors in base64."""
     data = sorted(node.nodes("data", required=True), key=lambda item: item.integer("index"))
     usage = Node(node.mapping("usage"), "/usage")
     truncated = tuple(int(place) for place in usage.items("truncated"))
@@ -175,15 +175,15 @@ def _vector(item: Node) -> tuple[float, ...]:
         numbers.frombytes(b64decode(item.text("embedding"), validate=True))
     except (Base64Error, ValueError) as error:
         raise InvalidResponseError(
-            f"the vector at {item.place} is no base64 of float32 numbers ({error}); is this service GLOW's?"
+            f"the vector at {item.place} is not base64 of float32 numbers ({error}); check that the service is GLOW"
         ) from error
     if sys.byteorder == "big":
-        numbers.byteswap()  # the contract says little-endian
+        numbers.byteswap()  # the API sends little-endian numbers
     return tuple(numbers)
 
 
 def read_info(node: Node) -> ServiceInfo:
-    """Reads the answer of `GET /info`."""
+    """Reads the response of `GET /info`."""
     index = node.node("index")
     return ServiceInfo(
         version=node.text("version", ""),

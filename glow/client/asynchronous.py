@@ -1,4 +1,4 @@
-"""The client for asyncio; the same calls, retries and answers as in `sync.py`, with an `await` before them."""
+"""The client for asyncio: the same methods, retries and results as in `sync.py`, with `await`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,14 +22,14 @@ __all__ = ["AsyncGlowClient"]
 
 T = TypeVar("T")
 _LATER_S = 0.1
-"""httpx's own limits come first: what could not connect may be tried again, what was sent may not."""
+"""Lets httpx's own timeouts fire first: they tell a failed connection, which may be retried, from a sent request."""
 
 
 class AsyncGlowClient:
     """Calls a GLOW service from asyncio; arguments and errors as for `GlowClient`.
 
-    One client may be shared by the tasks of one event loop, and is best kept, because it keeps connections. A task
-    that is cancelled closes its connection, and the service stops working for it.
+    One client may be shared by the tasks of one event loop. Reuse it, because it keeps connections open.
+    Canceling a task closes its connection, and the service stops working on the request.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class AsyncGlowClient:
         self._is_owner = http is None
 
     async def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> SearchResult:
-        """As `GlowClient.search`."""
+        """Like `GlowClient.search`."""
         return await self._run(calls.search(query, **options))
 
     async def search_batch(self, searches: Sequence[str | SearchRequest]) -> BatchResult:
-        """As `GlowClient.search_batch`."""
+        """Like `GlowClient.search_batch`."""
         return await self._run(calls.search_batch(searches))
 
     async def search_pages(
@@ -64,7 +64,7 @@ class AsyncGlowClient:
         limit: int = 100,
         **options: Unpack[PagedOptions],
     ) -> AsyncIterator[SearchResult]:
-        """As `GlowClient.search_pages`, for `async for`."""
+        """Like `GlowClient.search_pages`, for `async for`."""
         paging = Paging(query, page_size, limit, options)
         while (call := paging.next_call()) is not None:
             page = await self._run(call)
@@ -79,13 +79,13 @@ class AsyncGlowClient:
         limit: int = 100,
         **options: Unpack[PagedOptions],
     ) -> AsyncIterator[SearchHit]:
-        """As `GlowClient.search_hits`, for `async for`."""
+        """Like `GlowClient.search_hits`, for `async for`."""
         async for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
             for hit in page.hits:
                 yield hit
 
     async def document(self, document_id: str) -> Document:
-        """As `GlowClient.document`."""
+        """Like `GlowClient.document`."""
         return await self._run(calls.document(document_id))
 
     async def feedback(
@@ -98,25 +98,25 @@ class AsyncGlowClient:
         dwell_s: float | None = None,
         user: str | None = None,
     ) -> None:
-        """As `GlowClient.feedback`."""
+        """Like `GlowClient.feedback`."""
         await self._run(calls.feedback(request_id, document_id, kind, rank=rank, dwell_s=dwell_s, user=user))
 
     async def write(self, documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> WriteResult:
-        """As `GlowClient.write`."""
+        """Like `GlowClient.write`."""
         return await self._run(calls.write(documents, wait_s))
 
     async def delete(self, ids: Sequence[str], *, wait_s: float = 0.0) -> WriteResult:
-        """As `GlowClient.delete`."""
+        """Like `GlowClient.delete`."""
         return await self._run(calls.delete(ids, wait_s))
 
     async def delete_where(
         self, wanted: Mapping[str, Any], *, all_documents: bool = False, wait_s: float = 0.0
     ) -> WriteResult:
-        """As `GlowClient.delete_where`."""
+        """Like `GlowClient.delete_where`."""
         return await self._run(calls.delete_where(wanted, wait_s, all_documents=all_documents))
 
     async def operation(self, operation_id: str) -> WriteResult:
-        """As `GlowClient.operation`."""
+        """Like `GlowClient.operation`."""
         return await self._run(calls.operation(operation_id))
 
     async def embeddings(
@@ -126,19 +126,19 @@ class AsyncGlowClient:
         input_type: Literal["query", "document"] = "query",
         model: str | None = None,
     ) -> Embeddings:
-        """As `GlowClient.embeddings`."""
+        """Like `GlowClient.embeddings`."""
         return await self._run(calls.embeddings(texts, input_type, model))
 
     async def info(self) -> ServiceInfo:
-        """As `GlowClient.info`."""
+        """Like `GlowClient.info`."""
         return await self._run(calls.info())
 
     async def health(self) -> bool:
-        """As `GlowClient.health`."""
+        """Like `GlowClient.health`."""
         return await self._run(calls.health())
 
     async def ready(self) -> Readiness:
-        """As `GlowClient.ready`."""
+        """Like `GlowClient.ready`."""
         return await self._run(calls.ready())
 
     async def close(self) -> None:
@@ -178,6 +178,6 @@ class AsyncGlowClient:
                     await response.aclose()
             return body.whole()
         except TimeoutError:
-            return httpx.ReadTimeout("the response was not whole in time")
+            return httpx.ReadTimeout("the response was not complete in time")
         except httpx.RequestError as failure:
             return failure

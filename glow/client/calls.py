@@ -1,4 +1,4 @@
-"""Each route as a value: what to send, and how to read what comes back. Both clients make their calls from these."""
+"""One function per route: the request to send, and how to read its response. Both clients use them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,19 +25,19 @@ __all__ = [
 T = TypeVar("T")
 
 MOST_PATH_CHARACTERS = 32_000
-"""Longest id in a path: a service takes 64 KiB of request line and headers."""
+"""Longest percent-encoded id in a path: the service accepts 64 KiB of request line and headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request and the reading of its answer.
+    """One request and how to read its response.
 
     Attributes:
         method: GET or POST.
-        path: below the service's address.
-        read: from any response to the answer, or to a `ClientError`.
+        path: path relative to the service's address.
+        read: converts a response to the call's result, or raises a `ClientError`.
         body: JSON to send; None sends no body.
-        is_repeatable: a refusal for now (429, 503) may be tried again; for health it is the answer.
+        is_repeatable: whether a 429 or 503 may be retried; for health routes it is the result.
     """
 
     method: Literal["GET", "POST"]
@@ -75,16 +75,16 @@ def document(document_id: str) -> Call[Document]:
     """`GET /v1/documents/{id}`.
 
     Raises:
-        ConfigError: if the id is empty, or one that no path can hold.
+        ConfigError: if the id is empty, or cannot be part of a path.
     """
     try:
         path = quote(document_id, safe="/")
-    except UnicodeEncodeError:  # half of a character
+    except UnicodeEncodeError:  # a lone surrogate
         path = ""
     has_dots = any(part in (".", "..") for part in document_id.split("/"))
     if has_dots or not 0 < len(path) <= MOST_PATH_CHARACTERS:
         raise ConfigError(
-            f"document id {document_id!r:.80} cannot stand in a path; expected text of 1 to {MOST_PATH_CHARACTERS} "
+            f"document id {document_id!r:.80} cannot be part of a path; expected text of 1 to {MOST_PATH_CHARACTERS} "
             "characters, percent-encoded, without parts '.' and '..'"
         )
     return Call("GET", f"/v1/documents/{path}", _reading(answers.read_document))
@@ -96,14 +96,14 @@ def write(documents: Sequence[Mapping[str, Any]], wait_s: float = 0.0) -> Call[W
 
 
 def delete(ids: Sequence[str], wait_s: float = 0.0) -> Call[WriteResult]:
-    """`POST /v1/documents/delete` of ids."""
+    """`POST /v1/documents/delete` with ids."""
     return _write("/v1/documents/delete", {"ids": list(ids)}, wait_s)
 
 
 def delete_where(
     wanted: Mapping[str, Any], wait_s: float = 0.0, *, all_documents: bool = False
 ) -> Call[WriteResult]:
-    """`POST /v1/documents/delete` of what a filter finds."""
+    """`POST /v1/documents/delete` with a filter."""
     body = {"filter": wanted, **({"all": True} if all_documents else {})}
     return _write("/v1/documents/delete", body, wait_s)
 
@@ -131,14 +131,14 @@ def feedback(
 
 def _write(path: str, body: Mapping[str, Any], wait_s: float) -> Call[WriteResult]:
     waiting = f"?wait=visible&wait_s={wait_s:g}" if wait_s > 0 else ""
-    # A refusal for now was not accepted, so it may be sent again; a connection that was cut may have been, and is not.
+    # A refused write (429, 503) was not accepted, so it may be retried; one whose connection broke may have been.
     return Call("POST", path + waiting, _reading(answers.read_write), body)
 
 
 def embeddings(
     texts: str | Sequence[str], input_type: Literal["query", "document"] = "query", model: str | None = None
 ) -> Call[Embeddings]:
-    """`POST /v1/embeddings`; base64 takes a third of the bytes of digits."""
+    """`POST /v1/embeddings`; base64 takes a third of the bytes of decimal numbers."""
     body: dict[str, Any] = {
         "input": texts if isinstance(texts, str) else list(texts),
         "input_type": input_type,
@@ -160,7 +160,7 @@ def health() -> Call[bool]:
 
 
 def ready() -> Call[Readiness]:
-    """`GET /readyz`, of which a 503 is an answer too."""
+    """`GET /readyz`; a 503 is a valid result."""
     return Call("GET", "/readyz", _read_readiness, is_repeatable=False)
 
 

@@ -1,4 +1,4 @@
-"""What both clients know of their service: address, key, time limits; requests made from calls, answers read from outcomes."""
+"""What both clients share: address, key and time limits of the service, requests, and the reading of outcomes."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,7 +15,7 @@ __all__ = ["LIMITS", "Connection"]
 
 T = TypeVar("T")
 _NEVER_AGAIN = RetryPolicy(attempts=1)
-# The service closes connections that idle for 5 s; one that is used just then would be cut in the middle of a request.
+# The service closes connections that are idle for 5 s; expiring them earlier keeps a request from being cut off.
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4.0)
 
 
@@ -24,14 +24,14 @@ class Connection:
     """How to reach a service.
 
     Attributes:
-        base_url: `http://` or `https://` and what follows, without a trailing slash.
-        api_key: sent as `Authorization: Bearer`; None for a service that needs none. Never shown.
-        timeout_s: seconds that one try may take.
-        policy: when to try again.
-        max_response_bytes: longest body of a response, decoded.
+        base_url: `http://` or `https://` address; a trailing slash is ignored.
+        api_key: sent as `Authorization: Bearer`; None for a service without keys. Never shown.
+        timeout_s: time limit of one attempt, in seconds.
+        policy: when to retry.
+        max_response_bytes: largest decoded response body.
 
     Raises:
-        ConfigError: if the address is none, or the key holds what no header can.
+        ConfigError: if the address is invalid, or the key contains characters that a header cannot.
     """
 
     base_url: str
@@ -43,12 +43,12 @@ class Connection:
     def __post_init__(self) -> None:
         if not _is_address(self.base_url):
             raise ConfigError(
-                f"base_url {self.base_url!r:.80} is no address; expected one such as http://127.0.0.1:8080"
+                f"base_url {self.base_url!r:.80} is not an address; expected one such as http://127.0.0.1:8080"
             )
         key = self.api_key
         if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
             raise ConfigError(
-                "the API key is empty or holds what no header can; copy it once more, all of it"
+                "the API key is empty or has characters that a header cannot contain; copy the whole key again"
             )
 
     def request(self, http: httpx.Client | httpx.AsyncClient, call: Call[T]) -> httpx.Request:
@@ -60,14 +60,14 @@ class Connection:
         return http.build_request(call.method, url, json=call.body, headers=headers, timeout=self.timeout_s)
 
     def retries(self, call: Call[T]) -> Retries:
-        """The tries of a call that begins now."""
+        """Retry state of a call that starts now."""
         return Retries(self.policy if call.is_repeatable else _NEVER_AGAIN)
 
     def answer(self, call: Call[T], outcome: Outcome) -> T:
-        """What a call answers with, of the outcome of its last try.
+        """Result of a call, from the outcome of its last attempt.
 
         Raises:
-            ClientError: if no answer, a problem, or nothing that can be understood.
+            ClientError: if there is no response, a problem, or an invalid response.
         """
         if isinstance(outcome, httpx.RequestError):
             raise_failure(outcome, self.base_url)

@@ -1,4 +1,4 @@
-"""Why a document was found: words, their weights, and what the encoder attended to."""
+"""Why a document was found: terms, their weights, and the encoder's attention to them."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ __all__ = ["AttendedTerm", "ExplainedTerm", "Explanation", "LexicalTerm", "Query
 
 @dataclass(frozen=True, slots=True)
 class QueryTerm:
-    """A word of the query.
+    """A term of the query.
 
     Attributes:
-        word: whole and lower-cased.
-        idf: in the index.
-        weight: by BM25, which the query tower was given with it.
-        known: whether any document holds it, or another form of it.
+        word: the whole word, lower-cased.
+        idf: inverse document frequency in the index.
+        weight: BM25 weight that the query encoder received.
+        known: whether any document contains it, or another form of it.
     """
 
     word: str
@@ -36,15 +36,15 @@ class QueryTerm:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedTerm:
-    """A word as its tower read it.
+    """A term as its encoder read it.
 
     Attributes:
-        field: where it stands; `query` in a query.
-        word: whole and lower-cased.
-        tf: how often it stands there.
-        idf: in the index's term table.
-        weight: that scaled attention to it.
-        attention: of [CLS] to the word in the last layer; the words of a text sum to at most 1.
+        field: field that contains it; `query` in a query.
+        word: the whole word, lower-cased.
+        tf: how often the field contains it.
+        idf: inverse document frequency in the index's term statistics.
+        weight: weight that scaled attention to it.
+        attention: attention of [CLS] to the term in the last layer; the terms of a text sum to at most 1.
     """
 
     field: str
@@ -63,7 +63,7 @@ class ExplainedTerm:
 
 @dataclass(frozen=True, slots=True)
 class LexicalTerm:
-    """What a word of the query added to a hit's lexical score."""
+    """Contribution of a query term to a hit's lexical score."""
 
     word: str
     impact: float
@@ -71,7 +71,7 @@ class LexicalTerm:
 
 @dataclass(frozen=True, slots=True)
 class WordDelta:
-    """By how much the score changes where a word of the query is left out; negative where it helped."""
+    """Score change when one query term is removed; negative if the term helped."""
 
     word: str
     delta: float
@@ -79,7 +79,7 @@ class WordDelta:
 
 @dataclass(frozen=True, slots=True)
 class AttendedTerm:
-    """A word of the query (field `query`) or the hit, and the share of the re-ranker's attention that it got."""
+    """A term of the query (field `query`) or the hit, and its fraction of the re-ranker's attention."""
 
     field: str
     word: str
@@ -93,10 +93,10 @@ class AttendedTerm:
 
 @dataclass(frozen=True, slots=True)
 class ExpandedTerm:
-    """What a word of the query added to a hit: by BM25, and by learned impact.
+    """Contribution of a query term to a hit: by BM25, and by learned impact.
 
     Attributes:
-        because: the hit's word that a word counts for which the hit does not hold; empty where it holds it, or it is not known.
+        because: the hit's related word, if the hit lacks the term itself; empty if it has the term, or none is known.
     """
 
     word: str
@@ -112,7 +112,7 @@ class ExpandedTerm:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why: each word with its numbers; parts that were not asked for, or do not apply, are empty."""
+    """Terms of a query or hit with their numbers; parts that were not requested, or do not apply, are empty."""
 
     terms: tuple[ExplainedTerm, ...] = ()
     lexical: tuple[LexicalTerm, ...] = ()
@@ -122,7 +122,7 @@ class Explanation:
 
     @classmethod
     def read_optional(cls, owner: Node) -> "Explanation | None":
-        """Reads the `explanation` of a query or a hit; None where it has none."""
+        """Reads the `explanation` of a query or a hit; None if it has none."""
         node = owner.optional("explanation")
         if node is None:
             return None

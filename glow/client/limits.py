@@ -1,4 +1,4 @@
-"""Limits of one whole try: httpx bounds each read, so a service that sends a byte now and then would never end one."""
+"""Time and size limits of one attempt: httpx bounds each read alone, so a slow service could hold an attempt for ever."""
 
 import math
 import time
@@ -15,15 +15,15 @@ __all__ = ["MAX_RESPONSE_BYTES", "Body", "bound_streams", "ends_within"]
 
 MAX_RESPONSE_BYTES = 64 << 20
 _until: ContextVar[float] = ContextVar("until", default=math.inf)
-"""When the try of this thread ends, in `time.monotonic()`."""
+"""End of this thread's attempt, in `time.monotonic()`."""
 
 
 class Body:
-    """Collects a response's body, decoded.
+    """Collects the decoded body of a response.
 
     Args:
-        response: whose head has arrived.
-        most_bytes: of the body.
+        response: the response, of which the head was received.
+        most_bytes: largest body.
     """
 
     def __init__(self, response: httpx.Response, most_bytes: int) -> None:
@@ -31,17 +31,17 @@ class Body:
         self._data = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Adds what came.
+        """Adds received bytes.
 
         Raises:
-            InvalidResponseError: if that makes it too long.
-            httpx.ReadTimeout: if the try is over.
+            InvalidResponseError: if the body gets too long.
+            httpx.ReadTimeout: if the attempt's time is over.
         """
         self._data += data
         if len(self._data) > self._most_bytes:
             raise InvalidResponseError(
-                f"{self._response.url} answers with more than {self._most_bytes} bytes; ask for less, "
-                "or allow more (max_response_bytes)"
+                f"{self._response.url} returned more than {self._most_bytes} bytes; request less, "
+                "or raise max_response_bytes"
             )
         _left_s()
 
@@ -59,7 +59,7 @@ class Body:
 
 @contextmanager
 def ends_within(seconds: float) -> Iterator[None]:
-    """Has every read and write of this thread in the block end when the time is over."""
+    """Limits the time of all reads and writes that this thread does in the block."""
     token = _until.set(time.monotonic() + seconds)
     try:
         yield
@@ -70,7 +70,7 @@ def ends_within(seconds: float) -> Iterator[None]:
 def _left_s() -> float:
     left_s = _until.get() - time.monotonic()
     if left_s <= 0:
-        raise httpx.ReadTimeout("the response was not whole in time")
+        raise httpx.ReadTimeout("the response was not complete in time")
     return left_s
 
 
@@ -80,10 +80,10 @@ def _bounded(timeout: float | None) -> float:
 
 
 def bound_streams(http: httpx.Client) -> None:
-    """Has the connections of a new client heed `ends_within`.
+    """Makes the connections of a new client respect `ends_within`.
 
-    httpx offers no place for it, so this reaches into its transports. A transport of another make is left as it is: there
-    each read is bounded, and the time is looked at between the pieces of a body.
+    httpx has no hook for it, so this changes private members of its transports. Other transports stay unchanged:
+    they bound each read, and `Body.add` checks the time between two parts of a body.
     """
     for transport in (http._transport, *http._mounts.values()):
         pool: Any = getattr(transport, "_pool", None)
@@ -92,7 +92,7 @@ def bound_streams(http: httpx.Client) -> None:
 
 
 class _Backend:
-    """Makes connections whose every step ends in time; arguments as of httpcore's own."""
+    """Makes connections whose every step ends in time; same arguments as httpcore's backend."""
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
@@ -108,7 +108,7 @@ class _Backend:
 
 
 class _Stream:
-    """A connection; each step has what is left of the try's time at most."""
+    """A connection; each step may take at most the remaining time of the attempt."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,6 +1,6 @@
-"""Reading JSON answers: each value with the place where it stands, so that a fault can be named.
+"""Reads JSON responses; errors name the place of the invalid value.
 
-Members that nobody asks for are left alone: a newer service may send more than this client knows.
+Unknown members are ignored: a newer service may send more than this client knows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,14 +12,14 @@ __all__ = ["Node"]
 
 
 class Node:
-    """A JSON object of an answer, read by the names and types that are expected of it.
+    """A JSON object of a response, read by expected names and types.
 
     Args:
-        value: what stands there.
-        place: JSON pointer to it, for messages.
+        value: the decoded value.
+        place: JSON pointer to it, for error messages.
 
     Raises:
-        InvalidResponseError: if it is no object.
+        InvalidResponseError: if it is not an object.
     """
 
     def __init__(self, value: object, place: str = "") -> None:
@@ -32,7 +32,7 @@ class Node:
         return self.value.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A member that is a string; the default where it is absent or null, a fault where there is none."""
+        """A string member; the default if it is absent or null, an error without a default."""
         value = self.value.get(name, default)
         value = default if value is None else value
         if not isinstance(value, str):
@@ -40,42 +40,42 @@ class Node:
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A member that is a number."""
+        """A number member."""
         return _number(self.value.get(name), default, f"{self.place}/{name}")
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """A member that is a whole number."""
+        """A number member, as an integer."""
         return int(self.number(name, default))
 
     def flag(self, name: str) -> bool:
-        """A member that is true; absent is false."""
+        """Whether a member is true."""
         return self.value.get(name) is True
 
     def node(self, name: str) -> "Node":
-        """A member that is an object."""
+        """An object member."""
         return Node(self.value.get(name), f"{self.place}/{name}")
 
     def optional(self, name: str) -> "Node | None":
-        """A member that is an object, or None where it is absent or null."""
+        """An object member; None if it is absent or null."""
         return self.node(name) if name in self else None
 
     def mapping(self, name: str) -> Mapping[str, Any]:
-        """A member that is an object, as it came; empty where it is absent."""
+        """An object member as received; empty if it is absent."""
         return self.node(name).value if name in self else {}
 
     def numbers(self, name: str) -> dict[str, float]:
-        """A member that maps names to numbers; empty where it is absent, and null members are left out."""
+        """A member that maps names to numbers, without nulls; empty if it is absent."""
         place = f"{self.place}/{name}"
         members = self.mapping(name).items()
         return {key: _number(value, None, f"{place}/{key}") for key, value in members if value is not None}
 
     def nodes(self, name: str, *, required: bool = False) -> Iterator["Node"]:
-        """A member that is a list of objects; nothing where it is absent and not required."""
+        """A member that is a list of objects; empty if it is absent and not required."""
         for place, value in enumerate(self.items(name, required=required)):
             yield Node(value, f"{self.place}/{name}/{place}")
 
     def items(self, name: str, *, required: bool = False) -> list[Any]:
-        """A member that is a list, as it came."""
+        """A list member as received; empty if it is absent and not required."""
         value = self.value.get(name)
         if value is None and not required:
             return []
@@ -84,7 +84,7 @@ class Node:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A member that is a string or a list of strings; nothing where it is absent."""
+        """A member that is a string or a list of strings; empty if it is absent."""
         value = self.value.get(name)
         values = [] if value is None else value if isinstance(value, list) else [value]
         for position, item in enumerate(values):
@@ -93,7 +93,7 @@ class Node:
         return tuple(values)
 
     def lists(self, name: str) -> dict[str, tuple[str, ...]]:
-        """A member whose members are strings or lists of strings, each as a tuple."""
+        """An object member that maps names to a string or a list of strings; each becomes a tuple."""
         if name not in self:
             return {}
         inner = self.node(name)
@@ -109,6 +109,6 @@ def _number(value: object, default: float | None, place: str) -> float:
 
 def _fault(place: str, expected: str, found: object) -> InvalidResponseError:
     return InvalidResponseError(
-        f"the answer has {found!r:.80} at {place or 'its top'}, expected {expected}; "
-        "does GLOW answer at this address, and in this version?"
+        f"the response has {found!r:.80} at {place or 'its top'}, expected {expected}; "
+        "check that the address is a GLOW service of a supported version"
     )

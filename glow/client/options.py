@@ -1,4 +1,4 @@
-"""What a search can be asked beside its query; docs/search.md says what each means."""
+"""Options of a search; docs/search.md explains them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
@@ -7,36 +7,36 @@ __all__ = ["PagedOptions", "SearchOptions", "SearchRequest"]
 
 
 class PagedOptions(TypedDict, total=False):
-    """Options of a search that goes through pages; one that is None is left out.
+    """Options of a paged search; an option that is None is not sent.
 
     Attributes:
-        offset: hits to pass over first.
-        candidates: hits that the search gathers; pages inside the same candidates agree.
+        offset: number of hits to skip.
+        candidates: number of hits to retrieve; pages of one ranking need the same number.
         retriever: how to find candidates.
-        vector: in place of a query, of the index's dimensions.
-        like: in place of a query: `{"id": "d42"}`.
+        vector: query vector of the index's dimensions, in place of a query.
+        like: document in place of a query: `{"id": "d42"}`.
         typos: `off` searches the query as it is typed.
-        fusion: of `hybrid`: `{"method": "convex" | "rrf", "k": 60, "weights": {"dense": 0.7, "lexical": 0.3}}`.
-        rerank: True, or `{"depth": 50, "method": "join" | "late"}`.
+        fusion: how `hybrid` fuses: `{"method": "convex" | "rrf", "k": 60, "weights": {"dense": 0.7, "lexical": 0.3}}`.
+        rerank: True, or `{"depth": 50, "method": "cross-encoder" | "late-interaction"}`.
         filter: `{"and": […]}`, `{"or": […]}`, `{"not": {…}}`, or `{"field": "year", "gte": 2000, "lt": 2010}`.
-        min_score: the least score of a hit.
+        min_score: lowest score of a hit.
         sort: `[{"field": "year", "order": "desc"}, {"field": "score"}]`.
         boosts: `[{"filter": {…}, "factor": 2}, {"recency": {"field": "published", "half_life": "30d"}}]`.
         group_by: `{"field": "author", "size": 1}`.
-        fields: names of the fields and metadata to return; all where absent.
+        fields: names of the fields and metadata to return; default: all.
         facets: metadata fields to count, by name or as `{"field": "lang", "limit": 10}`.
         highlight: True, or `{"fields": […], "fragments": 2, "fragment_chars": 200}`.
-        vectors: True: each hit has its stored vector.
+        vectors: True: return the stored vector of each hit.
         explain: True, or `{"leave_one_out": True}`.
         params: `{"ef_search": 64, "nprobe": 16, "exact": False}`.
         timeout_ms: the service's deadline, in milliseconds.
-        allow_partial: after the deadline, answer with what there is.
-        allow_truncated: False: fail if the response would be too large; else hits are cut and say so.
+        allow_partial: after the deadline, return partial results.
+        allow_truncated: False: fail if the response would be too large; otherwise hits are cut and marked.
     """
 
     offset: int | None
     candidates: int | None
-    retriever: Literal["dense", "lexical", "learned", "hybrid"] | None
+    retriever: Literal["dense", "lexical", "learned-sparse", "hybrid"] | None
     vector: Sequence[float] | None
     like: Mapping[str, Any] | None
     typos: Literal["auto", "off"] | None
@@ -69,6 +69,6 @@ class SearchOptions(PagedOptions, total=False):
 
 
 class SearchRequest(SearchOptions, total=False):
-    """One search of a batch: its query, unless a vector or a document stands for one, and options of its own."""
+    """One search of a batch: its own options, and a query unless they give a vector or a document."""
 
     query: str | None

@@ -1,4 +1,4 @@
-"""Going through the pages of one search, all of them out of the same candidates."""
+"""Iteration over the pages of one search, all from the same candidates."""
 
 from typing import cast
 
@@ -10,21 +10,21 @@ from glow.errors import ConfigError
 __all__ = ["Paging"]
 
 DEFAULT_CANDIDATES = 100
-"""What a service gathers for a request that names none, unless its `default_candidates` says otherwise."""
+"""The service's default number of candidates, unless its setting `default_candidates` differs."""
 
 
 class Paging:
-    """Where a walk through pages stands.
+    """State of an iteration over pages.
 
-    Pages agree with one another only inside the same `candidates`, so every page of a walk that needs more than the service
-    gathers anyway asks for as many as the whole walk needs, unless the caller said how many. A shorter walk leaves the number to
-    the service, as a plain search does: fewer would make another ranking where vectors and words are fused.
+    Pages are consistent only with the same number of `candidates`. Unless the caller sets it, a long iteration requests
+    on every page as many candidates as the whole iteration needs. A short one uses the service's default:
+    fewer candidates would change the ranking of hybrid search.
 
     Args:
         query: what to search for.
-        page_size: hits of a page, at least 1.
+        page_size: hits per page, at least 1.
         limit: hits of all pages, at least 1.
-        options: of every page.
+        options: options of every page.
 
     Raises:
         ConfigError: if a number is below 1.
@@ -32,7 +32,7 @@ class Paging:
 
     def __init__(self, query: str | None, page_size: int, limit: int, options: PagedOptions) -> None:
         if min(page_size, limit) < 1:
-            raise ConfigError(f"page_size is {page_size} and limit {limit}; expected at least 1 of both")
+            raise ConfigError(f"page_size is {page_size} and limit is {limit}; both must be at least 1")
         self._query = query
         self._page_size = page_size
         self._offset = options.get("offset") or 0
@@ -43,7 +43,7 @@ class Paging:
         self._is_over = False
 
     def next_call(self) -> Call[SearchResult] | None:
-        """The call that brings the next page; None where there is none."""
+        """The call for the next page; None after the last."""
         size = min(self._page_size, self._end - self._offset)
         if self._is_over or size < 1:
             return None
@@ -51,7 +51,7 @@ class Paging:
         return search(self._query, **here)
 
     def took(self, page: SearchResult) -> None:
-        """Moves past a page; one that is not full is the last."""
+        """Records a received page; a page that is not full is the last."""
         size = min(self._page_size, self._end - self._offset)
         self._is_over = len(page.hits) < size
         self._offset += size

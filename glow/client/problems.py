@@ -1,4 +1,4 @@
-"""From what came over the wire to the JSON object of an answer, or to the error that it stands for."""
+"""Converts HTTP responses to JSON objects or to errors."""
 
 import math
 from datetime import UTC, datetime
@@ -21,44 +21,44 @@ __all__ = ["object_of", "problem_in", "problem_of", "raise_failure", "retry_afte
 
 
 def object_of(response: httpx.Response) -> Node:
-    """The JSON object of a good answer.
+    """The JSON object of a successful response.
 
     Raises:
-        ServiceError: if the service answered with a problem.
-        InvalidResponseError: if the answer is a redirect, no JSON, or no object.
+        ServiceError: if the service responded with a problem.
+        InvalidResponseError: if the response is a redirect, or not a JSON object.
     """
     if response.is_error:
         raise problem_of(response)
     if not response.is_success:
         raise InvalidResponseError(
-            f"{response.url} answered {response.status_code}, expected an answer and no redirect; "
+            f"{response.url} returned status {response.status_code}, expected no redirect; "
             "give the address of the service itself"
         )
     try:
         return Node(response.json())
     except ValueError as error:
         raise InvalidResponseError(
-            f"{response.url} answered {response.text!r:.80}, expected JSON ({error}); does GLOW answer there?"
+            f"{response.url} returned {response.text!r:.80}, expected JSON ({error}); check the address"
         ) from error
 
 
 def problem_of(response: httpx.Response) -> ServiceError:
-    """The error of an answer with a status of 400 or more, whether or not a problem came with it."""
+    """The error of a response with a status of 400 or more, with or without a problem document."""
     wait_s = retry_after_s(response.headers.get("Retry-After"))
     try:
         return problem_in(Node(response.json()), response.status_code, wait_s)
-    except (ValueError, InvalidResponseError):  # a proxy in between has pages of its own
-        detail = f"no problem document came with it but {response.text!r:.80}; look at what stands in between"
+    except (ValueError, InvalidResponseError):  # an error page of a proxy
+        detail = f"the body is not a problem document but {response.text!r:.80}; check the proxies before the service"
         return error_type_of(response.status_code)(detail, status=response.status_code, retry_after_s=wait_s)
 
 
 def problem_in(node: Node, status: int, wait_s: float | None = None) -> ServiceError:
-    """The error of a problem document (RFC 9457), all of whose members are optional.
+    """The error of a problem document (RFC 9457); all its members are optional.
 
     Args:
         node: the document.
         status: HTTP status, 400 to 599.
-        wait_s: seconds that the service asks to wait.
+        wait_s: seconds to wait, from `Retry-After`.
     """
     faults = [
         RequestFault(fault.text("pointer", ""), fault.text("detail", "")) for fault in node.nodes("errors")
@@ -75,30 +75,30 @@ def problem_in(node: Node, status: int, wait_s: float | None = None) -> ServiceE
 
 
 def raise_failure(failure: httpx.RequestError, url: str) -> NoReturn:
-    """Raises the error of a request that brought no answer.
+    """Raises the error of a request without a response.
 
     Raises:
-        ResponseTimeoutError: if the service was reached and its answer did not come in time.
-        ConnectionFailedError: if it is anything else.
+        ResponseTimeoutError: if the connection was made, but the response did not arrive in time.
+        ConnectionFailedError: otherwise.
     """
     what = f"{type(failure).__name__} {failure}".strip()
     if isinstance(failure, httpx.ReadTimeout | httpx.WriteTimeout):
         raise ResponseTimeoutError(
-            f"no answer from {url} in time ({what}); allow more (timeout_s), or ask for less"
+            f"no response from {url} in time ({what}); raise timeout_s, or request less"
         ) from failure
     raise ConnectionFailedError(
-        f"no answer from {url} ({what}); check the address, and that the service runs"
+        f"no response from {url} ({what}); check the address, and that the service runs"
     ) from failure
 
 
 def retry_after_s(value: str | None) -> float | None:
-    """Seconds that a `Retry-After` asks to wait (RFC 9110, section 10.2.3): a number, or a date.
+    """Seconds to wait by a `Retry-After` header (RFC 9110, section 10.2.3): a number or a date.
 
     Args:
-        value: the header; None where there is none.
+        value: the header; None if there is none.
 
     Returns:
-        Seconds, at least 0; None where there is no header, or nothing that can be understood.
+        Seconds, at least 0; None if there is no header or it is invalid.
     """
     if value is None:
         return None

@@ -1,6 +1,6 @@
-"""Answers as frozen records: what was found, how it was read, and why.
+"""Search results as frozen records: hits, the analyzed query, facets.
 
-Every record is made from JSON by its `read`, which ignores members that it does not know; those stay in `raw`.
+Each record's `read` makes it from JSON and ignores unknown members, which stay in `raw`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ __all__ = ["AnalyzedQuery", "Facet", "FacetCount", "IndexName", "Passage", "Sear
 
 @dataclass(frozen=True, slots=True)
 class IndexName:
-    """Which index answered: its version, and the model with its hash."""
+    """The searched index: its version, and the model with its hash."""
 
     version: str
     model: str
@@ -28,17 +28,17 @@ class IndexName:
 
 @dataclass(frozen=True, slots=True)
 class AnalyzedQuery:
-    """How the service read a query.
+    """A query as the service analyzed it.
 
     Attributes:
         text: the query.
-        tokens: word pieces that were read, [CLS] and [SEP] included.
-        truncated: words were cut by the model's budget.
-        terms: each different word with its weight.
-        explanation: where it was asked for.
-        corrected: unknown word -> what was searched in its place; empty where nothing was.
-        searched: the text with its slips corrected; `text` where there were none.
-        unknown: words that no document of the index holds.
+        tokens: number of encoded subword tokens, including [CLS] and [SEP].
+        truncated: whether the query was cut at the model's token limit.
+        terms: each distinct term with its weight.
+        explanation: the explanation, if requested.
+        corrected: unknown word -> its correction; empty if nothing was corrected.
+        searched: the query with its typos corrected; `text` if there were none.
+        unknown: words that no document of the index contains.
     """
 
     text: str
@@ -84,16 +84,16 @@ class SearchHit:
     Attributes:
         rank: 1 is the best.
         id: the document's id.
-        score: what ranks; higher is better. A probability if the result has a `confidence`.
-        scores: part (`dense`, `lexical`, `learned`, `late`, `fused`, `rerank`) -> its own score, as far as known.
+        score: the ranking score; higher is better. A probability if the result has a `confidence`.
+        scores: stage (`dense`, `lexical`, `learned`, `late`, `fused`, `rerank`) -> its score, if known.
         fields: field name -> its values in order.
         metadata: every other key of the document.
         highlights: field name -> snippets as HTML: escaped text with `<em>` and `<em class="attended">`.
-        explanation: where it was asked for.
-        passage: the best passage, where the index has passages.
-        truncated: fields, `metadata` or `highlights` that were cut or left out because the response would have been too large.
-        raw: the JSON object as it came.
-        vector: L2-normalized, if `vectors` was asked for.
+        explanation: the explanation, if requested.
+        passage: the best passage, if the index has passages.
+        truncated: fields, `metadata` or `highlights` that were cut or omitted to limit the size of the response.
+        raw: the JSON object as received.
+        vector: the stored vector, L2-normalized, if `vectors` was requested.
     """
 
     rank: int
@@ -110,7 +110,7 @@ class SearchHit:
     vector: tuple[float, ...] = ()
 
     def text(self, name: str) -> str:
-        """The first value of a field; "" where the document has none."""
+        """The first value of a field; "" if the document has none."""
         return next(iter(self.fields.get(name, ())), "")
 
     @classmethod
@@ -135,7 +135,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class FacetCount:
-    """How many of the counted documents have this value."""
+    """A value, and the number of counted documents that have it."""
 
     value: Any
     count: int
@@ -143,12 +143,12 @@ class FacetCount:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """Values of a metadata field among the documents that match.
+    """Values of a metadata field in the matching documents.
 
     Attributes:
-        values: the most frequent ones, most frequent first.
-        counted: documents that were counted.
-        approximate: not every match was counted.
+        values: the most frequent values, most frequent first.
+        counted: number of documents that were counted.
+        approximate: whether some matches were not counted.
     """
 
     values: tuple[FacetCount, ...]
@@ -166,19 +166,19 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The answer to a search.
+    """The response to a search.
 
     Attributes:
-        request_id: names the search for `feedback`; in the service's log without its signature, if it has one.
-        took_ms: milliseconds from the request's first byte to the making of the answer.
-        degraded: what was left undone, from a closed set; empty where nothing was.
-        index: which index answered.
-        query: how the query was read.
-        hits: best first.
-        confidence: `high`, `low` or `none`: how sure the first hit is; "" if scores are no probabilities.
-        facets: metadata field -> counts, where asked for.
+        request_id: identifies the search, for `feedback`; the service's log has it without its signature.
+        took_ms: milliseconds from the request's first byte until the response was made.
+        degraded: steps that were skipped, as names from a closed set; empty if none was.
+        index: the searched index.
+        query: the analyzed query.
+        hits: hits, best first.
+        confidence: confidence of the first hit: `high`, `low` or `none`; "" if scores are not probabilities.
+        facets: metadata field -> its counts, if requested.
         timings_ms: stage -> milliseconds.
-        raw: the JSON object as it came.
+        raw: the JSON object as received.
     """
 
     request_id: str
@@ -198,7 +198,7 @@ class SearchResult:
 
         Args:
             node: the result.
-            head: what has `request_id` and `took_ms`: the whole batch, for one of its results.
+            head: object with `request_id` and `took_ms`: the batch, for a result of a batch.
         """
         head = head or node
         facets = node.optional("facets")

@@ -1,4 +1,4 @@
-"""The client for ordinary code."""
+"""The synchronous client."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,22 +24,22 @@ T = TypeVar("T")
 
 
 class GlowClient:
-    """Calls a GLOW service; one client may be shared by threads, and is best kept, because it keeps connections.
+    """Calls a GLOW service. Threads may share one client; reuse it, because it keeps connections open.
 
-    Every method raises a `ClientError` where it brings no answer: `ServiceError` for a problem that the service
-    answered with, `ConnectionFailedError` or `InvalidResponseError` else.
+    Every method raises a `ClientError` on failure: `ServiceError` for a problem response of the service,
+    otherwise `ConnectionFailedError` or `InvalidResponseError`.
 
     Args:
-        base_url: where the service listens, `http://127.0.0.1:8080` for one that runs here.
-        api_key: for a service that needs one.
-        timeout_s: seconds that one try may take, from connecting to the last byte.
-        retry: when to try again: after a 429, a 503, or no connection.
-        http: an httpx client of yours, for proxies or certificates of your own; it stays open when this one closes.
+        base_url: address of the service; `http://127.0.0.1:8080` for a local one.
+        api_key: API key, if the service needs one.
+        timeout_s: time limit of one attempt, from connecting to the last byte, in seconds.
+        retry: how to retry after a 429, a 503, or a failed connection.
+        http: your own httpx client, for proxies or certificates; it stays open when this client closes.
             `timeout_s` then bounds each wait for the head of a response, and the whole of its body.
-        max_response_bytes: a longer response is refused.
+        max_response_bytes: largest response; a longer one is refused.
 
     Raises:
-        ConfigError: if the address or the key cannot be one.
+        ConfigError: if the address or the key is invalid.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class GlowClient:
             bound_streams(self._http)
 
     def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> SearchResult:
-        """Finds the documents that answer a query.
+        """Searches for the documents that match a query.
 
         Args:
-            query: what to search for; None where the options `vector` or `like` say so, or a filter is browsed.
-            options: as `SearchOptions` lists them.
+            query: the query; None if the options have `vector`, `like` or only a filter.
+            options: see `SearchOptions`.
         """
         return self._run(calls.search(query, **options))
 
     def search_batch(self, searches: Sequence[str | SearchRequest]) -> BatchResult:
-        """Answers several searches from one index version; one at fault costs itself only.
+        """Runs several searches on one index version; an invalid one fails alone.
 
         Args:
-            searches: queries, or requests with options of their own.
+            searches: queries, or requests with their own options.
         """
         return self._run(calls.search_batch(searches))
 
@@ -85,13 +85,13 @@ class GlowClient:
         limit: int = 100,
         **options: Unpack[PagedOptions],
     ) -> Iterator[SearchResult]:
-        """Goes through a search page by page, and asks for the next only when it is wanted.
+        """Iterates over the pages of a search, and requests each when it is needed.
 
         Args:
-            query: what to search for.
-            page_size: hits of a page.
-            limit: hits of all pages; above 100 also the candidates, where the options name none.
-            options: of every page.
+            query: the query.
+            page_size: hits per page.
+            limit: hits of all pages; above 100 also the number of candidates, unless the options set it.
+            options: options of every page.
         """
         paging = Paging(query, page_size, limit, options)
         while (call := paging.next_call()) is not None:
@@ -107,7 +107,7 @@ class GlowClient:
         limit: int = 100,
         **options: Unpack[PagedOptions],
     ) -> Iterator[SearchHit]:
-        """Goes through the hits of a search; arguments as for `search_pages`."""
+        """Iterates over the hits of a search; same arguments as `search_pages`."""
         for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
             yield from page.hits
 
@@ -115,10 +115,10 @@ class GlowClient:
         """Fetches one document.
 
         Args:
-            document_id: its id; `/` in it is fine.
+            document_id: its id, which may contain `/`.
 
         Raises:
-            NotFoundError: if the index holds none of that id.
+            NotFoundError: if the index has no document with this id.
         """
         return self._run(calls.document(document_id))
 
@@ -132,20 +132,20 @@ class GlowClient:
         dwell_s: float | None = None,
         user: str | None = None,
     ) -> None:
-        """Notes what somebody did with a hit, where the service keeps a log of that.
+        """Reports a click or a rating of a hit, if the service keeps a feedback log.
 
         Args:
-            request_id: of the search's answer, whole.
-            document_id: of the hit.
-            kind: what was done.
-            rank: of the hit, as it was shown, from 1.
-            dwell_s: how long somebody stayed with the document, in seconds; send the click again with it.
-            user: tells the users behind this client's key apart; the service keeps a keyed hash of it alone.
+            request_id: the complete `request_id` of the search result.
+            document_id: id of the hit.
+            kind: kind of feedback.
+            rank: rank at which the hit was shown, from 1.
+            dwell_s: seconds that the user spent on the document; send the click again with it.
+            user: distinguishes users of this client's key; the service stores only a keyed hash of it.
 
         Raises:
-            NotFoundError: if the service keeps no such log.
-            BadRequestError: if no search of this service had that id.
-            BusyError: if this person sent more than the service takes in an hour.
+            NotFoundError: if the service keeps no feedback log.
+            BadRequestError: if no search of this service had this request id.
+            BusyError: if this user exceeded the service's hourly limit.
         """
         self._run(calls.feedback(request_id, document_id, kind, rank=rank, dwell_s=dwell_s, user=user))
 
@@ -153,16 +153,16 @@ class GlowClient:
         """Adds documents, or replaces those with the same ids.
 
         Args:
-            documents: as lines of a collection: `{"_id": …, "title": …, "text": …}`.
-            wait_s: how long to wait until searches find them, in seconds, below the client's `timeout_s`; 0: not at all.
+            documents: documents as in a collection: `{"_id": …, "title": …, "text": …}`.
+            wait_s: how long to wait until searches find them, in seconds, below the client's `timeout_s`; 0: do not wait.
         """
         return self._run(calls.write(documents, wait_s))
 
     def delete(self, ids: Sequence[str], *, wait_s: float = 0.0) -> WriteResult:
-        """Deletes documents; one that is not there is no error.
+        """Deletes documents; unknown ids are ignored.
 
         Args:
-            ids: of the documents.
+            ids: ids of the documents.
             wait_s: as for `write`.
         """
         return self._run(calls.delete(ids, wait_s))
@@ -170,17 +170,17 @@ class GlowClient:
     def delete_where(
         self, wanted: Mapping[str, Any], *, all_documents: bool = False, wait_s: float = 0.0
     ) -> WriteResult:
-        """Deletes what a filter finds when it is applied.
+        """Deletes the documents that match a filter at the time when the write is applied.
 
         Args:
-            wanted: a filter as a search has it.
-            all_documents: the filter may restrict nothing, and every document be deleted.
+            wanted: a filter, as for a search.
+            all_documents: allow a filter that matches every document.
             wait_s: as for `write`.
         """
         return self._run(calls.delete_where(wanted, wait_s, all_documents=all_documents))
 
     def operation(self, operation_id: str) -> WriteResult:
-        """How far a write has come, by its id."""
+        """The state of a write, by its operation id."""
         return self._run(calls.operation(operation_id))
 
     def embeddings(
@@ -193,22 +193,22 @@ class GlowClient:
         """Encodes texts.
 
         Args:
-            texts: one or several.
-            input_type: which tower reads them.
-            model: the one that is expected, with or without its hash; another is refused.
+            texts: one text or several.
+            input_type: encoder to use.
+            model: the expected model, with or without its hash; the service refuses a different one.
         """
         return self._run(calls.embeddings(texts, input_type, model))
 
     def info(self) -> ServiceInfo:
-        """What runs there: version, index, model, settings."""
+        """Information about the service: version, index, model, settings."""
         return self._run(calls.info())
 
     def health(self) -> bool:
-        """Whether the process lives; never tried again."""
+        """Whether the service's process runs; never retried."""
         return self._run(calls.health())
 
     def ready(self) -> Readiness:
-        """Whether the service wants requests, and why not; never tried again."""
+        """Whether the service is ready for requests, and why not; never retried."""
         return self._run(calls.ready())
 
     def close(self) -> None:

@@ -20,18 +20,9 @@ from glow.commands.outcome import (
     write_report,
     write_text,
 )
-from glow.commands.renamed import (
-    RENAMED_COMMANDS,
-    RENAMED_FLAGS,
-    RENAMED_SETTINGS,
-    Command,
-    renamed_command,
-)
+from glow.commands.renamed import Command, renamed_command
 
 __all__ = [
-    "RENAMED_COMMANDS",
-    "RENAMED_FLAGS",
-    "RENAMED_SETTINGS",
     "Advance",
     "Command",
     "IndexRootOptions",

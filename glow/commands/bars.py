@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, plain lines in a log."""
+"""Progress of long work: a bar on a terminal, lines in a log."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,20 +12,20 @@ __all__ = ["Advance", "Show", "progress", "shown_progress", "write_line"]
 
 PLAIN_INTERVAL_S = 10.0
 Advance = Callable[[int], None]
-"""Called with what was done since the last call."""
+"""Called with the amount done since the last call."""
 Show = Callable[[int, int], None]
-"""Called with what is done by now, and with all there is."""
+"""Called with the amount done so far, and the total."""
 
 
 @contextmanager
 def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
-    """Shows one piece of work; yields a function to call with what was done since the last call.
+    """Shows the progress of a task; yields a function to call with the amount done since the last call.
 
     Args:
-        out: where it is shown; a bar where it is a terminal.
-        name: for people.
-        total: what there is to do; None where it is not known or comes in one piece.
-        unit: of the total.
+        out: output stream; a terminal shows a bar.
+        name: name to show.
+        total: total amount; None if it is unknown.
+        unit: unit of the amount.
     """
     with _bar(out, name, total) if out.isatty() else _lines(out, name, total, unit) as advance:
         yield advance
@@ -33,7 +33,7 @@ def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -
 
 @contextmanager
 def shown_progress(out: TextIO) -> Iterator[Callable[[str], Show]]:
-    """Gives a function that shows a piece of work by its name, for work that tells how much there is while it runs."""
+    """Yields a function that adds a named task, for tasks that learn their total while they run."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
         *columns, TimeRemainingColumn(), console=Console(file=out), transient=True, disable=not out.isatty()
@@ -83,6 +83,6 @@ def _lines(out: TextIO, name: str, total: int | None, unit: str) -> Iterator[Adv
 
 
 def write_line(out: TextIO, line: str) -> None:
-    """A line that is seen at once, also where a log is buffered."""
+    """Writes a line and flushes it."""
     out.write(line + "\n")
     out.flush()

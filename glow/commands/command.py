@@ -1,4 +1,4 @@
-"""A command made of two things: a frozen options model, and a function that does the work."""
+"""Makes a command from a frozen options model and a function that does the work."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ O = TypeVar("O", bound=BaseModel)
 
 
 class JsonOptions(StrictModel):
-    """For commands that can write what they did as JSON."""
+    """Options of commands that can write a JSON report."""
 
     json_file: Path | None = option(
         None, "Write the report to this file; - is standard output.", flag="--json", metavar="FILE"
@@ -26,7 +26,7 @@ class JsonOptions(StrictModel):
 
 
 class IndexRootOptions(StrictModel):
-    """For commands on the versions of one index."""
+    """Options of commands on the versions of one index."""
 
     index_root: Path = option(
         ..., "Directory of all versions of an index.", metavar="DIR", env="GLOW_INDEX_ROOT"
@@ -34,10 +34,10 @@ class IndexRootOptions(StrictModel):
 
 
 def command(model: type[O]) -> Callable[[Callable[[O], None]], Callable[..., None]]:
-    """Makes a function of options a command for typer: its flags come from the model, its end from `reporting`.
+    """Makes a typer command of a function of options: the model gives the flags, `reporting` handles errors.
 
     Args:
-        model: the options; `option` makes their fields.
+        model: the options model; `option` makes its fields.
     """
 
     def decorate(work: Callable[[O], None]) -> Callable[..., None]:
@@ -52,18 +52,18 @@ def command(model: type[O]) -> Callable[[Callable[[O], None]], Callable[..., Non
 
 
 def package_app(commands: dict[str, Callable[..., None]], text: str) -> typer.Typer:
-    """The application of one room, for `python -m ROOM`.
+    """The command line of one package, for `python -m PACKAGE`.
 
     Args:
         commands: name -> command.
-        text: first line of its help.
+        text: first line of the help.
     """
     application = typer.Typer(
         help=text,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
-        # Plain tracebacks: a bug's report must not print whole corpora from local variables.
+        # Plain tracebacks: rich ones would print local variables, which may hold whole corpora.
         pretty_exceptions_enable=False,
     )
     for name, function in commands.items():

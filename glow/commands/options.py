@@ -1,7 +1,7 @@
-"""A command's options as one frozen model: limits, defaults and descriptions, from which flags and documentation are made.
+"""Options of a command as one frozen model, from which flags and documentation are made.
 
-A field `max_rejects` is the flag `--max-rejects`, unless `option` names it otherwise; a model may also be read from
-environment variables (the service's settings are).
+A field `max_rejects` becomes the flag `--max-rejects`, unless `option` sets another. A model may also be read from
+environment variables, as the service's settings are.
 """
 
 import inspect
@@ -32,14 +32,14 @@ class OptionRow:
 
     Attributes:
         name: field of the model.
-        flag: command-line flag; a boolean that is on by default has `--no-…` beside it. "" for an argument.
-        env: environment variable; "" where there is none.
-        default: value in its own type; None where the option is required or may be left out.
-        unit: unit of the value, "" where it has none.
+        flag: command-line flag; a boolean that is on by default also has `--no-…`. "" for an argument.
+        env: environment variable; "" for none.
+        default: typed value; None if the option is required or has no default.
+        unit: unit of the value; "" for none.
         help: one sentence.
         annotation: the value's type.
-        metavar: what stands for the value in the help; "" for its type.
-        is_required: whether it must be given.
+        metavar: placeholder of the value in the help; "" for its type.
+        is_required: whether it is required.
         low, high: bounds of a number; None for none.
     """
 
@@ -57,16 +57,16 @@ class OptionRow:
 
     @property
     def is_list(self) -> bool:
-        """Whether it may be given several times."""
+        """Whether the option is repeatable."""
         return get_origin(self.annotation) is tuple
 
 
 def rows_of(model: type[BaseModel], env_prefix: str = "") -> tuple[OptionRow, ...]:
-    """Every option of a model: its own in their order, then those of the models that it extends.
+    """All options of a model: its own in their order, then those of the models that it extends.
 
     Args:
-        model: whose fields were made by `option`.
-        env_prefix: of the environment variables; "" for none.
+        model: a model whose fields were made by `option`.
+        env_prefix: prefix of the environment variables; "" for none.
     """
     names = [
         name
@@ -99,7 +99,7 @@ def _row(name: str, field: FieldInfo, env_prefix: str) -> OptionRow:
 
 
 def parameters_of(rows: tuple[OptionRow, ...]) -> list[inspect.Parameter]:
-    """The rows as parameters of a function that typer makes a command of."""
+    """Converts rows to function parameters that typer reads."""
     return [_parameter(row) for row in rows]
 
 
@@ -113,7 +113,7 @@ def _parameter(row: OptionRow) -> inspect.Parameter:
         more["show_default"] = False
     env = row.env or None
     if env and row.is_list:
-        # A shell would cut the variable at blanks, which paths may have: the command's `default_map` gives it whole.
+        # Typer would split the variable at spaces, which paths may contain; the command's `default_map` keeps it whole.
         more["help"], env = f"{more['help']} [env var: {env}]", None
     if row.flag:
         is_pair = kind == bool | None or (kind is bool and bool(row.default or row.env))
@@ -128,7 +128,7 @@ def _parameter(row: OptionRow) -> inspect.Parameter:
 
 
 def _help(row: OptionRow) -> str:
-    """What the help says; bounds are checked with all other faults, not by typer, which stops at the first."""
+    """The help text. The model checks bounds and reports all errors; typer would stop at the first."""
     low = "" if row.low is None else f"{row.low:g}<="
     high = "" if row.high is None else f"<={row.high:g}"
     bounds = f"{low}x{high}" if low or high else ""
@@ -137,7 +137,7 @@ def _help(row: OptionRow) -> str:
 
 
 def _for_shell(row: OptionRow) -> tuple[Any, Any]:
-    """Type and default as a shell has them, which knows text, and lists of it."""
+    """Type and default in a form that typer supports."""
     kind, default = row.annotation, row.default
     if isinstance(default, SecretStr):
         return str, default.get_secret_value()
@@ -156,10 +156,10 @@ def _is_union(kind: Any) -> bool:
 
 
 def read_options(model: type[O], values: dict[str, Any]) -> O:
-    """Options from the values of a command line; what was left out has its default.
+    """Makes options from the values of a command line; missing values have their defaults.
 
     Raises:
-        ConfigError: if one or more are not valid; every fault is named.
+        ConfigError: if values are invalid; the message lists all of them.
     """
     try:
         return model.model_validate({name: value for name, value in values.items() if value is not None})
@@ -168,7 +168,7 @@ def read_options(model: type[O], values: dict[str, Any]) -> O:
 
 
 def describe_faults(error: ValidationError, rows: tuple[OptionRow, ...]) -> str:
-    """All faults in the words of a person at a shell: flag, variable, what was expected and found."""
+    """Describes validation errors for the command line: flag, variable, expected and found value."""
     names = {row.name: _names(row) for row in rows}
     faults = error.errors(include_url=False)
     return "; ".join(
@@ -188,7 +188,7 @@ def _found(fault: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """A value as an environment variable holds it."""
+    """A value in the form of an environment variable."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -197,12 +197,12 @@ def plain(value: Any) -> str:
 def with_parameters(
     function: Callable[..., None], rows: tuple[OptionRow, ...], **more: Any
 ) -> Callable[..., None]:
-    """Gives a function of keywords the signature that typer reads flags from.
+    """Gives a function of keyword arguments the signature from which typer makes flags.
 
     Args:
-        function: a command's.
+        function: function of a command.
         rows: its options.
-        more: name -> annotation of what no row has; may be left out.
+        more: name -> annotation of optional parameters without a row.
     """
     own = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -1,4 +1,4 @@
-"""How every command ends: one line for an error, an exit code for its kind, a report where `--json` asks for one.
+"""How every command ends: one line per error, an exit code for its kind, and a report if `--json` is given.
 
 Exit codes are those of the error types (`GlowError.exit_code`, docs/reference/errors.md): 0 done; 1 a bug; 2 wrong options or input;
 3 a model or index is missing, damaged or does not fit; 4 the work failed; 5 a device or an optional package is not there;
@@ -25,15 +25,15 @@ __all__ = ["STDOUT", "all_cores", "fail", "reporting", "say", "say_error", "writ
 STDOUT = Path("-")
 SIGNALLED = 128
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but tabs and line feeds, marks that turn the direction of text, and what UTF-8 cannot hold."""
+"""Control characters except tabs and line feeds, marks of text direction, and lone surrogates."""
 
 
 @contextmanager
 def reporting(json: Path | None = None) -> Iterator[None]:
-    """Ends a command that cannot do its work with one line on stderr and the exit code for it.
+    """Ends a failed command with one line on stderr and its exit code.
 
     Args:
-        json: where the report of a failure goes, too; None: nowhere.
+        json: file that also receives the report of a failure; None: none.
     """
     received: list[int] = []
 
@@ -49,7 +49,7 @@ def reporting(json: Path | None = None) -> Iterator[None]:
         fail("interrupted; nothing unfinished was left behind", SIGNALLED + (received or [signal.SIGINT])[0])
     except GlowError as error:
         if json is not None:
-            with suppress(GlowError, OSError):  # the line below still comes
+            with suppress(GlowError, OSError):  # the line below is still printed
                 write_report(json, _failure(error))
         fail(f"error ({error.code}): {error}", error.exit_code)
     finally:
@@ -57,7 +57,7 @@ def reporting(json: Path | None = None) -> Iterator[None]:
 
 
 def _handle(number: int, handler: Any) -> Any:
-    """Sets a signal's handler where this thread may; tests run commands in others."""
+    """Sets a signal's handler if this is the main thread; tests run commands in other threads."""
     try:
         return signal.signal(number, handler)
     except ValueError:
@@ -70,40 +70,40 @@ def _failure(error: GlowError) -> dict[str, Any]:
 
 
 def _require_writable(path: Path | None) -> None:
-    """Refuses a report path before the work rather than after it."""
+    """Checks the report path before the work."""
     if path and path != STDOUT and not path.parent.is_dir():
         raise ConfigError(f"cannot write --json {path}: there is no folder {path.parent}")
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Says on one line of stderr what went wrong, and exits."""
+    """Prints an error on one line of stderr, and exits."""
     say_error(message)
     raise typer.Exit(code)
 
 
 def say_error(message: str) -> None:
-    """One line on stderr, whatever the message holds; without markup, so that `[…]` in it is shown."""
+    """Prints a message on one line of stderr."""
     sys.stderr.write(f"glow: {shown(' '.join(message.split()))}\n")
 
 
 def say(message: str) -> None:
-    """Writes what a person asked for to stdout."""
+    """Prints a result on stdout."""
     sys.stdout.write(shown(message) + "\n")
 
 
 def shown(text: str) -> str:
-    """A text as a terminal may get it: names of files and keys hold what others wrote, and controls would be obeyed.
+    """Escapes control characters, which file names or keys may contain and a terminal would obey.
 
-    The escapes are those of JSON, so that a report stays one.
+    The escapes are JSON's, so that a JSON report stays valid.
     """
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def write_report(path: Path | None, values: Mapping[str, Any]) -> None:
-    """Writes a report as indented JSON where one was asked for.
+    """Writes a report as indented JSON, if one was requested.
 
     Args:
-        path: the file; `-` is standard output, None nowhere.
+        path: the file; `-` is standard output; None: do not write.
         values: JSON values.
 
     Raises:
@@ -114,7 +114,7 @@ def write_report(path: Path | None, values: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file that a flag names; `-` is standard output.
+    """Writes a text to a file; `-` is standard output.
 
     Raises:
         InputError: if the file cannot be written.
@@ -123,12 +123,12 @@ def write_text(path: Path, text: str) -> None:
         sys.stdout.write(shown(text))
         return
     try:
-        # Of names of files that are not UTF-8; in JSON this is their escape.
+        # File names that are not UTF-8 cause lone surrogates; the escapes are valid JSON.
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def all_cores() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

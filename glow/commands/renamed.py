@@ -1,4 +1,4 @@
-"""Names of before, which still work until 0.3: the one table of them, and the command that reads them."""
+"""Commands that also take the names of before (`glow.renamed`)."""
 
 import os
 from collections.abc import MutableMapping, Sequence
@@ -7,52 +7,9 @@ from typing import Any
 import typer.core
 
 from glow.commands.outcome import say_error
+from glow.renamed import RENAMED_COMMANDS, RENAMED_FLAGS, RENAMED_SETTINGS, RENAMED_VALUES
 
-__all__ = [
-    "RENAMED_COMMANDS", "RENAMED_FLAGS", "RENAMED_SETTINGS", "Command", "rename_variables", "renamed",
-    "renamed_command",
-]  # fmt: skip
-
-RENAMED_COMMANDS = {"learn": "learn-clicks", "synthesise": "synthesize"}
-RENAMED_SETTINGS = {
-    "query_log_share": "query_log_sample_rate",
-    "otel_share": "otel_sample_rate",
-    "shadow_share": "shadow_sample_rate",
-    "watch_s": "poll_interval_s",
-    "store_token": "vector_store_token",
-    "store_timeout_ms": "vector_store_timeout_ms",
-}
-"""Settings and variables (`GLOW_QUERY_LOG_SHARE`)."""
-
-RENAMED_FLAGS = {
-    "--output": "--index-root",
-    "--map": "--rename-field",
-    "--shard-documents": "--encode-batch-documents",
-    "--max-reject-share": "--max-reject-ratio",
-    "--max-delta-share": "--max-delta-ratio",
-    "--compact-share": "--compact-threshold",
-    "--learned-budget": "--expansion-terms",
-    "--learned-words": "--expansion-vocabulary",
-    "--every": "--poll-interval-s",
-    "--watch-s": "--poll-interval-s",
-    "--least-users": "--min-users",
-    "--least-rate": "--min-ctr",
-    "--least-share": "--min-relative-ctr",
-    "--least-dwell": "--min-dwell-s",
-    "--most-rank": "--max-rank",
-    "--most-clicks": "--max-clicks-per-day",
-    "--most-clicks-in-all": "--max-clicks-total",
-    "--query-log-share": "--query-log-sample-rate",
-    "--otel-share": "--otel-sample-rate",
-    "--shadow-share": "--shadow-sample-rate",
-    "--store": "--vector-store",
-    "--impacts": "--postings",
-    "--from": "--min-rank",
-    "--to": "--max-rank",
-    "--synthesise": "--synthesize",
-    "--share": "--rerank-weight",
-}
-"""Flag of before -> flag of today, in every command that has the second and not the first."""
+__all__ = ["Command", "rename_variables", "renamed", "renamed_command"]
 
 
 class Command(typer.core.TyperCommand):
@@ -63,9 +20,6 @@ class Command(typer.core.TyperCommand):
         rename_variables(os.environ)
         known = {flag for parameter in self.params for flag in (*parameter.opts, *parameter.secondary_opts)}
         return super().parse_args(ctx, renamed(args, known))
-
-
-RENAMED_VALUES = {("--postings", "packed"): "compressed"}
 
 
 def renamed(arguments: Sequence[str], known: set[str]) -> list[str]:
@@ -82,10 +36,12 @@ def renamed(arguments: Sequence[str], known: set[str]) -> list[str]:
         flag, equals, value = argument.partition("=")
         new = RENAMED_FLAGS.get(flag, "")
         if new in known and flag not in known:
-            argument = _reported(flag, new) + equals + RENAMED_VALUES.get((new, value), value)
+            flag = _reported(flag, new)
+        if equals:
+            flag += "=" + RENAMED_VALUES.get(flag, {}).get(value, value)
         elif found:
-            argument = RENAMED_VALUES.get((found[-1], argument), argument)
-        found.append(argument)
+            flag = RENAMED_VALUES.get(found[-1], {}).get(flag, flag)
+        found.append(flag)
     return found
 
 

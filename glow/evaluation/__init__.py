@@ -1,7 +1,7 @@
-"""Retrieval quality: measures over BEIR folders, TREC runs, fusion, paired comparison and failure analysis.
+"""Measures retrieval quality: BEIR data directories, TREC runs, fusion, paired comparison and failure analysis.
 
-Importing this room needs no extra. Measures need `ir-measures` and the lexical baseline needs `bm25s`; both come with
-`pip install glow-retrieval[eval]` and are loaded when first used.
+Importing this package needs no extra. Measures need `ir-measures`, and the lexical baseline needs `bm25s`. Both come
+with `pip install glow-retrieval[eval]` and are loaded on first use.
 """
 
 from glow.evaluation.comparison import (

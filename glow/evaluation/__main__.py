@@ -1,4 +1,4 @@
-"""`python -m glow.evaluation`, as it was called before `glow`: the same commands under the names that they had."""
+"""`python -m glow.evaluation`: the evaluation commands under their old names."""
 
 from glow.commands import package_app
 from glow.evaluation.commands import compare, run, runs

@@ -1,4 +1,4 @@
-"""Datasets of ir_datasets by name, as data folders: `irds:beir/scifact/test` (extra `ir-datasets`)."""
+"""Datasets of ir_datasets by name, as data directories: `irds:beir/scifact/test` (extra `ir-datasets`)."""
 
 import importlib
 import os
@@ -17,14 +17,14 @@ IRDS = "irds:"
 
 
 def data_folder(data: Path, splits: Iterable[str], cache: Path | None = None) -> Path:
-    """A data folder; what names a dataset of ir_datasets is fetched and written first.
+    """A data directory; a dataset of ir_datasets is fetched and written first.
 
-    The dataset's judgments are those of every split that is asked for, because its name says which they are.
+    The dataset's judgments serve as every requested split, because its name already selects them.
 
     Args:
-        data: a folder, or `irds:NAME`.
-        splits: names that its judgments are to have.
-        cache: where folders are kept; default: `glow/irds` of the user's cache.
+        data: a directory, or `irds:NAME`.
+        splits: names to give its judgments.
+        cache: directory of fetched data; default: `glow/irds` of the user's cache.
 
     Raises:
         GlowError: as `fetch`.
@@ -43,20 +43,20 @@ def data_folder(data: Path, splits: Iterable[str], cache: Path | None = None) ->
 
 
 def fetch(names: Sequence[str], out: Path, *, with_candidates: bool = True) -> dict[str, int]:
-    """Writes datasets that share their documents as one data folder, which appears when it is whole.
+    """Writes datasets that share their documents as one data directory, which appears when it is complete.
 
     Args:
         names: `irds:NAME`, one or more; the last part of a name is its split.
-        out: the folder to make; it must not exist.
-        with_candidates: whether rankings that a dataset has become candidates and hard negatives.
+        out: the directory to create; it must not exist.
+        with_candidates: whether to write a dataset's rankings as candidates and hard negatives.
 
     Returns:
-        What was written, by kind: documents, queries, rejects and, for each split, judgments, candidates, negatives.
+        Numbers written by kind: documents, queries, rejects and, for each split, judgments, candidates, negatives.
 
     Raises:
         DependencyError: if ir_datasets is not installed.
-        InputError: if a name is unknown, lacks documents, queries or judgments, or cannot be read; if `out` exists or cannot
-            be written.
+        InputError: if a name is unknown, lacks documents, queries or judgments, or cannot be read; or if `out` exists or
+            cannot be written.
     """
     if out.exists():
         raise InputError(f"{out} exists already; remove it or choose another --out")
@@ -99,7 +99,7 @@ def _load(name: str) -> Any:
         found = library.load(name.removeprefix(IRDS))
     except KeyError as error:
         raise InputError(
-            f"ir_datasets knows no {name.removeprefix(IRDS)!r}; https://ir-datasets.com lists its names"
+            f"ir_datasets does not know {name.removeprefix(IRDS)!r}; https://ir-datasets.com lists its names"
         ) from error
     missing = [part for part in ("docs", "queries", "qrels") if not getattr(found, f"has_{part}")()]
     if missing:
@@ -108,7 +108,7 @@ def _load(name: str) -> Any:
 
 
 def _remove_abandoned(out: Path) -> None:
-    """Removes what a killed call left beside `out`."""
+    """Removes the remains of a killed call beside `out`."""
     for path in out.parent.glob(".*"):
         if path.name.startswith(f".{out.name}-") and is_temporary(path):
             aside = set_aside_abandoned(path)

@@ -1,6 +1,6 @@
-"""Writes a dataset of ir_datasets as a data folder; ids stay in memory, texts and rankings stream through.
+"""Writes a dataset of ir_datasets as a data directory; keeps ids in memory, and streams texts and rankings.
 
-Beside `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, a dataset with rankings (`scoreddocs`) gives
+In addition to `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, a dataset with rankings (`scoreddocs`) gives
 `candidates/SPLIT.run`, a TREC run, and `negatives/SPLIT.jsonl` (`glow.negatives`).
 """
 
@@ -32,16 +32,16 @@ _QUERIES = ("text", "query", "title", "question")
 
 
 class FolderWriter:
-    """A data folder in the making: documents first, then each split.
+    """Writes a data directory: documents first, then each split.
 
-    Records that cannot be used go to `rejects.jsonl` with their place and reason.
+    Unusable records go to `rejects.jsonl` with their place and the fault.
 
     Args:
-        folder: an empty folder.
-        name: that the folder will have.
+        folder: an empty directory.
+        name: the directory's final name.
 
     Attributes:
-        counts: what was written, by kind.
+        counts: numbers written, by kind.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -56,15 +56,15 @@ class FolderWriter:
         """Writes `corpus.jsonl` with the fields `title`, `url` and `text`; other text is metadata.
 
         Raises:
-            InputError: if the dataset cannot be read, or has no document that can be used.
+            InputError: if the dataset cannot be read, or has no usable document.
         """
-        documents: Any = self._written(dataset)  # hashed as they are written: texts are not kept
+        documents: Any = self._written(dataset)  # hashed while they are written, because texts are not kept
         self._documents_hash = documents_hash(documents)
         if not self._documents:
             raise InputError(f"none of the dataset's {self.counts['rejects']} documents can be used")
 
     def write_split(self, split: str, dataset: Any, *, with_candidates: bool) -> None:
-        """Writes the queries and judgments of a split and, if asked for, its rankings.
+        """Writes the queries and judgments of a split and, if requested, its rankings.
 
         Raises:
             InputError: if the dataset cannot be read.
@@ -82,7 +82,7 @@ class FolderWriter:
                 self._write_negatives(split, negatives)
 
     def close(self) -> None:
-        """Ends the file of rejects, and removes it if it is empty."""
+        """Closes the file of rejects, and removes it if it is empty."""
         self._rejects.close()
         if not self.counts["rejects"]:
             (self._folder / REJECTS).unlink()
@@ -94,7 +94,7 @@ class FolderWriter:
                 try:
                     document = _checked(line, FIELDS)
                     if document.id in self._documents:
-                        raise RecordError("a document before has this id too")
+                        raise RecordError("an earlier document has this id")
                 except RecordError as error:
                     self._reject("docs", found.doc_id, str(error))
                     continue
@@ -113,7 +113,7 @@ class FolderWriter:
                     query = _checked(line, ("text",))
                     known = self._queries.get(query.id)
                     if known not in (None, query.fields["text"][0]):
-                        raise RecordError("a query before has this id too")
+                        raise RecordError("an earlier query has this id")
                 except RecordError as error:
                     self._reject("queries", found.query_id, str(error))
                     continue
@@ -123,7 +123,7 @@ class FolderWriter:
                     self.counts["queries"] += 1
 
     def _write_judgments(self, split: str, dataset: Any) -> dict[str, set[str]]:
-        """Writes every judgment, and returns those of grade 1 and more."""
+        """Writes every judgment, and returns those with grade 1 or higher."""
         relevant: dict[str, set[str]] = {}
         (self._folder / "qrels").mkdir(exist_ok=True)
         with _open(self._folder / "qrels" / f"{split}.tsv") as file:
@@ -141,7 +141,7 @@ class FolderWriter:
         """Writes the rankings as a run, and returns the hard negatives of queries with a relevant document.
 
         Raises:
-            RecordError: if the rows of a query are not together.
+            RecordError: if the rows of a query are not consecutive.
         """
         lines, seen = [], set()
         (self._folder / "candidates").mkdir(exist_ok=True)
@@ -149,7 +149,7 @@ class FolderWriter:
             rows = _records("candidates", dataset.scoreddocs_iter)
             for query, group in groupby(rows, lambda row: str(row.query_id)):
                 if query in seen:
-                    raise RecordError(f"the rows of query {query} are not together")
+                    raise RecordError(f"the rows of query {query} are not consecutive")
                 seen.add(query)
                 ranking = self._ranking(query, group)
                 for rank, (document, score) in enumerate(ranking, start=1):
@@ -173,7 +173,7 @@ class FolderWriter:
             elif row.doc_id not in self._documents:
                 self._reject("scoreddocs", f"{query} {row.doc_id}", "no document has this id")
             elif len(f"{query} {row.doc_id}".split()) != 2:
-                self._reject("scoreddocs", f"{query} {row.doc_id}", "a TREC run holds no id with white space")
+                self._reject("scoreddocs", f"{query} {row.doc_id}", "a TREC run allows no white space in ids")
             else:
                 scores.setdefault(row.doc_id, float(row.score))
         return sorted(scores.items(), key=lambda item: -item[1])
@@ -196,15 +196,15 @@ class FolderWriter:
 
 
 def _open(path: Path, mode: Literal["w", "a"] = "w") -> TextIO:
-    # JSON keeps a lone surrogate, which UTF-8 cannot hold, as its escape.
+    # UTF-8 cannot hold a lone surrogate, so JSON escapes it.
     return path.open(mode, encoding="utf-8", errors="backslashreplace")
 
 
 def _checked(line: str, fields: Sequence[str]) -> Document:
-    """A line as a reader of the folder has it.
+    """Parses a line as a reader of the directory does.
 
     Raises:
-        RecordError: if the reader would refuse it, or pass over it because it has no text.
+        RecordError: if the reader would refuse it, or skip it because it has no text.
     """
     found = parse_document(line.encode(errors="backslashreplace"), fields)
     if not has_text(found):
@@ -213,7 +213,7 @@ def _checked(line: str, fields: Sequence[str]) -> Document:
 
 
 def _records(name: str, read: Any) -> Iterator[Any]:
-    """The records of one part of a dataset; shows how many were read.
+    """The records of one part of a dataset; shows the progress.
 
     Raises:
         InputError: if ir_datasets cannot fetch or read them.

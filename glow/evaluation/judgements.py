@@ -1,7 +1,7 @@
-"""Judgement files, in BEIR's form or in TREC's.
+"""Files of relevance judgments (qrels), in BEIR's or TREC's format.
 
-BEIR: a header, then `query-id`, `corpus-id`, grade, between tabs. TREC: no header, `query-id 0 document-id grade`
-between white space, as MS MARCO and the TREC tracks release them.
+BEIR: a header, then `query-id`, `corpus-id` and grade, separated by tabs. TREC: `query-id 0 document-id grade`,
+separated by white space and without a header, as in MS MARCO and the TREC tracks.
 """
 
 from pathlib import Path
@@ -14,15 +14,15 @@ __all__ = ["read_judgements"]
 
 
 def read_judgements(path: Path) -> list[Qrel]:
-    """Reads a file of judgements; its first line decides which form it has.
+    """Reads a file of relevance judgments; its first line decides the format.
 
     Raises:
-        InputError: if the file cannot be read, or judges nothing.
-        RecordError: if a line is no judgement.
+        InputError: if the file cannot be read, or holds no judgments.
+        RecordError: if a line is not a judgment.
     """
     qrels = _trec(path) if _is_trec(path) else list(read_qrels(path))
     if not qrels:
-        raise InputError(f"{path} judges nothing: expected rows below its header")
+        raise InputError(f"{path} has no judgments: expected rows below its header")
     return qrels
 
 

@@ -1,4 +1,4 @@
-"""Comparisons and failure analyses as Markdown, for pages that people read."""
+"""Formats comparisons and failure analyses as Markdown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,14 +11,14 @@ _TESTS: Mapping[Test, str] = {"randomisation": "randomisation test", "t": "t-tes
 
 
 def mark(item: Comparison, test: Test) -> str:
-    """▲ for better and ▼ for worse at the corrected level .05, twice at .01; empty where it may be chance."""
+    """▲ for better and ▼ for worse at the corrected level .05, twice at .01; empty if it may be chance."""
     corrected = item.by_test(test)[1]
     sign = "▲" if item.difference > 0 else "▼"
     return sign * sum(corrected <= level for level in LEVELS)
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; the first column to the left, figures to the right."""
+    """A table; the first column is left-aligned, figures are right-aligned."""
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in (head, rule, *rows))
 
@@ -29,7 +29,7 @@ def comparison_markdown(baseline: str, systems: Mapping[str, Mapping[str, Compar
     Args:
         baseline: name of the baseline.
         systems: name -> measure name -> comparison with the baseline; at least one.
-        test: the test that the marks go by.
+        test: the test that decides the marks.
     """
     first = next(iter(systems.values()))
     rows = [[f"{baseline} (baseline)", *(f"{item.mean_a:.4f}" for item in first.values())]]
@@ -57,12 +57,12 @@ def _figures(item: Comparison) -> tuple[str, ...]:
 
 
 def analysis_markdown(analysis: Analysis, baseline: str, system: str, place: str) -> str:
-    """A failure analysis as a page: the sums, then the queries won, then those lost.
+    """A failure analysis as a page: the totals, then the queries won, then those lost.
 
     Args:
-        analysis: what was found.
+        analysis: the analysis.
         baseline, system: names of the two runs.
-        place: data folder and split.
+        place: data directory and split.
     """
     counts = analysis.counts
     head = (
@@ -101,7 +101,7 @@ def _document(item: Found) -> str:
 
 
 def _line(text: str) -> str:
-    """Text of others as one line of plain words: no markup of theirs takes effect."""
+    """Untrusted text as one plain line, without effect of its markup."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|~" else letter for letter in " ".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""GLOW as a model of MTEB, whose retrieval tasks it searches by vectors, words or both (extra `mteb`).
+"""GLOW as an MTEB model for retrieval tasks: dense, lexical or hybrid (extra `mteb`).
 
 import mteb
 from glow.evaluation.mteb import GlowSearch
@@ -22,12 +22,12 @@ __all__ = ["GlowSearch"]
 
 
 class GlowSearch:
-    """MTEB's protocol of models that search.
+    """Implements MTEB's search protocol.
 
     Args:
-        model: folder; None: the default model.
+        model: model directory; None: the default model.
         retriever: `dense`, `lexical` or `hybrid`.
-        threads: of an encoding; 0 takes all cores.
+        threads: threads of one encoding; 0: all cores.
     """
 
     def __init__(
@@ -40,16 +40,14 @@ class GlowSearch:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What MTEB keeps results under."""
-        meta = importlib.import_module(
-            "mteb.models"
-        ).ModelMeta  # a second, which only those wait for who measure by it
+        """The metadata under which MTEB stores results."""
+        meta = importlib.import_module("mteb.models").ModelMeta  # takes a second, so it is imported only here
         name = "bm25" if self._model is None else self._model.manifest.name
         revision = None if self._model is None else self._model.hash[:12]
         return meta.create_empty(overwrites={"name": f"glow/{name}-{self._kind}", "revision": revision})
 
     def index(self, corpus: Any, **unused: Any) -> None:
-        """Encodes a corpus of MTEB's."""
+        """Encodes an MTEB corpus."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder)
             with (path / "corpus.jsonl").open("w", encoding="utf-8") as file:
@@ -65,7 +63,7 @@ class GlowSearch:
     def search(
         self, queries: Any, *, top_k: int, top_ranked: Mapping[str, list[str]] | None = None, **unused: Any
     ) -> dict[str, dict[str, float]]:
-        """Scores of the best documents for each query; of a task of re-ranking those among its candidates."""
+        """Scores of the best documents for each query; in a re-ranking task, of the best candidates."""
         assert self._opened is not None  # noqa: S101 - MTEB indexes first
         asked = [Query(row["id"], row["text"]) for row in queries]
         depth = len(self._opened.ids) if top_ranked is not None else top_k

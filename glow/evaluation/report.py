@@ -1,4 +1,4 @@
-"""What an evaluation reports: JSON for programs, a table for people. Markdown is in `glow.evaluation.markdown`."""
+"""Reports of an evaluation as JSON and as tables; `glow.evaluation.markdown` writes Markdown."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ DIGITS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """One run over one set of judgements.
+    """The measures of one run over one set of relevance judgments.
 
     Attributes:
-        about: what was measured, as the first keys of the JSON (model, data, split, retriever; or run and qrels).
-        head: the same as the head of a column.
+        about: what was measured, the first keys of the JSON (model, data, split, retriever; or run and qrels).
+        head: the same as a column heading.
         evaluation: the values.
-        options: what else decides the figures (rel, depth, term statistics, …).
-        unseen: the queries apart whose documents another split did not show; None where that was not asked for.
+        options: other settings that decide the figures (rel, depth, term statistics, …).
+        unseen: the values of the unseen queries; None if not requested.
     """
 
     about: Mapping[str, str | None]
@@ -35,7 +35,7 @@ class Report:
     unseen: Unseen | None = None
 
     def as_json(self, *, per_query: bool) -> dict[str, Any]:
-        """The report as JSON values (docs/evaluation.md), on wish with each query's values."""
+        """The report as JSON values (docs/evaluation.md), optionally with each query's values."""
         body = {**self.about, **_means(self.evaluation), "options": dict(self.options)}
         if self.unseen is not None:
             body["unseen"] = {"split": self.unseen.split, **_means(self.unseen.evaluation)}
@@ -47,7 +47,7 @@ class Report:
 
     @property
     def columns(self) -> list[tuple[str, Evaluation]]:
-        """Heads and values of the columns that show the report in a table."""
+        """Headings and values of the report's table columns."""
         columns = [(self.head, self.evaluation)]
         if self.unseen is not None:
             columns.append((f"{self.head}\nunseen in {self.unseen.split}", self.unseen.evaluation))
@@ -60,18 +60,18 @@ def _means(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def reports_json(reports: Sequence[Report], *, per_query: bool) -> str:
-    """One JSON object for one report, a list for several; indented, with a line end."""
+    """Indented JSON: one object for one report, a list for several."""
     bodies = [report.as_json(per_query=per_query) for report in reports]
     return _dump(bodies[0] if len(bodies) == 1 else bodies)
 
 
 def report_table(reports: Sequence[Report]) -> Table:
-    """Reports as a table: a row for each measure, a column for each report, so that figures fit any terminal."""
+    """Reports as a table with a row for each measure and a column for each report, which fits any terminal."""
     columns = [column for report in reports for column in report.columns]
     names = list(dict.fromkeys(name for _, evaluation in columns for name in evaluation.values))
     table = Table()
     for head in ("measure", *(head for head, _ in columns)):
-        # Text, as a file's name may hold what rich takes for markup; folded, as no figure may be cut.
+        # Text, because a file's name may look like markup to rich; folded, so that no figure is cut.
         table.add_column(Text(head), overflow="fold")
     table.add_row("queries", *(str(len(evaluation.queries)) for _, evaluation in columns))
     means = [evaluation.means for _, evaluation in columns]
@@ -81,7 +81,7 @@ def report_table(reports: Sequence[Report]) -> Table:
 
 
 def comparison_json(systems: Mapping[str, Mapping[str, Comparison]]) -> str:
-    """Measure name -> comparison for one system, system -> such an object for several; as indented JSON."""
+    """Indented JSON: measure name -> comparison for one system; for several, system -> such an object."""
     bodies = {
         label: {name: asdict(item) for name, item in comparisons.items()}
         for label, comparisons in systems.items()
@@ -90,13 +90,13 @@ def comparison_json(systems: Mapping[str, Mapping[str, Comparison]]) -> str:
 
 
 def comparison_table(label: str, comparisons: Mapping[str, Comparison], baseline: str, test: Test) -> Table:
-    """One system beside the baseline, a row for each measure.
+    """A table that compares one system with the baseline, with a row for each measure.
 
     Args:
         label: the system, B.
         comparisons: measure name -> comparison.
         baseline: name of the baseline, A.
-        test: `randomisation` or `t`, whose p-values are shown, as they are and corrected.
+        test: `randomisation` or `t`; its p-values are shown, plain and corrected.
     """
     queries = max(item.queries for item in comparisons.values())
     table = Table(
@@ -112,7 +112,7 @@ def comparison_table(label: str, comparisons: Mapping[str, Comparison], baseline
 
 
 def analysis_json(analysis: Analysis, options: Mapping[str, Any]) -> str:
-    """A failure analysis as indented JSON, with what it was made from."""
+    """A failure analysis as indented JSON, with its inputs."""
     return _dump({**options, **asdict(analysis)})
 
 

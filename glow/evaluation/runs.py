@@ -1,7 +1,7 @@
-"""Runs: what a retriever returned for each query, in memory and as TREC run files.
+"""Runs: the hits of a retriever for each query, in memory and as TREC run files.
 
 A line of a TREC run is `query-id Q0 document-id rank score tag`, separated by white space. The score decides the
-order, as in trec_eval; equal scores keep the order of their ranks, where trec_eval would go by document id.
+order, as in trec_eval. Equal scores are ordered by rank; trec_eval would use the document id.
 """
 
 import math
@@ -14,19 +14,19 @@ from glow.records import Hit
 __all__ = ["Run", "read_run", "write_run"]
 
 Run = Mapping[str, Sequence[Hit]]
-"""Query id -> hits, best first, no document twice."""
+"""Query id -> hits, best first, without duplicates."""
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
     """Writes a run as a TREC file; scores keep every digit.
 
     Args:
-        path: the file, replaced if it is there.
-        run: what to write; queries without hits leave no line.
+        path: the file, which is replaced if it exists.
+        run: the run; queries without hits get no line.
         tag: the run's name; white space in it becomes `_`.
 
     Raises:
-        RecordError: if an id holds white space, which the format cannot carry.
+        RecordError: if an id holds white space, which the format does not allow.
         InputError: if the file cannot be written.
     """
     tag = "_".join(tag.split()) or "run"
@@ -45,7 +45,7 @@ def read_run(path: Path) -> Run:
 
     Raises:
         InputError: if the file cannot be read.
-        RecordError: if a line has not six columns, a rank or score is no number, or a document comes twice.
+        RecordError: if a line lacks six columns, a rank or score is not a number, or a document is repeated.
     """
     found: dict[str, dict[str, tuple[float, int]]] = {}
     try:
@@ -58,7 +58,7 @@ def read_run(path: Path) -> Run:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise RecordError(f"{path.name} is no TREC run: not UTF-8") from error
+        raise RecordError(f"{path.name} is not a TREC run: not UTF-8") from error
     return {query_id: _ranked(hits) for query_id, hits in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""A sample of different texts from a stream of any length, the same each time."""
+"""A deterministic sample of distinct texts from a stream of any length."""
 
 import hashlib
 import heapq
@@ -8,15 +8,15 @@ __all__ = ["sample_texts"]
 
 
 def sample_texts(texts: Iterable[str], count: int, seed: int = 0) -> list[str]:
-    """At most `count` different texts, those whose hashes are the smallest: a text is in or out whatever its place.
+    """At most `count` distinct texts, those with the smallest hashes, so the order of the stream does not matter.
 
     Args:
-        texts: read once; blank ones are passed over. Memory grows with `count` alone.
+        texts: read once; blank ones are skipped. Memory grows only with `count`.
         count: >= 1.
-        seed: another seed, another sample.
+        seed: each seed gives another sample.
 
     Returns:
-        The sample, in the order of the hashes.
+        The sample, in hash order.
     """
     kept: dict[str, int] = {}
     heap: list[tuple[int, str]] = []  # the largest hash first

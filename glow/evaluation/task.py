@@ -1,4 +1,4 @@
-"""What is evaluated: a corpus, and the judged queries of one split of it (BEIR's layout, `glow.collection`)."""
+"""The input of an evaluation: a corpus, and the judged queries of one split (BEIR's layout, `glow.collection`)."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
@@ -14,7 +14,7 @@ __all__ = ["Corpus", "Task", "find_tasks"]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The documents of a data folder; iterating reads them anew from the file.
+    """The documents of a data directory; each iteration reads the file again.
 
     Attributes:
         folder: holds `corpus.jsonl`.
@@ -29,7 +29,7 @@ class Corpus:
 
         Raises:
             InputError: if the file cannot be read.
-            RecordError: if a line is no document, or an id comes twice.
+            RecordError: if a line is not a document, or an id is repeated.
         """
         seen: set[str] = set()
         for document in read_documents(self.folder / "corpus.jsonl", self.fields):
@@ -40,7 +40,7 @@ class Corpus:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the corpus file as hexadecimal digits."""
+        """SHA-256 of the corpus file in hexadecimal digits."""
         with (self.folder / "corpus.jsonl").open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -50,10 +50,10 @@ class Task:
     """The judged queries of one split.
 
     Attributes:
-        data: name of the data folder.
-        split: name of the judgement file.
-        queries: every judged query, in the order of the judgements.
-        qrels: all judgements.
+        data: name of the data directory.
+        split: name of the judgment file.
+        queries: every judged query, in the order of the judgments.
+        qrels: all judgments.
     """
 
     data: str
@@ -62,10 +62,10 @@ class Task:
     qrels: tuple[Qrel, ...]
 
     def check(self, document_ids: Collection[str]) -> None:
-        """Refuses judgements that were made for another corpus.
+        """Refuses judgments of another corpus.
 
         Raises:
-            InputError: if no judged document is among `document_ids`.
+            InputError: if none of the judged documents is among `document_ids`.
         """
         known = set(document_ids)
         if not any(qrel.document_id in known for qrel in self.qrels):
@@ -76,11 +76,11 @@ class Task:
 
 
 def find_tasks(folder: Path, splits: Sequence[str]) -> list[Task]:
-    """Reads those of the splits that a data folder has.
+    """Reads the splits that a data directory has.
 
     Raises:
         InputError: if it has none of them, a file cannot be read, or a judged query has no text.
-        RecordError: if a line is not what it should be.
+        RecordError: if a line is invalid.
     """
     present = [split for split in dict.fromkeys(splits) if (folder / "qrels" / f"{split}.tsv").is_file()]
     if not present:
@@ -95,7 +95,7 @@ def find_tasks(folder: Path, splits: Sequence[str]) -> list[Task]:
 def _task(folder: Path, split: str, texts: dict[str, Query]) -> Task:
     qrels = tuple(read_qrels(folder / "qrels" / f"{split}.tsv"))
     if not qrels:
-        raise InputError(f"{folder.name}/qrels/{split}.tsv judges nothing: expected rows below its header")
+        raise InputError(f"{folder.name}/qrels/{split}.tsv has no judgments: expected rows below its header")
     judged = dict.fromkeys(qrel.query_id for qrel in qrels)
     missing = [query_id for query_id in judged if query_id not in texts]
     if missing:

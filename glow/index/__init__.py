@@ -1,4 +1,4 @@
-"""What an index is made of: a package for each component, what is done with all of them, and a version of it, open."""
+"""An open index version: a package for each component, and the code that they share."""
 
 from glow.index.calibration import UNCALIBRATED, Calibration, Calibrations
 from glow.index.component import Asked, Component, ComponentOptions, Explained, RowComponent, Rules
@@ -15,12 +15,12 @@ from glow.index.segment import DELTA, Key, MergeSource, Rows, Segment, View
 from glow.index.segments import BaseAndDelta, Segments
 from glow.index.settings import (
     DEFAULT_FUSION,
-    DEFAULT_MIXTURE,
+    DEFAULT_RERANK_WEIGHT,
     FUSION_FILE,
     RRF_K,
     Fusion,
     FusionWeights,
-    Mixture,
+    RerankWeight,
 )
 from glow.index.time_limit import wanted_until
 from glow.index.version import REPORT_FILE, Index
@@ -39,7 +39,7 @@ from glow.index.walk import (
 __all__ = [
     "COMPONENTS",
     "DEFAULT_FUSION",
-    "DEFAULT_MIXTURE",
+    "DEFAULT_RERANK_WEIGHT",
     "DELTA",
     "FUSION_FILE",
     "MODEL_FOLDER",
@@ -67,10 +67,10 @@ __all__ = [
     "Index",
     "Key",
     "MergeSource",
-    "Mixture",
     "RangeTask",
     "Ranking",
     "Records",
+    "RerankWeight",
     "RowComponent",
     "RowEncoder",
     "RowMask",

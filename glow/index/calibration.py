@@ -1,4 +1,4 @@
-"""What turns the evidence of a hybrid search into a probability, as files of a model and of an index keep it."""
+"""Calibrations, which turn the evidence of a hybrid search into a probability; files of a model and of an index."""
 
 from pathlib import Path
 from typing import Literal
@@ -14,17 +14,17 @@ __all__ = ["UNCALIBRATED", "Calibration", "Calibrations", "load_calibrations"]
 
 
 class Calibration(StrictModel):
-    """Of one way to add up evidence; `glow.search.calibration` says how it is used.
+    """Calibration for one set of score columns; `glow.search.calibration` uses it.
 
-    The odds of a hit grow with its evidence, whatever the numbers here are, so hits never change places.
+    The odds of a hit grow with its evidence for any of these numbers, so hits never change places.
 
     Attributes:
-        sharpness: what evidence is times in a softmax over hits, > 0.
-        standing: weight of a hit's odds against the first vectors, >= 0.
-        evidence: weight of what a hit scores by itself, >= 0.
-        openness: weight of how open the vectors leave the question.
-        constant: added to the log odds.
-        high, none: a first hit of at least `high` is sure; one below `none` says that nothing answers.
+        sharpness: factor of the evidence in a softmax over hits, > 0.
+        standing: weight of a hit's odds against the nearest documents, >= 0.
+        evidence: weight of a hit's own evidence, >= 0.
+        openness: weight of the uncertainty of the dense ranking.
+        constant: term of the log odds.
+        high, none: a first hit of at least `high` has high confidence; below `none`, no hit answers the query.
     """
 
     sharpness: float = Field(gt=0, le=1e4)
@@ -45,12 +45,12 @@ class Calibration(StrictModel):
 
 
 class Calibrations(StrictModel):
-    """`calibration.json`: for each set of columns that evidence is made of.
+    """`calibration.json`: one calibration per set of score columns.
 
     Attributes:
-        format: of the file.
-        weights: of the fusion that was calibrated; evidence of another is on another scale.
-        with_late, without_late: with late interaction, and vectors and words alone; None: not calibrated.
+        format: format version of the file.
+        weights: of the calibrated fusion; other weights give evidence on another scale.
+        with_late, without_late: with late interaction, and with only vectors and terms; None: not calibrated.
     """
 
     format: Literal[1] = 1
@@ -59,11 +59,11 @@ class Calibrations(StrictModel):
     without_late: Calibration | None = None
 
     def of(self, fusion: Fusion, *, late: bool) -> Calibration | None:
-        """What fits a ranking; None: its scores are evidence and no more.
+        """The calibration for a ranking; None: its scores stay evidence.
 
         Args:
             fusion: how it was fused.
-            late: whether late interaction is a part of it.
+            late: whether it includes late interaction.
         """
         if fusion.method != "convex" or fusion.weights != self.weights:
             return None
@@ -74,7 +74,7 @@ UNCALIBRATED = Calibrations()
 
 
 def load_calibrations(folder: Path, manifest: Manifest) -> Calibrations:
-    """A version's own, as tuned, or its model's.
+    """A version's own calibrations, as tuned, or its model's.
 
     Raises:
         FormatError: if the file cannot be read.

@@ -1,7 +1,7 @@
-"""What is asked of every component of an index; `glow.index.components` lists them in the order in which they are made and opened.
+"""The interface of index components; `glow.index.components` lists them in the order of building and opening.
 
-A component is all that is known of one kind of files of an index: what builds, opens, joins, merges, checks and describes them.
-Anchors: Lucene's `Codec` and its base test classes. docs/decisions/0032 says why it is so.
+A component contains everything about one kind of index files: it builds, opens, joins, merges, checks and describes them.
+Prior art: Lucene's `Codec` and its base test classes. docs/decisions/0032 gives the reasons.
 """
 
 from abc import ABC, abstractmethod
@@ -29,16 +29,16 @@ AT_ONCE = 1024
 
 
 class ComponentOptions(StrictModel):
-    """Options of `glow build` that are one component's own."""
+    """Options of `glow build` for one component."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a component is made: from a command's options, or as an older version has it, for what is added to that.
+    """How to build a component: from a command's options, or as in an existing version that is extended.
 
     Attributes:
-        hashes: name -> hash of what makes it, for the manifest and a build's key.
-        parents: name -> what made it, for the manifest.
+        hashes: name -> hash of an input, for the manifest and a build's key.
+        parents: name -> input artifact, for the manifest.
     """
 
     hashes: Mapping[str, str] = field(default_factory=dict)
@@ -52,15 +52,15 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a build is asked for beside a component's own options.
+    """Inputs of a build besides a component's own options.
 
     Attributes:
-        model: that encodes.
+        model: encodes the documents.
         dimensions: D of its document tower.
-        device: where to encode and build.
-        threads: of encoding, >= 1.
-        term_stats: which documents idf comes from.
-        rules: of the components before it that are made, by name.
+        device: for encoding and building.
+        threads: number of encoding threads, >= 1.
+        term_stats: source of idf.
+        rules: of the earlier components, by name.
     """
 
     model: Model
@@ -72,11 +72,11 @@ class Asked:
 
 
 class Explained(NamedTuple):
-    """A hit that is explained.
+    """A hit to explain.
 
     Attributes:
         row: of the document.
-        because: word of the query -> the document's word that makes it count, as `Component.causes` found it.
+        because: word of the query -> the document's word that it matches through, from `Component.causes`.
     """
 
     row: int
@@ -84,19 +84,19 @@ class Explained(NamedTuple):
 
 
 class Component(ABC, Key[S, R], Generic[S, R, C, O]):
-    """One component of an index. Nobody else knows its files, options or words; methods with a body are optional.
+    """One component of an index. Only it knows its files, options and terms; methods with a body are optional.
 
     Attributes:
-        name: by which it is found.
-        label: it in messages: "impacts in its delta alone".
+        name: its key.
+        label: its name in messages: "impacts in its delta alone".
         stage: of a build and of `compact`, in reports and progress.
-        paths: its files below a segment, which building and merging write; what ends in a slash is a folder.
-        stays: its files below a version that a compaction takes as they are.
-        per: what its rows are of; one of the whole index has none.
-        needs: components before it whose readers it asks for: if their files changed, it is opened anew as well.
-        options: options of `glow build` that are its own; flags and their documentation are made of them.
-        prepares: stage of `prepare`; empty: there is nothing to prepare.
-        part: the component in `/info`'s list of parts; empty: it is not in there.
+        paths: its files below a segment, for building and merging; a trailing slash marks a directory.
+        stays: its files below a version that a compaction keeps unchanged.
+        per: unit of its rows; empty for a component of the whole index.
+        needs: earlier components whose readers it uses; if their files change, it is reopened too.
+        options: its own options of `glow build`, from which flags and documentation are generated.
+        prepares: stage of `prepare`; empty if there is none.
+        part: its name in `/info`'s list of components; empty if it is not listed.
     """
 
     stage: ClassVar[str]
@@ -108,23 +108,23 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
     prepares: ClassVar[str] = ""
     part: ClassVar[str] = ""
 
-    # How it is made.
+    # Building.
 
     @abstractmethod
     def rules(self, options: O, asked: Asked) -> C | None:
-        """What a build is to make; None: it was not asked for.
+        """How a build makes it; None: it was not requested.
 
         Raises:
-            ConfigError: if the options do not go together, or the model cannot make it.
-            DeviceError, DependencyError, StoreError: if what it needs is not there.
+            ConfigError: if the options conflict, or the model cannot make it.
+            DeviceError, DependencyError, StoreError: if something that it needs is missing.
         """
 
     @abstractmethod
     def rules_of(self, segment: Segment, *, delta: bool) -> C | None:
-        """How a segment's was made, for what is added to it (`delta`) or for one that replaces it; None: it has none."""
+        """How a segment's was made, to extend it (`delta`) or to replace it; None: the segment lacks it."""
 
     def check_model(self, rules: C, model: Model) -> None:
-        """Refuses a model that cannot make what a segment has, before anything is read.
+        """Refuses a model that cannot make the segment's kind, before reading anything.
 
         Raises:
             MismatchError: with both hashes.
@@ -132,19 +132,19 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
         return None
 
     def check_rows(self, rows: Rows, rules: C) -> None:
-        """Refuses a number of rows, as soon as it is known.
+        """Refuses a number of rows, as soon as that is known.
 
         Raises:
-            ConfigError: if it cannot be made of so few or so many.
+            ConfigError: if there are too few or too many rows.
         """
         return None
 
     def prepare(self, corpus: Corpus, rules: C) -> None:
-        """Writes into `corpus.made.folder` what encoding needs; called anew if documents were left out."""
+        """Writes into `corpus.made.folder` what encoding needs; called again if documents were left out."""
         return None
 
     def encoding(self, made: Segment, rules: C) -> EncodeJob | None:
-        """What makes its records, in the one pass over the texts; None: it needs none."""
+        """The job that makes its records, in the only pass over the texts; None: it needs none."""
         return None
 
     @abstractmethod
@@ -157,21 +157,21 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
 
     @abstractmethod
     def merge(self, kept: Sequence[MergeSource], rules: C, made: Segment) -> None:
-        """Writes one segment of what stays of several, in their order; nothing is encoded or tokenised again.
+        """Merges the live rows of several segments into one, in order; nothing is encoded or tokenized again.
 
         Args:
-            kept: one or more that all have the component.
-            rules: of the new one.
-            made: gets the files; the components before this one are merged, and open in it.
+            kept: at least one segment; all have the component.
+            rules: of the new segment.
+            made: the new segment; the components before this one are merged, and open in it.
         """
 
     def report(self, made: Segment, rules: C, seconds: Mapping[str, float]) -> dict[str, Any]:
-        """Its members of `report.json`, JSON values.
+        """Its entries in `report.json`, JSON values.
 
         Args:
-            made: in which it is open, its files written.
-            rules: how it was made.
-            seconds: stage -> what it took so far.
+            made: the segment, with its files written and open.
+            rules: with which it was made.
+            seconds: stage -> duration so far.
         """
         return {}
 
@@ -180,35 +180,35 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
         return {}
 
     def parameters(self, reader: S) -> dict[str, Any]:
-        """What the manifest says of it beside a build's options."""
+        """Its parameters in the manifest besides a build's options."""
         return {}
 
-    # How it is read.
+    # Reading.
 
     @abstractmethod
     def open(self, segment: Segment) -> S | None:
-        """Opens it: verified files alone, mapped if they are large; None: the segment has none.
+        """Opens it from verified files, mapped if they are large; None: the segment lacks it.
 
         Raises:
-            FormatError: if a file is damaged or of another format; it is named.
-            MismatchError: if the manifest lacks a file, or it is of other rows or another artifact than the segment's.
+            FormatError: if a file is damaged or of another format; the message names it.
+            MismatchError: if the manifest lacks a file, or rows or artifact differ from the segment's.
         """
 
     def first(self, reader: S) -> NDArray[np.uint32] | None:
-        """The first vector of each document, and v, uint32 [n + 1], of the component that cuts documents; None: it does not."""
+        """The first vector of each document, and v, uint32 [n + 1], for the component that splits documents; otherwise None."""
         return None
 
     @abstractmethod
     def alone(self, reader: S, segment: Segment) -> R:
-        """One reader of a segment that has no delta."""
+        """The reader of a segment without a delta."""
 
     @abstractmethod
     def join(self, both: BaseAndDelta[S]) -> R:
-        """One reader of a base and its delta, to the bit what a rebuild of both would answer.
+        """One reader of a base and its delta, with exactly the results of a rebuild of both.
 
         Raises:
-            MismatchError: if they were made by different rules.
-            DeviceError: if the base lies where what is gone cannot be left out.
+            MismatchError: if their rules differ.
+            DeviceError: if deleted rows cannot be left out on the base's device.
         """
 
     def serves(self, reader: R | None) -> Mapping[str, str]:
@@ -216,28 +216,28 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
         return {}
 
     def info(self, reader: R | None) -> dict[str, Any]:
-        """Its members of `/info`, also if the index has none."""
+        """Its entries in `/info`, also if the index lacks it."""
         return {}
 
     def explain(self, reader: R, retriever: str, words: Sequence[str], hit: Explained) -> dict[str, Any]:
-        """Its members of the explanation of a hit, JSON values; none if it has no share in what the retriever found."""
+        """Its entries in the explanation of a hit, JSON values; empty if the retriever does not use it."""
         return {}
 
 
 class RowComponent(Component[S, R, C, O], Generic[S, R, C, O, B]):
-    """A component that is written row after row: building and merging are one `write` over blocks from two places."""
+    """A component that is written row by row: building and merging share one `write` over blocks from two sources."""
 
     @abstractmethod
     def blocks(self, corpus: Corpus, rules: C) -> Iterator[B]:
-        """What is stored of new rows, some at a time, in their order."""
+        """The blocks of new rows, in order."""
 
     @abstractmethod
     def stored(self, reader: S, rows: NDArray[np.int64]) -> B:
-        """What is stored of given rows, int64 [m], as it is."""
+        """The stored block of given rows, int64 [m], unchanged."""
 
     @abstractmethod
     def write(self, folder: Path, rules: C, blocks: Iterator[B]) -> None:
-        """Writes the files into a segment's folder."""
+        """Writes the files into a segment's directory."""
 
     def build(self, corpus: Corpus, rules: C) -> None:
         """As `Component`."""

@@ -1,4 +1,4 @@
-"""The components of an index, in the order in which they are made and opened."""
+"""The components of an index, in the order of building and opening."""
 
 from typing import Any
 
@@ -26,4 +26,4 @@ COMPONENTS: list[Component[Any, Any, Any, Any]] = [
     LATE_INTERACTION,
     VECTORS,
 ]
-"""A list, so that a test can add one more."""
+"""A list, so that a test can add a component."""

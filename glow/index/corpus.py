@@ -1,4 +1,4 @@
-"""Documents that the components of an index are built of, as components see them."""
+"""The documents of a build, as its components see them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,63 +13,63 @@ from glow.text import TermTable
 __all__ = ["Corpus", "ImportRows", "RangeTask"]
 
 RangeTask = Callable[[str, int, int], None]
-"""Puts rows `start` to `stop` into a collection; can be pickled."""
+"""Imports rows `start` to `stop` into a collection; can be pickled."""
 ImportRows = Callable[[str, int, int], Iterator[int]]
-"""Puts rows `start` to `stop` into a collection; yields up to where all are there, ascending, `stop` at last."""
+"""Imports rows `start` to `stop` into a collection; yields up to which row all are imported, ascending, finally `stop`."""
 
 
 class Corpus(Protocol):
-    """Documents that components are built of: of a build, without documents that could not be encoded, or of an upsert."""
+    """The documents of a build or an upsert, without those that could not be encoded."""
 
     @property
     def model(self) -> Model:
-        """That encodes."""
+        """The model that encodes."""
         ...
 
     @property
     def terms(self) -> TermTable:
-        """The index's own table."""
+        """The index's own term statistics."""
         ...
 
     @property
     def counted(self) -> TermTable:
-        """Of the words of these documents."""
+        """Word statistics of these documents."""
         ...
 
     @property
     def counted_terms(self) -> TermTable:
-        """Of the terms that the index's analyzer makes of these documents' words; `counted` if it leaves words as they are."""
+        """Term statistics of these documents by the index's analyzer; `counted` if it keeps words as they are."""
         ...
 
     @property
     def encoded(self) -> Encoded:
-        """What came of the one pass of the document tower; not there while components prepare it."""
+        """Results of the only pass of the document tower; not available in `prepare`."""
         ...
 
     @property
     def made(self) -> Segment:
-        """What the components before this one have made, open; its folder is where this one writes."""
+        """The earlier components, open; this component writes into its directory."""
         ...
 
     @property
     def notes(self) -> Path:
-        """A folder that outlives a build that is killed, for a component that goes on by itself."""
+        """A directory that survives a killed build, for a component that resumes by itself."""
         ...
 
     @property
     def threads(self) -> int:
-        """That work may be done on, >= 1."""
+        """Number of threads to use, >= 1."""
         ...
 
     @property
     def spread(self) -> Callable[[RangeTask], ImportRows] | None:
-        """Does a task over many rows on other machines; None: this process does it."""
+        """Runs a task over many rows on other machines; None: this process runs it."""
         ...
 
     def documents(self) -> Iterator[Document]:
-        """All, in the order of rows; read from disk each time."""
+        """All documents, in the order of rows; read from disk each time."""
         ...
 
     def advance(self, count: int) -> None:
-        """Told how many rows are done."""
+        """Reports the number of finished rows."""
         ...

@@ -1,8 +1,8 @@
-"""`delta/` of a version: what was added, replaced and deleted since its base, as a small index of its own.
+"""`delta/` of a version: documents added, replaced and deleted since its base, as a small index of its own.
 
 The other files of such a version are those of its base. `delta/` holds `delta.json`, `tombstones.npy` (uint32 [t], ascending:
-rows of the base that are gone), `order.npy` (uint32 [N + M]: the rank of each document's id, of base and delta together),
-and a segment: the files of every component that the base has, all in the formats of a version. Term table and model are the base's.
+deleted rows of the base), `order.npy` (uint32 [N + M]: the rank of each document's id, over base and delta), and a
+segment: the files of every component of the base, in the same formats. Term statistics and model are the base's.
 
 N, M   documents of base and delta      t   tombstones
 """
@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 HEADER_FILE, TOMBSTONES_FILE, ORDER_FILE = "delta.json", "tombstones.npy", "order.npy"
-"""Files of a delta: sizes, rows of deleted base documents (uint32 [t]), and rank of each document's id (uint32 [N + M])."""
+"""Files of a delta: sizes, deleted rows of the base (uint32 [t]), and rank of each document's id (uint32 [N + M])."""
 DELTA_HEADER = f"{DELTA}{HEADER_FILE}"
 """Sizes of the delta; only versions with a delta have it."""
 Count = Annotated[int, Field(ge=0, lt=2**32)]
@@ -37,10 +37,10 @@ class DeltaHeader(StrictModel):
     """`delta.json`.
 
     Attributes:
-        format: of the folder.
-        base_documents, base_vectors: rows of the base: its documents, and its passages if it has them.
-        documents, vectors: those of the delta.
-        tombstones: rows of the base that are gone.
+        format: format version.
+        base_documents, base_vectors: rows of the base: documents, and passages if it has them.
+        documents, vectors: the same for the delta.
+        tombstones: number of deleted rows of the base.
     """
 
     format: Literal[1] = 1
@@ -53,11 +53,11 @@ class DeltaHeader(StrictModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaRows:
-    """What a delta says of rows beside its components.
+    """Row numbers of a delta, besides its components.
 
     Attributes:
-        header: how many there are.
-        tombstones: rows of the base that are gone, int64 [t], ascending.
+        header: their sizes.
+        tombstones: deleted rows of the base, int64 [t], ascending.
         order: uint32 [N + M], the rank of each document's id among all ids of base and delta.
     """
 
@@ -67,15 +67,15 @@ class DeltaRows:
 
     @classmethod
     def open(cls, version: Path, files: Collection[str]) -> "DeltaRows":
-        """Reads what lies in `delta/` beside the components' files.
+        """Reads the files in `delta/` that belong to no component.
 
         Args:
-            version: the version's folder.
-            files: its files whose checksums were compared, by their path in it.
+            version: the version's directory.
+            files: its files with verified checksums, by their path in it.
 
         Raises:
             FormatError: if a file is damaged.
-            MismatchError: if the manifest lacks one, or it is of other rows than `delta.json` says.
+            MismatchError: if the manifest lacks one, or its rows differ from `delta.json`.
         """
         header, there = read_delta_header(version), in_delta(files)
         for name in (HEADER_FILE, TOMBSTONES_FILE, ORDER_FILE):
@@ -91,12 +91,12 @@ class SortedIds(Protocol):
 
 
 def in_delta(files: Collection[str]) -> frozenset[str]:
-    """Those of a version's files that are the delta's, by their paths in `delta/`."""
+    """The files of a version in its delta, by their paths in `delta/`."""
     return frozenset(name.removeprefix(DELTA) for name in files if name.startswith(DELTA))
 
 
 def read_delta_header(version: Path) -> DeltaHeader:
-    """Reads `delta.json` of a version's folder.
+    """Reads `delta.json` from a version's directory.
 
     Raises:
         FormatError: if it is missing, or of another format.
@@ -107,11 +107,11 @@ def read_delta_header(version: Path) -> DeltaHeader:
 
 
 def read_tombstones(version: Path, header: DeltaHeader) -> NDArray[np.int64]:
-    """The rows of the base that are gone, int64 [t], ascending.
+    """The deleted rows of the base, int64 [t], ascending.
 
     Raises:
         FormatError: if it is damaged.
-        MismatchError: if rows that the base has not.
+        MismatchError: if the base lacks such rows.
     """
     path = version / DELTA / TOMBSTONES_FILE
     rows = map_array(path, np.uint32, header.tombstones).astype(np.int64)
@@ -140,8 +140,8 @@ def write_delta_rows(folder: Path, rows: DeltaRows) -> None:
     """Writes `tombstones.npy`, `order.npy` and `delta.json`.
 
     Args:
-        folder: `delta/` in the making.
-        rows: of it.
+        folder: `delta/` of an unfinished version.
+        rows: to write.
 
     Raises:
         OSError: if the disk is full or cannot be written.
@@ -152,26 +152,26 @@ def write_delta_rows(folder: Path, rows: DeltaRows) -> None:
 
 
 def joined_order(order: NDArray[np.uint32], documents: SortedIds, ids: Sequence[str]) -> NDArray[np.uint32]:
-    """The rank of each id among those of a base and more, in code point order; of equal ids the later stands first.
+    """The rank of each id among those of a base and others, in code point order; of equal ids the later comes first.
 
     Args:
         order: uint32 [N], ranks within the base.
-        documents: the base's, whose index of ids is asked once for each of the others.
-        ids: M others, each once.
+        documents: the base's; its index is searched once for each of the other ids.
+        ids: M other ids, each once.
 
     Returns:
         uint32 [N + M], a permutation.
     """
-    # For each of the others, how many ids of the base come before it.
+    # For each other id, how many ids of the base come before it.
     before = np.zeros(len(ids), np.int64)
     for place, identifier in enumerate(ids):
         row = documents.row_before(identifier)
         before[place] = 0 if row is None else int(order[row]) + 1
-    # UTF-8 sorts as code points do.
+    # UTF-8 sorts like code points.
     by_id = np.array(sorted(range(len(ids)), key=lambda place: ids[place].encode()), np.int64)
     joined = np.empty(len(order) + len(ids), np.uint32)
     joined[len(order) + by_id] = before[by_id] + np.arange(len(ids))
-    # A row of rank r moves up by as many others as have r ids or fewer before them.
+    # A row of rank r moves up by the number of other ids with at most r ids of the base before them.
     shift = np.cumsum(np.bincount(before, minlength=len(order) + 1))
     joined[: len(order)] = order + shift[order]
     return joined

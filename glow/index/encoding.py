@@ -1,6 +1,6 @@
-"""What components make of documents in the one pass of the document tower, and how it is kept until they are written.
+"""Encoding of documents for components, in one pass of the document tower, and storage of the results.
 
-b   texts of a batch        D   dimensions      L   tokens      K   numbers of a token
+b   texts of a batch        D   dimensions      L   tokens      K   dimensions of a token's output
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ __all__ = ["EncodeJob", "Encoded", "Records", "RowEncoder", "Texts", "VectorRows
 
 
 class VectorRows(Protocol):
-    """Vectors that are read block by block: an array, or what reads them from files."""
+    """Vectors that can be read in blocks: an array, or a reader of files."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -30,11 +30,11 @@ class VectorRows(Protocol):
 
 
 class Texts(NamedTuple):
-    """Documents or passages that the document tower has read.
+    """Documents or passages with the document tower's outputs.
 
     Attributes:
-        texts, sequences: the texts, and their tokens; b of each.
-        vectors: float32 [b, D], L2-normalised.
+        texts, sequences: b texts, and their tokens.
+        vectors: float32 [b, D], L2-normalized.
         outputs: name of an output of the tower -> float32 [b, L, K]; at least each output that an encoder of the build reads.
     """
 
@@ -45,11 +45,11 @@ class Texts(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What a component stores of texts.
+    """Stored records of a component for some texts.
 
     Attributes:
-        records: of the component's dtype, one text's after another's, [sum of counts].
-        counts: int64 [b], how many each text has.
+        records: of the component's dtype, of one text after another, [sum of counts].
+        counts: int64 [b], number of records of each text.
     """
 
     records: NDArray[Any]
@@ -60,23 +60,23 @@ class RowEncoder(Protocol):
     """Makes records; opened where texts are encoded (thread, process, Ray), used by many threads.
 
     Attributes:
-        reads: outputs of the document tower, beside the vector, of which it is given one batch at a time; empty: it is given some hundred
-            texts at a time, and no outputs.
+        reads: outputs of the document tower besides the vector; the encoder then gets one batch at a time. If empty, it gets
+                some hundred texts at a time, without outputs.
     """
 
     reads: tuple[str, ...]
 
     def encode(self, batch: Texts) -> Records:
-        """Records of texts, in their order.
+        """Makes the records of texts, in their order.
 
         Raises:
-            ValueError: if a number is not finite, so that the model is broken or a document poisonous.
+            ValueError: if a number is not finite, because the model or a document is broken.
         """
         ...
 
 
 class EncodeJob(Protocol):
-    """What makes an encoder; small, can be pickled, names files by absolute path.
+    """Opens an encoder; small, can be pickled, names files by absolute path.
 
     Attributes:
         dtype: of a record.
@@ -84,31 +84,31 @@ class EncodeJob(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of a record."""
+        """Dtype of a record."""
         ...
 
     def open(self, model: Model, terms: TermTable, device: Device) -> RowEncoder:
-        """Opens it.
+        """Opens the encoder.
 
         Args:
-            model: that encodes.
-            terms: the index's table.
-            device: where the tower runs.
+            model: encodes the documents.
+            terms: the index's term statistics.
+            device: of the tower.
 
         Raises:
-            ArtifactError: if a file is gone or damaged.
-            DeviceError: if the device is not there.
+            ArtifactError: if a file is missing or damaged.
+            DeviceError: if the device is missing.
         """
         ...
 
 
 class Encoded(Protocol):
-    """What came of encoding all texts, read from the files that hold it."""
+    """Results of encoding all texts, read from files."""
 
     def records(self, component: str) -> Iterator[Records]:
-        """A component's records, some rows at a time, in the order of rows."""
+        """A component's records in blocks, in the order of rows."""
         ...
 
     def vectors(self) -> VectorRows:
-        """The vectors of all, float32 [v, D]; read in blocks, held nowhere."""
+        """All vectors, float32 [v, D]; read in blocks, not kept in memory."""
         ...

@@ -5,12 +5,12 @@ from typing import Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from glow.artifact import MIXTURE_FILE, RERANKER_FOLDER, Manifest
+from glow.artifact import RERANK_WEIGHT_FILE, RERANKER_FOLDER, Manifest
 from glow.errors import ConfigError, FormatError
 from glow.options import StrictModel
 
 __all__ = [
-    "DEFAULT_FUSION", "DEFAULT_MIXTURE", "FUSION_FILE", "RRF_K", "Fusion", "FusionWeights", "Mixture", "load_fusion", "load_mixture",
+    "DEFAULT_FUSION", "DEFAULT_RERANK_WEIGHT", "FUSION_FILE", "RRF_K", "Fusion", "FusionWeights", "RerankWeight", "load_fusion", "load_rerank_weight",
     "load_setting",
 ]  # fmt: skip
 
@@ -52,7 +52,7 @@ DEFAULT_FUSION = Fusion()
 """Where an index brings none of its own; chosen in docs/decisions/0041."""
 
 
-class Mixture(StrictModel):
+class RerankWeight(StrictModel):
     """How much the re-ranker's score counts beside the first search's; `mixture.json`.
 
     Attributes:
@@ -62,7 +62,7 @@ class Mixture(StrictModel):
     share: float = Field(default=0.06, ge=0.0, le=1e3)
 
 
-DEFAULT_MIXTURE = Mixture()
+DEFAULT_RERANK_WEIGHT = RerankWeight()
 
 
 def load_fusion(folder: Path, manifest: Manifest) -> Fusion:
@@ -70,10 +70,10 @@ def load_fusion(folder: Path, manifest: Manifest) -> Fusion:
     return load_setting(folder, manifest, (FUSION_FILE,), DEFAULT_FUSION, "tune")
 
 
-def load_mixture(folder: Path, manifest: Manifest) -> Mixture:
+def load_rerank_weight(folder: Path, manifest: Manifest) -> RerankWeight:
     """How much the re-ranker of a version counts, as tuned or as trained; raises as `load_setting`."""
-    names = (MIXTURE_FILE, f"{RERANKER_FOLDER}/{MIXTURE_FILE}")
-    return load_setting(folder, manifest, names, DEFAULT_MIXTURE, "rebuild")
+    names = (RERANK_WEIGHT_FILE, f"{RERANKER_FOLDER}/{RERANK_WEIGHT_FILE}")
+    return load_setting(folder, manifest, names, DEFAULT_RERANK_WEIGHT, "rebuild")
 
 
 def load_setting(

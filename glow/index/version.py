@@ -17,7 +17,14 @@ from glow.index.models import Models, model_parent, open_models
 from glow.index.opening import Delta, closed_base, files_of, open_delta
 from glow.index.postings import POSTINGS
 from glow.index.segment import Key, Segment, View
-from glow.index.settings import DEFAULT_FUSION, DEFAULT_MIXTURE, Fusion, Mixture, load_fusion, load_mixture
+from glow.index.settings import (
+    DEFAULT_FUSION,
+    DEFAULT_RERANK_WEIGHT,
+    Fusion,
+    RerankWeight,
+    load_fusion,
+    load_rerank_weight,
+)
 from glow.index.spelling import SPELLING, Speller
 from glow.index.vectors import VECTORS
 from glow.index.walk import (
@@ -54,7 +61,7 @@ class Index:
         delta: what changed since the base; None if nothing did.
         view: the components as searches see them.
         fusion: how a hybrid search fuses, unless a request says otherwise.
-        mixture: how much a re-ranker's score counts.
+        rerank_weight: how much a re-ranker's score counts.
         calibrations: what makes probabilities of a hybrid search's scores.
         speller: knows the index' words and corrects those of queries; None in a version that was built without words.
         refusals: request of a component, such as a retriever -> why it cannot be served, and how to build an index that can; "" if it can.
@@ -66,7 +73,7 @@ class Index:
     delta: Delta | None
     view: View
     fusion: Fusion = DEFAULT_FUSION
-    mixture: Mixture = DEFAULT_MIXTURE
+    rerank_weight: RerankWeight = DEFAULT_RERANK_WEIGHT
     speller: Speller | None = None
     refusals: Mapping[str, str] = field(default_factory=dict)
     calibrations: Calibrations = UNCALIBRATED
@@ -104,7 +111,7 @@ class Index:
         else:
             view = join_segments(base, delta.segment, delta.rows.tombstones, delta.rows.order)
         _check_counts(manifest, view, "rebuild the index" if delta is None else "roll back to its base")
-        fusion, mixture = load_fusion(folder, manifest), load_mixture(folder, manifest)
+        fusion, rerank_weight = load_fusion(folder, manifest), load_rerank_weight(folder, manifest)
         return cls(
             manifest,
             models,
@@ -112,7 +119,7 @@ class Index:
             delta,
             view,
             fusion,
-            mixture,
+            rerank_weight,
             _speller(models, view),
             causes_of_refusal(view),
             load_calibrations(folder, manifest),

@@ -1,4 +1,4 @@
-"""Writes that were accepted and are not in the index yet: a durable log in the index root, and how far it was applied."""
+"""Accepted writes that are not in the index yet: a durable log in the index root, and how far it was applied."""
 
 from glow.ingest.clock import LogBusyError, LogClock
 from glow.ingest.log import INGEST_FOLDER, IngestLog, LogFullError

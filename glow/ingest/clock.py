@@ -1,7 +1,7 @@
-"""The clock of the log: a number in a file, which every append and every reader takes and raises.
+"""The clock of the log: a number in a file, which every append and every reader locks and raises.
 
-Clocks of hosts differ and are set back. This one only goes forward, because whoever uses it holds the file's lock (flock). So a
-write that was sent after another one was acknowledged has the later time, on whichever host either of them was accepted.
+Clocks of hosts differ and may be set back. This one only goes forward, because each user locks the file (flock).
+So a write that was sent after another one was acknowledged has the later time, on any two hosts.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ CLOCK_FILE = "clock"
 """Clock of the log, which orders the writes of all writers."""
 LOCK_WAIT_S = 5.0
 POLL_S = 0.0005
-"""The lock is held for the time of one append, without its sync."""
+"""How long to wait for the lock, which one append holds without its sync."""
 _LENGTH = 30
 """Bytes of the file: checksum, blank, 20 digits, line feed."""
 
@@ -33,10 +33,10 @@ class LogBusyError(BusyError):
 
 
 class LogClock:
-    """The clock of one log folder; safe to use from many threads.
+    """The clock of one log directory; safe to use from many threads.
 
     Args:
-        folder: of the log, made if need be.
+        folder: the log's directory, created if missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,17 +46,17 @@ class LogClock:
 
     @contextmanager
     def tick(self, after: int = 0) -> Iterator[int]:
-        """Takes the next time, and keeps every other process from taking one until the block ends.
+        """Takes the next time; no other process can take one until the block ends.
 
         Args:
-            after: a time that is known to have been taken; the file may have been lost since.
+            after: a time that was already taken, in case the file was lost since.
 
         Yields:
-            Nanoseconds since 1970 by this host's clock, or one more than the last time that anybody took.
+            Nanoseconds since 1970 by this host's clock, or one more than the last time taken by any process.
 
         Raises:
-            LogBusyError: if another process keeps the lock for `LOCK_WAIT_S`, as one that is stopped would.
-            OSError: if the file cannot be made, locked or written.
+            LogBusyError: if another process, such as a stopped one, keeps the lock for `LOCK_WAIT_S`.
+            OSError: if the file cannot be created, locked or written.
         """
         with self._lock:
             self._take(time.monotonic() + LOCK_WAIT_S)
@@ -68,12 +68,12 @@ class LogClock:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Closes the file; another `tick` would open it again."""
+        """Closes the file; another `tick` would reopen it."""
         with self._lock:
             self._close()
 
     def _take(self, until: float) -> None:
-        """Locks the file of this name, which may be another one than the last time."""
+        """Locks the file of this name, which may have been replaced since the last time."""
         while True:
             if self._descriptor < 0:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class LogClock:
         return True
 
     def _read(self) -> int:
-        """The last time that was taken; 0 if the file is new or damaged, since this host's clock is a good guess then."""
+        """The last time taken; 0 if the file is new or damaged, since this host's clock is then a good estimate."""
         line = os.pread(self._descriptor, _LENGTH + 1, 0)
         checksum, _, digits = line.partition(b" ")
         digits = digits.strip()

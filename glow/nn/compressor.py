@@ -1,9 +1,9 @@
-"""PreTTR's compressor: a term representation as few numbers, and back.
+"""PreTTR's compressor: reduces a token embedding to few numbers and restores it.
 
 Source: PreTTR section 4.2; its released code puts it after layer l, Linear(H, e), GELU, Linear(e, H), LayerNorm, for every
-token, those of the query too (docs/papers.md 3). What is stored is the middle, after GELU.
+token, including the query's (docs/papers.md 3). The numbers after GELU are stored.
 
-    H   hidden size     e   numbers that are stored for a token
+    H   hidden size     e   stored numbers per token
 """
 
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ __all__ = ["Compressor"]
 
 
 class Compressor(nn.Module):
-    """Takes states of H numbers to e and back, token by token.
+    """Maps token embeddings of H numbers to e numbers and back.
 
     Args:
         hidden: H.

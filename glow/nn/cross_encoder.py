@@ -1,12 +1,12 @@
-"""PreTTR: a cross-encoder whose first l layers read query and document apart, so that documents can be read beforehand.
+"""PreTTR: a cross-encoder whose first l layers read query and document apart, so that documents can be processed in advance.
 
-Source: PreTTR section 4; released code as in docs/papers.md 3. A sequence is `[CLS] query [SEP]` and, after it, the
-document's fields, each with its [SEP]. Layers 1 to l run on the two apart, layers l + 1 to n on both joined; the last one works
-out the state of [CLS] alone, which gives the score. A document's positions begin behind the longest query that there may be
-(row 24), so its states depend neither on the query nor on batch mates.
+Source: PreTTR section 4; released code as in docs/papers.md 3. A sequence is `[CLS] query [SEP]`, then the
+document's fields, each with its [SEP]. Layers 1 to l process the two apart, layers l + 1 to n together. The last layer
+computes only [CLS], which gives the score. A document's positions begin after the longest possible query (row 24), so its
+token embeddings depend neither on the query nor on the rest of the batch.
 
     B   pairs       Lq, Ld  tokens of a query, of a document        L   Lq + Ld
-    H   hidden size     e   numbers that are stored for a token     n, l   layers in all, layers apart
+    H   hidden size     e   stored numbers per token     n, l   number of all layers, of layers apart
 """
 
 from collections.abc import Sequence
@@ -30,20 +30,20 @@ class CrossConfig(StrictModel):
     """Shape of a cross-encoder.
 
     Attributes:
-        vocabulary: word pieces.
+        vocabulary: number of subword tokens.
         hidden: H.
         layers: n.
-        split: l, layers that read query and document apart; 0 joins all of them, as a plain cross-encoder.
+        split: l, layers that read query and document apart; 0 joins them in all layers, as in a plain cross-encoder.
         heads, intermediate: of every layer.
-        compressed: e; 0 stores states as they are.
-        late: numbers of a token that late interaction compares; above 0, the score begins as that of late interaction over the
-            states after layer l, and the joined layers add to it what they learn; 0 leaves it out.
-        query_tokens: longest query with [CLS] and [SEP]; documents' positions begin there.
+        compressed: e; 0 stores token embeddings uncompressed.
+        late: dimensions of a token in late interaction. If above 0, the score starts as late interaction over the token
+                embeddings after layer l, and the joined layers learn to add to it; 0 disables it.
+        query_tokens: longest query with [CLS] and [SEP]; positions of documents begin there.
         document_tokens: longest document.
-        fields: how many fields a document has; each has an embedding, in the place of BERT's second segment.
-        weight_form: how the words' BM25 weights enter the joined layers: their logarithms, times a learned gain a head that starts at 0, or
-            not at all (`plain`).
-        dropout: in training, of hidden states and attention, and before the score.
+        fields: number of fields of a document; each has an embedding, in place of BERT's second segment.
+        weight_form: how BM25 weights enter the joined layers: their logarithms times a learned gain per head, which starts at
+                0, or not at all (`plain`).
+        dropout: in training, for hidden states, attention, and the input of the score.
         layer_norm_eps: BERT's 1e-12.
     """
 
@@ -76,7 +76,7 @@ class CrossConfig(StrictModel):
         return self
 
     def layer(self, number: int) -> TowerConfig:
-        """Shape of a layer, from 0: weights enter those that join."""
+        """Shape of a layer, numbered from 0: weights only enter the joined layers."""
         return TowerConfig(
             vocabulary=self.vocabulary,
             hidden=self.hidden,
@@ -89,12 +89,12 @@ class CrossConfig(StrictModel):
 
 
 class Side(NamedTuple):
-    """One side of the pairs at some height.
+    """One side of the pairs, after some layer.
 
     Attributes:
         states: float [B, L, H].
         mask: bool [B, L], True for tokens.
-        weights: float [B, L], >= 0, of the words; 1 where they are not looked at.
+        weights: float [B, L], >= 0, of the words; 1 if they are not used.
     """
 
     states: Tensor
@@ -103,7 +103,7 @@ class Side(NamedTuple):
 
 
 class CrossEncoder(nn.Module):
-    """Scores pairs of a query and a document; see the module's head.
+    """Scores pairs of a query and a document; the module's docstring describes it.
 
     Args:
         config: the shape.
@@ -140,7 +140,7 @@ class CrossEncoder(nn.Module):
         return self.score(self.read_query(*query), self.read_document(*document))
 
     def read_query(self, ids: Tensor, mask: Tensor, weights: Tensor) -> Side:
-        """A query after layer l, through the compressor where there is one (row 26).
+        """A query after layer l, and after the compressor if there is one (row 26).
 
         Args:
             ids: int64 [B, Lq], from [CLS] to [SEP].
@@ -150,7 +150,7 @@ class CrossEncoder(nn.Module):
         return self.through(self.query_apart(ids, mask, weights))
 
     def read_document(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Side:
-        """A document after layer l, through the compressor where there is one.
+        """A document after layer l, and after the compressor if there is one.
 
         Args:
             ids, field_ids: int64 [B, Ld], without [CLS].
@@ -170,16 +170,16 @@ class CrossEncoder(nn.Module):
         return Side(self._apart(embedded, mask.bool()), mask.bool(), weights)
 
     def through(self, side: Side) -> Side:
-        """A side's states as they come back from the compressor; as they are, where there is none."""
+        """A side after compression and restoration; unchanged without a compressor."""
         return side if self.compressor is None else side._replace(states=self.compressor(side.states))
 
     def stored(self, ids: Tensor, mask: Tensor, field_ids: Tensor) -> Tensor:
-        """What is stored of documents, float [B, Ld, e]; [B, Ld, H] without a compressor. Arguments as `read_document`."""
+        """The stored form of documents, float [B, Ld, e]; [B, Ld, H] without a compressor. Arguments as `read_document`."""
         states = self._apart(self._embed(ids, field_ids + 1, self.config.query_tokens), mask.bool())
         return states if self.compressor is None else self.compressor.compress(states)
 
     def restore(self, stored: Tensor, mask: Tensor, weights: Tensor) -> Side:
-        """A document from what was stored; as `read_document` gives it."""
+        """A document restored from its stored form; as `read_document` returns it."""
         states = stored if self.compressor is None else self.compressor.restore(stored)
         return Side(states, mask.bool(), weights)
 
@@ -194,13 +194,13 @@ class CrossEncoder(nn.Module):
         return score if self.late is None else score + self.late_score(query, document)
 
     def late_score(self, query: Side, document: Side) -> Tensor:
-        """The part of the score that late interaction gives, float32 [B]; only where the shape has it."""
+        """The late-interaction term of the score, float32 [B]; only if the shape has it."""
         if self.late is None:
             raise ValueError("this cross-encoder has no late interaction (late = 0)")
         return self.late(query.states, query.mask, document.states, document.mask)  # type: ignore[no-any-return]
 
     def attentions(self, query: Side, document: Side) -> list[Tensor]:
-        """Attention of every joined layer, float [B, heads, L, L]: what the compressor is trained to keep (Table 1)."""
+        """Attention of every joined layer, float [B, heads, L, L]; the compressor is trained to keep it (Table 1)."""
         x, weights, bias = _joined(query, document)
         found = []
         for layer in self.layers[self.config.split :]:
@@ -222,9 +222,9 @@ class CrossEncoder(nn.Module):
 
 
 def _joined(query: Side, document: Side) -> tuple[Tensor, Tensor, Tensor]:
-    """Both sides as one sequence: states [B, L, H], weights [B, L] and the bias of padding [B, 1, 1, L].
+    """Both sides as one sequence: token embeddings [B, L, H], weights [B, L] and the bias of padding [B, 1, 1, L].
 
-    A query of one pair (B = 1) goes with every document.
+    If there is one query (B = 1), it is paired with every document.
     """
     pairs = document.states.shape[0]
     query = Side(*(part.expand(pairs, *part.shape[1:]) for part in query))
@@ -235,7 +235,7 @@ def _joined(query: Side, document: Side) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _first_row(layer: EncoderLayer, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-    """The first token's state after a layer, float [B, H]: one row of queries against the keys of all tokens (row 27)."""
+    """The first token after a layer, float [B, H]: one row of queries against the keys of all tokens (row 27)."""
     attended = layer.attention.first_row(x, weights, bias)
     first = layer.attention_norm(x[:, 0] + layer.dropout(attended))
     inner = functional.gelu(layer.inner(first))

@@ -1,11 +1,11 @@
-"""Cross-Thought: masked words are recovered with the help of neighbouring sequences' embeddings, chosen by attention.
+"""Cross-Thought: predicts masked words with the help of neighboring sequences' embeddings, selected by attention.
 
-Source: Cross-Thought section 3, Eq. 2-7; released code as in docs/papers.md, Cross-Thought. After the encoder, a cross-sequence layer attends, for each
-of the N special tokens apart, over that token's states in all M sequences of a sample; its weights are one for all N (the code). A merge
-layer reads the results in the place of the special states, and what it says of a masked piece is compared with the piece.
+Source: Cross-Thought section 3, Eq. 2-7; released code as in docs/papers.md, Cross-Thought. After the encoder, a cross-sequence
+layer attends, separately for each of the N special tokens, over all M sequences of a sample; all N share its weights (the code). A
+merge layer reads the results in place of the special tokens; its output predicts the masked tokens.
 
-    B   samples     M   sequences of a sample       S   B · M       N   special tokens      L   pieces of a sequence
-    n   heads       d   size of a head              H   hidden size Q, D    sequences that ask, that are ranked
+    B   samples     M   sequences of a sample       S   B · M       N   special tokens      L   subword tokens of a sequence
+    n   heads       d   size of a head              H   hidden size Q, D    query sequences, ranked sequences
 """
 
 import torch
@@ -19,10 +19,10 @@ __all__ = ["CrossThought"]
 
 
 class CrossThought(nn.Module):
-    """An encoder with the two layers that pre-training adds.
+    """An encoder with the two additional layers of pre-training.
 
     Args:
-        config: shape of the encoder; both layers are of its kind.
+        config: shape of the encoder; both layers have the same.
     """
 
     def __init__(self, config: SentenceConfig) -> None:
@@ -33,11 +33,11 @@ class CrossThought(nn.Module):
         self.merge = EncoderLayer(config.layer)
 
     def forward(self, ids: Tensor, mask: Tensor, sequences: int, offset: int = 1) -> Tensor:
-        """States of every piece, after what the other sequences of its sample say.
+        """Embeddings of every token, with information from the other sequences of its sample.
 
         Args:
             ids: int64 [S, L], samples one after another.
-            mask: bool [S, L]; a sequence of padding alone is seen by no other.
+            mask: bool [S, L]; no other sequence attends to one with only padding.
             sequences: M, which divides S.
             offset: as `SentenceEncoder`.
 
@@ -52,9 +52,9 @@ class CrossThought(nn.Module):
         return self.merge(merged, plain, masked_bias(mask, count))[:, count:]  # type: ignore[no-any-return]
 
     def crossed(self, specials: Tensor, there: Tensor, sequences: int) -> Tensor:
-        """The cross-sequence layer (Eq. 3-4) over special states float [S, N, H], `there` bool [S]; float32 [S, N, H].
+        """The cross-sequence layer (Eq. 3-4) over special tokens float [S, N, H], `there` bool [S]; float32 [S, N, H].
 
-        In float32, where the fused kernel's memory grows with M and not with its square; the layer is small.
+        It runs in float32, in which the fused kernel's memory grows with M and not with its square; the layer is small.
         """
         count, hidden = specials.shape[1:]
         with torch.autocast(specials.device.type, enabled=False):
@@ -68,18 +68,18 @@ class CrossThought(nn.Module):
         return back.reshape(-1, count, hidden)  # type: ignore[no-any-return]
 
     def embed(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Sentence embeddings (Eq. 2): the encoder's special states, float32 [S, N, H]."""
+        """Sentence embeddings (Eq. 2): the encoder's special tokens, float32 [S, N, H]."""
         return self.encoder(ids, mask)[:, : self.config.specials].float()  # type: ignore[no-any-return]
 
     def ranking_vectors(self, specials: Tensor, side: str) -> Tensor:
         """Vectors whose inner product is the mean of the attention logits over special tokens and heads (Eq. 7, row 33).
 
         Args:
-            specials: float [S, N, H], as `embed` makes them.
-            side: `query` (of the sequences that ask) or `document`.
+            specials: float [S, N, H], from `embed`.
+            side: `query` or `document`.
 
         Returns:
-            float32 [S, N · H]; one inner product, so any vector index serves it.
+            float32 [S, N · H]; one inner product, so any vector index can be used.
         """
         hidden = self.config.hidden
         begin = 0 if side == "query" else hidden
@@ -95,9 +95,9 @@ class CrossThought(nn.Module):
         return scaled
 
     def logits(self, queries: Tensor, documents: Tensor) -> Tensor:
-        """Attention logits before any mean (Eq. 7), float32 [N · n, Q, D], of special states [Q, N, H] and [D, N, H].
+        """Attention logits before any mean (Eq. 7), float32 [N · n, Q, D], from special tokens [Q, N, H] and [D, N, H].
 
-        The scale is a head's size, as released; the paper writes the whole hidden size.
+        The scale is a head's size, as in the released code; the paper uses the whole hidden size.
         """
         parts = self.config.specials * self.config.heads
         asked = self.ranking_vectors(queries, "query") * parts

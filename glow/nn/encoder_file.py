@@ -1,4 +1,4 @@
-"""`config.json` of an encoder that others trained, and the header of its weights: checked before any memory is taken for them."""
+"""`config.json` of an imported encoder, and the header of its weights: checked before any memory is allocated for them."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ Shape = tuple[int, ...]
 
 
 class EncoderKind(ForeignModel):
-    """What an encoder computes.
+    """The kind of an encoder and its functions.
 
     Attributes:
         model_type: the kind; RoBERTa's keeps rows of its position table for padding.
-        activation, position_kind: what it computes.
+        activation, position_kind: names of the functions.
     """
 
     model_type: str = Field(default="bert", max_length=64)
@@ -52,13 +52,13 @@ class EncoderKind(ForeignModel):
 
 
 class EncoderFile(EncoderKind):
-    """What GLOW reads of `config.json`, under the names of BERT or of DistilBERT.
+    """The fields of `config.json` that GLOW reads, under the names of BERT or of DistilBERT.
 
     Attributes:
         vocabulary, hidden, heads, intermediate, layers: shape of the encoder; `heads` divides `hidden`.
         positions: rows of the position table.
         layer_norm_eps: BERT's 1e-12.
-        pad_token_id: RoBERTa's and MPNet's positions start behind it.
+        pad_token_id: RoBERTa's and MPNet's positions start after it.
         buckets: rows of MPNet's table of distances between tokens, half of them for each direction.
     """
 
@@ -88,10 +88,10 @@ class EncoderFile(EncoderKind):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads the file; of another kind of encoder only its kind is reported.
+        """Reads the file; if the kind of encoder is not supported, only that is reported.
 
         Raises:
-            ConfigError: if it cannot be read, or is of no encoder that a tower can be.
+            ConfigError: if it cannot be read, or a tower cannot have its shape.
         """
         EncoderKind.load(path)
         return super().load(path)
@@ -105,12 +105,12 @@ class EncoderFile(EncoderKind):
 
     @property
     def tokens(self) -> int:
-        """The longest input, [CLS] and [SEP] counted."""
+        """The longest input, including [CLS] and [SEP]."""
         return self.positions - self.padding_rows
 
 
 def encoder_shapes(file: EncoderFile) -> Iterator[tuple[str, Shape]]:
-    """Names in BERT's spelling, and shapes, of all tensors that the encoder must have; positions and segments of at least so many rows."""
+    """Names (BERT's) and shapes of all tensors that the encoder must have; for positions and segments, the minimum number of rows."""
     wide, inner = file.hidden, file.intermediate
     yield "embeddings.word_embeddings.weight", (file.vocabulary, wide)
     yield "embeddings.position_embeddings.weight", (file.positions, wide)
@@ -137,16 +137,16 @@ def _affine(name: str, rows: int, *columns: int) -> Iterator[tuple[str, Shape]]:
 def require_shapes(
     file: EncoderFile, found: Mapping[str, tuple[str, Shape]], name: str, *, all_layers: bool = True
 ) -> None:
-    """Compares the header of the weights with `config.json`; nothing is read or made for it.
+    """Compares the header of the weights with `config.json`, without reading the weights.
 
     Args:
         file: the configuration.
-        found: tensors in BERT's names -> type and shape, as the header says.
+        found: BERT's name of a tensor -> type and shape, from the header.
         name: of the file of weights.
-        all_layers: whether every layer must be there; training takes some of them, and a folder may hold no others.
+        all_layers: whether every layer is required; training uses only some, and a directory may lack the others.
 
     Raises:
-        ConfigError: with the first tensor that is not there, or of another shape.
+        ConfigError: with the first tensor that is missing or has another shape.
     """
     for tensor, wanted in encoder_shapes(file):
         if tensor not in found and not all_layers and tensor.startswith("encoder.layer."):
@@ -167,10 +167,10 @@ def require_shapes(
 
 
 def open_weights(path: Path) -> "safe_open":
-    """Opens weights without reading them; to be used as a context.
+    """Opens weights without reading them; use it as a context manager.
 
     Raises:
-        ConfigError: if it is no safetensors file, or its header is too large.
+        ConfigError: if it is not a safetensors file, or its header is too large.
     """
     try:
         if not path.is_file():

@@ -1,9 +1,9 @@
 """Late interaction: every query token's most similar document token, summed up.
 
-Source: ColBERT (Khattab and Zaharia 2020), over PreTTR's stored states: cheaper than the joined layers, and what they start
-from. Departs from it in a learned weight of each query token in place of 1.
+Source: ColBERT (Khattab and Zaharia 2020), over PreTTR's stored token embeddings: cheaper than the joined layers, which
+correct its score. Departs from it: each query token has a learned weight instead of 1.
 
-    B   pairs       Lq, Ld  tokens of a query, of a document        H   hidden size     p   numbers that are compared
+    B   pairs       Lq, Ld  tokens of a query, of a document        H   hidden size     p   compared dimensions
 """
 
 import torch
@@ -28,7 +28,7 @@ class LateInteraction(nn.Module):
         self.project = nn.Linear(hidden, size, bias=False)
         self.importance = nn.Linear(hidden, 1)
         self.scale = nn.Parameter(torch.full((1,), START_SCALE))
-        # Directions at right angles keep angles as well as so few can; every token counts alike at the start.
+        # Orthogonal directions keep angles as well as so few can; all tokens start with the same weight.
         nn.init.orthogonal_(self.project.weight)
         nn.init.zeros_(self.importance.weight)
         nn.init.zeros_(self.importance.bias)
@@ -37,7 +37,7 @@ class LateInteraction(nn.Module):
         """The weighted mean over query tokens of the largest cosine, times the scale.
 
         Args:
-            query, document: float [B, Lq, H] and [B, Ld, H]; a query of one pair goes with every document.
+            query, document: float [B, Lq, H] and [B, Ld, H]; a single query is paired with every document.
             query_mask, document_mask: bool [B, Lq] and [B, Ld], True for tokens; at least one each.
 
         Returns:

@@ -1,6 +1,6 @@
-"""Encoders that others trained, in BERT's names: BERT, RoBERTa and DistilBERT differ in how they call their parts, not in what they compute.
+"""Imported encoders under BERT's names: BERT, RoBERTa and DistilBERT have different names for the same computation.
 
-MPNet adds a bias for the distance of two tokens, in buckets that grow with it.
+MPNet adds a bias for the distance between two tokens, in buckets that grow with it.
 """
 
 import math
@@ -34,12 +34,12 @@ _PARTS = {
     },
 }
 FARTHEST = 128
-"""Tokens: from there on all distances share MPNet's last bucket."""
+"""In tokens: all distances from here on share MPNet's last bucket."""
 _POSITIONS, _KIND = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
 
 
 def bert_name(name: str, kind: str) -> str:
-    """What BERT calls a tensor of an encoder of a kind; what is no part of an encoder keeps its name."""
+    """BERT's name of a tensor of an encoder of this kind; a tensor outside the encoder keeps its name."""
     plain = _PREFIX.sub("", name)
     layer = _LAYER.match(plain)
     if layer is None or kind not in _PARTS:
@@ -48,7 +48,7 @@ def bert_name(name: str, kind: str) -> str:
 
 
 def in_bert_names(tensors: Mapping[str, Tensor], kind: str, padding_rows: int = 0) -> dict[str, Tensor]:
-    """An encoder's tensors, float32, as BERT calls them.
+    """An encoder's tensors, float32, under BERT's names.
 
     Args:
         tensors: of its safetensors file.
@@ -64,15 +64,15 @@ def in_bert_names(tensors: Mapping[str, Tensor], kind: str, padding_rows: int = 
 
 
 def distance_rows(table: Tensor, tokens: int) -> Tensor:
-    """MPNet's biases written out for every distance.
+    """MPNet's biases, expanded to one row per distance.
 
     Args:
-        table: float [buckets, n]: half of the buckets for keys before the token, then half for those behind it. Half of each
-            half has a distance a bucket; in the rest they grow as the logarithm of the distance does, up to `FARTHEST`.
+        table: float [buckets, n]: half of the buckets for keys before the token, half for those after it. Half of each half has
+                one distance per bucket; in the rest, the distance grows logarithmically, up to `FARTHEST`.
         tokens: of the longest input, L.
 
     Returns:
-        Float [2 L - 1, n]; row L - 1 is of distance 0.
+        Float [2 L - 1, n]; row L - 1 is for distance 0.
     """
     half = len(table) // 2
     exact = half // 2

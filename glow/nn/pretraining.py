@@ -1,6 +1,6 @@
-"""What an encoder is pre-trained by: four objectives over the same batches of contiguous text, one interface.
+"""Pre-training objectives of an encoder: four of them, over the same batches of contiguous text, with one interface.
 
-S   sequences       L   pieces of a sequence        N   special tokens      H   hidden size     T   masked pieces
+S   sequences       L   tokens of a sequence        N   special tokens      H   hidden size     T   masked tokens
 """
 
 from dataclasses import dataclass, replace
@@ -22,18 +22,18 @@ CROP_TEMPERATURE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PretrainingBatch:
-    """One step's text.
+    """The text of one step.
 
     Attributes:
-        ids: int64 [S, L], as they stand in the text.
-        mask: bool [S, L], True for pieces.
-        masked: int64 [S, L], what the encoder reads: some pieces masked, or others in their place.
-        targets: bool [S, L], the pieces that it is to recover.
-        decoded: int64 [S, L], what a decoder reads, masked more heavily; as `masked` where there is none.
+        ids: int64 [S, L], the original subword tokens.
+        mask: bool [S, L], True for tokens.
+        masked: int64 [S, L], the encoder's input: some tokens are masked or replaced.
+        targets: bool [S, L], the tokens to predict.
+        decoded: int64 [S, L], the decoder's input, with more masks; equal to `masked` without a decoder.
         decoder_targets: bool [S, L].
-        crops: int64 [2, S], where a sequence's two crops begin.
+        crops: int64 [2, S], starts of a sequence's two crops.
         sequences: M, of a sample.
-        offset: of the pieces' positions.
+        offset: of the tokens' positions.
     """
 
     ids: Tensor
@@ -53,14 +53,14 @@ class PretrainingBatch:
 
 
 class Pretrainer(nn.Module):
-    """An encoder with what one objective needs beside it.
+    """An encoder with the additional layers of one objective.
 
-    - `cross-thought`: masked words by neighbours' embeddings (`glow.nn.cross_thought`).
-    - `mlm`: masked words by their own sequence (BERT, RoBERTa).
-    - `retro`: that, and a decoder of one layer that recovers half of the sequence from the first special state and what little else
-      it is given (RetroMAE, Xiao et al. 2022, its basic form).
-    - `crops`: no masked words; two crops of a sequence are to find each other among those of the batch (Contriever, Izacard et al.
-      2022; with dropout alone between them, SimCSE).
+    - `cross-thought`: predicts masked words from neighbors' embeddings (`glow.nn.cross_thought`).
+    - `mlm`: predicts masked words from their own sequence (BERT, RoBERTa).
+    - `retro`: `mlm`, and a decoder of one layer predicts half of the sequence from the first special token and few
+        unmasked tokens (RetroMAE, Xiao et al. 2022, its basic form).
+    - `crops`: no masked words; a sequence's two crops must find each other within the batch (Contriever, Izacard et al.
+        2022; with only dropout as the difference, SimCSE).
 
     Args:
         kind: the objective.
@@ -79,9 +79,9 @@ class Pretrainer(nn.Module):
 
     @property
     def encoder(self) -> SentenceEncoder:
-        """What becomes a tower."""
+        """The part that becomes a tower."""
         found = self.alone if self.crossed is None else self.crossed.encoder
-        assert found is not None  # noqa: S101 - one of the two is always there
+        assert found is not None  # noqa: S101 - one of the two always exists
         return found
 
     def forward(self, batch: PretrainingBatch) -> Tensor:
@@ -103,12 +103,12 @@ class Pretrainer(nn.Module):
         return functional.cross_entropy(self.head(states[targets]).float(), ids[targets])
 
     def _decoded(self, embedding: Tensor, batch: PretrainingBatch) -> Tensor:
-        """States float [S, L, H] of a weak decoder: the sequence's embedding stands where the special tokens stood."""
+        """Output float [S, L, H] of a weak decoder: the sequence's embedding takes the place of the special tokens."""
         count = self.config.specials
         given = self.encoder.embed(batch.decoded, batch.offset)
         given = torch.cat([embedding[:, None].to(given.dtype), given[:, count:]], 1)
         plain = torch.ones(given.shape[:2], device=given.device)
-        assert self.decoder is not None  # noqa: S101 - only called where there is one
+        assert self.decoder is not None  # noqa: S101 - only called with a decoder
         return self.decoder(given, plain, masked_bias(batch.mask, 1))[:, 1:]  # type: ignore[no-any-return]
 
     def _crops(self, batch: PretrainingBatch) -> Tensor:
@@ -125,7 +125,7 @@ class Pretrainer(nn.Module):
 
 
 def crop_loss(first: Tensor, second: Tensor) -> Tensor:
-    """Cross-entropy of each crop's other half among those of the batch, both ways; float [S, H] each, L2-normalised -> a scalar."""
+    """Cross-entropy of finding each crop's counterpart in the batch, both ways; float [S, H] each, L2-normalized -> a scalar."""
     logits = first @ second.T / CROP_TEMPERATURE
     own = torch.arange(len(logits), device=logits.device)
     return (functional.cross_entropy(logits, own) + functional.cross_entropy(logits.T, own)) / 2

@@ -1,10 +1,10 @@
-"""The encoder that is pre-trained, before it becomes a tower: special tokens, then the pieces of a contiguous text.
+"""The encoder in pre-training, before it becomes a tower: special tokens, then the subword tokens of a contiguous text.
 
-Source: Cross-Thought section 3.2, Eq. 1-2; released code as in docs/papers.md, Cross-Thought. A sequence is S_0 … S_{N-1} and its pieces. The special
-tokens have embeddings of their own and positions 0 … N-1, in pre-training and after it (row 34); the first is what a tower calls [CLS].
+Source: Cross-Thought section 3.2, Eq. 1-2; released code as in docs/papers.md, Cross-Thought. A sequence is S_0 … S_{N-1} and its
+tokens. Special tokens have their own embeddings and positions 0 … N-1, also after pre-training (row 34); a tower's [CLS] is the first.
 
-    S   sequences       L   pieces of a sequence        N   special tokens      H   hidden size
-    T   masked pieces of all sequences
+    S   sequences       L   tokens of a sequence        N   special tokens      H   hidden size
+    T   masked tokens of all sequences
 """
 
 from typing import Self
@@ -57,12 +57,12 @@ class SentenceConfig(StrictModel):
         return TowerConfig(**self.model_dump(include=shared), weight_form="plain")
 
     def most_offset(self, length: int) -> int:
-        """The largest offset of `length` pieces that the position table has room for: 444 for 64 pieces, five special tokens, 512 rows."""
+        """The largest offset of `length` tokens in the position table: 444 for 64 tokens, five special tokens, 512 rows."""
         return self.positions - self.specials - length + 1
 
 
 class SentenceEncoder(nn.Module):
-    """Encodes sequences into the states of their special tokens and pieces.
+    """Encodes sequences into embeddings of their special and subword tokens.
 
     Args:
         config: the shape.
@@ -84,8 +84,8 @@ class SentenceEncoder(nn.Module):
 
         Args:
             ids: int64 [S, L].
-            mask: bool [S, L], True for pieces; special tokens are always there.
-            offset: r >= 1; pieces stand at positions N - 1 + r, N + r, … (row 34).
+            mask: bool [S, L], True for tokens; special tokens are always present.
+            offset: r >= 1; tokens have positions N - 1 + r, N + r, … (row 34).
 
         Returns:
             float [S, N + L, H], the special tokens first.
@@ -98,12 +98,12 @@ class SentenceEncoder(nn.Module):
         return x
 
     def set_positions(self, rows: Tensor) -> None:
-        """Takes a table float [positions - N + 1, H] in which words follow one special token: its first row becomes that of all."""
+        """Loads a table float [positions - N + 1, H] for one special token: its first row is copied for all special tokens."""
         with torch.no_grad():
             self.positions.weight.copy_(torch.cat([rows[:1].expand(self.config.specials, -1), rows[1:]]))
 
     def positions_of_one(self) -> Tensor:
-        """The table as a tower reads it, float [positions - N + 1, H]: words follow the first special token."""
+        """The table for a tower, float [positions - N + 1, H]: words follow the first special token."""
         return torch.cat([self.positions.weight[:1], self.positions.weight[self.config.specials :]])
 
     def embed(self, ids: Tensor, offset: int = 1) -> Tensor:
@@ -116,11 +116,11 @@ class SentenceEncoder(nn.Module):
 
 
 class MaskedWordHead(nn.Module):
-    """RoBERTa's output head: a layer, then a product with the word table, which it shares with the encoder.
+    """RoBERTa's output head: a layer, then a product with the token embedding matrix, which the encoder shares.
 
     Args:
-        words: the table [vocabulary, H].
-        layer_norm_eps: of the norm between.
+        words: the matrix [vocabulary, H].
+        layer_norm_eps: of the norm between the two.
     """
 
     def __init__(self, words: nn.Embedding, layer_norm_eps: float) -> None:
@@ -131,11 +131,11 @@ class MaskedWordHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words.num_embeddings))
 
     def forward(self, states: Tensor) -> Tensor:
-        """States float [T, H] -> a logit for every piece of the vocabulary, float [T, vocabulary]."""
+        """Float [T, H] -> a logit for every token of the vocabulary, float [T, vocabulary]."""
         return functional.linear(self.norm(functional.gelu(self.dense(states))), self.words.weight, self.bias)
 
 
 def masked_bias(mask: Tensor, specials: int) -> Tensor:
-    """What is added to the logits of attention over special tokens and pieces, float [S, 1, 1, N + L]; `mask` is bool [S, L]."""
+    """Bias of the attention logits over special and subword tokens, float [S, 1, 1, N + L]; `mask` is bool [S, L]."""
     there = functional.pad(mask, (specials, 0), value=True)
     return (~there[:, None, None, :]) * MASKED_LOGIT

@@ -1,8 +1,8 @@
-"""What a word adds to a document's score, learned over frozen towers: a direction for each word, one for each token, and a gain.
+"""Learned sparse retrieval: a head over frozen towers that gives each word a direction and a gain, and each token a direction.
 
-The late interaction of NDRM1 (Conformer-Kernel with query term independence, section 3) in its leanest form: in place of Conformer layers
-the document tower's own states, in place of kernels and windows the nearest token. What is kept is that a word's part depends on no other
-word, so that it can be worked out when an index is built.
+The late interaction of NDRM1 (Conformer-Kernel with query term independence, section 3), simplified: the document tower's token
+embeddings replace Conformer layers, the nearest token replaces kernels and windows. As in NDRM1, a word's impact depends on no
+other word, so a build can compute it.
 
     W   words       N   documents       L   tokens      D   hidden size     K   dimensions of a direction
 """
@@ -15,11 +15,11 @@ __all__ = ["MEAN_IDF", "TermImpacts"]
 
 START_SLOPE, START_CUT, START_GAIN, START_IDF, START_BM25 = 5.0, 0.1, 0.5, 0.1, 0.3
 MEAN_IDF = 5.0
-"""About which a gain rises with idf."""
+"""The idf at which the idf term of a gain is 0."""
 
 
 class TermImpacts(nn.Module):
-    """The head.
+    """The head that computes learned impacts.
 
     Args:
         hidden: D of both towers.
@@ -35,7 +35,7 @@ class TermImpacts(nn.Module):
         self.slope = nn.Parameter(torch.tensor(START_SLOPE))
         self.cut = nn.Parameter(torch.tensor(START_CUT))
         self.bm25_logit = nn.Parameter(torch.tensor(START_BM25))
-        # Both towers share a space: words and tokens start from the same directions in it.
+        # Both towers share a space, so words and tokens start with the same projection.
         nn.init.orthogonal_(self.token.weight)
         with torch.no_grad():
             self.word.weight.copy_(self.token.weight)
@@ -46,14 +46,14 @@ class TermImpacts(nn.Module):
 
     @property
     def bm25_weight(self) -> Tensor:
-        """What an impact of BM25 counts beside learned ones, a scalar > 0."""
+        """Weight of a BM25 impact beside learned ones, a scalar > 0."""
         return functional.softplus(self.bm25_logit)
 
     def words(self, vectors: Tensor, idf: Tensor) -> tuple[Tensor, Tensor]:
         """Directions float [W, K] and gains float [W] of words.
 
         Args:
-            vectors: float [W, D], of the query tower for each word alone.
+            vectors: float [W, D], the query tower's for each word alone.
             idf: float [W].
         """
         gains = functional.softplus(self.gain(vectors)[:, 0] + self.gain_idf * (idf - MEAN_IDF))
@@ -64,12 +64,12 @@ class TermImpacts(nn.Module):
         return functional.normalize(self.token(states), dim=-1)
 
     def forward(self, words: Tensor, gains: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Learned impacts, float [W, N], >= 0, in a unit in which BM25's count `bm25_weight` each.
+        """Learned impacts, float [W, N], >= 0, in a unit in which a BM25 impact counts `bm25_weight`.
 
         Args:
-            words, gains: as `words` gives them.
+            words, gains: from `words`.
             tokens: float [N, L, K].
-            mask: bool [N, L], True for tokens that may speak for a word; at least one a document.
+            mask: bool [N, L], True for tokens that may match a word; at least one per document.
         """
         cosines = torch.einsum("wk,nlk->wnl", words, tokens).masked_fill(~mask, -1.0)
         return functional.relu(self.slope * (cosines.amax(-1) - self.cut)) * gains[:, None]

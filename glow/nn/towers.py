@@ -1,7 +1,7 @@
-"""The two towers: BERT-like encoders with weighted attention over fields, one vector a text.
+"""The two towers: BERT-like encoders with weighted attention over fields, one vector per text.
 
-Source: GLOW sections 3.2-3.8; released code as in docs/papers.md 1.1: separate towers that share the word table
-only, post-norm layers, learned absolute positions, a field embedding in place of BERT's segments.
+Source: GLOW sections 3.2-3.8; released code as in docs/papers.md 1.1: separate towers that only share the token
+embedding matrix, post-norm layers, learned absolute positions, a field embedding in place of BERT's segments.
 
     B   sequences       L   tokens      H   hidden size = dimensions of the vector
 """
@@ -33,22 +33,22 @@ class TowerConfig(StrictModel):
     """Shape of both towers, which may differ in depth.
 
     Attributes:
-        vocabulary: word pieces in the shared table.
+        vocabulary: number of subword tokens.
         hidden: H, the size of the vector.
         layers, heads, intermediate: of the encoder; `heads` divides H.
-        document_layers: of the document tower, where it has another number; 0: `layers`. Documents are encoded when an index is
-            built, so a deeper tower for them costs a search nothing.
+        document_layers: layers of the document tower, if different; 0: `layers`. Documents are encoded in builds, so a
+                deeper tower for them does not slow searches.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4).
         weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
-            added, times a learned gain a head; key side), `value` (values times the weight to a learned power a head), `mlp` (the ablation `wt`) or `plain` (attention without weights,
-            for a pooling that has them).
-        gain: of the forms `log` and `value`, and the exponent of `weighted` pooling, where they start; 0 is plain attention.
-        pooling_gain: that exponent, where it is to start elsewhere; None: at `gain`.
+                added, times a learned gain per head; key side), `value` (values times the weight to a learned power per head), `mlp` (the
+                ablation `wt`) or `plain` (attention without weights, for a pooling that has them).
+        gain: initial gain of `log` and `value`, and initial exponent of `weighted` pooling; 0 is plain attention.
+        pooling_gain: another initial exponent of the pooling; None: `gain`.
         pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all
             tokens, or `weighted`: their mean weighted by w ** gain, the gain learned.
         dropout: hidden and attention dropout in training.
         layer_norm_eps: BERT's 1e-12.
-        relative_positions: whether every layer adds a learned bias a head for the distance of two tokens to its logits (MPNet).
+        relative_positions: whether every layer adds a learned bias per head for the distance of two tokens to its logits (MPNet).
     """
 
     vocabulary: int = Field(ge=5)
@@ -77,7 +77,7 @@ class TowerConfig(StrictModel):
 
     @property
     def document(self) -> Self:
-        """The document tower's own shape: one whose `layers` are its layers."""
+        """The document tower's shape, with its own number of layers in `layers`."""
         return self.model_copy(update={"layers": self.document_layers or self.layers})
 
 
@@ -104,11 +104,11 @@ class EncoderLayer(nn.Module):
 
 
 class Tower(nn.Module):
-    """Encodes weighted tokens into one L2-normalised vector.
+    """Encodes weighted tokens into one L2-normalized vector.
 
     Args:
         config: the shape.
-        words: the word table [vocabulary, H], shared with the other tower.
+        words: token embedding matrix [vocabulary, H], shared with the other tower.
         max_tokens: rows of the position table.
         fields: rows of the field table.
     """
@@ -125,12 +125,12 @@ class Tower(nn.Module):
         self.pooler = nn.Linear(config.hidden, config.hidden) if config.pooling == "tanh" else None
         gain = config.gain if config.pooling_gain is None else config.pooling_gain
         self.gain = nn.Parameter(torch.full((1,), gain)) if config.pooling == "weighted" else None
-        # Row `max_tokens - 1` is of distance 0, the rows behind it of keys that follow.
+        # Row `max_tokens - 1` is for distance 0, later rows for keys after the token.
         rows = 2 * max_tokens - 1
         self.distances = nn.Embedding(rows, config.heads) if config.relative_positions else None
 
     def states(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
-        """Last hidden states, float [B, L, H]; arguments as `forward`."""
+        """Token embeddings of the last layer, float [B, L, H]; arguments as `forward`."""
         x = self.words(ids) + self.positions.weight[: ids.shape[1]] + self.fields(field_ids)
         x = self.dropout(self.embedding_norm(x))
         bias = (1.0 - mask[:, None, None, :].to(x.dtype)) * MASKED_LOGIT  # [B, 1, 1, L]
@@ -141,7 +141,7 @@ class Tower(nn.Module):
         return x  # type: ignore[no-any-return]
 
     def _distance_bias(self, distances: nn.Embedding, ids: Tensor) -> Tensor:
-        """What the distances of ids [B, L] add to the logits of every layer, float [1, n, L, L]."""
+        """Bias of the logits of every layer from the distances of ids [B, L], float [1, n, L, L]."""
         places = torch.arange(ids.shape[1], device=ids.device)
         rows = places[None, :] - places[:, None] + self.positions.num_embeddings - 1
         return distances(rows).permute(2, 0, 1).unsqueeze(0)  # type: ignore[no-any-return]
@@ -149,11 +149,11 @@ class Tower(nn.Module):
     def attention(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
         """Attention of the last layer as `states` computes it, float32 [B, n, L, L]; arguments as `forward`.
 
-        Row i of head h says how token i shares its attention out: rows sum to 1, padded columns are 0.
+        Row i of head h is the attention of token i: rows sum to 1, padded columns are 0.
         """
         last: WeightedSelfAttention = self.layers[-1].attention  # type: ignore[assignment]
         inputs: list[tuple[Tensor, ...]] = []
-        # Caught on their way in, so that the loop of `states`, which is what gets exported, stays as it is.
+        # Captured by a hook, so that the loop of `states`, which is exported, stays as it is.
         hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given))
         try:
             self.states(ids, mask, field_ids, weights)
@@ -170,7 +170,7 @@ class Tower(nn.Module):
             weights: float32 [B, L], >= 0.
 
         Returns:
-            float32 [B, H], L2-normalised.
+            float32 [B, H], L2-normalized.
         """
         x = self.states(ids, mask, field_ids, weights).float()
         return functional.normalize(self._pool(x, mask, weights), dim=-1)
@@ -188,10 +188,10 @@ class Tower(nn.Module):
 
 
 class TwoTowers(nn.Module):
-    """A query tower and a document tower over one word table.
+    """A query tower and a document tower with one token embedding matrix.
 
     Args:
-        config: shape of both, each of its own depth.
+        config: shape of both, except for the number of layers.
         schema: gives each tower's longest input and the number of fields.
     """
 
@@ -206,7 +206,7 @@ class TwoTowers(nn.Module):
 
     @classmethod
     def unset(cls, config: TowerConfig, schema: FieldSchema) -> Self:
-        """Towers whose parameters hold anything, to be filled by who reads them; drawing initial values would take seconds."""
+        """Towers with uninitialized parameters, to be loaded; drawing initial values would take seconds."""
         with torch.device("meta"):
             towers = cls(config, schema)
         towers.to_empty(device="cpu")
@@ -219,5 +219,5 @@ def initialise(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
-    if isinstance(module, MergeMlp):  # comes after its own parts: attention starts as it would be without
+    if isinstance(module, MergeMlp):  # runs after its own modules: attention starts as without it
         nn.init.zeros_(module.outer.weight)

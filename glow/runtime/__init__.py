@@ -1,4 +1,4 @@
-"""Running towers and re-rankers without torch: models, ONNX sessions, encoders."""
+"""Runs towers and re-rankers without torch: models, ONNX sessions, encoders."""
 
 from glow.runtime.encoder import DEFAULT_BATCH_TOKENS, TOKENS, VECTOR, EncodedText, Encoder
 from glow.runtime.explain import ATTENTION, AttentionEncoder, Explainer, Explanation, TermAblation

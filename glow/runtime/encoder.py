@@ -1,6 +1,6 @@
-"""Encoding: weighted tokens to L2-normalised vectors, by a tower in ONNX.
+"""Encodes weighted tokens as L2-normalized vectors, with a tower in ONNX.
 
-n   sequences       D   dimensions of a vector      L   tokens      P   numbers of a token
+n   sequences       D   dimensions of a vector      L   tokens      P   dimensions of a token embedding
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ DEFAULT_BATCH_TOKENS = 4096
 INPUTS = {"ids", "mask", "field_ids", "weights"}
 VECTOR = "vector"
 TOKENS = "tokens"
-"""Output of a tower that late interaction reads: float32 [B, L, P], L2-normalised, what it makes of each token."""
+"""Output of a tower with token embeddings, for late interaction: float32 [B, L, P], L2-normalized."""
 
 
 class EncodedText(NamedTuple):
-    """What a tower makes of one text.
+    """A tower's outputs for one text.
 
     Attributes:
-        vector: float32 [D], L2-normalised.
-        tokens: float32 [L, P], each L2-normalised; None of a tower without them.
+        vector: float32 [D], L2-normalized.
+        tokens: float32 [L, P], each L2-normalized; None if the tower has no token embeddings.
     """
 
     vector: NDArray[np.float32]
@@ -43,16 +43,16 @@ class Encoder:
         pad_id: id of [PAD] in the model's vocabulary.
         device: `cpu` or `cuda`.
         threads: intra-op threads.
-        batch_tokens: most tokens of a batch, padding counted.
+        batch_tokens: most tokens of a batch, including padding.
 
     Attributes:
         batch_tokens: as given.
         dimensions: D.
-        outputs: what the graph can be asked for; `vector` at least.
+        outputs: names of the graph's outputs; at least `vector`.
         token_size: P, a multiple of 8; None if the graph has no output `tokens`.
 
     Raises:
-        DeviceError, FormatError: as `open_session`; FormatError also for a model that is no tower.
+        DeviceError, FormatError: as `open_session`; FormatError also if the model is not a tower.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Encoder:
         self.outputs = tuple(value.name for value in self._session.get_outputs())
 
     def _check(self, name: str) -> tuple[int, int | None]:
-        """D and P of the tower, whose inputs and output must be the four and the one that `run` uses."""
+        """D and P of the tower; its inputs and outputs must be those that `run` uses."""
         inputs = {value.name for value in self._session.get_inputs()}
         outputs = {value.name: value.shape for value in self._session.get_outputs()}
         dimensions = outputs.get(VECTOR, [None])[-1]
@@ -91,10 +91,10 @@ class Encoder:
         return dimensions, size
 
     def encode(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
-        """Encodes sequences in batches of like length.
+        """Encodes sequences in batches of similar length.
 
         Returns:
-            float32 [n, D], L2-normalised, row i for sequence i; [0, D] for none.
+            float32 [n, D], L2-normalized, row i for sequence i; [0, D] if there are none.
         """
         vectors = np.empty((len(sequences), self.dimensions), np.float32)
         for rows in batches_by_length([len(sequence) for sequence in sequences], self.batch_tokens):
@@ -109,16 +109,16 @@ class Encoder:
     def run_tokens(
         self, sequences: Sequence[WeightedTokens]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Encodes sequences as one padded batch, at least one, by a tower with tokens.
+        """Encodes sequences as one padded batch, at least one, by a tower with token embeddings.
 
         Returns:
-            Vectors, float32 [n, D], and tokens, float32 [n, L, P], both L2-normalised; tokens of padding hold nothing of use.
+            Vectors, float32 [n, D], and token embeddings, float32 [n, L, P], both L2-normalized; those of padding are undefined.
         """
         vectors, tokens = self.run_outputs(sequences, [VECTOR, TOKENS])
         return vectors, tokens
 
     def read(self, sequences: Sequence[WeightedTokens]) -> list[EncodedText]:
-        """All that the tower makes of sequences, as `encode` in batches of like length."""
+        """Encodes sequences with all outputs of the tower, in batches of similar length."""
         read: dict[int, EncodedText] = {}
         for rows in batches_by_length([len(sequence) for sequence in sequences], self.batch_tokens):
             batch = self.read_batch([sequences[row] for row in rows])
@@ -126,7 +126,7 @@ class Encoder:
         return [read[row] for row in range(len(sequences))]
 
     def read_batch(self, sequences: Sequence[WeightedTokens]) -> list[EncodedText]:
-        """All that the tower makes of sequences, as one padded batch; at least one."""
+        """Encodes sequences with all outputs of the tower, as one padded batch; at least one."""
         if self.token_size is None:
             return [EncodedText(vector, None) for vector in self.run(sequences)]
         both = zip(sequences, *self.run_tokens(sequences), strict=True)

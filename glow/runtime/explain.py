@@ -1,7 +1,7 @@
-"""Why a text has its vector: words, the weights that the tower read, and where it looked.
+"""Explains the vector of a text: its words, their weights, and the attention that they got.
 
-The figures come from the towers themselves: the weights are the input of the run, the attention is its second output. The
-towers with that output are opened on the first request, so that a service that is never asked pays nothing.
+The figures come from the towers themselves: weights are their input, attention is their second output. The towers with
+that output are opened on the first request, so a service without such requests pays nothing.
 
     n   texts       w   different words of a query      D   dimensions      L   tokens
 """
@@ -26,21 +26,21 @@ __all__ = ["ATTENTION", "AttentionEncoder", "ExplainedWord", "Explainer", "Expla
 
 ATTENTION = "attention"
 MAX_BATCH_TOKENS = 512
-"""Small batches stay in a core's cache, as in a build."""
+"""A batch that stays in a core's cache, as in a build."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedWord:
-    """A word in one field of a text, as its tower read it.
+    """A word in one field of a text, as the tower read it.
 
     Attributes:
         field: of the schema, or `query`.
         word: as preprocessing yields it.
-        tf: how often the field holds it, before truncation, which is what the weight was worked out from.
-        idf: from the index's term table; finite, >= 0.
-        weight: what the tower read on each of the word's pieces; the same in every field of a document.
-        attention: share in [0, 1] of the attention of [CLS] in the last layer, mean over heads, that the word's pieces
-            get at all its places in the field.
+        tf: how often the field has it, before truncation; the weight is computed from it.
+        idf: from the index's term statistics; finite, >= 0.
+        weight: the tower's input for each of the word's subword tokens; the same in every field of a document.
+        attention: of [CLS] in the last layer, mean over heads: the fraction in [0, 1] that all subword tokens of the word
+                in this field get.
     """
 
     field: str
@@ -53,12 +53,12 @@ class ExplainedWord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """One query or document.
+    """Explanation of one query or document.
 
     Attributes:
-        terms: every word that reached the tower, once for each field: most attended first, of equals as in the text.
-        specials: attention on [CLS] and [SEP]; with that of all terms it makes 1.
-        vector: float32 [D], L2-normalised, bit for bit that of the plain tower.
+        terms: every word that reached the tower, once per field: most attended first, ties as in the text.
+        specials: attention on [CLS] and [SEP]; with that of all terms it adds up to 1.
+        vector: float32 [D], L2-normalized, bit for bit that of the tower without attention.
     """
 
     terms: tuple[ExplainedWord, ...]
@@ -66,7 +66,7 @@ class Explanation:
     vector: NDArray[np.float32]
 
     def attended_words(self, count: int = 5) -> tuple[str, ...]:
-        """The words, summed over fields and without punctuation, that get most attention; at most `count`."""
+        """The words with most attention, summed over fields and without punctuation; at most `count`."""
         sums: dict[str, float] = {}
         for term in self.terms:
             if not is_punctuation(term.word):
@@ -76,17 +76,17 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class TermAblation:
-    """What leaving a word out of the query does to each hit's cosine: `deltas[i]`, negative where it falls."""
+    """Change of each hit's cosine when one query term is removed: `deltas[i]`, negative if it falls."""
 
     word: str
     deltas: tuple[float, ...]
 
 
 class AttentionEncoder:
-    """A tower that tells where it looked; arguments as `Encoder`, of an explain graph.
+    """A tower with attention as an output; arguments as `Encoder`, for an explain graph.
 
     Raises:
-        FormatError: if the graph has no output `attention`; else as `Encoder`.
+        FormatError: if the graph has no output `attention`; otherwise as `Encoder`.
     """
 
     def __init__(self, path: Path, pad_id: int = 0, device: Device = "cpu", threads: int = 1) -> None:
@@ -107,8 +107,8 @@ class Explainer:
     """Explains queries and documents of one index version; safe to use from many threads.
 
     Args:
-        folder: holds the explain graphs with their weights (`glow.artifact.model.EXPLAIN_FILES`).
-        preprocessor: of the index, whose term table the towers' weights come from.
+        folder: directory of the explain graphs with their weights (`glow.artifact.model.EXPLAIN_FILES`).
+        preprocessor: of the index, whose term statistics give the towers' weights.
         device, threads: as for `Encoder`.
     """
 
@@ -124,11 +124,11 @@ class Explainer:
 
     @property
     def is_open(self) -> bool:
-        """Whether both towers have been opened, which the first request does: nothing is read from the folder any more."""
+        """Whether both towers are open, which the first request causes: the directory is not read after that."""
         return len(self._towers) == len(EXPLAIN_TOWERS)
 
     def explain_query(self, text: str) -> Explanation:
-        """Explains a query; one without a word has no terms.
+        """Explains a query; one without words has no terms.
 
         Raises:
             ArtifactError: if a graph cannot be opened.
@@ -148,8 +148,8 @@ class Explainer:
         """Explains documents (or passages, as documents of their own), in the order given.
 
         Args:
-            documents: to encode, in batches of like lengths.
-            check: called before every document that is read and every batch; what it raises ends the work.
+            documents: to encode, in batches of similar lengths.
+            check: called before every document and every batch; what it raises ends the work.
 
         Raises:
             ArtifactError: if a graph cannot be opened.
@@ -170,18 +170,18 @@ class Explainer:
         return [explanations[row] for row in range(len(documents))]
 
     def leave_one_out(self, text: str, vectors: NDArray[np.float32]) -> list[TermAblation]:
-        """Leaves each different word out of the query, wherever it stands, and encodes and scores what is left.
+        """Removes each different word from the query, at all its places; encodes and scores the rest.
 
-        The rest is the list of the query's words without that word, preprocessed as if it had been the query: the other
-        words' weights change with the query's length, and words that the budget had cut off may come in.
+        The rest is preprocessed like a query of its own: the other words' weights change with the query's length, and words
+        that the token limit had cut off may come in.
 
         Args:
             text: the query.
-            vectors: float32 [n, D], L2-normalised, of the hits (`Explanation.vector`).
+            vectors: float32 [n, D], L2-normalized, of the hits (`Explanation.vector`).
 
         Returns:
-            One for each different word that reached the tower, in order; none for a query of one different word, of
-            which nothing would be left.
+            One for each different word that reached the tower, in order; none for a query of one different word, because
+                nothing would be left.
 
         Raises:
             ArtifactError: if a graph cannot be opened.
@@ -218,7 +218,7 @@ class Explainer:
         weights: dict[tuple[str, str], float] = {}
         shares: dict[tuple[str, str], float] = {}
         specials = 0.0
-        # Each field ends with a [SEP], whatever its field id is.
+        # Each field ends with a [SEP], for any field id.
         places = (tokens.word_ids < 0).cumsum() - 1
         columns = (tokens.word_ids, places, tokens.weights, attention[: len(tokens)])
         for number, place, weight, share in zip(*(column.tolist() for column in columns), strict=True):

@@ -1,11 +1,11 @@
-"""What a word adds to a document's score, from the directions of both: the head that learned impacts come from.
+"""Learned sparse retrieval: the head that computes how much a word adds to a document's score, from the directions of both.
 
-A word's direction is made of the vector that the query tower gives the word alone; a token's, of what the document tower makes of it in
-its place. Whatever else a query holds changes nothing (query term independence), so a search needs neither.
+A word's direction comes from its vector, which the query tower makes of the word alone; a token's comes from the document tower.
+The other words of a query change nothing (query term independence), so a search runs neither tower.
 
     w(word, document) = gain(word) · relu(max over tokens of cos(word, token) - cut)
 
-    W   words       L   tokens of a document        D   dimensions of a vector      K   of a direction
+    W   words       L   tokens of a document        D   dimensions of a vector      K   dimensions of a direction
 """
 
 import io
@@ -25,7 +25,7 @@ from glow.text import Preprocessor, idf_lucene
 __all__ = ["TERMS", "LearnedHead"]
 
 TERMS = "terms"
-"""Further output of `document-terms.onnx`: float32 [B, L, K], L2-normalised."""
+"""Extra output of `document-terms.onnx`: float32 [B, L, K], L2-normalized."""
 _SHAPES = {
     "projection": 2, "bias": 1, "gain_weight": 1, "gain_bias": 0, "gain_idf": 0, "scale": 0, "cut": 0, "priors": 1, "words": 1,
 }  # fmt: skip
@@ -34,14 +34,14 @@ _CHUNK_WORDS = 2048
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedHead:
-    """`learned.npz`.
+    """Weights of the head, stored in `learned.npz`.
 
     Attributes:
         projection, bias: float32 [D, K] and [K], from a word's vector to its direction.
-        gain_weight, gain_bias, gain_idf, scale: float32 [D] and three numbers, of its gain, which is in the unit of BM25's impacts:
+        gain_weight, gain_bias, gain_idf, scale: float32 [D] and three numbers. A word's gain, in the unit of BM25's impacts, is
             scale · softplus(vector · gain_weight + gain_bias + gain_idf · idf).
-        cut: cosine below which a token says nothing of a word, > -1.
-        words, priors: words that queries hold, and float32 > 0, the share of each among all words of the queries that the head was trained on.
+        cut: cosine below which a token contributes nothing to a word, > -1.
+        words, priors: words of queries, and float32 > 0, the frequency of each among all words of the training queries.
     """
 
     projection: NDArray[np.float32]
@@ -62,11 +62,11 @@ class LearnedHead:
     def directions(
         self, words: Sequence[str], preprocessor: Preprocessor, encoder: Encoder
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Directions of words, float32 [W, K], L2-normalised, and their gains, float32 [W], > 0.
+        """Directions of words, float32 [W, K], L2-normalized, and their gains, float32 [W], > 0.
 
         Args:
-            words: as `WordPieces.words` gives them.
-            preprocessor: of the index, whose table has the words' idf.
+            words: as `WordPieces.words` returns them.
+            preprocessor: of the index, whose term statistics give the words' idf.
             encoder: the query tower.
         """
         directions = np.empty((len(words), self.dimensions), np.float32)
@@ -94,10 +94,10 @@ class LearnedHead:
 
     @classmethod
     def load(cls, path: Path) -> "LearnedHead":
-        """Reads the file, which was verified before.
+        """Reads the file, which must be verified already.
 
         Raises:
-            FormatError: if it is missing, damaged, or its parts do not fit each other.
+            FormatError: if it is missing, damaged, or its arrays do not fit together.
         """
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:

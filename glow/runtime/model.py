@@ -1,4 +1,4 @@
-"""A model artifact, open: verified files, its preprocessor, and encoders on demand."""
+"""An open model artifact: verified files, its preprocessor, and encoders on demand."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from glow.text import Preprocessor, TermTable, WeightedTokens, load_preprocessor
 
 __all__ = ["Model", "preprocess_documents"]
 
-# Sorting 512 documents by length leaves hardly any padding; more would only hold more of them in memory.
+# Sorting 512 documents by length leaves hardly any padding; more would only take more memory.
 CHUNK_DOCUMENTS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A verified model folder.
+    """A verified model directory.
 
     Attributes:
-        folder: where its files lie.
-        manifest: what it says of itself.
+        folder: the directory.
+        manifest: its manifest.
         hash: the model hash (ARCHITECTURE.md section 3).
-        preprocessor: with the model's own term table.
+        preprocessor: with the model's own term statistics.
     """
 
     folder: Path
@@ -36,7 +36,7 @@ class Model:
 
     @classmethod
     def open(cls, folder: Path) -> "Model":
-        """Verifies and opens a model folder.
+        """Verifies and opens a model directory.
 
         Raises:
             ArtifactError, ConfigError: if it is missing, damaged, or not a model.
@@ -50,7 +50,7 @@ class Model:
         return f"{self.manifest.name}@sha256:{self.hash[:8]}"
 
     def with_terms(self, terms: TermTable, *, caps_unknown: bool = False) -> Preprocessor:
-        """The model's preprocessor with another term table (an index has its own); arguments as for `Preprocessor`."""
+        """The model's preprocessor with other term statistics (an index has its own); arguments as for `Preprocessor`."""
         own = self.preprocessor
         return Preprocessor(own.pieces, own.schema, own.weighting, terms, caps_unknown=caps_unknown)
 
@@ -72,7 +72,7 @@ def preprocess_documents(
     """Preprocesses a stream of documents in bounded memory.
 
     Yields:
-        A chunk of documents; how many of them lost words of each field to its budget; what the tower reads of each, in order.
+        A chunk of documents; per field, how many of them lost words to its token limit; the tower's inputs, in order.
     """
     stream = iter(documents)
     while chunk := list(islice(stream, CHUNK_DOCUMENTS)):

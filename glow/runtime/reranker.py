@@ -1,15 +1,15 @@
-"""A re-ranker's graphs, open: documents to the states that are stored, and a query with stored states to scores.
+"""A re-ranker's graphs: documents to token embeddings, which are stored, and a query with stored ones to scores.
 
-Source: PreTTR section 4. Layers 1 to l read query and document apart; what they make of a document is stored when an index is built.
+Source: PreTTR section 4. Layers 1 to l read query and document apart; a build stores their output for each document.
 
-    B   documents       Lq, Ld  tokens of a query, of the longest document      H   hidden size     e   numbers of a stored token
+    B   documents       Lq, Ld  tokens of a query, of the longest document      H   hidden size     e   numbers per stored token
 """
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import onnxruntime
@@ -20,6 +20,7 @@ from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH, QUERY_READER,
 from glow.errors import FormatError
 from glow.options import StrictModel
 from glow.records import Document
+from glow.renamed import RENAMED_METHODS, todays
 from glow.runtime.session import Device, open_session
 from glow.text import (
     Preprocessor,
@@ -40,22 +41,22 @@ __all__ = [
     "reranker_preprocessor",
 ]
 
-RerankMethod = Literal["join", "late"]
-"""The joined layers, or late interaction alone, which is cheaper."""
+RerankMethod = Annotated[Literal["cross-encoder", "late-interaction"], todays(RENAMED_METHODS)]
+"""The joined layers, or late interaction only, which is cheaper."""
 READ_TOKENS = 512
-"""Of a batch of documents; small ones stay in a core's cache."""
+"""Token limit of a batch of documents; small ones stay in a core's cache."""
 
 
 class RerankerShape(StrictModel):
-    """`reranker.json`: what stored states must fit.
+    """`reranker.json`: the shape that stored token embeddings must have.
 
     Attributes:
         layers, split: n and l.
         size: e.
-        compressed: whether what is stored comes out of a compressor, so that fewer than 16 bits hold it.
-        query_tokens: longest query; documents' positions begin there.
+        compressed: whether they come from a compressor, so that fewer than 16 bits suffice.
+        query_tokens: longest query; positions of documents begin there.
         document_tokens: longest document.
-        methods: what it can score by, the default first.
+        methods: supported scoring methods, the default first.
     """
 
     layers: int = Field(ge=2)
@@ -72,8 +73,8 @@ class QueryStates:
     """A query after layer l.
 
     Attributes:
-        tokens: as they were read, [CLS] first.
-        states: float32 [1, Lq, H].
+        tokens: of the query, [CLS] first.
+        states: float32 [1, Lq, H], token embeddings.
         mask: int64 [1, Lq], 1 everywhere.
     """
 
@@ -83,12 +84,12 @@ class QueryStates:
 
 
 def reranker_preprocessor(folder: Path, terms: TermTable, pieces: WordPieces | None = None) -> Preprocessor:
-    """What makes a re-ranker's input; its words' weights are not read.
+    """The preprocessor of a re-ranker's input; the weights of words are ignored.
 
     Args:
-        folder: of the re-ranker.
-        terms: any table.
-        pieces: of the same vocabulary, to be shared; None: made anew.
+        folder: the re-ranker's directory.
+        terms: any term statistics.
+        pieces: subword vocabulary to share, which must be the same; None: loaded anew.
 
     Raises:
         ConfigError, FormatError: as `load_preprocessor`.
@@ -97,10 +98,10 @@ def reranker_preprocessor(folder: Path, terms: TermTable, pieces: WordPieces | N
 
 
 class DocumentReader:
-    """Reads documents by layers 1 to l; safe to use from many threads.
+    """Runs documents through layers 1 to l; safe to use from many threads.
 
     Args:
-        folder: of the re-ranker.
+        folder: the re-ranker's directory.
         preprocessor: its own.
         device, threads: as for `open_session`.
 
@@ -116,11 +117,11 @@ class DocumentReader:
         self._session = open_session(folder / DOCUMENT_READER, device, threads)
 
     def tokens(self, document: Document) -> WeightedTokens:
-        """A document as it is read, without [CLS], which is the query's."""
+        """The tokens of a document without [CLS], which only the query has."""
         return self._preprocessor.document(document).without_first()
 
     def read(self, documents: Sequence[Document]) -> list[NDArray[np.float32]]:
-        """What is stored of documents, float32 [L, e] each, L >= 1, in the order given."""
+        """Token embeddings to store, float32 [L, e] for each document, L >= 1, in the order given."""
         sequences = [self.tokens(document) for document in documents]
         found: list[NDArray[np.float32]] = [np.empty((0, self.shape.size), np.float32)] * len(sequences)
         for rows in batches_by_length([len(sequence) for sequence in sequences], READ_TOKENS):
@@ -132,7 +133,7 @@ class DocumentReader:
     def read_tokens(
         self, sequences: Sequence[WeightedTokens]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Reads one padded batch of at least one document: states float32 [B, Ld, e] and mask int64 [B, Ld]."""
+        """Reads one padded batch of at least one document: token embeddings float32 [B, Ld, e] and mask int64 [B, Ld]."""
         batch = pad(sequences, self._preprocessor.pieces.pad_id)
         inputs = {"ids": batch.ids, "mask": batch.mask, "field_ids": batch.field_ids}
         return self._session.run(["stored"], inputs)[0], batch.mask
@@ -142,15 +143,15 @@ class Reranker:
     """Scores stored documents for a query; safe to use from many threads.
 
     Args:
-        folder: of the re-ranker.
+        folder: the re-ranker's directory.
         preprocessor: its own.
         device, threads: as for `open_session`.
 
     Attributes:
-        shape: what stored states must fit.
+        shape: that stored token embeddings must have.
 
     Raises:
-        DeviceError, FormatError: as `open_session`; FormatError also for graphs of other inputs.
+        DeviceError, FormatError: as `open_session`; FormatError also for graphs with other inputs.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class Reranker:
         self.preprocessor = preprocessor
         self._folder, self._device, self._threads = folder, device, threads
         self._query = open_session(folder / QUERY_READER, device, threads)
-        files: dict[RerankMethod, str] = {"join": JOIN_GRAPH, "late": LATE_GRAPH}
+        files: dict[RerankMethod, str] = {"cross-encoder": JOIN_GRAPH, "late-interaction": LATE_GRAPH}
         self._pairs = {
             method: _open_pairs(folder / files[method], self.shape, device, threads)
             for method in self.shape.methods
@@ -169,11 +170,11 @@ class Reranker:
         self._documents: DocumentReader | None = None
 
     def query(self, text: str) -> QueryStates:
-        """Reads a query by layers 1 to l."""
+        """Runs a query through layers 1 to l."""
         return self.read(self.preprocessor.query(text))
 
     def read(self, tokens: WeightedTokens) -> QueryStates:
-        """As `query`, of its tokens."""
+        """As `query`, for tokens."""
         batch = pad([tokens], self.preprocessor.pieces.pad_id)
         states = self._query.run(["states"], {"ids": batch.ids, "mask": batch.mask})[0]
         return QueryStates(tokens, states, batch.mask)
@@ -184,7 +185,7 @@ class Reranker:
         """Scores documents.
 
         Args:
-            query: as read.
+            query: after layer l.
             stored: float32 [B, Ld, e].
             mask: int64 [B, Ld], 1 for tokens.
             method: one of `shape.methods`.
@@ -198,15 +199,15 @@ class Reranker:
     def attention(
         self, query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """What [CLS] attends to in the last joined layer, mean over heads: float32 [B, Lq + Ld]; arguments as `score`."""
-        return self._run(query, stored, mask, "join", "attention")
+        """Attention of [CLS] in the last joined layer, mean over heads: float32 [B, Lq + Ld]; arguments as `score`."""
+        return self._run(query, stored, mask, "cross-encoder", "attention")
 
     def document_tokens(self, document: Document) -> WeightedTokens:
-        """A document as it was read when it was stored."""
+        """The tokens of a document, as when it was stored."""
         return self.preprocessor.document(document).without_first()
 
     def documents(self) -> DocumentReader:
-        """What reads documents, opened when it is first asked for."""
+        """The reader of documents, opened at the first call."""
         with self._lock:
             if self._documents is None:
                 self._documents = DocumentReader(self._folder, self.preprocessor, self._device, 1)

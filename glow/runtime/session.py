@@ -1,10 +1,10 @@
-"""ONNX Runtime sessions: the device that was asked for or an error, never a silent fall-back."""
+"""ONNX Runtime sessions: on the requested device or an error, never a silent fall-back."""
 
 import os
 from pathlib import Path
 from typing import Literal
 
-# Read when it is loaded: what runs where, and for whom, is nobody else's business.
+# Read at import: telemetry must be off, so that no data about the use leaves the machine.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import onnxruntime
@@ -21,13 +21,13 @@ def open_session(path: Path, device: Device = "cpu", threads: int = 1) -> onnxru
     """Opens a model on one device.
 
     Args:
-        path: an ONNX file; its external data lie beside it.
+        path: an ONNX file; its external data are beside it.
         device: `cpu` or `cuda`.
         threads: intra-op threads, >= 1; 1 suits a service whose requests run side by side.
 
     Raises:
-        DeviceError: if the device's provider is not there, or ONNX Runtime chose another.
-        FormatError: if the file is no model that this ONNX Runtime can read.
+        DeviceError: if the device's provider is missing, or ONNX Runtime chose another.
+        FormatError: if this ONNX Runtime cannot read the file as a model.
     """
     provider = _PROVIDERS[device]
     available = onnxruntime.get_available_providers()

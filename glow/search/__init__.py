@@ -1,4 +1,4 @@
-"""How an index is searched: ranking by vectors and words, fusion, re-ranking, arrangement."""
+"""Searches an index: dense and lexical ranking, fusion, re-ranking, arrangement of hits."""
 
 from glow.search.arrangement import Arrangement, FilterBoost, RecencyBoost, SortKey, arrange
 from glow.search.calibration import (
@@ -30,6 +30,7 @@ from glow.search.retrievers import (
     RETRIEVERS,
     RankedDocuments,
     Retriever,
+    RetrieverOrAuto,
     Words,
     fuse_hybrid,
     gather_hybrid,
@@ -59,6 +60,7 @@ __all__ = [
     "RecencyBoost",
     "Reranking",
     "Retriever",
+    "RetrieverOrAuto",
     "Scorer",
     "SortKey",
     "Typos",

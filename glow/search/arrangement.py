@@ -1,4 +1,4 @@
-"""What becomes of a ranking before its page is cut: boosts, a least score, groups, another order.
+"""Changes to a ranking before its page is cut: boosts, a minimum score, groups, another order.
 
 k   candidates
 """
@@ -23,7 +23,7 @@ _MICROSECONDS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """By what hits are ordered: a field with a column, or `score`; documents without a value come last."""
+    """A sort key: `score` or a field with a column; documents without a value come last."""
 
     field: str
     descending: bool
@@ -31,7 +31,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class FilterBoost:
-    """Documents that match score `factor` times as much, > 0; below 1 they fall behind."""
+    """Multiplies the score of matching documents by `factor`, > 0; below 1, they rank lower."""
 
     filter: Expression
     factor: float
@@ -39,7 +39,7 @@ class FilterBoost:
 
 @dataclass(frozen=True, slots=True)
 class RecencyBoost:
-    """A document dated now scores 1 + `weight` times as much, one of an age of `half_life_s` half of that more.
+    """Multiplies scores by 1 + `weight` for documents dated now; the excess over 1 halves with every `half_life_s` of age.
 
     Attributes:
         field: holds dates.
@@ -56,13 +56,13 @@ class RecencyBoost:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """What to do with the candidates of a search, in this order.
+    """What to do with the candidates of a search, in the order of the attributes.
 
     Attributes:
-        boosts: change scores.
-        min_score: hits that score less are left out; None: all stay.
-        sort: other orders than by score, the first deciding; equal ones by score.
-        group_by: field of which each value has at most `group_size` hits; "" for none. Documents without a value stay.
+        boosts: changes of scores.
+        min_score: hits that score less are removed; None: all stay.
+        sort: keys other than the score, the most important first; ties by score.
+        group_by: field of which each value keeps at most `group_size` hits; "" for none. Documents without a value stay.
         group_size: >= 1.
     """
 
@@ -79,8 +79,8 @@ def arrange(
     """Arranges candidates.
 
     Args:
-        ranked: as they were found.
-        wanted: what to do with them.
+        ranked: candidates.
+        wanted: changes to make.
         columns: metadata of the index.
         mask: the rows that a filter allows.
     """
@@ -101,7 +101,7 @@ def arrange(
 
 
 def _times(scores: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float32]:
-    """A factor above 1 always lifts: negative scores, as cosines can be, are divided by it."""
+    """Multiplies scores by factors. A negative score, such as a cosine, is divided, so that a factor above 1 always raises it."""
     lifted: NDArray[np.float32] = np.where(scores >= 0, scores * factors, scores / factors).astype(np.float32)
     return lifted
 
@@ -129,7 +129,7 @@ def _factors(
 
 
 def _latest(part: TypedColumn, row: int) -> float | None:
-    """The last of a document's instants, in microseconds."""
+    """The latest date of a document, in microseconds."""
     held = (
         part.codes[row : row + 1]
         if part.offsets is None
@@ -142,7 +142,7 @@ def _latest(part: TypedColumn, row: int) -> float | None:
 def _order(
     keys: Sequence[SortKey], scores: NDArray[np.float32], rows: NDArray[np.int64], columns: Columns
 ) -> NDArray[np.int64]:
-    """The places in the order of the keys; equal ones stay in the order of the scores that they had."""
+    """The places in the order of the keys; ties keep the order of their scores."""
     order = np.arange(len(rows))
     for key in reversed(keys):
         if key.field == SCORE:

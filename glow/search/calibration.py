@@ -1,9 +1,9 @@
-"""The probability that a hit answers the query, from what a hybrid search scores by, and how sure its first hit is.
+"""The probability that a hit answers the query, from a hybrid search's evidence, and the confidence in the first hit.
 
-A hit is likely if its evidence is high, if the nearest documents of the whole index do not come close to it, and if the vectors leave
-little open. All three depend on the query and the index alone: no filter and no other page changes a hit's probability. Within a
-query the probability grows with the evidence, so hits stay in order. A logistic regression (Platt 1999) over these three
-numbers; docs/results/quality.md has how well it holds where nothing was fitted.
+A hit is likely if its evidence is high, if it is well ahead of the documents nearest to the query, and if the dense ranking is
+certain. All three depend only on the query and the index: no filter and no page changes a hit's probability. Within a
+query the probability grows with the evidence, so hits keep their order. A logistic regression (Platt 1999) combines the
+three numbers; docs/results/quality.md shows how well it holds on datasets that it was not fitted on.
 
     m   hits        h   nearest documents of the whole index        q   queries
 """
@@ -19,24 +19,24 @@ from glow.index import Calibration
 __all__ = ["SHARPNESS", "Confidence", "confidence_of", "fit_logistic", "probabilities", "signs_of"]
 
 Confidence = Literal["high", "low", "none"]
-"""Of a page's first hit: it most likely answers; it may; most likely nothing does."""
+"""Confidence in the first hit: it most likely answers the query; it may; most likely no hit does."""
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 SHARPNESS: Mapping[Literal["with_late", "without_late"], float] = {"with_late": 55.0, "without_late": 20.0}
-"""What evidence is times in the odds against the head, for each set of columns; from half to twice of it the fit is as good."""
+"""Factor of the evidence in the odds against the head, for each set of columns; half or twice of it fits as well."""
 NO_RIVAL = 1e-3
-"""Added to the odds against a hit: without rivals its own would have no bound."""
+"""Added to the odds against a hit, which would otherwise be unbounded without rivals."""
 NOT_OPEN = 0.02
-"""Added to `uncertainty`, which may be 0, before its logarithm is taken."""
+"""Added to `uncertainty`, which may be 0, before the logarithm."""
 ROUNDS, STEP = 100, 1e-9
 
 
 def signs_of(evidence: Floats, head: Floats, openness: float, sharpness: float) -> Doubles:
-    """What the probability of each hit is worked out of.
+    """The features of the probability of each hit.
 
     Args:
         evidence: float32 [m], of the hits.
-        head: float32 [h], of the documents nearest to the query, whatever a filter allows.
+        head: float32 [h], of the documents nearest to the query, regardless of filters.
         openness: `uncertainty` of these documents' cosines.
         sharpness: as `Calibration`.
 
@@ -46,7 +46,7 @@ def signs_of(evidence: Floats, head: Floats, openness: float, sharpness: float) 
     hits, rivals = evidence.astype(np.float64), np.sort(head.astype(np.float64))
     odds = np.exp(sharpness * (rivals[None, :] - hits[:, None]))
     if len(rivals):
-        # A hit is no rival of itself. One that is not among them takes the place of the next below, so that more evidence is never worse.
+        # A hit is not its own rival. One outside the head replaces the next lower one, so that more evidence is never worse.
         own = np.searchsorted(rivals, hits, side="right") - 1
         there = np.flatnonzero(own >= 0)
         odds[there, own[there]] = 0.0
@@ -58,18 +58,18 @@ def probabilities(calibration: Calibration, evidence: Floats, head: Floats, open
     """The probability that each hit answers the query, float32 [m], in (0, 1); arguments as for `signs_of`."""
     signs = signs_of(evidence, head, openness, calibration.sharpness)
     weights = np.array([calibration.standing, calibration.evidence, calibration.openness])
-    # One product a row: a matrix product rounds by how many rows there are.
+    # One product per row: the rounding of a matrix product depends on the number of rows.
     logits = np.einsum("ij,j->i", signs, weights) + calibration.constant
     found: Floats = (1.0 / (1.0 + np.exp(-logits))).astype(np.float32)
     return found
 
 
 def confidence_of(calibration: Calibration, first: float | None) -> Confidence:
-    """How sure a page's best hit is.
+    """Confidence in a page's best hit.
 
     Args:
-        calibration: whose bounds count.
-        first: its probability; None: there is no hit.
+        calibration: its bounds apply.
+        first: the hit's probability; None: there is no hit.
     """
     if first is None or first < calibration.none:
         return "none"
@@ -79,13 +79,13 @@ def confidence_of(calibration: Calibration, first: float | None) -> Confidence:
 def fit_logistic(
     signs: Doubles, answers: NDArray[np.bool_], weights: Doubles, bounded: Sequence[int] = (0, 1)
 ) -> Doubles:
-    """The coefficients of a logistic regression by Newton's method, and its constant, float64 [s + 1].
+    """The coefficients of a logistic regression and its constant, float64 [s + 1], by Newton's method.
 
     Args:
         signs: float64 [m, s].
         answers: bool [m], whether each hit answers its query.
         weights: float64 [m], how much each hit counts.
-        bounded: signs whose coefficient must not be below 0.
+        bounded: indexes of signs whose coefficient must be at least 0.
     """
     table = np.hstack([signs, np.ones((len(signs), 1))])
     scale = np.maximum(np.abs(table).max(0), 1e-9)

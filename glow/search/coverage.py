@@ -1,7 +1,7 @@
-"""How much of a query each document holds: what its words count by beside vectors.
+"""Query coverage: how much of a query each document holds; a factor of lexical scores in hybrid search.
 
-BM25 adds up words, so one rare word that comes often can outweigh all others. A document that holds more of what was asked for is
-the better answer; docs/results/quality.md has what that is worth.
+BM25 adds up terms, so one frequent rare word can outweigh all others. A document that holds more of the query is usually
+the better result; docs/results/quality.md has the gain.
 
     m   documents       w   different words of a query
 """
@@ -18,22 +18,22 @@ from glow.text import is_lexical
 __all__ = ["coverage_scorer"]
 
 DEPTH = 8
-"""Words of a query up to which coverage counts in full; nobody repeats a long question."""
+"""Up to this number of query words coverage counts in full; long questions are rarely repeated word for word."""
 
 
 def coverage_scorer(
     impacts: ImpactsView, words: Sequence[str], idf: Callable[[str], float]
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
-    """A function that tells what to multiply documents' lexical scores by.
+    """Returns a function that computes the factors of documents' lexical scores.
 
     Args:
-        impacts: which documents hold a word.
-        words: of the query; one that comes again counts again, one that no document holds counts too.
-        idf: what a word counts, >= 0; of a table that no delta changes, so that scores stay what they are.
+        impacts: index of the documents that hold a word.
+        words: of the query; repeated words count repeatedly, and words that no document holds count too.
+        idf: weight of a word, >= 0; from statistics that no delta changes, so that scores stay the same.
 
     Returns:
-        Documents int64 [m] -> the share of the query that each holds, by idf, to the power min(1, 8 / words); float32 [m] in [0, 1],
-        1 for a query without lexical words.
+        Documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to the power min(1, 8 / words); float32 [m]
+            in [0, 1], 1 for a query without lexical words.
     """
     counts = Counter(word for word in words if is_lexical(word))
     total = sum(count * idf(word) for word, count in counts.items())
@@ -45,7 +45,7 @@ def coverage_scorer(
         held = np.zeros(len(documents))
         for word, count in counts.items():
             held += count * idf(word) / total * (impacts.score([word], documents) > 0)
-        # Of many shares the sum may pass 1 by a rounding.
+        # The rounding of many fractions may make their sum exceed 1.
         share: NDArray[np.float32] = (np.minimum(held, 1.0) ** power).astype(np.float32)
         return share
 

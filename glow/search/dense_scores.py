@@ -1,4 +1,4 @@
-"""True dense scores of given documents, which hybrid search needs of those that only their words found, and their best passages."""
+"""True dense scores of given documents, which hybrid search needs for lexical hits, and their best passages."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,15 +15,15 @@ __all__ = ["best_passages", "dense_scorer", "rows_read"]
 def dense_scorer(
     index: Searchable, vector: NDArray[np.float32]
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]] | None:
-    """A function that tells the scores of documents for one query.
+    """Returns a function that computes documents' scores for one query, or None.
 
     Args:
-        index: whose vectors tell them.
-        vector: float32 [D], of the query, L2-normalised.
+        index: with the vectors.
+        vector: float32 [D], of the query, L2-normalized.
 
     Returns:
-        Documents int64 [m] -> float32 [m] in [-1, 1], a document's best passage counting; None where the index holds
-        no whole vectors by row.
+        Documents int64 [m] -> float32 [m] in [-1, 1], of each document's best passage; None if the index cannot return
+            full vectors by row.
     """
     dense = index[VECTORS]
     if not dense.has_vectors:
@@ -48,12 +48,12 @@ def best_passages(
     vector: NDArray[np.float32] | None,
     documents: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """The row of each document's best passage for a query, int64 [m]; its first where no vectors can tell.
+    """The row of each document's best passage for a query, int64 [m]; its first passage if no vectors are available.
 
     Args:
         dense: the vectors of passages.
-        passages: which document each belongs to.
-        vector: float32 [D], of the query; None: there is none.
+        passages: map from passages to documents.
+        vector: float32 [D], of the query; None: unknown.
         documents: int64 [m].
     """
     first: NDArray[np.int64] = passages.first[documents].astype(np.int64)
@@ -75,13 +75,13 @@ def rows_read(
     known: Mapping[int, int],
     vector: NDArray[np.float32] | None,
 ) -> NDArray[np.int64]:
-    """The row of a vector that stands for each document: its own, or that of its best passage, int64 [m].
+    """The row of each document's vector, or of the vector of its best passage, int64 [m].
 
     Args:
-        index: that holds them.
+        index: with the vectors.
         documents: int64 [m].
-        known: document row -> row of its best passage, as a search found it.
-        vector: as for `best_passages`, of the rest.
+        known: document row -> row of its best passage, as found by a search.
+        vector: as for `best_passages`, for the other documents.
     """
     if not index.holds(PASSAGES):
         return documents.astype(np.int64)
@@ -95,7 +95,7 @@ def rows_read(
 def _rows_of(
     passages: PassageMap, documents: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The passages of documents, int64 [p], and where each document's begin among them, int64 [m]."""
+    """The passages of documents, int64 [p], and where each document's passages begin among them, int64 [m]."""
     first = passages.first[documents].astype(np.int64)
     counts = passages.first[documents + 1].astype(np.int64) - first
     starts = np.cumsum(counts) - counts

@@ -1,8 +1,8 @@
-"""Reciprocal rank fusion of named rankings: one ranking from several, by ranks alone.
+"""Reciprocal rank fusion of named rankings: one ranking from several, by ranks only.
 
 Cormack, Clarke and Büttcher, SIGIR 2009 (https://doi.org/10.1145/1571941.1572114): the score of a document is the
-sum of 1 / (k + rank) over the rankings that hold it, rank counted from 1. What is served fuses rows and arrays
-(`glow.search.hybrid`); this is the same for any number of rankings of ids.
+sum of 1 / (k + rank) over the rankings that contain it, with ranks from 1. The service fuses rows and arrays
+(`glow.search.hybrid`); this module does the same for any number of rankings of ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
     """Fuses rankings.
 
     Args:
-        rankings: document ids, best first; a document that comes again in one ranking counts at its best rank,
-            and the ones behind it keep their ranks.
-        k: the constant that flattens the head, >= 0.
+        rankings: document ids, best first; a repeated document counts at its best rank, and the ones behind it
+                keep their ranks.
+        k: constant that reduces the advantage of the first ranks, >= 0.
 
     Returns:
         Every document once, best first; ties go to the smaller id, so the order of the rankings never matters.
@@ -32,7 +32,7 @@ def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
             if document not in seen:
                 seen.add(document)
                 shares.setdefault(document, []).append(1.0 / (k + rank))
-    # fsum rounds once: a plain sum would depend on the order of the rankings in its last bit, and so would ties.
+    # fsum rounds once: the last bit of a plain sum, and so ties, would depend on the order of the rankings.
     hits = [Hit(document, fsum(parts)) for document, parts in shares.items()]
     return sorted(hits, key=lambda hit: (-hit.score, hit.document_id))
 
@@ -43,8 +43,8 @@ def fuse(
     """Fuses runs query by query.
 
     Args:
-        runs: at least one, query id -> hits, best first; a query that only some of them answer is fused from those.
-        top_k: hits of each run that are fused, and hits that are kept, >= 1.
+        runs: at least one, query id -> hits, best first; a query that some runs lack is fused from the others.
+        top_k: number of hits of each run to fuse, and of hits to keep, >= 1.
         k: as for `rrf`.
 
     Returns:

@@ -1,12 +1,12 @@
 """Hybrid search: a dense and a lexical ranking of one query, fused.
 
-`rrf` adds up reciprocal ranks (`glow.search.fusion`). `convex` adds up scores on one scale, which keeps how far a hit is
-ahead of the next (Bruch, Gai and Ingber 2023, https://arxiv.org/abs/2210.11934). Departs from them in the scale: the cosine stays as
-it is, and the lexical score counts the less the surer the dense ranking is of its first hits, because words help most
-where vectors leave the question open, and harm where they settle it. A document that only one ranking holds gets its true
-score from the other part where that can be worked out. docs/decisions/0041 has what was measured.
+`rrf` adds up reciprocal ranks (`glow.search.fusion`). `convex` adds up scores on one scale, which keeps the distances between
+hits (Bruch, Gai and Ingber 2023, https://arxiv.org/abs/2210.11934). Departs from them in the scale: the cosine is not
+changed, and the lexical score counts less if the dense ranking is certain of its first hits. Terms help most if vectors
+are uncertain, and harm if they are certain. A document that only one ranking holds gets its true score from the other
+retriever if that can be computed. docs/decisions/0041 has the measurements.
 
-    c   candidates of one ranking       m   documents that either ranking holds
+    c   candidates of one ranking       m   documents that either ranking contains
 """
 
 from collections.abc import Callable, Mapping
@@ -20,28 +20,28 @@ from glow.index import Fusion, Ranking, best
 __all__ = ["HEAD", "Fused", "Scorer", "contributions", "fuse_rankings", "uncertainty"]
 
 HEAD = 10
-"""Dense hits whose spread tells how sure the ranking is."""
+"""Number of dense hits whose spread gives the certainty of the ranking."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
 LATE_SHARE = 0.5
-"""Of late interaction in what vectors say of a document (docs/results/quality.md)."""
+"""Weight of late interaction in the dense score of a document (docs/results/quality.md)."""
 LATE_WORDS = 0.43
-"""What words count with late interaction, which sees them too, over what they count without."""
+"""Factor of the lexical weight with late interaction, which compares words as well."""
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
-"""Rows int64 [x] -> their true scores float32 [x] for the query at hand."""
+"""Rows int64 [x] -> their true scores float32 [x] for the current query."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fused:
-    """A fused ranking of every document that either part found.
+    """A fused ranking of all documents that either retriever found.
 
     Attributes:
         scores: float32 [m], descending.
         rows: int64 [m], each once.
-        parts: `dense` and `lexical` -> float32 [m], the document's score in that part; NaN where not known. `late`, if every document
-            has that score.
-        head: float32 [h], what the first vectors of all documents score, whatever a filter allows; None: there is no knowing, or the
-            fusion adds up ranks.
+        parts: `dense` and `lexical` -> float32 [m], the retriever's score; NaN if unknown. Also `late`, if it is known for
+                every document.
+        head: float32 [h], evidence of the documents nearest to the query, regardless of filters; None: unknown, or the
+                fusion adds up ranks.
         openness: `uncertainty` of these vectors.
     """
 
@@ -64,22 +64,22 @@ def fuse_rankings(
     score_late: Callable[[NDArray[np.int64]], NDArray[np.float32] | None] | None = None,
     score_covered: Scorer | None = None,
 ) -> Fused:
-    """Fuses the candidates of both parts.
+    """Fuses the candidates of both retrievers.
 
-    The result depends on the candidates alone, so every page of it is a part of one ranking.
+    The result depends only on the candidates, so every page is a part of the same ranking.
 
     Args:
         fusion: method and weights.
-        dense, lexical: candidates, best first; scores finite. A row that comes again counts at its best place.
-        order: uint32 [n], each document's place among equals; None: its row.
-        score_dense, score_lexical: true scores of rows that only the other part found; None: there is no knowing,
-            and they count as the lowest candidate of that part, which they cannot exceed.
-        lexical_scale: the largest impact of any word (`ImpactIndex.largest`); None: the highest lexical score here.
-        head: the first of the dense ranking of all documents, whatever a filter allows: what `uncertainty` reads, and what hits are
-            measured against. None: the candidates are of all documents, so theirs.
-        score_late: scores of rows by late interaction, which makes up `LATE_SHARE` of the dense part under `convex`, or None if there is
-            no time for it. None: there is none.
-        score_covered: how much of the query rows hold, in [0, 1], which lexical scores are times under `convex`; None: 1.
+        dense, lexical: candidates, best first; scores finite. A repeated row counts at its best place.
+        order: uint32 [n], each document's place among ties; None: its row.
+        score_dense, score_lexical: true scores of rows that only the other retriever found. None: unknown; such rows count
+                as the lowest candidate of that retriever, an upper bound.
+        lexical_scale: the largest impact of any term (`ImpactIndex.largest`); None: the highest lexical score here.
+        head: the first of the dense ranking of all documents, regardless of filters: for `uncertainty`, and as rivals of the
+                hits. None: no filter applies, so the dense candidates are used.
+        score_late: late-interaction scores of rows, with weight `LATE_SHARE` in the dense score under `convex`; its result is None if
+                time runs out. None: the index or the query has no tokens.
+        score_covered: fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1.
     """
     found = np.concatenate([dense[1], lexical[1]])
     rows, places = np.unique(found, return_inverse=True)
@@ -95,7 +95,7 @@ def fuse_rankings(
     near = nearest[0][:HEAD], nearest[1][:HEAD]
     openness = uncertainty(near[0])
     add = _Sum(fusion, openness / (float(largest) or 1.0))  # 0 if no word of the query is known
-    # A filter may leave out what hits are measured against.
+    # A filter may exclude the rivals that hits are measured against.
     every = rows if head is None else np.union1d(rows, near[1])
     late = None if score_late is None else score_late(every)
     own = None if late is None else late[np.searchsorted(every, rows)]
@@ -116,7 +116,7 @@ def _covered(score: Scorer | None, rows: NDArray[np.int64]) -> Floats:
 
 
 def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where some of the rows stand among them, int64 [w]."""
+    """Positions of some of the rows among all of them, int64 [w]."""
     order = np.argsort(rows, kind="stable")
     found: NDArray[np.int64] = order[np.searchsorted(rows[order], wanted)]
     return found
@@ -124,18 +124,18 @@ def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.in
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Columns added up.
+    """Weighted sum of score columns.
 
     Attributes:
         fusion: weights.
-        lexical_scale: what lexical scores are times.
+        lexical_scale: factor of lexical scores.
     """
 
     fusion: Fusion
     lexical_scale: float
 
     def of(self, dense: Floats, lexical: Floats, late: NDArray[np.float32] | None = None) -> Floats:
-        """Evidence, float64 [m], of three columns of as many."""
+        """Evidence, float64 [m], from three columns of that length."""
         weights, words = self.fusion.weights, self.lexical_scale
         total = weights.dense + weights.lexical
         if late is not None:
@@ -151,7 +151,7 @@ def _fused(
     order: NDArray[np.uint32] | None,
     late: NDArray[np.float32] | None = None,
 ) -> Fused:
-    """The documents by their evidence, float64 [m]."""
+    """The documents sorted by their evidence, float64 [m]."""
     scores, ranked = best(evidence.astype(np.float32), rows, max(len(rows), 1), order)
     places = np.searchsorted(rows, ranked)
     told = {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
@@ -159,11 +159,11 @@ def _fused(
 
 
 def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -> dict[str, float]:
-    """What each column gave to the evidence of a hit under `convex`: `dense`, `late` if tokens were compared, and `words`; they add up to it.
+    """Parts of a hit's evidence under `convex`, which add up to it: `dense`, `words`, and `late` if tokens were compared.
 
-    Args:
+    fusion: weights of the fusion.
         fusion: by which it was fused.
-        parts: its scores; `dense` is known.
+        evidence: the hit's evidence.
         evidence: what it scored.
     """
     share = fusion.weights.dense / (fusion.weights.dense + fusion.weights.lexical)
@@ -178,12 +178,12 @@ def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -
 
 
 def uncertainty(scores: NDArray[np.float32]) -> float:
-    """How open the dense ranking leaves the question: 2 (1 - top) exp(-(top - tenth) / 0.15), in [0, 4].
+    """How uncertain the dense ranking is: 2 (1 - top) exp(-(top - tenth) / 0.15), in [0, 4].
 
-    Small where the first hit is near the query and stands out from the tenth.
+    Small if the first hit is near the query and well ahead of the tenth.
 
     Args:
-        scores: float32 [c], cosines, descending; without any, the words decide: 1.
+        scores: float32 [c], cosines, descending; if empty, the result is 1 and terms decide.
     """
     if not len(scores):
         return 1.0
@@ -192,16 +192,16 @@ def uncertainty(scores: NDArray[np.float32]) -> float:
 
 
 class _Candidates:
-    """One part's view of all documents that either part found.
+    """One retriever's view of all documents that either retriever found.
 
     Args:
-        scores: float32 [c] of the part's candidates, best first.
-        places: int64 [c], where each stands in `rows`.
+        scores: float32 [c], of the retriever's candidates, best first.
+        places: int64 [c], position of each candidate in `rows`.
         rows: int64 [m], every document, ascending.
-        score: tells true scores of rows that are no candidates; None: there is no knowing.
+        score: computes true scores of rows that are not candidates; None: unknown.
 
     Attributes:
-        scores: float64 [m]; NaN where not known.
+        scores: float64 [m]; NaN if unknown.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class _Candidates:
         score: Scorer | None,
     ) -> None:
         self._places = places
-        # From the last to the first: a row that comes again counts at its best place.
+        # Backwards, so that a repeated row counts at its best place.
         self.scores = np.full(len(rows), np.nan)
         self.scores[places[::-1]] = scores[::-1]
         self._lowest = float(scores[-1]) if len(scores) else 0.0
@@ -222,11 +222,11 @@ class _Candidates:
                 self.scores[missing] = score(rows[missing])
 
     def filled(self) -> Floats:
-        """Scores [m] with the lowest candidate's in place of unknown ones."""
+        """Scores [m]; the lowest candidate's score replaces unknown ones."""
         return np.where(np.isnan(self.scores), self._lowest, self.scores)
 
     def reciprocal_ranks(self, k: int) -> Floats:
-        """1 / (k + rank) [m], 0 for what is no candidate."""
+        """1 / (k + rank) [m], 0 for documents that are not candidates."""
         shares = np.zeros(len(self.scores))
         shares[self._places[::-1]] = 1.0 / (k + np.arange(len(self._places), 0, -1))
         return shares

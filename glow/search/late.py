@@ -1,9 +1,9 @@
-"""The second stage of hybrid search: how well a document's tokens answer those of a query, for every candidate or for none.
+"""Late interaction in hybrid search: compares the tokens of every candidate with those of the query, or of none.
 
-Source: late interaction of ColBERT (Khattab and Zaharia 2020), over what both towers make of each token beside their vector; nothing is
-encoded again, and nothing was trained for it. docs/results/quality.md has what was measured.
+Source: late interaction of ColBERT (Khattab and Zaharia 2020), over the token embeddings of both towers. It needs no further
+encoding and no training of its own. docs/results/quality.md has the measurements.
 
-    q   tokens of a query       P   numbers of a token      m   documents
+    q   tokens of a query       P   dimensions of a token embedding      m   documents
 """
 
 from collections.abc import Callable, Mapping
@@ -20,21 +20,21 @@ from glow.text import WeightedTokens
 __all__ = ["AnsweredWord", "LateScorer", "QueryTokens", "answered_words", "late_scorer"]
 
 AT_ONCE = 64
-"""Documents that are compared between two looks at the clock."""
+"""Number of documents that are compared between two checks of the time."""
 Floats = NDArray[np.float32]
 LateScorer = Callable[[NDArray[np.int64], Callable[[], bool]], Floats | None]
-"""Documents int64 [m] -> float32 [m], about -1 to 1, of each by its best passage; None if there was no time for all of them, which
-the second argument tells, asked now and then."""
+"""Documents int64 [m] -> float32 [m], about -1 to 1, for each by its best passage. None if time runs out, which the second
+argument tells; it is called now and then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTokens:
-    """What documents' tokens are compared with.
+    """Token embeddings of the query, which those of documents are compared with.
 
     Attributes:
-        vectors: float32 [q, P], of length 1.
-        weights: float32 [q], of sum 1.
-        tokens: the query.
+        vectors: float32 [q, P], of norm 1.
+        weights: float32 [q], which add up to 1.
+        tokens: of the query.
     """
 
     vectors: Floats
@@ -43,11 +43,11 @@ class QueryTokens:
 
     @classmethod
     def of(cls, tokens: WeightedTokens, vectors: Floats) -> "QueryTokens":
-        """All tokens, [CLS] and [SEP] too, each counting the same.
+        """All tokens with equal weights, including [CLS] and [SEP].
 
         Args:
-            tokens: the query, as its tower read it.
-            vectors: float32 [L, P], what the tower made of each.
+            tokens: of the query, as the tower's input.
+            vectors: float32 [L, P], the tower's embedding of each token.
         """
         return cls(vectors, np.full(len(vectors), 1 / len(vectors), np.float32), tokens)
 
@@ -55,13 +55,13 @@ class QueryTokens:
 def late_scorer(
     index: Searchable, query: QueryTokens, vector: Floats, passages: Mapping[int, int]
 ) -> LateScorer:
-    """A function that tells how well documents answer a query token by token.
+    """Returns a function that scores documents by late interaction.
 
     Args:
-        index: with token vectors.
-        query: its tokens.
-        vector: float32 [D], of the query, which tells a document's best passage.
-        passages: document row -> row of its best passage, if the first stage found it.
+        index: with token embeddings.
+        query: token embeddings of the query.
+        vector: float32 [D], of the query, which selects a document's best passage.
+        passages: document row -> row of its best passage, if the first-stage retrieval found it.
     """
     late = index[LATE_INTERACTION]
 
@@ -80,11 +80,11 @@ def late_scorer(
 
 @dataclass(frozen=True, slots=True)
 class AnsweredWord:
-    """A word of the query, and the word of a document that answers it best.
+    """A word of the query, and the word of a document that matches it best.
 
     Attributes:
         word, answer: as preprocessing yields them.
-        similarity: about -1 to 1, of the pieces of both that are most alike.
+        similarity: about -1 to 1, of the most similar subword tokens of the two words.
         weight: of the word's tokens in the score, in [0, 1].
     """
 
@@ -97,13 +97,13 @@ class AnsweredWord:
 def answered_words(
     index: Searchable, query: QueryTokens, row: int, document: WeightedTokens
 ) -> tuple[AnsweredWord, ...]:
-    """What a document answers each word of a query with, in the query's order.
+    """The best match in a document of each query word, in the query's order.
 
     Args:
-        index: with token vectors.
-        query: its tokens.
+        index: with token embeddings.
+        query: token embeddings of the query.
         row: of the document's vector, or of its passage's.
-        document: the tokens of the same text, as it was read when it was stored.
+        document: the tokens of the same text, as when it was stored.
     """
     late, tokens = index[LATE_INTERACTION], query.tokens
     codes, _ = late.read(np.array([row]))
@@ -117,7 +117,7 @@ def answered_words(
             continue
         made = AnsweredWord(tokens.words[number], document.words[word], similarity, weight)
         known = told.get(number, made)
-        if known is not made:  # a word of several pieces: what answers it is what answers one of them best
+        if known is not made:  # a word of several subword tokens: the best of their matches counts
             best = max(known, made, key=lambda each: each.similarity)
             made = replace(best, weight=known.weight + weight)
         told[number] = made

@@ -1,4 +1,4 @@
-"""Snippets by meaning: which words of a hit answer words of the query, from the tokens that a hybrid search compares anyway."""
+"""Snippets by meaning: finds the words of a hit that match words of the query, from the tokens that hybrid search compares."""
 
 from collections.abc import Mapping, Set
 
@@ -17,14 +17,14 @@ from glow.text import Preprocessor, ReadText, TokenizerPieces, is_lexical
 __all__ = ["LEAST_ALIKE", "Meaning", "can_tell"]
 
 LEAST_ALIKE = 0.45
-"""Similarity from which a word answers another. Of words that have nothing to do with each other, 19 in 20 pairs stay below .41."""
+"""Similarity from which two words match. Of pairs of unrelated words, 19 in 20 stay below .41."""
 
 AT_ONCE = 16
-"""Hits whose tokens are compared together."""
+"""Number of hits whose tokens are compared together."""
 
 
 def can_tell(preprocessor: Preprocessor) -> bool:
-    """Whether places of tokens lead to words: fields lie apart, and a word has the same pieces wherever it stands."""
+    """Whether tokens can be traced to words: fields are separate, and a word has the same subword tokens everywhere."""
     schema = preprocessor.schema
     is_apart = not schema.joined and not schema.document_prefix
     has_words = preprocessor.weighting.unit == "word" and not isinstance(preprocessor.pieces, TokenizerPieces)
@@ -32,11 +32,11 @@ def can_tell(preprocessor: Preprocessor) -> bool:
 
 
 class Meaning:
-    """Tells of the hits of one page which of their words answer which of the query's.
+    """Finds, for the hits of one page, their words that match words of the query.
 
     Args:
-        index: with token vectors, and a preprocessor of which `can_tell` holds.
-        query: its vector, which tells a document's best passage.
+        index: with token embeddings, and a preprocessor that `can_tell` accepts.
+        query: its vector selects a document's best passage.
         tokens: of the query.
         rows: int64 [m], of the hits.
         passages: row of a document -> row of its best passage, if the search found it.
@@ -66,14 +66,14 @@ class Meaning:
         self._vectors = tokens.vectors[asked]
 
     def of(self, place: int, document: Document) -> ReadText | None:
-        """What the tower read of a hit's text.
+        """The text of a hit that the tower read.
 
         Args:
             place: of the hit on the page; cheaper if they come in order.
-            document: the hit.
+            document: of the hit.
 
         Returns:
-            None if the text is in several values, if the tower read nothing of it, or if like tokens share a code.
+            None if the text is in several values, if the tower read nothing of it, or if similar tokens share a code.
         """
         values = document.fields.get(self._field, ())
         if place not in self._block:
@@ -90,7 +90,7 @@ class Meaning:
             found = {}
             for term, columns in self._columns.items():
                 if term in terms:
-                    # Of a word of several pieces, the piece that is answered best.
+                    # Of a word of several subword tokens, the best matched one.
                     best = max(columns, key=alike.__getitem__)
                     if alike[best] >= LEAST_ALIKE:
                         found[term] = tokens[best]
@@ -99,7 +99,7 @@ class Meaning:
         return ReadText(self._field, start, text, answers)
 
     def _compare(self, place: int) -> None:
-        """What answers each token of the query in the texts of a hit and the next ones."""
+        """Matches each token of the query in the texts of a hit and the next ones."""
         rows, late = self._rows[place : place + AT_ONCE], self._late
         self._block, self._answers = range(place, place + len(rows)), {}
         codes, starts = late.read(rows)

@@ -1,4 +1,4 @@
-"""Searching passages for documents.
+"""Searches passages and returns documents.
 
 n   queries     k   documents a query       p   passages        D   dimensions
 """
@@ -25,15 +25,15 @@ def search_documents(
 ) -> list[Folded]:
     """Finds the k documents whose best passages are nearest to each query.
 
-    So many passages are fetched that k different documents are among them: first as many as documents have on
-    average, then twice as many until they are enough or all. An exact search comes in one order of all passages, so
-    its first k documents are the right ones, and k more would follow them.
+    Enough passages are fetched for k different documents: first k times the average number per document, then twice
+    as many until they suffice or are all. An exact search has one order of all passages, so its first k documents
+    are correct for any number fetched.
 
     Args:
-        dense: one vector a passage.
-        passages: which document each belongs to.
-        vectors: float32 [n, D], L2-normalised.
-        k: documents a query, >= 1; fewer come where fewer are allowed or met.
+        dense: one vector per passage.
+        passages: map from passages to documents.
+        vectors: float32 [n, D], L2-normalized.
+        k: documents per query, >= 1; fewer if fewer are allowed or found.
         params: how thoroughly to search.
         allowed: documents that may be found; None: all.
 
@@ -41,7 +41,7 @@ def search_documents(
         For each query scores, documents and best passages, as `Folded`.
 
     Raises:
-        QueryError: if `exact` was asked of an index that has no exact vectors.
+        QueryError: if `exact` is requested of an index without exact vectors.
     """
     mask = None if allowed is None else passages.mask(allowed)
     most = len(passages) if mask is None else mask.count

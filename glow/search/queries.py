@@ -1,6 +1,6 @@
-"""How a query is read before it is searched: slips are corrected, then it becomes the query tower's input.
+"""Analyzes a query before the search: corrects typos, then makes the query encoder's input.
 
-The service, evaluation, the gate and tuning read queries here, so what is measured is what is served.
+The service, evaluation, the gate and tuning all analyze queries here, so evaluation measures what is served.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from glow.text import WeightedTokens, is_lexical, is_punctuation
 __all__ = ["AnalyzedQuery", "EncodedQuery", "Typos", "analyze_query", "is_known", "unknown_words"]
 
 Typos = Literal["auto", "off"]
-"""Whether words that the index does not know are corrected where it settles what was meant."""
+"""`auto` corrects words that the index does not know if the index suggests a clear correction; `off` does not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +27,9 @@ class AnalyzedQuery:
     """A query as it is searched.
 
     Attributes:
-        text: what is searched, by words and by meaning.
-        tokens: the query tower's input.
-        corrected: unknown word -> what is searched in its place.
+        text: after correction, for lexical and dense retrieval.
+        tokens: the query encoder's input.
+        corrected: unknown word -> its correction.
     """
 
     text: str
@@ -39,12 +39,12 @@ class AnalyzedQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
-    """A query as hybrid search asks it.
+    """Input of a hybrid search.
 
     Attributes:
-        text: what is searched by words.
-        vector: float32 [D], L2-normalised.
-        tokens: what documents' tokens are compared with; None: nothing is.
+        text: for lexical retrieval.
+        vector: float32 [D], L2-normalized.
+        tokens: for late interaction; None: it is left out.
     """
 
     text: str
@@ -53,13 +53,13 @@ class EncodedQuery:
 
     @classmethod
     def of(cls, reading: AnalyzedQuery, encoded: EncodedText) -> "EncodedQuery":
-        """A query that its tower has read."""
+        """Combines a query with its encoder's outputs."""
         tokens = None if encoded.tokens is None else QueryTokens.of(reading.tokens, encoded.tokens)
         return cls(reading.text, encoded.vector, tokens)
 
 
 def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
-    """Words of a query that no document holds, nor another word of their stem; none if the index has no words."""
+    """Words of a query that no document holds, nor any word of the same stem; none if the index has no lexical component."""
     if not index.holds(POSTINGS):
         return ()
     words = dict.fromkeys(word for word in tokens.words if is_lexical(word))
@@ -67,19 +67,19 @@ def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
 
 
 def is_known(index: Searchable, word: str) -> bool:
-    """Whether any document holds a word; punctuation is in all of them."""
+    """Whether any document holds a word; punctuation always counts as known."""
     if index.speller is not None:
         return is_punctuation(word) or index.speller.knows(word)
     return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
 
 
 def analyze_query(index: Searchable, text: str, typos: Typos = "auto") -> AnalyzedQuery:
-    """Reads a query as an index searches it.
+    """Analyzes a query for an index.
 
     Args:
-        index: whose words decide what is a slip.
+        index: its words decide what is a typo.
         text: any string.
-        typos: `off` searches it as it came.
+        typos: `off` leaves typos as they are.
     """
     preprocessor, speller = index.preprocessor, index.speller
     words = preprocessor.pieces.words(text)

@@ -1,9 +1,9 @@
-"""The first hits of a search read again, word by word together with the query, by a re-ranker over stored states.
+"""Re-ranking: the first hits of a search are scored again, jointly with the query, by a re-ranker over stored token embeddings.
 
-Source: PreTTR (re-ranking of a first search's hits). The final score is the first search's and a share of the re-ranker's, so
-it depends on no other hit: a filter leaves it as it is.
+Source: PreTTR (re-ranking of first-stage hits). The final score is the first-stage score plus a weight times the re-ranker's.
+It depends on no other hit, so a filter does not change it.
 
-    k   hits of the first search        c   of them, those that are read again      B   documents of a batch
+    k   first-stage hits        c   hits of them to re-rank      B   documents of a batch
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import Fusion, Mixture, Searchable, best
+from glow.index import Fusion, RerankWeight, Searchable, best
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
@@ -36,40 +36,40 @@ __all__ = [
 MAX_DEPTH = 200
 BATCH_TOKENS = 2048
 FIRST_PAGE = 10
-"""Hits that are read before all others: where time runs out, they are what people look at."""
+"""Number of hits that are re-ranked before all others: people look at them even if time runs out."""
 
 
 class Rerankable(Searchable, Protocol):
-    """An index version that holds what a re-ranker reads."""
+    """An index version with what a re-ranker needs."""
 
     @property
     def reranker(self) -> Reranker | None: ...  # noqa: D102 - `Index` describes both
     @property
-    def mixture(self) -> Mixture: ...  # noqa: D102
+    def rerank_weight(self) -> RerankWeight: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """What is asked for.
+    """Options of re-ranking.
 
     Attributes:
-        depth: hits that are read again, 1 to `MAX_DEPTH`; fewer where fewer are found.
-        method: by which part of the model.
+        depth: number of hits to re-rank, 1 to `MAX_DEPTH`; fewer if fewer are found.
+        method: scoring method of the re-ranker.
     """
 
     depth: int = 50
-    method: RerankMethod = "join"
+    method: RerankMethod = "cross-encoder"
 
 
 def score_unit(index: Rerankable, retriever: Retriever, fusion: Fusion | None) -> float:
-    """What one of the re-ranker's points is measured in: the scale of a retriever's scores, > 0.
+    """The unit of the re-ranker's scores: the scale of a retriever's scores, > 0.
 
-    Cosines and their mixture with words have 1; words alone the largest impact of any; reciprocal ranks that of the first.
+    It is 1 for dense and hybrid scores, the largest impact for lexical ones, and that of the first rank for reciprocal ranks.
 
     Args:
-        index: that is searched.
-        retriever: what gave the scores.
-        fusion: of a hybrid search; None: the index' own.
+        index: to search.
+        retriever: source of the scores.
+        fusion: of a hybrid search; None: the index's own.
     """
     if retriever == "lexical":
         return index[POSTINGS].largest or 1.0
@@ -87,23 +87,23 @@ def rerank(
     vector: NDArray[np.float32] | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[RankedDocuments, bool]:
-    """Orders the first hits of a search again; what follows them stays as it is, behind them.
+    """Re-ranks the first hits of a search; the others stay in order behind them.
 
     Args:
-        index: with a re-ranker and term representations.
-        text: the query as it was searched; it holds a word.
-        ranked: what was found.
-        wanted: how many to read again, and how.
-        unit: as `score_unit`.
-        vector: float32 [D], of the query, which tells the best passage of a document that words alone found; without one, that is its
-            first.
-        is_over: asked before every batch; where it says so, hits that were not read stay behind those that were, in their order.
+        index: with a re-ranker and stored token embeddings.
+        text: the query as it was searched; not without words.
+        ranked: first-stage hits.
+        wanted: number of hits to re-rank, and the method.
+        unit: see `score_unit`.
+        vector: float32 [D], of the query: it selects the best passage of documents that only lexical retrieval found. Without
+                it, their first passage is used.
+        is_over: called before every batch; if true, the remaining hits stay behind the re-ranked ones, in their order.
 
     Returns:
-        The ranking, with the part `rerank` (NaN for what was not read), and whether all was read that was asked for.
+        The ranking with the part `rerank` (NaN for hits that were not re-ranked), and whether all requested hits were.
     """
     reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
-    assert reranker is not None  # noqa: S101 - a request for it is refused before
+    assert reranker is not None  # noqa: S101 - a request for it is refused earlier
     count = min(wanted.depth, len(ranked.rows))
     own = np.full(len(ranked.rows), np.nan, np.float32)
     if count:
@@ -116,17 +116,17 @@ def rerank(
             own[places] = reranker.score(query, stored, mask, wanted.method)
     read = replace(ranked, parts={**ranked.parts, "rerank": own})
     is_whole = int(np.count_nonzero(~np.isnan(own))) == count
-    return mixed(read, index.mixture.share * unit, index.order), is_whole
+    return mixed(read, index.rerank_weight.share * unit, index.order), is_whole
 
 
 @dataclass(frozen=True, slots=True)
 class AttendedWord:
-    """A word of a query or document, and the share in [0, 1] of the attention of [CLS] in the last joined layer that it got.
+    """A word of a query or document, with the fraction in [0, 1] of the attention of [CLS] in the last joined layer that it got.
 
     Attributes:
         field: of the schema, or `query`.
         word: as preprocessing yields it.
-        attention: mean over heads; of the word's pieces at all its places in the field.
+        attention: mean over heads, summed over the word's subword tokens at all its places in the field.
     """
 
     field: str
@@ -141,17 +141,17 @@ def attended_words(
     passages: Sequence[int | None],
     documents: Sequence[Document],
 ) -> list[tuple[AttendedWord, ...]]:
-    """Where the joined layers looked, for each document: words of the query and the document, most attended first.
+    """Attention of the joined layers, for each document: words of the query and the document, most attended first.
 
     Args:
-        index: with a re-ranker and term representations.
+        index: with a re-ranker and stored token embeddings.
         text: the query as it was searched.
         rows: of documents, at least one.
-        passages: row of each document's passage that was read; None where it was read whole, or is not known.
-        documents: the same, as they were read when they were stored.
+        passages: row of each document's re-ranked passage; None if the document was read whole, or this is unknown.
+        documents: the same, as when they were stored.
     """
     reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
-    assert reranker is not None  # noqa: S101 - a request for it is refused before
+    assert reranker is not None  # noqa: S101 - a request for it is refused earlier
     query = reranker.query(text)
     at = np.array(rows, np.int64)
     if index.holds(PASSAGES):
@@ -178,10 +178,10 @@ def attended_words(
 def _gathered(
     tokens: WeightedTokens, names: Sequence[str], attention: NDArray[np.float32]
 ) -> list[AttendedWord]:
-    """Tokens as words; each field ends with a [SEP], whatever its field id is."""
+    """Gathers tokens into words; each field ends with a [SEP], for any field id."""
     shares: dict[tuple[str, str], float] = {}
     is_special = tokens.word_ids < 0
-    # Of a query the first special token is [CLS], which no field ends with.
+    # A query's first special token is [CLS], which ends no field.
     places = np.minimum(is_special.cumsum() - is_special[0], len(names) - 1)
     for number, place, share in zip(
         tokens.word_ids.tolist(), places.tolist(), attention.tolist(), strict=True
@@ -193,12 +193,12 @@ def _gathered(
 
 
 def mixed(ranked: RankedDocuments, share: float, order: NDArray[np.uint32] | None) -> RankedDocuments:
-    """The hits that were read by both scores, and the others behind them in their order.
+    """Re-ranked hits by the weighted sum of both scores, then the other hits in their order.
 
     Args:
-        ranked: best first, with the part `rerank`: NaN for what was not read.
-        share: times the re-ranker's score.
-        order: uint32 [n], each document's place among equals; None: its row.
+        ranked: best first, with the part `rerank`: NaN for hits that were not re-ranked.
+        share: weight of the re-ranker's score.
+        order: uint32 [n], each document's place among ties; None: its row.
     """
     own, scores = ranked.parts["rerank"], ranked.scores.astype(np.float32)
     read = np.flatnonzero(~np.isnan(own))
@@ -207,7 +207,7 @@ def mixed(ranked: RankedDocuments, share: float, order: NDArray[np.uint32] | Non
     first_scores, first_rows = best(both, ranked.rows[read], max(len(read), 1), order)
     rest_scores = scores[rest]
     if len(read) and len(rest):
-        # All of the rest score less than the last that was read: pages are cut from one descending list, and run files are sorted.
+        # The rest must score less than the last re-ranked hit: pages are cut from one descending list, and run files are sorted.
         highest = np.nextafter(first_scores[-1], np.float32(-np.inf))
         rest_scores = np.minimum(rest_scores - max(rest_scores[0] - highest, np.float32(0.0)), highest)
     rows = np.concatenate([first_rows, ranked.rows[rest]])
@@ -218,7 +218,7 @@ def mixed(ranked: RankedDocuments, share: float, order: NDArray[np.uint32] | Non
 
 
 def _batches(lengths: NDArray[np.int64]) -> Iterator[list[int]]:
-    """Places of the hits in batches of like lengths, those of the first page before all others."""
+    """Places of the hits in batches of similar lengths, those of the first page before all others."""
     for start, stop in ((0, FIRST_PAGE), (FIRST_PAGE, len(lengths))):
         for places in batches_by_length(lengths[start:stop].tolist(), BATCH_TOKENS):
             yield [start + place for place in places]

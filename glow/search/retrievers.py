@@ -1,12 +1,12 @@
-"""Which documents answer a query, best first: by vectors, by words, or by both.
+"""Retrievers: which documents match a query, best first; dense, lexical or hybrid.
 
-What a service answers with, and what evaluation and tuning must therefore measure: which parts of an index a retriever
-needs, how much each gathers, and which scores are known of what they found.
+The service, evaluation and tuning share this code: which index components a retriever needs, how many candidates it
+gathers, and which of their scores are known.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import VECTORS, SearchParams
+from glow.renamed import RENAMED_RETRIEVERS, todays
 from glow.search.calibration import Confidence, confidence_of, probabilities
 from glow.search.coverage import coverage_scorer
 from glow.search.dense_scores import best_passages, dense_scorer
@@ -26,30 +27,34 @@ from glow.search.passage_search import search_documents
 from glow.search.queries import EncodedQuery
 
 __all__ = [
-    "DEFAULT_CANDIDATES", "RETRIEVERS", "HybridCandidates", "RankedDocuments", "Retriever", "Words", "fuse_hybrid", "gather_hybrid",
+    "DEFAULT_CANDIDATES", "RETRIEVERS", "HybridCandidates", "RankedDocuments", "Retriever", "RetrieverOrAuto", "Words", "fuse_hybrid", "gather_hybrid",
     "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "words_of",
 ]  # fmt: skip
 
-Retriever = Literal["dense", "lexical", "learned", "hybrid"]
-RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
+_Names = Literal["dense", "lexical", "learned-sparse", "hybrid"]
+Retriever = Annotated[_Names, todays(RENAMED_RETRIEVERS)]
+RetrieverOrAuto = Annotated[
+    Literal["auto", "dense", "lexical", "learned-sparse", "hybrid"], todays(RENAMED_RETRIEVERS)
+]
+RETRIEVERS: tuple[Retriever, ...] = get_args(_Names)
 Words = Literal["lexical", "learned"]
 DEFAULT_CANDIDATES = 100
-"""Hits that a search gathers, of each part where there are two, unless it is asked for more."""
+"""Default number of candidates; a hybrid search gathers as many with each retriever."""
 DEFAULT_PARAMS = SearchParams()
 Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedDocuments:
-    """Documents, best first, ties by id.
+    """Documents, best first; ties by id.
 
     Attributes:
-        scores: float32 [k], descending: what ranks.
+        scores: float32 [k], descending; they give the order.
         rows: int64 [k], rows of documents.
-        parts: `dense`, `lexical` or `learned` -> float32 [k], that part's score; NaN where it is not known. `late`, if it is known of all.
-            `fused`, what a hybrid search ranks by, if the score is a probability.
-        passages: document row -> row of its best passage; empty where the index has none, or only words found it.
-        calibration: by which `scores` are probabilities that a hit answers the query; None: they are of no unit.
+        parts: `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown. `late`, if it is known for all.
+                `fused`, the evidence of a hybrid search, if the score is a probability.
+        passages: document row -> row of its best passage; empty if the index has none, or only lexical retrieval found it.
+        calibration: makes `scores` probabilities that a hit answers the query; None: they have no unit.
     """
 
     scores: NDArray[np.float32]
@@ -60,7 +65,7 @@ class RankedDocuments:
 
     @property
     def confidence(self) -> Confidence | None:
-        """How sure the first hit is; None if scores are no probabilities."""
+        """Confidence in the first hit; None if scores are not probabilities."""
         if self.calibration is None:
             return None
         return confidence_of(self.calibration, float(self.scores[0]) if len(self.scores) else None)
@@ -68,13 +73,13 @@ class RankedDocuments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HybridCandidates:
-    """What the two parts of a hybrid search found for one query; `fuse_rankings` describes each.
+    """Results of a hybrid search's two retrievers for one query; `fuse_rankings` describes each.
 
     Attributes:
-        head: the first dense hits of all documents, whatever was allowed; None: those of `dense`.
-        words: what the part `lexical` is: `lexical`, BM25; or `learned`, BM25 and learned impacts.
-        score_late: late interaction; None: the index or the query has no tokens.
-        score_covered: how much of the query documents hold (`coverage_scorer`).
+        head: the first dense hits of all documents, regardless of filters; None: those of `dense`.
+        words: kind of the part `lexical`: `lexical` is BM25, `learned` is BM25 with learned impacts.
+        score_late: late interaction; None: the index or the query has no token embeddings.
+        score_covered: fraction of the query that documents hold (`coverage_scorer`).
     """
 
     dense: Ranking
@@ -95,11 +100,11 @@ def rank_dense(
     params: SearchParams = DEFAULT_PARAMS,
     allowed: RowMask | None = None,
 ) -> RankedDocuments:
-    """The k documents nearest to a query; fewer where an approximate search meets fewer.
+    """The k documents nearest to a query; fewer if an approximate search finds fewer.
 
     Args:
-        index: whose query tower made the vector.
-        vector: float32 [D], L2-normalised.
+        index: of the query encoder that made the vector.
+        vector: float32 [D], L2-normalized.
         k: documents, >= 1.
         params: how thoroughly to search.
         allowed: documents that may be found; None: all.
@@ -109,14 +114,14 @@ def rank_dense(
         cut = index[PASSAGES]
         scores, rows, passages = search_documents(dense, cut, vector[None], k, params, allowed)[0]
         if dense.has_vectors and not _is_exact(index, params):
-            # An approximate search may have met another passage than the best one, a filtered search yet another.
+            # An approximate search may have found another passage than the best one, a filtered search yet another.
             scores, rows = best(_true_scores(index, vector, rows), rows, k, index.order)
             passages = best_passages(dense, cut, vector, rows)
         return RankedDocuments(
             scores, rows, {"dense": scores}, dict(zip(rows.tolist(), passages.tolist(), strict=True))
         )
     every_score, every_row = dense.search(vector[None], k, params, allowed=allowed, order=index.order)
-    met = int(np.count_nonzero(every_row[0] >= 0))  # what is missing stands at the end
+    met = int(np.count_nonzero(every_row[0] >= 0))  # missing hits are at the end
     scores, rows = every_score[0, :met], every_row[0, :met]
     return RankedDocuments(scores, rows, {"dense": scores}, {})
 
@@ -124,13 +129,13 @@ def rank_dense(
 def rank_lexical(
     index: Searchable, text: str, k: int, allowed: RowMask | None = None, by: Words = "lexical"
 ) -> RankedDocuments:
-    """The k documents whose words match a query's best; none that shares no word with it.
+    """The k documents that match a query's words best; none without a match.
 
     Args:
-        index: with words, and learned impacts if they are asked for.
+        index: with a lexical component, and learned impacts if `by` needs them.
         text: of the query.
         k, allowed: as for `rank_dense`.
-        by: BM25 alone, or with learned impacts, by which a document also counts for words that it does not hold.
+        by: BM25 only, or with learned impacts, by which a document also matches words that it lacks.
     """
     words = index.preprocessor.pieces.words(text)
     scores, rows = words_of(index, by).search(words, k, allowed, index.order)
@@ -147,16 +152,16 @@ def rank_hybrid(
     *,
     calibrates: bool = False,
 ) -> RankedDocuments:
-    """Both rankings, k documents of each, fused; the k best of them. Needs words; they count with learned impacts where there are any.
+    """Fuses the k documents of each retriever and returns the k best. Lexical retrieval uses learned impacts if there are any.
 
-    If index and query have tokens, late interaction counts for every document that either ranking holds, or for none.
-    By `convex` a document's score is the same whatever else is allowed; by `rrf` it is made of its places among what is.
+    If index and query have tokens, late interaction scores every document of either ranking, or none. With `convex`, a document's
+    score does not depend on the filter; with `rrf`, it depends on the document's rank among the allowed ones.
 
-    Arguments as for `rank_dense`, and
+    The index needs a lexical component. Arguments as for `rank_dense`, and
 
-        query: read by the index' query tower.
-        fusion: how to make one ranking of two; None: as the index says.
-        calibrates: whether scores are probabilities, if the index is calibrated for the fusion. A re-ranker adds to what is none.
+        query: encoded by the index's query encoder.
+        fusion: how to combine the two rankings; None: the index's own.
+        calibrates: whether scores are probabilities, if the index is calibrated for the fusion. Set it to False before re-ranking.
     """
     fusion = fusion or index.fusion
     dense, gathered = gather_hybrid(index, query, k, params, allowed, reads_head(fusion))
@@ -173,15 +178,15 @@ def fuse_hybrid(
     *,
     calibrates: bool = False,
 ) -> RankedDocuments:
-    """The k best of what both parts of a hybrid search found.
+    """The k best documents of a hybrid search's two retrievers.
 
     Args:
-        index: that was searched.
-        gathered: what was found, with its head if the fusion reads it (`reads_head`).
+        index: to search.
+        gathered: results of the retrievers, with the head if the fusion needs it (`reads_head`).
         k: documents, >= 1.
-        fusion: how to make one ranking of two.
-        passages: document row -> row of its best passage, as the vectors found it.
-        is_over: asked now and then whether there is no time for late interaction, which is left out whole then.
+        fusion: how to combine the two rankings.
+        passages: document row -> row of its best passage, as found by dense retrieval.
+        is_over: called now and then; if true, late interaction is left out for all documents.
         calibrates: as for `rank_hybrid`.
     """
     score = gathered.score_late
@@ -218,15 +223,15 @@ def gather_hybrid(
     allowed: RowMask | None = None,
     needs_head: bool = True,
 ) -> tuple[RankedDocuments, HybridCandidates]:
-    """Both rankings of one query, and what fusing them takes; arguments as for `rank_hybrid`.
+    """Both rankings of one query, with what their fusion needs; arguments as for `rank_hybrid`.
 
-    `needs_head` says whether the fusion reads the head of all documents, which is a search of its own where not all are allowed.
+    `needs_head` says whether the fusion needs the head of all documents, which takes a second search if a filter applies.
     """
     vector = query.vector
     dense = rank_dense(index, vector, k, params, allowed)
     head = None
     if allowed is not None and needs_head:
-        # An approximate search of fewer hits may meet others: the head is that of the search without the filter.
+        # An approximate search for fewer hits may find others: the head is that of the search without the filter.
         wanted = min(k, HEAD) if _is_exact(index, params) else k
         nearest = rank_dense(index, vector, wanted, params)
         head = nearest.scores[:HEAD], nearest.rows[:HEAD]
@@ -249,12 +254,12 @@ def gather_hybrid(
 
 
 def words_of(index: Searchable, by: Words) -> ImpactsView:
-    """The inverted index that a search by words asks; the index has it, or the request was refused before."""
+    """The inverted index for lexical retrieval; requests that need a missing one are refused earlier."""
     return index[LEARNED_SPARSE] if by == "learned" else index[POSTINGS]
 
 
 def reads_head(fusion: Fusion) -> bool:
-    """Whether a fusion asks how sure the dense ranking of all documents is."""
+    """Whether a fusion needs the certainty of the dense ranking of all documents."""
     return fusion.method == "convex" and fusion.weights.lexical > 0
 
 

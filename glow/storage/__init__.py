@@ -1,4 +1,4 @@
-"""The files that every part of an index is made of: headers, arrays, sorted strings; each checked once, and strictly."""
+"""The file formats that every index component uses: headers, arrays, sorted strings. Each is checked strictly, once."""
 
 from glow.storage.arrays import allocate, map_array, map_bytes, map_matrix, new_array
 from glow.storage.header import read_header

@@ -1,4 +1,4 @@
-"""Arrays that lie in files of an artifact: memory-mapped, and checked before anything relies on them."""
+"""Arrays in files of an artifact: memory-mapped, and checked before use."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
     Args:
         path: a `.npy` file.
         kind: its dtype.
-        length: how many values it must hold; None where nothing says it.
+        length: how many values it must hold; None if unknown.
 
     Raises:
         FormatError: if it cannot be read or holds something else; the message names the file.
@@ -27,11 +27,11 @@ def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
     wanted = f"{np.dtype(kind)} [{'n' if length is None else length}]"
     if array.dtype != np.dtype(kind) or array.ndim != 1 or length not in (None, len(array)):
         raise _other(path, array, wanted)
-    return array.view(np.ndarray)  # what numpy calls a memmap takes ten times as long to slice
+    return array.view(np.ndarray)  # slicing numpy's memmap takes ten times as long
 
 
 def map_matrix(path: Path, kind: DTypeLike, rows: int) -> NDArray[Any]:
-    """As `map_array`, of two dimensions, of which the first is known."""
+    """As `map_array`, for two dimensions, the first of which is known."""
     array = _load(path, is_empty=rows == 0)
     if array.dtype != np.dtype(kind) or array.ndim != 2 or len(array) != rows:
         raise _other(path, array, f"{np.dtype(kind)} [{rows}, n]")
@@ -42,7 +42,7 @@ def _load(path: Path, *, is_empty: bool) -> NDArray[Any]:
     try:
         # An empty array cannot be mapped.
         array: Any = np.load(path, mmap_mode=None if is_empty else "r", allow_pickle=False)
-    except Exception as error:  # of a header that lies numpy raises almost anything
+    except Exception as error:  # for a damaged header numpy raises almost any exception
         raise FormatError(f"cannot read {_name(path)}: {error!r:.200}; rebuild the index") from error
     if not isinstance(array, np.ndarray):
         raise FormatError(f"{_name(path)} holds no array; rebuild the index")
@@ -69,10 +69,10 @@ def map_bytes(path: Path) -> NDArray[np.uint8]:
 
 
 def new_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
-    """A new `.npy` file of zeros, mapped to be written in any order; an empty one is an array in memory.
+    """Creates a `.npy` file of zeros, mapped for writing in any order; an empty array is in memory only.
 
     Raises:
-        OSError: if the disk is full, now and not when it is written.
+        OSError: if the disk is full; raised here, not at a later write.
     """
     if length == 0:  # an empty file cannot be mapped
         np.save(path, np.empty(0, kind), allow_pickle=False)
@@ -83,10 +83,10 @@ def new_array(path: Path, kind: DTypeLike, length: int) -> NDArray[Any]:
 
 
 def allocate(path: Path, start: int, size_bytes: int) -> None:
-    """Takes the room of bytes that are about to be written through a map: on a full disk, those would end the process.
+    """Reserves disk space for bytes to be written through a map: a full disk would otherwise kill the process at a write.
 
     Raises:
-        OSError: if the disk has less.
+        OSError: if the disk has less space.
     """
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Headers: a small JSON file that says what the arrays beside it hold."""
+"""Headers: a small JSON file that describes the arrays beside it."""
 
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -18,8 +18,8 @@ def read_header(path: Path, kind: type[H], advice: str = "rebuild the index") ->
 
     Args:
         path: the JSON file.
-        kind: what it must be; its field `format` says which versions are known.
-        advice: what to do about another one.
+        kind: the expected model; its field `format` lists the known versions.
+        advice: what to do about a file of another format.
 
     Raises:
         FormatError: if it is missing, damaged, or of another format; the message names the file.

@@ -1,4 +1,4 @@
-"""Files of lines that only grow: one way to append to them, so that a full disk or a killed process costs at most the last line."""
+"""Append-only files of lines: after a full disk or a killed process, at most the last line is lost."""
 
 import os
 
@@ -6,16 +6,16 @@ __all__ = ["append_whole", "end_last_line"]
 
 
 def append_whole(descriptor: int, content: bytes) -> None:
-    """Appends all of it, or nothing: half a line would spoil the next one too.
+    """Appends all of the content or nothing: half a line would spoil the next one too.
 
-    The caller keeps other writers of the file out.
+    The caller must keep other writers away from the file.
 
     Args:
         descriptor: opened for appending.
         content: whole lines.
 
     Raises:
-        OSError: if the disk is full or fails; the file has the size that it had.
+        OSError: if the disk is full or fails; the file then has its former size.
     """
     size = os.fstat(descriptor).st_size
     written = 0
@@ -28,7 +28,7 @@ def append_whole(descriptor: int, content: bytes) -> None:
 
 
 def end_last_line(descriptor: int) -> None:
-    """Ends a last line that a crash left without its line feed, so that the next line is not joined to it.
+    """Adds the line feed that a crash left out of the last line, so that the next line is separate.
 
     Args:
         descriptor: opened for reading and appending.

@@ -1,4 +1,4 @@
-"""Rows of different lengths that lie one after another in a file: writing them as they come, and where some of them lie.
+"""Rows of different lengths, stored one after another in a file: writing them, and finding the items of some rows.
 
 n   rows        t   items of all rows
 """
@@ -11,16 +11,16 @@ from numpy.typing import DTypeLike, NDArray
 __all__ = ["ArrayWriter", "places_of"]
 
 _HEADER_BYTES = 128
-"""numpy's header of an array whose length is known at the end alone: room for any."""
+"""Size of numpy's header: the length is known only at the end, so it has space for any."""
 
 
 class ArrayWriter:
-    """A `.npy` file in the making; nothing of it is held in memory, and a file that was not ended cannot be opened.
+    """A `.npy` file that is written piece by piece; nothing is held in memory, and an unfinished file cannot be opened.
 
     Args:
         path: of the file.
         kind: dtype of its values.
-        width: values of an item; None: an item is a value, and the array has one dimension.
+        width: values of an item; None: an item is one value, and the array has one dimension.
 
     Attributes:
         length: items that were added.
@@ -46,7 +46,7 @@ class ArrayWriter:
         self.length += len(items)
 
     def end(self) -> None:
-        """Makes the file whole: puts numpy's header before what was written."""
+        """Completes the file: writes numpy's header before the items."""
         self._file.seek(0)
         form = {
             "descr": np.lib.format.dtype_to_descr(self._kind),
@@ -59,16 +59,16 @@ class ArrayWriter:
         self.close()
 
     def close(self) -> None:
-        """Closes the file, whole or not."""
+        """Closes the file, complete or not."""
         self._file.close()
 
 
 def places_of(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of all items of some rows, in the order of the rows.
+    """Positions of all items of some rows, in the order of the rows.
 
     Args:
         offsets: int64 [n + 1], where each row begins, and t.
-        rows: int64 [m], each in 0 to n - 1; a row may come twice.
+        rows: int64 [m], each in 0 to n - 1; a row may appear twice.
     """
     lengths = offsets[rows + 1] - offsets[rows]
     ends = np.cumsum(lengths)

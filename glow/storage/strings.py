@@ -1,4 +1,4 @@
-"""Sorted strings on disk: their UTF-8 text joined, and where each ends; memory-mapped, found by binary search.
+"""Sorted strings on disk: their joined UTF-8 text, and where each ends. Memory-mapped, found by binary search.
 
 n   strings, in the order of their bytes, which is that of their code points
 """
@@ -19,7 +19,7 @@ ABSENT = -1
 
 
 class SortedStrings:
-    """Different strings in order; immutable and safe to read from many threads.
+    """Distinct strings in order; immutable and safe to read from many threads.
 
     Args:
         text: the strings as UTF-8, joined without separators.
@@ -41,7 +41,7 @@ class SortedStrings:
 
     @classmethod
     def pack(cls, keys: Iterable[bytes]) -> "SortedStrings":
-        """Strings in memory, from UTF-8 in order, each once."""
+        """Builds it in memory from sorted, distinct UTF-8 strings."""
         keys = list(keys)
         sizes = np.fromiter(map(len, keys), np.int64, len(keys))
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
@@ -58,10 +58,10 @@ class SortedStrings:
 
         Args:
             text, ends: the files.
-            count: n, where a header says it.
+            count: n, if a header gives it.
 
         Raises:
-            FormatError: if a file is missing, damaged, or does not fit the other; the message names it.
+            FormatError: if a file is missing, damaged, or inconsistent with the other; the message names it.
         """
         data = map_bytes(text)
         places = map_array(ends, np.int64, None if count is None else count + 1)
@@ -82,12 +82,12 @@ class SortedStrings:
         return self.key(place).decode("utf-8", "replace")
 
     def find(self, key: bytes) -> int:
-        """The place of a string, `ABSENT` where it is not there."""
+        """The position of a string, or `ABSENT`."""
         count = len(self._places) - 1
         place = bisect_left(range(count), key, key=self.key)
         return place if place < count and self.key(place) == key else ABSENT
 
     def place(self, key: bytes, *, after: bool = False) -> int:
-        """How many strings come before one that may not be there, or up to and with it where `after`."""
+        """How many strings come before this one, which may be absent; if `after`, this one is counted too."""
         search = bisect_right if after else bisect_left
         return search(range(len(self)), key, key=self.key)

@@ -1,4 +1,4 @@
-"""The one home of text handling: words, word pieces, term statistics, BM25 and BM25F, preprocessing."""
+"""All text processing: words, subword tokens, term statistics, BM25 and BM25F, preprocessing."""
 
 from glow.text.analyzer import DEFAULT_ANALYZER, Analyzer, AnalyzerName, CorpusCounter, check_analyzer
 from glow.text.answering import ReadText
@@ -15,18 +15,56 @@ from glow.text.preprocessor import (
     load_pieces,
     load_preprocessor,
 )
-from glow.text.slips import slip, slip_in
 from glow.text.spans import WordSpans
 from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
 from glow.text.tokenizer import TOKENIZER_FILE, TokenizerPieces
+from glow.text.typos import misspell, misspell_in
 from glow.text.weighting import Weighting, WordWeigher, WordWeights
 from glow.text.words import VOCABULARY_FILE, WordPieces, is_punctuation
 
 __all__ = [
-    "DEFAULT_ANALYZER", "PREPROCESSOR_VERSION", "QUERY", "TOKENIZER_FILE", "VOCABULARY_FILE", "Analyzer", "AnalyzerName", "CorpusCounter",
-    "Fragment", "Highlighter", "Highlighting", "PassageCutter", "PassageOptions", "Preprocessor", "ReadText",
-    "TermCounter", "TermStats", "TermTable", "TokenizerPieces", "WeightedTokens", "Weighting", "WordPieces", "WordSpans",
-    "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact", "body_text", "check_analyzer",
-    "field_words", "idf_bm25", "idf_lucene", "is_lexical", "is_punctuation", "lexical_tokens", "lexical_words",
-    "load_pieces", "load_preprocessor", "markup", "pad", "passage_document", "select_terms", "slip", "slip_in",
+    "DEFAULT_ANALYZER",
+    "PREPROCESSOR_VERSION",
+    "QUERY",
+    "TOKENIZER_FILE",
+    "VOCABULARY_FILE",
+    "Analyzer",
+    "AnalyzerName",
+    "CorpusCounter",
+    "Fragment",
+    "Highlighter",
+    "Highlighting",
+    "PassageCutter",
+    "PassageOptions",
+    "Preprocessor",
+    "ReadText",
+    "TermCounter",
+    "TermStats",
+    "TermTable",
+    "TokenizerPieces",
+    "WeightedTokens",
+    "Weighting",
+    "WordPieces",
+    "WordSpans",
+    "WordWeigher",
+    "WordWeights",
+    "batches_by_length",
+    "bm25_impact",
+    "body_text",
+    "check_analyzer",
+    "field_words",
+    "idf_bm25",
+    "idf_lucene",
+    "is_lexical",
+    "is_punctuation",
+    "lexical_tokens",
+    "lexical_words",
+    "load_pieces",
+    "load_preprocessor",
+    "markup",
+    "misspell",
+    "misspell_in",
+    "pad",
+    "passage_document",
+    "select_terms",
 ]  # fmt: skip

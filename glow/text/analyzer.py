@@ -1,8 +1,8 @@
-"""Analyzers: what a word becomes in a lexical index, in documents and queries alike.
+"""Analyzers: turn words into terms of a lexical index, for documents and queries alike.
 
-`plain` takes words as they are. `english` folds letters that Unicode writes in several ways, then takes the stem by Snowball's
-English rules (Porter 2001, https://snowballstem.org/algorithms/english/stemmer.html), so that "directories" finds "directory". An
-index names its analyzer; its documents, its queries, snippets and reasons go through that one.
+`plain` keeps words as they are. `english` folds the several Unicode forms of a letter, then takes the stem by Snowball's
+English rules (Porter 2001, https://snowballstem.org/algorithms/english/stemmer.html), so that "directories" finds
+"directory". An index names its analyzer, which its documents, queries, snippets and explanations all use.
 """
 
 import threading
@@ -22,15 +22,15 @@ __all__ = ["DEFAULT_ANALYZER", "Analyzer", "AnalyzerName", "CorpusCounter", "che
 
 AnalyzerName = Literal["plain", "english"]
 DEFAULT_ANALYZER: AnalyzerName = "english"
-"""Of a new index; docs/results/serving.md has what was measured."""
+"""Default of a new index; docs/results/serving.md has the measurements."""
 CACHED_WORDS = 100_000
 _LETTERS = {"æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "ł": "l", "ı": "i", "ħ": "h"}
-"""Letters that no normal form takes apart; case folding makes ss of ß."""
+"""Letters that no Unicode normal form decomposes; case folding turns ß into ss."""
 _LATIN = str.maketrans(_LETTERS)
 
 
 class Analyzer:
-    """Makes the terms of a lexical index of words; safe to use from many threads.
+    """Turns words into terms of a lexical index; safe to use from many threads.
 
     Args:
         name: `plain` or `english`.
@@ -38,18 +38,18 @@ class Analyzer:
 
     def __init__(self, name: AnalyzerName = "plain") -> None:
         self.name: AnalyzerName = name
-        # Not of a method: that would hold this in a circle, which only the collector ends.
+        # A cached method would make a reference cycle, which only the collector frees.
         stem = partial(_stem, Stemmer.Stemmer("english", 0), threading.Lock())
         self._cached = lru_cache(maxsize=CACHED_WORDS)(stem)
 
     def term(self, word: str) -> str:
-        """What stands in the index for a word; words that are too long for the index stay as they are."""
+        """The term of a word; words that are too long for the index stay as they are."""
         return word if self.name == "plain" or len(word) > MAX_WORD_CHARACTERS else self._cached(word)
 
     def table(self, words: TermTable) -> TermTable:
-        """A table of terms made of one of words, for a collection whose documents are not here to be counted.
+        """Term statistics computed from word statistics, for a collection whose documents are not available.
 
-        A term's frequency is the sum of those of its words, an upper bound; at most the number of documents.
+        A term's document frequency is the sum over its words, an upper bound, at most the number of documents.
         """
         if self.name == "plain":
             return words
@@ -62,11 +62,11 @@ class Analyzer:
 
 
 class CorpusCounter:
-    """Counts the words of a collection, and beside them its terms, in bounded memory.
+    """Counts the words of a collection, and its terms, in bounded memory.
 
     Args:
-        analyzer: makes terms of words.
-        max_words: most different words, and most different terms, >= 1.
+        analyzer: turns words into terms.
+        max_words: most distinct words, and most distinct terms, >= 1.
     """
 
     def __init__(self, analyzer: Analyzer, max_words: int = DEFAULT_MAX_WORDS) -> None:
@@ -84,20 +84,20 @@ class CorpusCounter:
             )
 
     def tables(self) -> tuple[TermTable, TermTable]:
-        """The finished tables, of words and of terms; one and the same where words are terms."""
+        """The finished statistics of words and of terms; the same object if words are terms."""
         words = self._words.table()
         return words, words if self._terms is None else self._terms.table()
 
 
 def check_analyzer(name: AnalyzerName, unit: Unit) -> None:
-    """Refuses stems of what is no word.
+    """Rejects stemming for a model that counts subword tokens.
 
     Args:
         name: of the analyzer.
-        unit: what the model counts and weights (`Weighting.unit`).
+        unit: the model's unit of counts and weights (`Weighting.unit`).
 
     Raises:
-        ConfigError: if stems of word pieces are asked for.
+        ConfigError: if stems of subword tokens are requested.
     """
     if name != "plain" and unit != "word":
         raise ConfigError(
@@ -106,13 +106,13 @@ def check_analyzer(name: AnalyzerName, unit: Unit) -> None:
 
 
 def _stem(stemmer: Any, lock: threading.Lock, word: str) -> str:
-    with lock:  # a stemmer serves one thread at a time
+    with lock:  # a stemmer is not thread-safe
         stem: str = stemmer.stemWord(word if word.isascii() else _folded(word))
     return stem
 
 
 def _folded(word: str) -> str:
-    """A word without differences of form, case and accent."""
+    """A word without differences of Unicode form, case and accent."""
     parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", word).casefold())
     bare = "".join(letter for letter in parts if not unicodedata.combining(letter)).translate(_LATIN)
     return unicodedata.normalize("NFC", bare) or word

@@ -1,4 +1,4 @@
-"""Snippets by meaning: where in a text the tokens stand that answer a query, and where the sentence begins that a snippet shows."""
+"""Snippets by meaning: finds the words of a text that match a query, and the start of the sentence to show."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -14,7 +14,7 @@ from glow.text.words import WordPieces
 __all__ = ["ReadText", "answering_words", "from_its_sentence"]
 
 TOKEN_CHARACTERS = 8
-"""To find a token no more of the text is split again than so many characters for each one up to it, which prose seldom needs."""
+"""To find a token, at most so many characters per token before it are split again; prose seldom needs more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class ReadText:
     """A text as the document tower read it.
 
     Attributes:
-        field: whose only value the text is, or is a part of.
-        start: where it begins in that value.
-        text: in whole; the tower may have read its beginning alone.
-        answers: terms of a query -> those that a token of the text answers, and that token, from 0 on.
+        field: its only value is the text, or contains it.
+        start: position of the text in that value.
+        text: complete; the tower may have read only its beginning.
+        answers: terms of a query -> the terms that a token of the text matches, and that token's number, from 0.
     """
 
     field: str
@@ -35,16 +35,16 @@ class ReadText:
 
 
 def answering_words(read: ReadText, terms: Set[str], spans: WordSpans, pieces: WordPieces) -> list[Span]:
-    """The words of a text that answer terms which it does not hold, each as the term, in order.
+    """The words of a text that match terms which it does not contain, each under that term, in order.
 
     Args:
         read: the text.
         terms: of the query.
         spans: finds words.
-        pieces: as the tower's; a word has the same ones wherever it stands.
+        pieces: the tower's; a word has the same subword tokens everywhere.
 
     Returns:
-        Where they stand in the field's value; no punctuation and no word that only holds others together.
+        Positions in the field's value; punctuation and stop words are left out.
     """
     found = read.answers(terms)
     if not found:
@@ -53,7 +53,7 @@ def answering_words(read: ReadText, terms: Set[str], spans: WordSpans, pieces: W
     text = read.text[: TOKEN_CHARACTERS * (last + 2)]
     words = pieces.words(text)
     if len(text) < len(read.text):
-        del words[-1:]  # it may be cut
+        del words[-1:]  # it may be cut off
     counted = accumulate(len(pieces.pieces(word)) for word in words)
     ends = list(takewhile(last.__ge__, counted))
     numbers = {term: bisect_right(ends, token) for term, token in found.items()}
@@ -70,25 +70,25 @@ def answering_words(read: ReadText, terms: Set[str], spans: WordSpans, pieces: W
 
 
 def _word_at(words: Sequence[str], number: int, text: str, spans: WordSpans) -> Span | None:
-    """Where one of a text's words stands: only its like are looked for."""
+    """Position of one of a text's words; only equal words are searched."""
     word = words[number]
     return next(islice(spans.of_text(text, {word}), words[:number].count(word), None), None)
 
 
 def from_its_sentence(text: str, window: Window, others: Sequence[Window], width: int) -> Window:
-    """A window that begins with the sentence of its first word, if all its words still find room.
+    """Moves a window to the start of its first word's sentence, if all its words still fit.
 
     Args:
-        text: that it is cut from.
-        window: as `best_windows` has it; what begins with the text stays.
+        text: text of the window.
+        window: from `best_windows`; one at the start of the text does not move.
         others: windows that it must not overlap.
-        width: characters of a window.
+        width: in characters.
     """
     least = max(window.last - width, *(other.end for other in others if other.end <= window.start), 0)
     if window.start <= 0 or least > window.first:
         return window
     sentences = sentence_spans(text[least : window.first + 1])
-    if least:  # what the stretch begins with is the rest of a sentence
+    if least:  # the window would begin with the rest of a sentence
         del sentences[:1]
     if not sentences:
         return window

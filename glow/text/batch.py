@@ -1,6 +1,6 @@
-"""Batches of weighted tokens: what a tower reads, padded, which sequences go together, and which tokens say something.
+"""Batches of weighted tokens: padded input of a tower, and groups of sequences of similar length.
 
-B is the number of sequences in a batch, L the longest of them, in tokens.
+B is the number of sequences in a batch, L the number of tokens of the longest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class Batch:
 
 
 def pad(sequences: Sequence[WeightedTokens], pad_id: int, length: int = 0) -> Batch:
-    """Pads sequences at the end to the longest of them, or to `length` if it is more; needs at least one."""
+    """Pads sequences at the end to the longest of them, or to `length` if it is greater; needs at least one."""
     shape = (len(sequences), max(max(len(sequence) for sequence in sequences), length))
     ids = np.full(shape, pad_id, np.int64)
     mask, field_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -47,14 +47,14 @@ def pad(sequences: Sequence[WeightedTokens], pad_id: int, length: int = 0) -> Ba
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Groups positions into batches of like length, longest first.
+    """Groups positions into batches of similar length, longest first.
 
-    Every batch holds at most `max_tokens` tokens with its padding (a longer sequence goes alone), so one long
-    text neither pads its mates nor swells memory.
+    Every batch has at most `max_tokens` tokens including padding (a longer sequence is alone), so one long
+    text neither pads the others nor needs much memory.
 
     Args:
         lengths: tokens of each sequence.
-        max_tokens: budget of one batch, padding counted.
+        max_tokens: token limit of one batch, including padding.
 
     Yields:
         Positions in `lengths`, each once.
@@ -70,6 +70,6 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
 
 
 def lexical_tokens(sequence: WeightedTokens) -> NDArray[np.int64]:
-    """Places of the tokens of words that a lexical index holds, int64, ascending."""
-    holds = np.array([*(is_lexical(word) for word in sequence.words), False])  # special tokens have place -1
+    """Positions of the tokens whose words a lexical index holds, int64, ascending."""
+    holds = np.array([*(is_lexical(word) for word in sequence.words), False])  # special tokens have index -1
     return np.flatnonzero(holds[sequence.word_ids])

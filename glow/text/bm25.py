@@ -1,11 +1,11 @@
 """Word weights: idf, BM25 for queries, BM25F for documents, and the released code's variant.
 
-Sources: GLOW section 3.5, Eq. 6-8; BISON appendix B.2; the released code as docs/papers.md 1.3 describes it.
-All functions are pure and take scalars or numpy arrays alike.
+Sources: GLOW section 3.5, Eq. 6-8; BISON appendix B.2; the released code (docs/papers.md 1.3).
+All functions are pure and accept scalars or numpy arrays.
 
     tf      occurrences of the word in the query or field
     l       length in words; avgl its average over the collection
-    df, N   documents that hold the word; documents in all
+    df, N   number of documents that hold the word; number of all documents
     atf     adjusted term frequency of Eq. 7, summed over fields
 """
 
@@ -27,7 +27,7 @@ def idf_bm25(df: Number, documents: float, *, clip: bool = True) -> Number:
     """ln((N - df + 0.5) / (df + 0.5)), GLOW section 3.5.
 
     Departs from the paper: clipped at 0, because a word in more than half of the documents would get a
-    negative weight; `clip=False` is the paper's.
+    negative weight; `clip=False` follows the paper.
     """
     idf: Number = np.log((documents - df + 0.5) / (df + 0.5))
     clipped: Number = np.maximum(idf, 0.0)
@@ -37,15 +37,15 @@ def idf_bm25(df: Number, documents: float, *, clip: bool = True) -> Number:
 def idf_smooth(df: Number, documents: float) -> Number:
     """ln((1 + N) / (1 + df)) + 1, in [1, 1 + ln((1 + N) / 2)] for a seen word.
 
-    scikit-learn's smooth idf, whose bounds fit the MS MARCO table of BISON B.2 (1 and 15.3); the paper's
-    formula does not (docs/papers.md 1.3).
+    scikit-learn's smooth idf: its bounds fit the MS MARCO table of BISON B.2 (1 and 15.3), and those of the paper's
+    formula do not (docs/papers.md 1.3).
     """
     idf: Number = np.log((1.0 + documents) / (1.0 + df)) + 1.0
     return idf
 
 
 def idf_lucene(df: Number, documents: float) -> Number:
-    """ln(1 + (N - df + 0.5) / (df + 0.5)), above 0 for every word: Lucene's idf, for scoring by words alone.
+    """ln(1 + (N - df + 0.5) / (df + 0.5)), above 0 for every word: Lucene's idf, for lexical scores.
 
     Kamphuis et al. 2020, "Which BM25 Do You Mean?", Table 1, Lucene (https://doi.org/10.1007/978-3-030-45442-5_4).
     """
@@ -61,7 +61,7 @@ def bm25_impact(
     k1: float,
     b: float,
 ) -> NDArray[np.float64]:
-    """What a word adds to a document's score: idf * tf / (tf + k1 * (1 - b + b * l / avgl)).
+    """Contribution of a term to a document's score: idf * tf / (tf + k1 * (1 - b + b * l / avgl)).
 
     Lucene's BM25 without its constant factor k1 + 1, which changes no ranking (Kamphuis et al. 2020, section 2).
     """
@@ -86,7 +86,7 @@ def bm25f_weight(idf: Number, atf: Number, k1: float) -> Number:
 def released_weight(
     idf: Number, count: Number, length: float, average: float, k1: float = 0.25, b: float = 0.4
 ) -> Number:
-    """The released code's weight of queries and documents alike (no BM25F).
+    """The released code's weight, the same for queries and documents (no BM25F).
 
     With f = count / n: idf * f * (k1 + 1) / (f + k1 * (1 - b + b * n / avgdl)), where count and n run over all
     fields together with [CLS] and every [SEP], before truncation.
@@ -102,11 +102,11 @@ def normalise(weights: NDArray[np.float32], how: Normalisation) -> NDArray[np.fl
 
     Args:
         weights: float32 [tokens], non-negative.
-        how: `none` leaves them; `mean` divides by their mean, so a sequence of equal words is plain BERT;
-            `sqrt` also takes the square root, which halves the spread on a log scale.
+        how: `none` keeps them; `mean` divides by their mean, so that equal words give plain BERT;
+                `sqrt` also takes the square root, which halves the spread on a log scale.
 
     Returns:
-        float32 [tokens], non-negative and finite. All zeros stay zeros.
+        float32 [tokens], non-negative and finite. If all are zero, they stay zero.
     """
     if how == "none":
         return weights
@@ -118,11 +118,11 @@ def normalise(weights: NDArray[np.float32], how: Normalisation) -> NDArray[np.fl
 
 
 def soften(weights: NDArray[np.float32], strength: float) -> NDArray[np.float32]:
-    """Interpolates weights towards 1, those of plain attention: 1 + strength (w - 1). Not in the papers.
+    """Interpolates weights towards 1, the weight of plain attention: 1 + strength (w - 1). Not in the papers.
 
     Args:
         weights: float32 [tokens], non-negative.
-        strength: in [0, 1]; 1 leaves the weights as they are.
+        strength: in [0, 1]; 1 keeps the weights.
 
     Returns:
         float32 [tokens], non-negative and finite.

@@ -1,4 +1,4 @@
-"""Which of some words a text holds, and where: first which, in one cheap pass, then where, only as far as somebody reads."""
+"""Finds given words in a text in two steps: first which ones it has, in one cheap pass; their positions only on demand."""
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -16,16 +16,16 @@ _START = attrgetter("start")
 
 
 class WantedWords:
-    """The words that some terms are made of.
+    """The words that an analyzer maps to given terms.
 
     Args:
-        analyzer: makes terms of words.
-        terms: those that are wanted.
+        analyzer: turns words into terms.
+        terms: the wanted ones.
     """
 
     def __init__(self, analyzer: Analyzer, terms: Set[str]) -> None:
         self._term, self._terms = analyzer.term, terms
-        # No analyzer changes how a word of ASCII letters begins, so most words need not be looked at.
+        # No analyzer changes the start of a word of ASCII letters, so most words can be skipped.
         self._first = frozenset(term[:1] for term in terms)
         self._marks = {mark: made for mark in punctuation if (made := analyzer.term(mark)) in terms}
 
@@ -37,11 +37,11 @@ class WantedWords:
         return isinstance(word, str) and self._term(word) in self._terms
 
     def among(self, words: Set[str], text: str) -> dict[str, str]:
-        """Those of a text's words that are wanted -> their terms.
+        """The wanted words among a text's words -> their terms.
 
         Args:
             words: of the text, as `WordSpans.different_words` yields them.
-            text: where marks are looked for.
+            text: searched for marks.
         """
         first, term, terms = self._first, self._term, self._terms
         near = [word for word in words if (start := word[:1]) in first or start > "\x7f"]
@@ -52,7 +52,7 @@ class WantedWords:
 
 @dataclass(slots=True)
 class _Stretch:
-    """A part of the text that holds wanted words; its spans are looked for once somebody asks."""
+    """A part of the text with wanted words; their spans are computed at the first use."""
 
     start: int
     end: int
@@ -67,7 +67,7 @@ class _Stretch:
 
 
 class FoundWords:
-    """The wanted words of one value of a field, each as its term, in order; may be read several times.
+    """The wanted words of one value of a field, each as its term, in order; can be iterated repeatedly.
 
     Args:
         spans: finds words.
@@ -76,7 +76,7 @@ class FoundWords:
         wanted: the words.
 
     Attributes:
-        terms: those of which the text holds a word.
+        terms: those that have a word in the text.
     """
 
     def __init__(self, spans: WordSpans, text: str, spec: FieldSpec | None, wanted: WantedWords) -> None:
@@ -95,7 +95,7 @@ class FoundWords:
                 self._stretches.append(_Stretch(start, end, _finder(spans, part, start, terms)))
 
     def add(self, spans: Sequence[Span]) -> None:
-        """Further words of the text, each as a term, in order; one may be found already as another term."""
+        """Adds further words of the text, each as a term, in order; the same word may be there already under another term."""
         for span in spans:
             self.terms.add(span.word)
             home = next((each for each in self._stretches if each.start <= span.start < each.end), None)
@@ -109,13 +109,13 @@ class FoundWords:
             yield from stretch.spans
 
     def within(self, start: int, end: int) -> Iterator[Span]:
-        """Those that stand in `text[start:end]` as a whole."""
+        """Those that are completely in `text[start:end]`."""
         for stretch in self._stretches:
             if stretch.start < end and start < stretch.end:
                 for span in stretch.spans:
                     if start <= span.start and span.end <= end:
                         yield span
-                        start = span.end  # a word that is found as two terms is one
+                        start = span.end  # a word found as two terms counts once
 
 
 def _finder(spans: WordSpans, part: str, start: int, terms: Mapping[str, str]) -> Callable[[], list[Span]]:

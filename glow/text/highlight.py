@@ -1,7 +1,7 @@
-"""Snippets: the stretches of a field that hold the query's words, cut at word ends, with those words marked.
+"""Snippets: stretches of a field with the query's words, cut at word ends, with those words marked.
 
-Words are found as preprocessing sees them, whatever their case, accents and script, and by their stems where the index holds
-those. Words that a text lacks may be found by meaning (`glow.text.answering`). Which stretches are shown is decided by idf (`glow.text.windows`).
+Words match regardless of case, accents and script, as in preprocessing, and by stems if the index uses them. Words that a text
+lacks may be found by meaning (`glow.text.answering`). The stretches are chosen by idf (`glow.text.windows`).
 """
 
 import re
@@ -26,10 +26,10 @@ __all__ = ["Fragment", "Highlighter", "Highlighting", "Mark", "markup"]
 
 Mark = Literal["", "query", "attended"]
 SEARCHED_CHARACTERS = 100_000
-"""Of a field; what comes after is not read, so that one long text cannot hold up a response."""
-# A word under this share of the highest idf says nothing beside the others: `the` among rare words stays unmarked.
+"""Characters of a field to read; the rest is ignored, so that one long text cannot delay a response."""
+# A word below this fraction of the highest idf tells little: `the` among rare words stays unmarked.
 LEAST_SHARE = 0.2
-# Decides only among attended words, where no word of the query is found.
+# Only ranks attended words, if no word of the query is found.
 LEAST_WORTH = 1e-6
 _TAGS = {"query": "<em>", "attended": '<em class="attended">'}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -37,11 +37,11 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Highlighting:
-    """How much to show.
+    """Size of the output.
 
     Attributes:
-        fragments: most snippets of a field, >= 1.
-        fragment_chars: most characters of a snippet, >= 20, markup not counted; a single longer word is kept whole.
+        fragments: maximum number of snippets of a field, >= 1.
+        fragment_chars: maximum characters of a snippet, >= 20, without markup; a single longer word is kept whole.
     """
 
     fragments: int = 2
@@ -60,7 +60,7 @@ class Fragment:
     """A stretch of a text.
 
     Attributes:
-        parts: its characters as they are, each part with its mark; joined they are the stretch.
+        parts: its characters, unchanged, in pieces with their marks.
         cut_before, cut_after: whether there is more text on that side.
     """
 
@@ -70,23 +70,23 @@ class Fragment:
 
 
 class Highlighter:
-    """Finds and marks the words of a query in documents; cheap to make, safe to use from many threads.
+    """Finds and marks the words of a query in documents; cheap to create, safe to use from many threads.
 
     Args:
         preprocessor: of the index: its words, fields and idf.
-        analyzer: of the index: words of one term are marked alike.
+        analyzer: of the index: words with the same term are marked alike.
     """
 
     def __init__(self, preprocessor: Preprocessor, analyzer: Analyzer | None = None) -> None:
         self._analyzer = analyzer or Analyzer()
         self._preprocessor = preprocessor
         self._spans = WordSpans(preprocessor.pieces)
-        # A page's hits have one query.
+        # All hits of a page have the same query.
         self._last: tuple[str, dict[str, float], WantedWords] = ("", {}, WantedWords(self._analyzer, set()))
         self._specs = {spec.name: spec for spec in preprocessor.schema.fields}
 
     def query_terms(self, query: str) -> dict[str, float]:
-        """Terms of the query's words that are marked, with idf: no punctuation, no stop words beside others, and nothing far commoner than the rest."""
+        """The terms to mark, with idf: no punctuation, no stop words beside others, no words much commoner than the rest."""
         if self._last[0] == query:
             return self._last[1]
         words = dict.fromkeys(self._preprocessor.pieces.whole_words(query))
@@ -120,17 +120,17 @@ class Highlighter:
         """Fragments of a document's fields.
 
         Args:
-            document: or a passage, as a document of its own.
+            document: or a passage as a document.
             query: its words are marked.
             fields: names; None for all text fields of the schema.
-            attended: further words to mark, those that the document tower attended most.
-            options: how much to show.
-            most: characters of all fields that are read, >= 0, shorter fields first; None for no bound but that of each field.
-            read: what the tower read of one field. Terms that the field lacks are found by meaning there, and its best stretch begins with
-                a sentence.
+            attended: more words to mark: those with most attention of the document tower.
+            options: size of the output.
+            most: limit of characters to read in all fields, >= 0, shorter fields first; None: only the limit of each field.
+            read: the part of one field that the tower read. Terms that the field lacks are found by meaning in it, and its best
+                    stretch begins with a sentence.
 
         Returns:
-            Field -> fragments in order; without those that the document lacks.
+            Field -> fragments in order; fields that the document lacks are left out.
         """
         terms = self.query_terms(query)
         further = set(map(self._analyzer.term, attended)) - terms.keys()
@@ -152,7 +152,7 @@ class Highlighter:
         return {name: fragments[name] for name in texts}
 
     def characters(self, document: Document, fields: Sequence[str]) -> int:
-        """How many characters `document` reads of some fields if nothing else bounds it, >= 0."""
+        """Number of characters that `document` reads in some fields without a further limit, >= 0."""
         lengths = (sum(map(len, document.fields.get(name, ()))) for name in fields)
         return sum(min(length, SEARCHED_CHARACTERS) for length in lengths)
 
@@ -166,16 +166,16 @@ class Highlighter:
         most: int,
         read: ReadText | None,
     ) -> list[Fragment]:
-        """Fragments of one field; where no word is found, the head of its first value.
+        """Fragments of one field; if no word is found, the start of its first value.
 
         Args:
             values: one: up to `fragments` stretches of it. Several: one stretch of each of the best values.
             terms: term -> worth, as `query_terms` yields them.
-            wanted: the words of these and of further terms, which decide only where no word of `terms` is found.
-            options: how much to show.
+            wanted: their words and those of additional terms, which only matter if no word of `terms` is found.
+            options: size of the output.
             spec: of the field; None for plain text.
-            most: characters of all values that are read, >= 0.
-            read: what the tower read of its only value, if words are to be found by meaning.
+            most: limit of characters to read in all values, >= 0.
+            read: the part of its only value that the tower read, if words are to be found by meaning.
         """
         options = options or Highlighting()
         each = options.fragments if len(values) == 1 else 1
@@ -221,7 +221,7 @@ def _head(text: str, width: int) -> Window:
 
 
 def markup(fragment: Fragment) -> str:
-    """A fragment as HTML: escaped, its words in `<em>` or `<em class="attended">`, an ellipsis where text goes on."""
+    """A fragment as HTML: escaped, its words in `<em>` or `<em class="attended">`, an ellipsis where text is cut."""
     text = "".join(
         f"{_TAGS[mark]}{_escaped(part)}</em>" if mark else _escaped(part) for part, mark in fragment.parts
     )

@@ -1,8 +1,8 @@
-"""Which words of a document a lexical index holds.
+"""Which words of a document are in a lexical index.
 
-Words are those of `WordPieces.words`. Punctuation says nothing, nor do the words that hold English sentences together
-(docs/decisions/0006 has what leaving them out gains); a query needs no such rule, because what is not indexed is
-not found. Longer words than the term table counts are data, not language.
+Words are those of `WordPieces.words`. Punctuation and stop words are left out (docs/decisions/0006 has the gain).
+Queries need no such rule, because words that are not indexed match nothing.
+Words longer than the limit of the term statistics are data, not language.
 """
 
 from collections.abc import Iterable
@@ -29,18 +29,18 @@ STOP_WORDS = frozenset(
     # prepositions that hold words together; those of place and time (over, under, before, after) mean something
     "of in on at by for with to from into about as".split()
 )
-"""English words that hold sentences together: closed classes, listed by kind."""
+"""English stop words: closed word classes, listed by kind."""
 
 
 def is_lexical(word: str) -> bool:
-    """Whether a lexical index holds a word."""
+    """Whether a lexical index includes a word."""
     return word not in STOP_WORDS and len(word) <= MAX_WORD_CHARACTERS and not is_punctuation(word)
 
 
 def lexical_words(document: Document, schema: FieldSchema, pieces: WordPieces) -> Iterable[str]:
-    """Every word of every text field of a document, stop words and punctuation included; urls are no text.
+    """All words of all text fields of a document, including stop words and punctuation; urls are left out.
 
-    All values of a list count, where a tower's budget reads the first few.
+    All values of a list count, while a tower reads only the first ones, up to its token limit.
     """
     for spec in schema.fields:
         if spec.kind == "text":

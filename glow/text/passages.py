@@ -1,7 +1,7 @@
-"""Long documents as passages: the body cut at sentence ends, every other field in each of them.
+"""Splits long documents into passages: the body is cut at sentence ends, every passage has all other fields.
 
-A tower reads a body up to its budget. A passage is a document whose body is a part of the whole that fits, so nothing
-of a long body stays unread. Pieces are counted as `Preprocessor` counts them, beside the document's other fields.
+A tower reads a body up to its token limit. A passage is a document with a part of the body that fits, so the whole body
+is read. Subword tokens are counted as in `Preprocessor`, together with the document's other fields.
 """
 
 import re
@@ -18,11 +18,11 @@ from glow.text.sentences import BLANKS, sentence_spans
 __all__ = ["Cut", "PassageCutter", "PassageOptions", "body_field", "body_text", "passage_document"]
 
 LEAST_ROOM = 8
-"""Where the other fields leave less, passages would be crumbs and the document stays whole."""
+"""If the other fields leave fewer tokens, passages would be too short, and the document stays whole."""
 PIECES_PER_CHARACTER = 3
-"""The most: a Hangul syllable decomposes into three letters."""
+"""The maximum: a Hangul syllable decomposes into three letters."""
 _TOKEN = re.compile(f"[^{BLANKS}]+")
-# Each is a word of its own to BERT wherever it stands: ASCII marks, ideographs, and marks of their scripts.
+# For BERT, each of these is a separate word: ASCII marks, ideographs, and marks of their scripts.
 _ATOM = re.compile(
     r"[!-/:-@\[-`{-~\u2010-\u2027\u3001-\u3003\u3008-\u3011\uff01-\uff03\uff05-\uff0a\uff0c-\uff0f\uff1a\uff1b\uff1f"
     r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b820-\U0002ceaf]"
@@ -31,12 +31,12 @@ _ATOM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PassageOptions:
-    """How to cut.
+    """Options of the split.
 
     Attributes:
         field: the body; None takes the schema's (`body_field`).
-        overlap: sentences of a passage that the next one repeats where they fit, >= 0.
-        limit: the most passages of a document, >= 1; what lies beyond is left out.
+        overlap: number of sentences that the next passage repeats if they fit, >= 0.
+        limit: most passages of a document, >= 1; the rest of the text is left out.
     """
 
     field: str | None = None
@@ -50,11 +50,11 @@ class PassageOptions:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a body is cut.
+    """Result of the split.
 
     Attributes:
         spans: start and end of each passage, in characters of `body_text`; in order, at least one.
-        left_out: whether text after the last one was left out by the limit.
+        left_out: whether the limit cut off text after the last one.
     """
 
     spans: tuple[tuple[int, int], ...]
@@ -63,7 +63,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A sentence, or a part of a long one: what is not cut any further."""
+    """A sentence, or a part of a long one, which is not split any further."""
 
     start: int
     end: int
@@ -71,11 +71,11 @@ class _Unit:
 
 
 class PassageCutter:
-    """Cuts documents into passages that fit a model's budgets.
+    """Splits documents into passages that fit a model's token limits.
 
     Args:
-        preprocessor: the model's; its term table does not matter.
-        options: how to cut.
+        preprocessor: the model's; its term statistics do not matter.
+        options: of the split.
 
     Attributes:
         field: the body.
@@ -91,10 +91,10 @@ class PassageCutter:
         self.field = body_field(preprocessor.schema, options.field)
 
     def cut(self, document: Document) -> Cut:
-        """Where to cut a document's body, in time linear in its length.
+        """Where to split a document's body, in time linear in its length.
 
-        A body that fits, or that finds hardly any room beside the other fields, is one passage. A sentence is cut
-        only where it does not fit alone, at word ends; a word only where no passage could hold it.
+        A body is one passage if it fits, or if the other fields leave too few tokens. Sentences are split only if they
+        do not fit alone, at word ends; words only if no passage could hold them.
         """
         text = body_text(document, self.field)
         whole = Cut(((0, len(text)),))
@@ -108,7 +108,7 @@ class PassageCutter:
         return Cut(spans[: self.options.limit], len(spans) > self.options.limit)
 
     def passages(self, document: Document) -> list[Document]:
-        """The passages of a document in order, itself where it is one."""
+        """The passages of a document in order; the document itself if there is only one."""
         spans = self.cut(document).spans
         return [passage_document(document, self.field, start, end) for start, end in spans]
 
@@ -117,7 +117,7 @@ class PassageCutter:
         return sum(len(pieces.pieces(word)) for word in pieces.words(text))
 
     def _units(self, text: str, start: int, end: int, room: int) -> Iterator[_Unit]:
-        """A sentence whole, or where it does not fit its words."""
+        """A sentence as a whole, or its words if it does not fit."""
         pieces = self._count(text[start:end])
         if pieces <= room:
             yield _Unit(start, end, pieces)
@@ -130,7 +130,7 @@ class PassageCutter:
                 yield from self._parts(text, left, right, room)
 
     def _parts(self, text: str, start: int, end: int, room: int) -> Iterator[_Unit]:
-        """A word whole, or where it does not fit its parts, each of which takes a passage alone."""
+        """A word as a whole, or its parts if it does not fit; each part fills a passage alone."""
         pieces = self._count(text[start:end])
         if pieces <= room:
             yield _Unit(start, end, pieces)
@@ -141,10 +141,10 @@ class PassageCutter:
 
 
 def body_field(schema: FieldSchema, name: str | None = None) -> str:
-    """The field that is cut: the named one, or the text field of the largest budget, of equals the last.
+    """The field to split: the named one, or the text field with the largest token limit (the last one, if several).
 
     Raises:
-        ConfigError: if the schema has no such field, or a limit on its number of values says that it is no running text.
+        ConfigError: if the schema has no such field, or the field has `max_values`, so it is not running text.
     """
     fit = {
         spec.name: spec.tokens for spec in schema.fields if spec.kind == "text" and spec.max_values is None
@@ -164,7 +164,7 @@ def body_text(document: Document, field: str) -> str:
 
 
 def passage_document(document: Document, field: str, start: int, end: int) -> Document:
-    """A document with a part of its body, `body_text(document, field)[start:end]`; itself for the whole."""
+    """A document with only a part of its body, `body_text(document, field)[start:end]`; unchanged if that is all of it."""
     text = body_text(document, field)
     if (start, end) == (0, len(text)):
         return document
@@ -172,7 +172,7 @@ def passage_document(document: Document, field: str, start: int, end: int) -> Do
 
 
 def _pack(units: Sequence[_Unit], room: int, overlap: int) -> Iterator[tuple[int, int]]:
-    """Fills passages one after the other with as many units as fit."""
+    """Fills passages in order with as many units as fit."""
     first = 0
     while first < len(units):
         total, last = 0, first

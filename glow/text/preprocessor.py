@@ -1,6 +1,6 @@
-"""Text to tower input: the one place where queries and documents become ids and weights.
+"""Text to tower input: turns queries and documents into ids and weights.
 
-Training, export, builder, evaluation and service all call `Preprocessor`; its version is part of the model
+Training, export, builder, evaluation and service all use `Preprocessor`; its version is part of the model
 hash. A query is `[CLS] words [SEP]`, a document `[CLS] field [SEP] field [SEP] …` with fields in the schema's order.
 
     L   tokens of one sequence; a batch pads to its longest
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 PREPROCESSOR_VERSION = 1
-"""Raised whenever the same text and options would give other ids or weights."""
+"""Version of the preprocessing: increased with every change of ids or weights for the same text and options."""
 SPECIAL = -1
 CACHED_WORDS = 100_000
 
@@ -44,13 +44,13 @@ class WeightedTokens:
     """One preprocessed query or document.
 
     Attributes:
-        ids: int64 [L], word-piece ids.
+        ids: int64 [L], of subword tokens.
         field_ids: int64 [L], position of the token's field in the schema; 0 for queries.
         word_ids: int64 [L], index into `words`; -1 for [CLS] and [SEP].
-        weights: float32 [L], finite, >= 0, as the tower reads them (normalised if the model says so).
-        words: the words that have at least one piece here, in order.
-        dropped_words: field -> number of its words that lost a piece or all to the budget; only fields that
-            lost any.
+        weights: float32 [L], finite, >= 0, the tower's input (normalized if the model requires it).
+        words: the words that have at least one token here, in order.
+        dropped_words: field -> number of its words that the token limit cut, partly or completely; only fields with
+                such words.
     """
 
     ids: NDArray[np.int64]
@@ -64,7 +64,7 @@ class WeightedTokens:
         return len(self.ids)
 
     def without_first(self) -> "WeightedTokens":
-        """Without [CLS]: a document behind a query, which has the only one."""
+        """Without [CLS]: a document after a query, which has the only one."""
         return replace(
             self,
             ids=self.ids[1:],
@@ -75,7 +75,7 @@ class WeightedTokens:
 
     @property
     def truncated(self) -> bool:
-        """Whether any word lost a piece to a budget."""
+        """Whether a token limit cut any word."""
         return bool(self.dropped_words)
 
 
@@ -91,13 +91,13 @@ class _Layout:
         self.dropped_words: dict[str, int] = {}
 
     def begin(self, pieces: Sequence[int]) -> None:
-        """Adds what stands before every text of this kind; no word of it counts."""
+        """Adds a prefix, which comes before every text of this kind; its words have no weight."""
         self.ids += pieces
         self.word_ids += [SPECIAL] * len(pieces)
         self.field_ids += [0] * len(pieces)
 
     def add(self, name: str, field_id: int, words: Sequence[str], limit: int, *, ends: bool = True) -> None:
-        """Adds a field's words up to `limit` tokens in all, then its [SEP] if it ends there; a word may be cut inside."""
+        """Adds a field's words up to `limit` tokens in all, then [SEP] if `ends`; a word may be cut inside."""
         complete = 0
         for word in words:
             if len(self.ids) >= limit:
@@ -107,7 +107,7 @@ class _Layout:
             self.word_ids += [len(self.words)] * len(pieces)
             self.words.append(str(word))
             complete += 1
-        if len(self.ids) > limit:  # the last word does not fit whole
+        if len(self.ids) > limit:  # the last word does not fit completely
             del self.ids[limit:], self.word_ids[limit:]
             complete -= 1
         if complete < len(words):
@@ -118,7 +118,7 @@ class _Layout:
         self.field_ids.extend([field_id] * (len(self.ids) - len(self.field_ids)))
 
     def finish(self, weights: WordWeights, weighting: Weighting) -> WeightedTokens:
-        """Shares each word's weight among its pieces (GLOW section 3.6)."""
+        """Spreads each word's weight over its tokens (GLOW section 3.6)."""
         ids = np.array(self.ids, np.int64)
         word_ids = np.array(self.word_ids, np.int64)
         by_word = np.array([*(weights.words[word] for word in self.words), weights.sep], np.float32)
@@ -139,14 +139,14 @@ class Preprocessor:
 
     Args:
         pieces: the vocabulary.
-        schema: fields and budgets.
+        schema: fields and token limits.
         weighting: how words are weighted.
-        terms: the term table; queries and documents of one index use the same.
-        caps_unknown: whether a query's word that the table lacks weighs no more than the heaviest of those that it knows. For
-            searching: a slip of the keyboard has the highest idf, and would draw the query to itself.
+        terms: term statistics; queries and documents of one index use the same.
+        caps_unknown: whether a query's unknown word weighs at most as much as the heaviest known one. For searching: a typo has
+                the highest idf, and would dominate the query.
 
     Raises:
-        ConfigError: if a prefix leaves no room for a text.
+        ConfigError: if a prefix leaves no tokens for a text.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Preprocessor:
         *,
         caps_unknown: bool = False,
     ) -> None:
-        # Not of a method: that would hold the mapped table in a circle, which only the collector ends.
+        # A cached method would keep the mapped statistics in a reference cycle, which only the collector frees.
         self._is_known = lru_cache(maxsize=CACHED_WORDS)(partial(_holds, terms)) if caps_unknown else None
         self.pieces = pieces
         self.schema = schema
@@ -173,7 +173,7 @@ class Preprocessor:
         return self.query_words(self.pieces.words(text))
 
     def query_words(self, words: Sequence[str]) -> WeightedTokens:
-        """Preprocesses a query that is split into words already, as `WordPieces.words` yields them."""
+        """Preprocesses a query that is already split into words, as by `WordPieces.words`."""
         layout = _Layout(self.pieces)
         layout.begin(self._query_prefix)
         layout.add("query", 0, words, self.schema.query_tokens - 1)
@@ -197,7 +197,7 @@ class Preprocessor:
         return layout.finish(self.weigher.document(fields, layout.words), self.weighting)
 
     def room(self, document: Document, field: str) -> int:
-        """The most pieces of a field that find room in a document, after the fields before it; >= 0.
+        """The number of tokens that a field may take in a document, after the fields before it; >= 0.
 
         Raises:
             ValueError: if the schema has no such field.
@@ -208,7 +208,7 @@ class Preprocessor:
         return max(self._limit(layout, field_id) - len(layout.ids), 0)
 
     def _lay_out(self, fields: Mapping[str, Sequence[str]], count: int) -> _Layout:
-        """The first `count` fields of the schema, laid out."""
+        """Layout of the first `count` fields of the schema."""
         layout = _Layout(self.pieces)
         layout.begin(self._document_prefix)
         last = len(self.schema.fields) - 1
@@ -219,17 +219,17 @@ class Preprocessor:
         return layout
 
     def _limit(self, layout: _Layout, field_id: int) -> int:
-        """Tokens in all after the next field's last word."""
+        """Total number of tokens after the next field's last word."""
         later = (
             0 if self.schema.joined else len(self.schema.fields) - field_id - 1
-        )  # each needs room for its [SEP]
+        )  # each needs space for its [SEP]
         start = len(self._document_prefix) if field_id == 0 else len(layout.ids)
         return min(start + self.schema.fields[field_id].tokens, self.schema.document_tokens - later) - 1
 
 
 def _prefix(pieces: WordPieces, text: str, tokens: int) -> list[int]:
     found = [number for word in pieces.words(text) for number in pieces.pieces(word)]
-    if found and len(found) + 3 > tokens:  # [CLS], a piece of the text itself, [SEP]
+    if found and len(found) + 3 > tokens:  # [CLS], a token of the text itself, [SEP]
         raise ConfigError(
             f"a prefix of {len(found)} pieces leaves no room for a text in {tokens} tokens: {text!r:.80}; "
             "give a shorter one"
@@ -242,7 +242,7 @@ def _holds(terms: TermTable, word: str) -> bool:
 
 
 def field_words(document: Document, schema: FieldSchema, pieces: WordPieces) -> dict[str, list[str]]:
-    """Every word of every field of the schema, before truncation: what term statistics count."""
+    """Every word of every field of the schema, before truncation: input of term statistics."""
     return {spec.name: _words(document, spec, pieces) for spec in schema.fields}
 
 
@@ -254,10 +254,10 @@ def _words(document: Document, spec: FieldSpec, pieces: WordPieces) -> list[str]
 
 
 def load_pieces(folder: Path, unit: Unit = "word") -> WordPieces:
-    """What spells words in a model or checkpoint folder.
+    """The subword vocabulary of a model or checkpoint directory.
 
     Raises:
-        ConfigError: if pieces are to be words, and a tokenizer makes them.
+        ConfigError: if subword tokens are to be the unit, and a tokenizer makes them.
         FormatError: if its file cannot be read.
     """
     if not (folder / TOKENIZER_FILE).is_file():
@@ -276,17 +276,17 @@ def load_preprocessor(
     *,
     caps_unknown: bool = False,
 ) -> Preprocessor:
-    """The preprocessor of a model or checkpoint folder.
+    """The preprocessor of a model or checkpoint directory.
 
     Args:
-        folder: holds `vocab.txt` (and `tokenizer.json`, where words are spelled by one), `schema.json`, `weighting.json` and, unless `terms` is given, `terms/`.
-        terms: the table to use in place of the folder's own.
-        pieces: made of the same vocabulary, for the same weighting; shared in place of new ones, which take time.
+        folder: holds `vocab.txt` (and `tokenizer.json`, if used), `schema.json`, `weighting.json` and, unless `terms` is given, `terms/`.
+        terms: statistics to use instead of the directory's own.
+        pieces: of the same vocabulary and weighting; shared, because loading them takes time.
         caps_unknown: as for `Preprocessor`.
 
     Raises:
         ConfigError: if schema or weighting are not valid.
-        FormatError: if vocabulary or term table cannot be read.
+        FormatError: if vocabulary or term statistics cannot be read.
     """
     weighting = Weighting.load(folder / "weighting.json")
     return Preprocessor(

@@ -1,8 +1,8 @@
-"""Where sentences end: simple rules for many scripts, good enough to cut a long text where a reader would.
+"""Finds sentence ends by simple rules for many scripts, good enough to split long texts.
 
-A mark that ends a sentence counts where a blank and no lower-case letter follows it, and where it belongs to no
-abbreviation, initial or list number. The ideographic marks end a sentence anywhere. Blank lines and bullets end one
-without a mark. A missed end costs little: passages (glow/text/passages.py) only prefer these places to others.
+A mark ends a sentence if white space and no lower-case letter follows it, and if it does not belong to an
+abbreviation, initial or list number. Ideographic marks end a sentence anywhere, blank lines and bullets without
+a mark. A missed end costs little: passages (glow/text/passages.py) only prefer these places to others.
 """
 
 import re
@@ -10,7 +10,7 @@ import re
 __all__ = ["BLANKS", "sentence_spans"]
 
 BLANKS = " \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-"""What BERT's splitting takes for a blank, as a class of regular expressions; other controls join their neighbours."""
+"""White space in BERT's splitting, as a class of regular expressions; other controls join their neighbors."""
 _TOKEN = re.compile(f"[^{BLANKS}]+")
 _CLOSERS = "\"')]}»”’」』）】》"
 _OPENERS = "\"'([{«“‘¿¡「『（【《-–—*"
@@ -27,14 +27,14 @@ _BEFORE_NUMBERS = frozenset("no nos fig figs vol vols p pp eq eqs ch sec art ref
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Cuts a text into sentences, in time linear in its length.
+    """Splits a text into sentences, in time linear in its length.
 
     Args:
         text: any string.
 
     Returns:
-        Where sentences start and end, in characters: in order, apart, without blanks around them, and together holding
-        every character that is no blank.
+        Starts and ends of sentences, in characters: in order, not overlapping, without white space around them, and
+            together covering all other characters.
     """
     spans: list[tuple[int, int]] = []
     start = last_start = last_end = -1
@@ -69,7 +69,7 @@ def _ends(text: str, start: int, last: tuple[int, int], token_start: int, token:
 
 
 def _is_short(word: str, token: str, is_first: bool) -> bool:
-    """Whether the full stop of a word, which ends with it, shortens the word or numbers a list."""
+    """Whether a word's final full stop marks an abbreviation, or a number in a list."""
     if _INITIALS.fullmatch(word) or (is_first and _LIST_NUMBER.fullmatch(word)):
         return True
     name = word[:-1].lower()

@@ -1,8 +1,8 @@
-"""Where the words of a text stand in it, as it was written: for marking them.
+"""Positions of a text's words in the original text, for highlighting.
 
-The words are those of `BertWords.whole_words`. What one character becomes there (nothing, part of a word, a blank, a word by
-itself) does not depend on its neighbours, so each is asked for once and remembered; the tokenisers' own offsets take seconds
-for a long text of CJK characters.
+The words are those of `BertWords.whole_words`. There, each character becomes nothing, part of a word, a blank or a
+word of its own, independently of its neighbors; so each is computed once and cached. The tokenizers' own offsets take
+seconds for a long text of CJK characters.
 """
 
 import re
@@ -20,15 +20,15 @@ __all__ = ["Span", "WordSpans"]
 
 CACHED_CHARACTERS = 20_000
 STRETCH = 1_000
-"""Characters that are looked through together; enough that a look costs little, few enough that most hold none of the words."""
-# In what is left, lower-casing and cutting is all that BERT's splitting does, and lengths stay as they are.
+"""Characters that are checked together: enough to make a check cheap, few enough that most have none of the words."""
+# In all other text, BERT's splitting only lower-cases and cuts, and lengths stay the same.
 _NOT_PLAIN = re.compile(r"[^\t\n\r -~]+")
 _NO_LETTER = re.compile("[^a-zA-Z0-9]")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _MARKS = frozenset(punctuation)
 _PLAIN_WORDS = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 _MARK = ("mark",)
-# No vocabulary changes how text is split, so what is remembered of characters is for all.
+# No vocabulary changes how text is split, so all share the cache of characters.
 _SPLIT = BertWords()
 
 
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 
 class WordSpans:
-    """Finds words in texts; holds no text.
+    """Finds words in texts; keeps no text.
 
     Args:
         pieces: splits text into words.
@@ -51,12 +51,12 @@ class WordSpans:
         self.pieces = pieces
 
     def of_url(self, url: str, spec: FieldSpec, among: Container[str]) -> Iterator[Span]:
-        """Words of a url as preprocessing sees them: each is cut out of it first.
+        """Words of a url as preprocessing splits it.
 
         Args:
             url: the value.
             spec: of its field.
-            among: the words that are wanted.
+            among: the wanted words.
         """
         for run, start in url_runs(url, keep_digits=spec.keep_digits):
             for word in self.pieces.whole_words(run):
@@ -64,7 +64,7 @@ class WordSpans:
                     yield Span(word, start, start + len(run))
 
     def stretches(self, text: str) -> Iterator[tuple[int, int]]:
-        """Starts and ends of the parts of a text, of some length and one after the other, between which no word stands."""
+        """Starts and ends of consecutive parts of a text, cut where no word is; their lengths vary."""
         start = 0
         while start < len(text):
             end = start + STRETCH
@@ -75,13 +75,13 @@ class WordSpans:
             start = end
 
     def different_words(self, text: str) -> set[str]:
-        """The words of a text, each once, without marks of ASCII; many times as fast as `of_text`."""
+        """The distinct words of a text, without ASCII punctuation; many times as fast as `of_text`."""
         return set(text.translate(_WRITTEN).split(" "))
 
     def of_text(self, text: str, among: Set[str] | None = None) -> Iterator[Span]:
-        """Every word of a text in order, or those among some, in time linear in its length.
+        """Every word of a text in order, or only the wanted ones, in time linear in its length.
 
-        Accents written as characters of their own belong to the span of the letter before them.
+        Combining accents belong to the span of the letter before them.
         """
         start = 0
         while (odd := _NOT_PLAIN.search(text, start)) is not None:
@@ -101,7 +101,7 @@ class WordSpans:
         return not (self.different_words(stretch).isdisjoint(words) and _MARKS.isdisjoint(words))
 
     def _odd(self, text: str, first: int, last: int) -> Iterator[Span]:
-        """Words of a stretch of any characters, one by one."""
+        """Words of a stretch with arbitrary characters, one by one."""
         letters: list[str] = []
         begin = end = first
         is_open = False
@@ -127,15 +127,13 @@ class WordSpans:
 
 
 class _Written(dict[int, str]):
-    """A character's number -> what it becomes where words stand between blanks, for `str.translate`."""
+    """Code point -> replacement that puts blanks around words, for `str.translate`."""
 
     def __missing__(self, number: int) -> str:
         character = chr(number)
         parts = _parts_of(character)
         if is_punctuation(character) and character.isascii():
-            written = (
-                " "  # a text of ASCII characters that stay one each is translated a hundred times as fast
-            )
+            written = " "  # ASCII text with one-to-one replacements is translated a hundred times as fast
         else:
             written = "" if parts is _MARK else " ".join(parts)
         if len(self) >= CACHED_CHARACTERS:
@@ -146,7 +144,7 @@ class _Written(dict[int, str]):
 
 @lru_cache(maxsize=CACHED_CHARACTERS)
 def _parts_of(character: str) -> tuple[str, ...]:
-    """What a character adds to the word before it, the words that it is, and what it begins the next one with."""
+    """What a character adds to the word before it, the words that it forms, and the start of the next one."""
     first, *words = _SPLIT.whole_words(f"a{character}b")
     if words:
         return first[1:], *words[:-1], words[-1][:-1]
@@ -154,7 +152,7 @@ def _parts_of(character: str) -> tuple[str, ...]:
 
 
 def _stands_apart(character: str) -> bool:
-    """Whether a character ends the word before it and adds nothing to it."""
+    """Whether a character ends the word before it without adding to it."""
     parts = _parts_of(character)
     return len(parts) > 1 and not parts[0]
 
@@ -174,7 +172,7 @@ def _plain(text: str, start: int, end: int, among: Set[str] | None) -> Iterator[
 
 
 def _places(lower: str, word: str) -> Iterator[int]:
-    """Where a word stands by itself in a text of ASCII characters."""
+    """Positions of a word between blanks in an ASCII text."""
     place = lower.find(word)
     while place >= 0:
         end = place + len(word)

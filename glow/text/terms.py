@@ -1,7 +1,7 @@
-"""Term statistics: in how many documents a word occurs, and how long fields are on average.
+"""Term statistics: the number of documents with each word, and average lengths of fields.
 
-`TermCounter` accumulates them from a stream in bounded memory, `TermTable` is the finished, immutable table. On
-disk a table is four files that can be memory-mapped: the words sorted by their UTF-8 bytes and joined, their
+`TermCounter` counts them in a stream of documents in bounded memory; `TermTable` is the finished, immutable result. On
+disk they are four files that can be memory-mapped: the words sorted by their UTF-8 bytes and joined, their
 offsets, their document frequencies, and a JSON header. A look-up is a binary search.
 """
 
@@ -26,25 +26,25 @@ __all__ = ["QUERY", "TermCounter", "TermStats", "TermTable", "select_terms"]
 TermStats = Literal["corpus", "model", "blend"]
 
 QUERY = "query"
-"""The pseudo field under which average query length is kept."""
+"""The pseudo field whose average length is that of queries."""
 DEFAULT_MAX_WORDS = 2_000_000
 FORMAT_VERSION: Literal[1] = 1
-# Of queries; every word of a document that is explained comes by as well, and shall not fill the memory.
+# Meant for words of queries; explained documents pass all their words through too, which must not fill the memory.
 CACHED_WORDS = 20_000
-# Longer words are data, not language: they count towards lengths and are never stored.
+# Longer words are data, not language: they count for lengths and are never stored.
 MAX_WORD_CHARACTERS = 128
 
 
 class TermTable:
-    """Document frequencies and average lengths of one collection.
+    """Term statistics of one collection: document frequencies and average lengths.
 
     Args:
         words: the words, sorted.
-        dfs: uint32 [n], documents that hold the word, each >= 1.
+        dfs: uint32 [n], document frequency of each word, >= 1.
         documents: N, number of documents, >= 0.
         lengths: field -> average length in words over the documents that have the field; "query" too.
-        dropped_words: how many words were left out to bound the table; one that came again and was dropped
-            again counts twice.
+        dropped_words: number of words that were left out to limit the size; a word that was dropped twice
+                counts twice.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TermTable:
     ) -> None:
         self._words = words
         self._dfs = dfs
-        # Not of a method: that would hold the mapped files in a circle, which only the collector ends.
+        # A cached method would keep the mapped files in a reference cycle, which only the collector frees.
         self._cached_df = lru_cache(maxsize=CACHED_WORDS)(partial(_df, words, dfs))
         self.documents = documents
         self.lengths = {field: float(lengths[field]) for field in sorted(lengths)}
@@ -67,16 +67,16 @@ class TermTable:
         return len(self._dfs)
 
     def items(self) -> Iterable[tuple[str, int]]:
-        """Every word with its document frequency, in the table's order."""
+        """Every word with its document frequency, in sorted order."""
         for row in range(len(self)):
             yield self._words.value(row), int(self._dfs[row])
 
     def average_length(self, field: str) -> float:
-        """Average length in words of a field, or of queries under `QUERY`; 1 where none was counted."""
+        """Average length in words of a field, or of queries under `QUERY`; 1 if unknown."""
         return max(self.lengths.get(field, 1.0), 1.0)
 
     def df(self, word: str) -> int:
-        """Documents that hold the word; 0 where the table lacks it. A binary search, some 10 µs, the first time."""
+        """Document frequency of a word; 0 if it is unknown. The first look-up is a binary search of about 10 µs."""
         return self._cached_df(word) if len(word) <= MAX_WORD_CHARACTERS else 0
 
     @property
@@ -96,15 +96,15 @@ class TermTable:
         lengths: Mapping[str, float],
         dropped_words: int = 0,
     ) -> "TermTable":
-        """A table from word -> document frequency."""
+        """Builds statistics from word -> document frequency."""
         rows = sorted((word.encode("utf-8", "replace"), df) for word, df in counts.items())
         dfs = np.fromiter((df for _, df in rows), np.uint32, len(rows))
         return cls(SortedStrings.pack(word for word, _ in rows), dfs, documents, lengths, dropped_words)
 
     def blend(self, other: "TermTable") -> "TermTable":
-        """The table of both collections taken as one: N and df add up, a length is the mean weighted by N.
+        """Statistics of both collections combined: N and df add up, a length is the mean weighted by N.
 
-        `term_stats = blend` uses it, so that a corpus of 200 documents has sane idf.
+        `term_stats = blend` uses it, so that a corpus of 200 documents has reasonable idf.
         """
         counts = Counter(dict(self.items()))
         counts.update(dict(other.items()))
@@ -117,12 +117,12 @@ class TermTable:
         return TermTable.from_counts(counts, self.documents + other.documents, lengths, dropped)
 
     def with_lengths(self, lengths: Mapping[str, float]) -> "TermTable":
-        """The same words with some average lengths replaced or added."""
+        """The same words, with some average lengths replaced or added."""
         merged = {**self.lengths, **lengths}
         return TermTable(self._words, self._dfs, self.documents, merged, self.dropped_words)
 
     def save(self, folder: Path) -> None:
-        """Writes the four files of a table into `folder`, which is made if need be."""
+        """Writes the four files into `folder`, which is created if missing."""
         folder.mkdir(parents=True, exist_ok=True)
         self._words.save(folder / "words.bin", folder / "offsets.npy")
         np.save(folder / "dfs.npy", self._dfs, allow_pickle=False)
@@ -137,7 +137,7 @@ class TermTable:
 
     @classmethod
     def load(cls, folder: Path) -> "TermTable":
-        """Opens a table without reading its words: they are memory-mapped.
+        """Memory-maps saved statistics without reading the words.
 
         Raises:
             FormatError: if files are missing, damaged or of another format version.
@@ -166,12 +166,12 @@ class _Header(StrictModel):
 class TermCounter:
     """Accumulates term statistics from a stream of documents.
 
-    Memory is bounded: whenever a quarter more than `max_words` different words are held, the rarest are
-    dropped and counted. A dropped word that comes again starts anew, so frequencies of rare words are lower
-    bounds once `dropped_words` is above 0; frequent words are exact unless they first appear late.
+    Memory is bounded: whenever it has a quarter more than `max_words` distinct words, the rarest are dropped and
+    counted. A dropped word that appears again starts at 0. So once `dropped_words` is above 0, frequencies of rare words are
+    lower bounds; frequent words are exact unless they first appear late.
 
     Args:
-        max_words: most different words in the table, >= 1.
+        max_words: most distinct words in the result, >= 1.
     """
 
     def __init__(self, max_words: int = DEFAULT_MAX_WORDS) -> None:
@@ -199,19 +199,19 @@ class TermCounter:
             self.dropped_words += dropped
 
     def add_query(self, words: Sequence[str]) -> None:
-        """Counts a query's length (its words are no documents)."""
+        """Counts a query's length only; its words do not add to document frequencies."""
         if words:
             self._lengths[QUERY] += len(words)
             self._present[QUERY] += 1
 
     def table(self) -> TermTable:
-        """The finished table; counting may go on afterwards, as if it had not been asked for."""
+        """The finished statistics; counting may continue afterwards."""
         counts, dropped = self._most_frequent()
         lengths = {field: self._lengths[field] / self._present[field] for field in self._present}
         return TermTable.from_counts(counts, self.documents, lengths, self.dropped_words + dropped)
 
     def _most_frequent(self) -> tuple[Counter[str], int]:
-        """The `max_words` most frequent words and how many others there are; of equals the smaller word stays."""
+        """The `max_words` most frequent words and the number of others; of ties, the smaller word stays."""
         excess = len(self._dfs) - self.max_words
         if excess <= 0:
             return self._dfs, 0
@@ -220,11 +220,11 @@ class TermCounter:
 
 
 def select_terms(source: TermStats, corpus: TermTable, model: TermTable) -> TermTable:
-    """The table that the queries and documents of one index use.
+    """The term statistics of one index, for its queries and documents.
 
     Args:
         source: `corpus` (the indexed documents), `model` (the model's training collection) or `blend` (both).
-        corpus: statistics of the documents to index; they know no query lengths, so those come from the model.
+        corpus: statistics of the documents to index; they lack query lengths, which come from the model.
         model: statistics shipped with the model.
     """
     if source == "model":

@@ -1,7 +1,7 @@
-"""Pieces by any tokenizer of the `tokenizers` library, for models that others trained.
+"""Subword tokens of any tokenizer of the `tokenizers` library, for imported models.
 
-Words stay what they are everywhere in GLOW (`BertWords.whole_words`): weights, statistics, spans and spelling go by them. The
-tokenizer reads the text as it was written, with its case and blanks, and each of its pieces belongs to the word that it stands in.
+Words stay the same as in all of GLOW (`BertWords.whole_words`): weights, statistics, spans and spelling depend on them. The
+tokenizer reads the original text, with case and blanks; each of its tokens belongs to the word that contains it.
 """
 
 from collections.abc import Iterator
@@ -21,41 +21,41 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 class SpelledWord(str):
-    """A word with the pieces that its place in a text gave it; equal to the plain word.
+    """A word with its subword tokens, which depend on its place in a text; equal to the plain word.
 
     Attributes:
-        ids: of its pieces; empty where a piece covers several words and belongs to the first of them.
+        ids: of its tokens; empty if a token covers several words and belongs to the first of them.
     """
 
     __slots__ = ("ids",)
     ids: tuple[int, ...]
 
     def __new__(cls, word: str, ids: tuple[int, ...] = ()) -> "SpelledWord":
-        """Makes one."""
+        """Creates a word with the ids of its tokens."""
         made = super().__new__(cls, word)
         made.ids = ids
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as the plain word: its pieces were read by then."""
+        """Pickles it as the plain word: its token ids are no longer needed."""
         return str, (str(self),)
 
 
 class TokenizerPieces(WordPieces):
-    """Splits text into words, and words into the ids of a tokenizer's pieces.
+    """Splits text into words, and words into token ids of a tokenizer.
 
     Args:
-        vocabulary: one piece a line, for people and for comparisons; `tokenizer.json` lies beside it.
+        vocabulary: one token per line, for people and comparisons; `tokenizer.json` is beside it.
 
     Attributes:
-        cls_id, sep_id: of what the tokenizer puts before and after a text.
-        pad_id, mask_id, size: as `WordPieces`; where there is no mask, the padding.
+        cls_id, sep_id: ids of what the tokenizer puts before and after a text.
+        pad_id, mask_id, size: as `WordPieces`; `mask_id` is the padding if there is no mask.
 
     Raises:
-        FormatError: if the tokenizer cannot be read, or puts anything but one piece before and one after a text.
+        FormatError: if the tokenizer cannot be read, or does not put exactly one token before and one after a text.
     """
 
-    def __init__(self, vocabulary: Path) -> None:  # what a vocabulary of WordPieces needs is of no use here
+    def __init__(self, vocabulary: Path) -> None:  # the contents of the vocabulary are not used
         path = vocabulary.with_name(TOKENIZER_FILE)
         with _library(f"cannot read {path.name}"):
             self._tokenizer = Tokenizer.from_file(str(path))
@@ -78,7 +78,7 @@ class TokenizerPieces(WordPieces):
         self._spans = WordSpans(BertWords())
 
     def words(self, text: str) -> list[str]:
-        """Words of a text in order, each with its pieces."""
+        """Words of a text in order, each with its token ids."""
         spans = list(self._spans.of_text(text))
         if not spans:
             return []
@@ -92,7 +92,7 @@ class TokenizerPieces(WordPieces):
         return [SpelledWord(span.word, tuple(own)) for span, own in zip(spans, ids, strict=True)]
 
     def pieces(self, word: str) -> tuple[int, ...]:
-        """Ids of a word's pieces: those of its place in the text that it came from, else as of a word alone."""
+        """Token ids of a word: those of its place in the text, or of the word alone if it has no such place."""
         if isinstance(word, SpelledWord):
             return word.ids
         return tuple(self._encode(word).ids)
@@ -104,10 +104,10 @@ class TokenizerPieces(WordPieces):
 
 @contextmanager
 def _library(what: str) -> Iterator[None]:
-    """Names what failed in the library, whose errors have no type of their own and whose panics are no Exception.
+    """Converts the library's failures, which have no type of their own and include panics that are not an `Exception`.
 
     Raises:
-        FormatError: with its message.
+        FormatError: with the library's message.
     """
     try:
         yield

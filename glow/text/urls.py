@@ -1,6 +1,6 @@
-"""Words of a URL: split on punctuation, digits dropped, run-together words cut (BISON appendix B.2).
+"""Words of a URL: split at punctuation, digits dropped, run-together words cut (BISON appendix B.2).
 
-The released code holds no URL breaking. B.2 drops digits while GLOW's Table 4 shows "10914205" and "27s", so
+The released code does not split URLs. B.2 drops digits, but GLOW's Table 4 shows "10914205" and "27s", so
 keeping them is an option.
 """
 
@@ -12,9 +12,9 @@ from urllib.parse import unquote
 __all__ = ["url_runs", "url_words"]
 
 MAX_URL_CHARACTERS = 1024
-# wordninja tries every cut: longer runs are ids and hashes, which hold no words.
+# wordninja tries every cut; longer runs are ids and hashes, without words.
 MAX_RUN_CHARACTERS = 48
-# Hosts and folders recur in a corpus, and a cut costs ten times a look-up.
+# Hosts and directories recur in a corpus, and a cut costs ten times a look-up.
 CACHED_RUNS = 50_000
 _SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://")
 _SEPARATORS = re.compile(r"[\W_]+")
@@ -28,10 +28,10 @@ def url_words(url: str, *, keep_digits: bool = False) -> str:
 
     Args:
         url: any string; the scheme is dropped, %-escapes are read as UTF-8.
-        keep_digits: keep runs of digits as words of their own (Table 4).
+        keep_digits: keep runs of digits as separate words (Table 4).
 
     Returns:
-        "docs python org library heap q" for "https://docs.python.org/3/library/heapq.html"; "" where nothing is left.
+        "docs python org library heap q" for "https://docs.python.org/3/library/heapq.html"; "" if nothing is left.
     """
     plain = unquote(_SCHEME.sub("", url[:MAX_URL_CHARACTERS]))
     if not keep_digits:
@@ -43,14 +43,14 @@ def url_words(url: str, *, keep_digits: bool = False) -> str:
 
 
 def url_runs(url: str, *, keep_digits: bool = False) -> Iterator[tuple[str, int]]:
-    """The words of a URL with their places in it, for marking them; %-escapes are not read.
+    """The words of a URL with their positions in it, for highlighting; %-escapes are not decoded.
 
     Args:
-        url: any string; the scheme is no word.
+        url: any string; the scheme is skipped.
         keep_digits: as for `url_words`.
 
     Yields:
-        A word as it is written, and where it starts.
+        A word as in the URL, and its start.
     """
     scheme = _SCHEME.match(url)
     for match in (_RUNS if keep_digits else _LETTERS).finditer(
@@ -66,6 +66,6 @@ def url_runs(url: str, *, keep_digits: bool = False) -> Iterator[tuple[str, int]
 def _cut(run: str) -> tuple[str, ...]:
     if not run or not run.isascii() or len(run) > MAX_RUN_CHARACTERS:
         return (run,) if run else ()
-    import wordninja  # its word list takes 50 ms to load, which models without a url field never need
+    import wordninja  # its word list takes 50 ms to load, which models without a url field avoid
 
     return tuple(wordninja.split(run))

@@ -1,6 +1,6 @@
 """The options that turn words into weights, and their application to one query or document.
 
-`Weighting` is stored with a model: the same options must serve training, export, builder and service.
+A model stores its `Weighting`: training, export, builder and service must use the same options.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ SPECIAL_IDF = 1.0
 RELEASED_QUERY_LENGTH = 6.0
 RELEASED_DOCUMENT_LENGTH = 25.0
 CACHED_WORDS = 100_000
-# Above this a factor says nothing more, and products could leave the range of float32.
+# Larger factors change nothing useful, and products could leave the range of float32.
 MAX_K1 = 1e6
 
 
@@ -32,17 +32,17 @@ class Weighting(StrictModel):
     """How words are weighted.
 
     Attributes:
-        formula: `paper` (Eq. 6 for queries, Eq. 7-8 for documents), `released` (the released code's one
-            formula for both), `idf` (idf alone, the paper's ablation), `stop` (a control of ours: 0 for stop words, punctuation,
-            [CLS] and [SEP], else 1) or `none` (all weights 1: plain BERT).
+        formula: `paper` (Eq. 6 for queries, Eq. 7-8 for documents), `released` (the released code's single
+                formula for both), `idf` (only idf, the paper's ablation), `stop` (GLOW's control: 0 for stop words, punctuation,
+                [CLS] and [SEP], otherwise 1) or `none` (all weights 1: plain BERT).
         idf: `smooth` or `bm25` (clipped at 0).
         query_k1, query_b: Eq. 6.
         document_k1: Eq. 8.
-        saturate_specials: whether [CLS] and [SEP] go through the formula as a word of idf 1 that occurs
-            once (the released code does so); otherwise their weight is 1.
+        saturate_specials: whether [CLS] and [SEP] go through the formula like a word of idf 1 that occurs
+                once, as in the released code; otherwise their weight is 1.
         normalise: see `glow.text.bm25.normalise`.
         strength: see `glow.text.bm25.soften`.
-        unit: what counts and carries a weight: whole `word`s (GLOW section 3.6) or each `piece` (its ablation `tw`).
+        unit: the unit of counts and weights: whole `word`s (GLOW section 3.6) or each `piece`, a subword token (its ablation `tw`).
     """
 
     formula: Literal["paper", "released", "idf", "stop", "none"] = "paper"
@@ -58,7 +58,7 @@ class Weighting(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class WordWeights:
-    """Weights of one query or document: word -> weight, and those of [CLS] and [SEP]; finite, >= 0."""
+    """Weights of one query or document: word -> weight, and the weights of [CLS] and [SEP]; finite, >= 0."""
 
     words: Mapping[str, float]
     cls: float
@@ -66,7 +66,7 @@ class WordWeights:
 
 
 class WordWeigher:
-    """Weights the words of one query or document, given a term table.
+    """Computes the word weights of one query or document from term statistics.
 
     Args:
         weighting: the options.
@@ -79,15 +79,15 @@ class WordWeigher:
         self.schema = schema
         self.terms = terms
         self._idf_of = partial(_idf_of, weighting, terms.documents)
-        # Not of a method: that would hold this and its table in a circle, which only the collector ends.
+        # A cached method would keep this and its statistics in a reference cycle, which only the collector frees.
         self._cached_idf = lru_cache(maxsize=CACHED_WORDS)(partial(_idf, weighting, terms))
 
     def idf(self, word: str) -> float:
-        """The word's idf: 1 for punctuation, that of df = 1 for a word the table lacks; finite, >= 0."""
+        """The word's idf: 1 for punctuation, that of df = 1 for an unknown word; finite, >= 0."""
         return self._cached_idf(word) if len(word) <= MAX_WORD_CHARACTERS else self._idf_of(1)
 
     def query(self, words: Sequence[str], kept: Sequence[str]) -> WordWeights:
-        """Weights of a query's words by Eq. 6, or as the options say.
+        """Weights of a query's words by Eq. 6, or by the formula of the options.
 
         Args:
             words: all words of the query, before truncation.
@@ -109,9 +109,9 @@ class WordWeigher:
         )
 
     def document(self, fields: Mapping[str, Sequence[str]], kept: Sequence[str]) -> WordWeights:
-        """Weights of a document's words by Eq. 7-8, or as the options say.
+        """Weights of a document's words by Eq. 7-8, or by the formula of the options.
 
-        A word has one weight, whichever fields hold it: Eq. 8 sums over fields.
+        A word has the same weight in every field: Eq. 8 sums over fields.
 
         Args:
             fields: all words of each field, before truncation.
@@ -130,7 +130,7 @@ class WordWeigher:
         return WordWeights(weights, special, special)
 
     def _adjusted_tfs(self, fields: Mapping[str, Sequence[str]], kept: Sequence[str]) -> dict[str, float]:
-        """Each word's atf, summed over the fields; Eq. 7 is linear in tf, so its factor is worked out once."""
+        """Each word's atf, summed over the fields; Eq. 7 is linear in tf, so its factor is computed once."""
         sums = dict.fromkeys(kept, 0.0)
         for spec in self.schema.fields:
             words = fields.get(spec.name, ())
@@ -156,7 +156,7 @@ class WordWeigher:
     def _released(
         self, counts: Counter[str], words: Sequence[str], separators: int, average: float
     ) -> WordWeights:
-        """The released code counts [CLS] (once) and every [SEP] (one a field) among the n words."""
+        """The released code counts [CLS] (once) and every [SEP] (one per field) among the n words."""
         length = float(counts.total() + 1 + separators)
         weights = {
             word: released_weight(self.idf(word), float(counts[word]), length, average)
@@ -168,7 +168,7 @@ class WordWeigher:
 
 
 def _idf(weighting: Weighting, terms: TermTable, word: str) -> float:
-    # A word the table lacks is at least as rare as the rarest it holds (docs/papers.md, row 8).
+    # An unknown word is at least as rare as the rarest known one (docs/papers.md, row 8).
     if is_punctuation(word):
         return SPECIAL_IDF
     return _idf_of(weighting, terms.documents, max(terms.df(word), 1))

@@ -1,6 +1,6 @@
-"""Which stretches of a text to show: those whose words are worth most together.
+"""Chooses the stretches of a text to show: those whose words have the highest total weight.
 
-A stretch is worth the sum over the different words in it, so that two rare words beat one that comes ten times; a word that
+A stretch counts each distinct word once, so two rare words beat one that occurs ten times; a word that
 an earlier stretch shows already counts a quarter.
 """
 
@@ -15,12 +15,12 @@ __all__ = ["Window", "best_windows", "trim"]
 SEEN_SHARE = 0.25
 _ROUNDING = 1e-9
 _CLOSING = " \t\r\n.,;:!?)]}"
-"""What nobody wants to read first."""
+"""Characters that should not begin a snippet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch `text[start:end]`, what it is worth, and the characters from its first word's to its last's."""
+    """A stretch `text[start:end]`, its total weight, and the characters from its first word's to its last's."""
 
     worth: float
     start: int
@@ -35,8 +35,8 @@ def best_windows(
     """Chooses windows that do not overlap, best first; each takes at most one pass over the words.
 
     Args:
-        spans: words of the text in order; read once for each window, and no further than until nothing can be better.
-        worth: word -> worth > 0; words that it lacks do not count.
+        spans: words of the text in order; read once per window, and only until nothing better can follow.
+        worth: word -> weight > 0; other words do not count.
         count: most windows.
         width: characters of a window; a longer word is kept whole.
         length: of the text in characters.
@@ -55,7 +55,7 @@ def best_windows(
 
 
 def _best_run(spans: Iterable[Span], worth: Mapping[str, float], width: int) -> tuple[float, list[Span]]:
-    """Worth and words of the run within `width` that is worth most; the earliest of equals."""
+    """Weight and words of the best run within `width`; of ties, the earliest."""
     counts: Counter[str] = Counter()
     run: deque[Span] = deque()
     best, found, value = -1.0, list[Span](), 0.0
@@ -74,7 +74,7 @@ def _best_run(spans: Iterable[Span], worth: Mapping[str, float], width: int) -> 
                 value -= worth[left]
         if value > best + _ROUNDING:
             best, found = value, list(run)
-            if best >= most - _ROUNDING:  # a window with every word; none can be worth more
+            if best >= most - _ROUNDING:  # a window with every word; none can be better
                 break
     return best, found
 
@@ -86,7 +86,7 @@ def _is_outside(span: Span, window: Window) -> bool:
 def _with_margins(
     worth: float, first: int, last: int, width: int, length: int, others: Sequence[Window]
 ) -> Window:
-    """Shares the room that is left out to both sides, up to the text's ends and to other windows."""
+    """Extends a window by equal margins, up to the text's ends and to other windows."""
     least = max((other.end for other in others if other.end <= first), default=0)
     most = min((other.start for other in others if other.start >= last), default=length)
     room = max(width - (last - first), 0)
@@ -97,10 +97,10 @@ def _with_margins(
 
 
 def trim(text: str, window: Window, spans: WordSpans) -> tuple[int, int]:
-    """Bounds of a window moved inwards to where words end, without white space around them; never into its own words."""
+    """Moves a window's bounds inwards to word ends, without white space around them; its own words stay complete."""
     start, end = window.start, window.end
     if 0 < start < window.first:
-        # One character more tells whether a word was under way.
+        # One character more tells whether a word continues.
         before = next(spans.of_text(text[start - 1 : window.first]), None)
         if before and before.start == 0 and before.end > 1:
             start += before.end - 1

@@ -1,9 +1,9 @@
 """Words and WordPieces: English, uncased, as BERT splits them.
 
-A *word* is what BERT's basic tokeniser yields: lower-cased, without accents, cut at white space, around every
-punctuation mark and around every CJK character. A word's *pieces* are its WordPieces. Pieces are made word by
-word, so each one is known to belong to its word whatever happens around it ([UNK], accents, CJK, a literal
-"[SEP]" in the text); the released code aligns strings greedily and loses its place there (docs/papers.md 1.4).
+A *word* is an output of BERT's basic tokenizer: lower-cased, without accents, split at white space, around every
+punctuation mark and around every CJK character. A word's *pieces* are its WordPiece subword tokens. They are made word by
+word, so each one belongs to a known word in spite of [UNK], accents, CJK or a literal "[SEP]" in the text. The
+released code aligns strings greedily and loses its place there (docs/papers.md 1.4).
 """
 
 import re
@@ -21,26 +21,26 @@ __all__ = ["LONE_SURROGATE", "BertWords", "Unit", "WordPieces", "is_punctuation"
 
 Unit = Literal["word", "piece"]
 VOCABULARY_FILE = "vocab.txt"
-# Longer words are rare and may be a whole hostile query: caching them would only hold memory.
+# Longer words are rare and may be a whole hostile query: caching them would waste memory.
 CACHED_WORDS, CACHED_CHARACTERS = 100_000, 32
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-# What BERT's splitting comes to in ASCII: controls vanish, every mark is a word. Five times the library's speed.
+# Equivalent to BERT's splitting of ASCII: controls vanish, every mark is a word. Five times the library's speed.
 _CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 127])
 _ASCII_WORDS = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 
 
 class BertWords:
-    """Splits text into words; no vocabulary is needed for that."""
+    """Splits text into words, without a vocabulary."""
 
     _normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=True)
     _splitter = pre_tokenizers.BertPreTokenizer()
 
     def whole_words(self, text: str) -> list[str]:
-        """Words of a text as `words` yields them for the unit `word`, whatever counts as a word here."""
+        """Words of a text, as `words` yields them for the unit `word`."""
         if text.isascii():
             return _ascii_words(text)
         words: list[str] = []
-        # No step of BERT's looks across a blank, so one accent does not slow the whole text down.
+        # No step of BERT's looks across a blank, so one accent does not slow down the whole text.
         for chunk in LONE_SURROGATE.sub(" ", text).split(" "):
             words += _ascii_words(chunk) if chunk.isascii() else self._unicode_words(chunk)
         return words
@@ -53,21 +53,21 @@ class WordPieces(BertWords):
     """Splits text into words, and words into WordPiece ids.
 
     Args:
-        vocabulary: one piece a line, its line number (from 0) is its id; holds [PAD], [UNK], [CLS], [SEP].
-        unit: what counts as a word: a `word`, or each `piece` of it (GLOW's ablation `tw`).
+        vocabulary: one subword token per line, whose id is its line number from 0; holds [PAD], [UNK], [CLS], [SEP].
+        unit: unit of `words`: a `word`, or each `piece` of it (GLOW's ablation `tw`).
 
     Attributes:
-        cls_id, sep_id, pad_id: ids of the special pieces.
-        mask_id: of [MASK]; of [UNK] in a vocabulary without one.
-        size: number of pieces.
+        cls_id, sep_id, pad_id: ids of the special tokens.
+        mask_id: id of [MASK]; of [UNK] in a vocabulary without it.
+        size: number of subword tokens.
 
     Raises:
-        FormatError: if the file cannot be read or lacks a special piece.
+        FormatError: if the file cannot be read or lacks a special token.
     """
 
     def __init__(self, vocabulary: Path, unit: Unit = "word") -> None:
         try:
-            # Not splitlines(): a piece may be one of the Unicode line separators.
+            # Not splitlines(): a token may be one of the Unicode line separators.
             pieces = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise FormatError(f"cannot read the vocabulary {vocabulary.name}: {error}") from error
@@ -79,8 +79,8 @@ class WordPieces(BertWords):
         self.size = len(pieces)
         self.pad_id, self.cls_id, self.sep_id = ids["[PAD]"], ids["[CLS]"], ids["[SEP]"]
         self.mask_id = ids.get("[MASK]", ids["[UNK]"])
-        self._model = models.WordPiece(vocab=ids, unk_token="[UNK]")  # noqa: S106 - a piece, no password
-        # Not of a method: that would hold these pieces in a circle, which only the collector ends.
+        self._model = models.WordPiece(vocab=ids, unk_token="[UNK]")  # noqa: S106 - a token, not a password
+        # A cached method would keep this vocabulary in a reference cycle, which only the collector frees.
         self._pieces = partial(_pieces_of, self._model)
         self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(self._pieces)
         self._unit = unit
@@ -94,7 +94,7 @@ class WordPieces(BertWords):
         return self.whole_words(text)
 
     def pieces(self, word: str) -> tuple[int, ...]:
-        """Ids of a word's pieces, one [UNK] where the vocabulary cannot spell it; never empty."""
+        """Ids of a word's subword tokens, one [UNK] if the vocabulary cannot spell it; never empty."""
         return (self._ids[word],) if self._unit == "piece" else self._of_word(word)
 
     def _of_word(self, word: str) -> tuple[int, ...]:

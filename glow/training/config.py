@@ -184,11 +184,11 @@ class BatchesConfig(StrictModel):
     Attributes:
         topics: clusters of a folder's queries, by the teacher's vectors; a batch is of one cluster or of two that follow each
             other, so that its documents are hard to tell apart. 0: a batch is of pairs drawn at random.
-        slips: share of the queries that get a slip of the keyboard in one word, drawn anew each epoch.
+        typo_rate: fraction of the queries that get a typo in one word, drawn anew each epoch (`slips` until 0.3).
     """
 
     topics: int = Field(default=0, ge=0)
-    slips: float = Field(default=0.0, ge=0.0, le=1.0)
+    typo_rate: float = Field(default=0.0, ge=0.0, le=1.0, validation_alias=AliasChoices("typo_rate", "slips"))
 
 
 class TrainConfig(RunConfig):

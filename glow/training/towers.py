@@ -170,7 +170,7 @@ def pair_batches(
         config.seed,
         config.objective.hard_negatives,
         config.objective.compares,
-        config.batches.slips,
+        config.batches.typo_rate,
         labels,
         options.epochs,
         options.max_steps,

@@ -1,4 +1,4 @@
-"""One build from input to a version: its steps, its work folder, its report."""
+"""One build, from the input to a version: its steps, its work directory and its report."""
 
 from glow_index_builder.building.builder import BuildResult, build
 from glow_index_builder.building.made_corpus import MadeCorpus

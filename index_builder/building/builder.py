@@ -42,11 +42,11 @@ __all__ = ["BuildResult", "build"]
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """What a build made.
+    """The result of a build.
 
     Attributes:
         version: its name.
-        folder: where it lies.
+        folder: its directory.
         report: the build report.
         rejects_file: the rejected lines, if there are any.
     """
@@ -60,8 +60,8 @@ class BuildResult:
 def build(options: CommonOptions, stages: Stages) -> BuildResult:
     """Builds one index version.
 
-    Nothing is visible before the version is whole and has been opened once; when anything fails, the versions and the
-    live one are as they were. What is done stays in the work folder where the same command may go on with it.
+    The version becomes visible only when it is complete and was opened once. A failed build changes no version and
+    not the live one. Finished steps stay in the work directory if the same command can resume them.
 
     Args:
         options: what to build, with the options of every component (`BuildOptions`).
@@ -70,11 +70,11 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
     Raises:
         InputError: if the input or an option cannot be used.
         ArtifactError: if the model cannot be used.
-        DeviceError: if the device is not there.
+        DeviceError: if the device is missing.
         DependencyError: if the input's format, or the runner, needs a package that is not installed.
         BusyError: if the same build runs already.
-        BuildError: if there are too many rejects or no document, or the disk is full.
-        GateError: if the version is there and was not published.
+        BuildError: if there are too many rejects or no documents, or the disk is full.
+        GateError: if the gate refused the version, which stays unpublished.
     """
     gate = options.gate_options()
     require_runner(options)
@@ -102,24 +102,24 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
 class _Build:
     """A build of one model under one set of options.
 
-    What can be refused is refused here: a device that is not there must not show after hours of reading.
+    It refuses bad options at once: a missing device must not show after hours of reading.
 
     Attributes:
-        rules: name of each component that is made -> how.
+        rules: name of each component to build -> its rules.
     """
 
     def __init__(self, options: CommonOptions, model: Model, stages: Stages) -> None:
         self._options = options
         self._model = model
         self._stages = stages
-        # Opened to see that it can be, and closed again: it would lie in memory while others need it.
+        # Opened as a check and closed again, to free its memory for the other steps.
         device, threads = options.device, options.thread_count
         self._dimensions = model.encoder("document", device, 1, batch_tokens(device)).dimensions
         asked = Asked(model, self._dimensions, device, threads, options.term_stats, {})
         self.rules: Mapping[str, Rules] = asked_rules(options, asked)
 
     def run(self, work: WorkFolder, sources: list[Source], target: VersionWriter) -> BuildReport:
-        """Does every step that is not done, and makes the version of what they left; returns the report."""
+        """Does the unfinished steps, makes the version from their files and returns the report."""
         options, stages = self._options, self._stages
         keep_rejects = target.root.path / f"rejects-{target.version}.jsonl"
         staged = StagedWork(work, stages)
@@ -158,12 +158,12 @@ class _Build:
         return report
 
     def _analyzer(self) -> Analyzer:
-        """By which terms are counted while documents are read: of one component that cannot wait until it is built."""
+        """The analyzer that counts terms during reading, from the one component that needs it."""
         rules = self.rules.get(POSTINGS.name)
         return Analyzer(rules.analyzer if isinstance(rules, PostingsRules) else "plain")
 
     def _said(self, made: Segment) -> dict[str, Mapping[str, object]]:
-        """The components' members of the report."""
+        """The components' part of the report."""
         members: dict[str, Mapping[str, object]] = {}
         for component in COMPONENTS:
             if component.name in self.rules:
@@ -171,7 +171,7 @@ class _Build:
         return members
 
     def _assemble(self, writer: ArtifactWriter, staged: StagedWork) -> None:
-        """Puts the files of all steps into the version's folder, and the model's."""
+        """Puts the files of all steps and of the model into the version's directory."""
         for name, step in staged.done.items():
             kept = (DOCUMENTS_FILE, REJECTS_FILE) if name == READ else ()
             writer.known.update(step.link(writer.folder, *kept))
@@ -181,7 +181,7 @@ class _Build:
             shutil.copyfile(self._model.folder / name, target / name)
 
     def _copied(self) -> tuple[str, ...]:
-        """Files of the model that the version holds."""
+        """The model files that the version holds."""
         files = self._model.manifest.files
         can_explain = all(name in files for name in EXPLAIN_FILES)
         return (
@@ -210,11 +210,11 @@ class _Build:
 
 @contextmanager
 def _resumable(options: CommonOptions, stages: Stages, folders: list[WorkFolder]) -> Iterator[None]:
-    """Says of a failure that the same command can go on, where a work folder is kept.
+    """Adds to a failure's message that the same command can resume, if a work directory is kept.
 
     Args:
         options, stages: of the build.
-        folders: gets the work folder once it is open.
+        folders: gets the work directory once it is open.
     """
 
     def hint() -> str:

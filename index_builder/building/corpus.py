@@ -1,8 +1,8 @@
-"""First stage: lines become stored documents, rejects and term statistics, in one reading of the input.
+"""The first stage reads the input once into stored documents, rejects and term statistics.
 
-The document store is what later stages read, so the input is read once (standard input needs no copy, and a file that
-changes meanwhile does no harm), and which documents count is decided in one place. Memory does not grow with
-the corpus, but for the term table, which `max_words` bounds: ids are told apart by the store.
+Later stages read the document store, not the input. So standard input needs no copy, and a file that changes
+meanwhile does no harm. Memory does not grow with the corpus, except for the term statistics, which `max_words`
+bounds. The store detects duplicate ids.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,13 +21,13 @@ __all__ = ["CorpusStats", "read_corpus"]
 
 @dataclass(frozen=True, slots=True)
 class CorpusStats:
-    """What the first stage saw.
+    """Counts of the first stage.
 
     Attributes:
         documents: stored documents.
-        read_bytes: input read.
+        read_bytes: bytes of input.
         terms: statistics of the stored documents.
-        stems: the same of the terms that the analyzer makes of their words; `terms` where it leaves words as they are.
+        stems: statistics of the analyzer's terms; the same as `terms` if the analyzer does not change words.
     """
 
     documents: int
@@ -49,12 +49,12 @@ def read_corpus(
 
     Args:
         sources: the input files in order.
-        preprocessor: the model's; its schema names the fields.
+        preprocessor: of the model; its schema names the fields.
         options: renames and limits.
-        store: document store to make.
-        rejects: where bad lines go.
-        advance: told the bytes read.
-        analyzer: by which terms are counted beside words.
+        store: the document store to write.
+        rejects: receives invalid lines.
+        advance: called with the bytes read.
+        analyzer: makes the terms that are counted in addition to words.
 
     Raises:
         InputError: if a file cannot be read.

@@ -1,4 +1,4 @@
-"""The documents of a build: one step reads them, another leaves out what cannot be encoded."""
+"""The documents of a build: one step reads them, another leaves out those that cannot be encoded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ __all__ = ["READ", "Documents", "leave_out", "read_documents"]
 
 READ = "read"
 CORPUS_TERMS, CORPUS_STEMS = "corpus", "corpus-stems"
-"""Folders of the read step: the tables of the documents' words, and of the terms that the analyzer makes of them."""
+"""Directories of the read step: statistics of the documents' words and of the analyzer's terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Documents as they are after a step.
+    """The documents after a step.
 
     Attributes:
-        stats: counts and the term tables of what was read.
-        rejects: what is wrong -> lines.
+        stats: counts and term statistics of the documents that were read.
+        rejects: fault -> number of lines.
     """
 
     stats: CorpusStats
@@ -44,12 +44,12 @@ def read_documents(
     """Reads the input into a store.
 
     Args:
-        staged: steps of the build.
+        staged: the steps of the build.
         sources: the input files in order.
-        model: whose schema names the fields.
+        model: its schema names the fields.
         options: renames and limits.
-        analyzer: by which terms are counted beside words.
-        keep_rejects: where `rejects.jsonl` goes if there are too many.
+        analyzer: makes the terms that are counted in addition to words.
+        keep_rejects: path for `rejects.jsonl` if there are too many.
 
     Raises:
         InputError: if a file cannot be read.
@@ -77,13 +77,13 @@ def read_documents(
 def leave_out(
     staged: StagedWork, poison: Mapping[int, str], options: CommonOptions, keep_rejects: Path
 ) -> Documents:
-    """The documents that can be encoded; the others become rejects.
+    """Returns the documents that can be encoded; the others become rejects.
 
-    The term table still counts them: with another one, every vector would have to be made again.
+    The term statistics still count them; otherwise every vector would have to be encoded again.
 
     Args:
         staged: steps of the build.
-        poison: row of each that is left out -> why.
+        poison: row of each document to leave out -> the cause.
         options, keep_rejects: as for `read_documents`.
 
     Raises:
@@ -121,7 +121,7 @@ def _documents(step: Step) -> Documents:
 
 
 def _unlink_from(source: Path, link: Path) -> None:
-    """Makes a file of its own from a hard link, which must not be written to; without a source, an empty one."""
+    """Copies a hard-linked file so that it can be written; without a source, creates an empty file."""
     data = source.read_bytes() if source.is_file() else b""
     link.unlink(missing_ok=True)
     link.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Documents of a build, or of an upsert, as components see them: a `Corpus` of `glow.index`."""
+"""The documents of a build or an upsert, as a `Corpus` of `glow.index` for the components."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -17,11 +17,11 @@ __all__ = ["MadeCorpus"]
 
 @dataclass(slots=True, eq=False)
 class MadeCorpus:
-    """Documents, and what is made of them so far.
+    """Documents and the components that are built so far.
 
     Attributes:
         model, terms, counted, counted_terms, made, notes, threads, spread: as `Corpus` says.
-        encoded: likewise, once the texts are.
+        encoded: as `Corpus` says; available once the texts are encoded.
     """
 
     model: Model
@@ -44,25 +44,25 @@ class MadeCorpus:
         self._advance(count)
 
     def write_to(self, folder: Path, earlier: tuple[Path, ...], advance: Advance) -> None:
-        """Has the next component write into a folder.
+        """Sets the directory that the next component writes into.
 
         Args:
-            folder: of its step.
-            earlier: folders of the steps before.
-            advance: told how many rows are done.
+            folder: directory of its step.
+            earlier: directories of the earlier steps.
+            advance: called with the number of finished rows.
         """
         self.made = replace(self.made, folder=folder, earlier=earlier)
         self._advance = advance
 
     def open(self, component: AnyComponent, folders: tuple[Path, ...]) -> None:
-        """Opens a component that is written.
+        """Opens a finished component.
 
         Args:
-            component: whose step is done.
-            folders: of all steps, the newest first.
+            component: its step is done.
+            folders: directories of all steps, newest first.
 
         Raises:
-            BuildError: if what was written cannot be opened.
+            BuildError: if its files cannot be opened.
         """
         self.made = replace(self.made, folder=folders[0], earlier=folders[1:])
         try:

@@ -1,7 +1,7 @@
-"""How well the approximate index finds what exact search finds, on queries like those of users.
+"""Recall of the approximate index against exact search, on queries like those of users.
 
-Queries are titles and clicked queries of sampled documents, encoded by the query tower. Vectors of documents would
-flatter the index: they lie in it.
+The queries are titles and clicked queries of sampled documents, encoded by the query tower. Document vectors as
+queries would overstate recall, because the index contains them.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ __all__ = ["RECALL_FLOOR", "Recall", "measure_recall"]
 SAMPLED_QUERIES = 200
 DEPTH = 10
 RECALL_FLOOR = 0.95
-"""Below this an index misses so much that its builder should know."""
+"""Lower recall causes a warning."""
 SEED = 0
 QUERY_FIELDS = ("title", "clicked_queries")
 BLOCK_VECTORS = 4_096
@@ -33,9 +33,9 @@ class Recall:
     """Recall of an index against exact search.
 
     Attributes:
-        recall: mean share, in [0, 1], of the exact top `depth` that the index returns; ties count as found.
-        depth: hits a query.
-        queries: sampled queries.
+        recall: mean fraction of the exact top `depth` that the index returns, in [0, 1]; ties count as found.
+        depth: hits per query.
+        queries: number of sampled queries.
         seed: of the sample.
     """
 
@@ -55,10 +55,10 @@ def measure_recall(
     """Compares the index with exact search.
 
     Args:
-        index: the index, as it will be served.
-        vectors: float32 [n, D], in the order of the index; read in blocks.
+        index: the index to be served.
+        vectors: float32 [n, D], in the index's order; read in blocks.
         store: the documents.
-        preprocessor: with the index's term table.
+        preprocessor: with the index's term statistics.
         encoder: the query tower.
     """
     generator = np.random.default_rng(SEED)
@@ -74,7 +74,7 @@ def measure_recall(
 
 
 def _query_of(document: Document, generator: np.random.Generator) -> str:
-    """One of the document's titles and clicked queries, or the start of its text where it has none."""
+    """One of the document's titles and clicked queries, or the start of its text if it has neither."""
     fields = document.fields
     candidates = [text for name in QUERY_FIELDS for text in fields.get(name, ()) if text.strip()]
     if not candidates:

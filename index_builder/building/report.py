@@ -1,4 +1,4 @@
-"""The build report: what came in, what came out, how long it took; in the version and for `--json`."""
+"""The build report: input, output and times. The version stores it, and `--json` prints it."""
 
 import json
 from collections.abc import Mapping
@@ -18,29 +18,29 @@ from glow_index_builder.options import CommonOptions
 __all__ = ["BuildReport", "describe_explain", "stage_seconds", "write_json"]
 
 Section = Mapping[str, Any]
-"""What a step says of itself, as JSON values."""
+"""A step's own figures, as JSON values."""
 ALWAYS = ("index", "recall", "columns", "lexical", "explain")
-"""Members that every report has, null if there is nothing to say."""
+"""Members of every report; null if they do not apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build did, step by step; `values` is `report.json`, and docs/indexing.md describes every key.
+    """The figures of a build; `values` is `report.json`, whose keys docs/indexing.md describes.
 
     Attributes:
-        version, options, model: what was built, how, and by what.
-        corpus: what was read.
-        rejects: what is wrong -> lines.
-        terms: the term table of the index.
-        encoded: how shards were encoded.
+        version, options, model: the version's name, the build's options and its model.
+        corpus: the documents that were read.
+        rejects: fault -> number of lines.
+        terms: the index's term statistics.
+        encoded: figures of the encoding.
         recall: of the index against exact search.
-        components: members of the components, as they say.
-        peaks: stage -> most memory in bytes.
+        components: the components' own figures.
+        peaks: stage -> peak memory in bytes.
         seconds: stage -> seconds, and `total`.
-        build_seconds: of the stages that make the version, those that check and publish it left out.
-        explain: what explanations take; None without.
-        gate: the gate's verdict; None without one.
-        published: whether the version was to become the live one; None before that is decided.
+        build_seconds: total of the stages that make the version, without checking and publishing.
+        explain: size of the data for explanations; None without it.
+        gate: the gate's verdict; None without a gate.
+        published: whether the build publishes the version; None before that is decided.
     """
 
     version: str
@@ -122,7 +122,7 @@ class BuildReport:
 
 
 def describe_explain(folder: Path) -> dict[str, Any] | None:
-    """Bytes that reasons for hits take in a version's folder; None where it holds none."""
+    """Bytes of the data for explanations in a version's directory; None if it holds none."""
     paths = [folder / MODEL_FOLDER / name for name in EXPLAIN_FILES]
     return {"size_bytes": sum(path.stat().st_size for path in paths)} if paths[0].is_file() else None
 

@@ -1,4 +1,4 @@
-"""The steps of a build as stages that people see: a step that an earlier run finished is read back instead of done."""
+"""The steps of a build as visible stages; a step that an earlier run finished is read back, not repeated."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,15 +13,15 @@ Advance = Callable[[int], None]
 
 
 class StagedWork:
-    """Steps one after another.
+    """Runs steps one after another.
 
     Args:
-        work: where they are kept.
+        work: keeps the steps.
         stages: progress and times.
 
     Attributes:
         work, stages: as given.
-        done: step -> what it left, in order; one that was done again, without documents that were left out, stands for the one before.
+        done: step -> its result, in order; a step repeated without the left-out documents replaces the earlier one.
     """
 
     def __init__(self, work: WorkFolder, stages: Stages) -> None:
@@ -31,14 +31,14 @@ class StagedWork:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Of the steps that are done, the newest first."""
+        """Directories of the finished steps, newest first."""
         return tuple(step.folder for step in reversed(self.done.values()))
 
     @contextmanager
     def step(
         self, name: str, total: int | None = None, unit: str = "", instead_of: str = ""
     ) -> Iterator[tuple[Step, Advance]]:
-        """A step as a stage, with a function that is told what was done.
+        """Runs a step as a stage; yields the step and a function to report progress to.
 
         Args:
             name: of both.

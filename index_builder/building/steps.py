@@ -1,7 +1,7 @@
-"""The steps of a build after reading, each over what the ones before it left in the work folder.
+"""The steps of a build after reading; each uses the files of the earlier steps in the work directory.
 
-Documents that cannot be encoded are known only after encoding, so components are built after it, over a store without them. Which
-components there are nobody here knows, but that recall is measured of the vectors.
+Documents that cannot be encoded are known only after encoding, so components are built after it, without them.
+This module names no component except the vectors, whose recall it measures.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,14 +36,14 @@ SHARDS_FOLDER, NOTES_FOLDER = "shards", "import"
 
 
 class Steps:
-    """What a build does of documents that were read, step by step.
+    """The steps that a build applies to its documents.
 
     Args:
         options: what to build.
         model: the model.
-        staged: the steps so far, and where they are kept.
-        rules: name of each component that is made -> how.
-        version: name of what is made.
+        staged: the earlier steps and their work directory.
+        rules: name of each component to build -> its rules.
+        version: name of the new version.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Steps:
         self._version = version
 
     def terms(self, stats: CorpusStats) -> TermTable:
-        """The table of the index, as a service will read it: from its files."""
+        """The index's term statistics, read from their files as a service reads them."""
         with self._staged.step("terms") as (step, _):
             if not step.is_done:
                 own = self._model.preprocessor.terms
@@ -70,7 +70,7 @@ class Steps:
         return TermTable.load(step.folder / TERMS_FOLDER)
 
     def corpus(self, stats: CorpusStats, terms: TermTable) -> MadeCorpus:
-        """The documents that were read, of which nothing is made yet."""
+        """The documents that were read, without any component yet."""
         staged, options = self._staged, self._options
         path, folders = staged.work.path, staged.folders
         hashes = {"model": self._model.hash, "terms": terms.hash}
@@ -101,17 +101,17 @@ class Steps:
         return corpus
 
     def prepare(self, corpus: MadeCorpus, *, again: bool = False) -> None:
-        """What encoding needs.
+        """Prepares the components for encoding.
 
         Args:
             corpus: the documents.
-            again: whether it is prepared already, and documents were left out since: what is of documents is done anew.
+            again: whether documents were left out since an earlier preparation; what depends on documents is redone.
 
         Raises:
-            ConfigError: if a component cannot be made of so many rows.
+            ConfigError: if a component does not support so many rows.
         """
         for component in self._components():
-            # What lies elsewhere than its paths is not of documents.
+            # Files outside of the component's paths do not depend on documents.
             if not component.prepares or (again and not corpus.made.has_any(component.paths)):
                 continue
             name = f"poison-{component.prepares}" if again else component.prepares
@@ -129,7 +129,7 @@ class Steps:
         """Encodes the documents in shards.
 
         Raises:
-            BuildError: if workers cannot start, or shards fail for no document's sake.
+            BuildError: if workers cannot start, or shards fail and no document is the cause.
         """
         options, made, staged = self._options, corpus.made, self._staged
         folder, cuts = staged.work.path / SHARDS_FOLDER, cuts_of(made)
@@ -153,7 +153,7 @@ class Steps:
             return encode_shards(runner, plan, folder, dimensions, advance, job.jobs)
 
     def build(self, corpus: MadeCorpus) -> None:
-        """Every component, one after another; what reading or preparing made is only opened, with what is there by then."""
+        """Builds every component in turn; those that reading or preparing made already are only opened."""
         staged = self._staged
         for component in self._components():
             if not corpus.made.has_any(component.paths):
@@ -167,7 +167,7 @@ class Steps:
             corpus.open(component, staged.folders)
 
     def recall(self, corpus: MadeCorpus) -> dict[str, Any]:
-        """Recall of what is served: the vectors are open from their files."""
+        """Recall of the index to be served, which is opened from its files."""
         options = self._options
         with self._staged.step("recall") as (step, _):
             if not step.is_done:

@@ -1,8 +1,8 @@
-"""What a build has done so far, on disk, so that the same command can go on after whatever ended it.
+"""The finished steps of a build on disk, so that the same command can resume it.
 
-`.work/<key>/` in the index root belongs to one input, model and set of options. Each step is a folder in it: made under
-a name that begins with a dot, synced, renamed, with `step.json` that says what the files were. Nothing here is read by
-anything but a build.
+The directory `.work/<key>/` in the index root belongs to one input, model and set of options. Each step is a
+directory in it: written under a name that begins with a dot, synced and renamed. Its `step.json` records the
+sizes and hashes of its files. Only builds read these files.
 """
 
 import json
@@ -21,16 +21,16 @@ __all__ = ["RESUME_HINT", "Step", "WorkFolder", "open_work"]
 
 STEP_FILE = "step.json"
 PASSING = "once-"
-"""Begins the key of a build that cannot go on, whose input is read only once."""
-RESUME_HINT = "what is done is kept: run the same command again to go on"
+"""First character of the key of a build that cannot resume, because its input can be read only once."""
+RESUME_HINT = "finished steps are kept; run the same command again to resume"
 
 
 class Step:
-    """One step of a build, done or in the making.
+    """One step of a build, finished or in progress.
 
     Attributes:
         folder: its files.
-        values: what later steps and the report need of it, as JSON values.
+        values: its figures for later steps and the report, as JSON values.
         files: path in the folder -> size and SHA-256, once it is done.
         is_done: whether it was done by an earlier run.
     """
@@ -44,10 +44,10 @@ class Step:
         self.is_done = is_done
 
     def link(self, target: Path, *names: str) -> dict[str, FileRecord]:
-        """Puts the files of the step into a folder as well; only those below `names`, where there are any.
+        """Links the files of the step into another directory; only those below `names`, if any are given.
 
         Returns:
-            Path in the folder -> size and SHA-256 of each that is the same file there, not a copy.
+            Path in the directory -> size and SHA-256 of each file that was linked, not copied.
         """
         linked = {}
         for path in sorted(self.folder.rglob("*")):
@@ -69,7 +69,7 @@ class WorkFolder:
 
     Attributes:
         path: the folder.
-        is_kept: whether what is done outlives a failure; set once the block of `open_work` has failed.
+        is_kept: whether finished steps are kept after a failure; set when the block of `open_work` has failed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,7 +78,7 @@ class WorkFolder:
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:
-        """A step: `is_done`, or to be made by the block, which writes into `folder` and sets `values`."""
+        """Yields a step: `is_done`, or the block does it by writing into `folder` and setting `values`."""
         folder = self.path / name
         if done := _read_step(folder):
             yield done
@@ -103,7 +103,7 @@ class WorkFolder:
 
     @contextmanager
     def counting_kills(self, name: str) -> Iterator[int]:
-        """Counts, for a block, the earlier runs whose process ended in the middle of it without a word."""
+        """Yields how many earlier runs were killed within this block."""
         count = self.path / f".{name}-kills"
         kills = len(count.read_bytes()) if count.exists() else 0
         with count.open("ab") as file:
@@ -117,21 +117,21 @@ class WorkFolder:
 
     @property
     def has_progress(self) -> bool:
-        """Whether anything in it is worth keeping."""
+        """Whether it holds anything worth keeping."""
         return any(not each.name.startswith(".") for each in self.path.iterdir())
 
 
 @contextmanager
 def open_work(root: Path, key: str | None, *, resume: bool) -> Iterator[WorkFolder]:
-    """The work folder of a build, for a block that ends with the version made; then it is removed.
+    """Opens the work directory of a build for a block that makes the version, and then removes it.
 
-    It stays after an interrupt, and after a failure that may pass (a full disk), for the same command to go on;
-    not after input or options that can never be built.
+    After an interrupt or a temporary failure (a full disk) it stays, so that the same command can resume. After
+    input or options that can never be built it is removed.
 
     Args:
         root: the index root.
-        key: names the build; None: it cannot go on after an end, for its input is a pipe.
-        resume: whether to go on where an earlier run ended.
+        key: names the build; None: it cannot resume, because its input is a pipe.
+        resume: whether to continue where an earlier run ended.
 
     Raises:
         BusyError: if the same build runs already.
@@ -154,7 +154,7 @@ def open_work(root: Path, key: str | None, *, resume: bool) -> Iterator[WorkFold
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether the same command may do better later."""
+    """Whether the same command may succeed later."""
     if isinstance(error, BuildError):
         return isinstance(error.__cause__, OSError)
     return isinstance(error, BusyError | ReadOnlyError) or not isinstance(error, GlowError)
@@ -162,7 +162,7 @@ def _may_pass(error: BaseException) -> bool:
 
 @contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
-    """The right to work in a folder, which is made if need be."""
+    """Locks a directory, which is created if it is missing."""
     with ExitStack() as stack:
         while True:
             try:
@@ -171,12 +171,12 @@ def _claimed(folder: Path) -> Iterator[None]:
                 raise BusyError(f"this build runs already: {error}") from error
             if (folder / LOCK_FILE).exists():
                 break
-            stack.pop_all().close()  # its holder removed it between our opening and our locking it
+            stack.pop_all().close()  # its holder removed it after this process opened it and before it locked it
         yield
 
 
 def _remove_passing(parent: Path) -> None:
-    """Clears what killed builds of a pipe left."""
+    """Removes the remains of killed builds that read a pipe."""
     for folder in parent.glob(f"{PASSING}*"):
         try:
             with RootLock(folder).hold(0.0):
@@ -186,7 +186,7 @@ def _remove_passing(parent: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Removes all but the lock."""
+    """Removes everything except the lock."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -195,7 +195,7 @@ def _clear(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Removes a work folder, and the folder of all where it was the last."""
+    """Removes a work directory, and `.work` if it was the last."""
     shutil.rmtree(folder, ignore_errors=True)
     try:
         folder.parent.rmdir()
@@ -204,7 +204,7 @@ def _remove(folder: Path) -> None:
 
 
 def _read_step(folder: Path) -> Step | None:
-    """A finished step; None where it is not finished, or a file is not what it was."""
+    """A finished step; None if it is not finished or a file has changed."""
     try:
         step = json.loads((folder / STEP_FILE).read_bytes())
         records = {name: record for name, record in file_records(folder).items() if name != STEP_FILE}

@@ -1,4 +1,4 @@
-"""Which builds are the same: one input, one model, the options that decide what comes out, one GLOW."""
+"""Which builds are the same: those with equal input, model, result-changing options and GLOW version."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from glow_index_builder.options import CommonOptions
 __all__ = ["key_of"]
 
 FORMAT = 3
-"""Of the work folder; another one is not gone on with."""
+"""Format version of the work directory; a build does not resume another format."""
 NO_MATTER = ("source", "threads")
-"""Parameters that may differ between a build and what goes on with it: `source` stands as its files."""
+"""Parameters that may differ between a build and its resumption; the key has the files of `source` instead."""
 KEY_CHARACTERS = 24
 
 
@@ -25,15 +25,15 @@ def key_of(
     model: Model,
     rules: Mapping[str, Rules],
 ) -> str | None:
-    """Names a build's work folder: equal for a build that may go on with what another did.
+    """Names a build's work directory; builds with equal keys can resume each other.
 
-    Files are told apart by path, size and time of change, not read.
+    Files are compared by path, size and modification time, not by content.
 
     Args:
         options: of the build.
         sources: its input files.
         model: the model.
-        rules: name of each component that is made -> how.
+        rules: name of each component to build -> its rules.
 
     Returns:
         Hexadecimal digits; None if an input is a pipe, which can be read only once.

@@ -1,4 +1,4 @@
-"""Clicks that teach: two logs joined, position bias measured, clicked queries and training pairs written."""
+"""Learning from clicks: joins two logs, measures position bias, writes clicked queries and training pairs."""
 
 from glow_index_builder.clicks.learning import LearnLimits, learn
 from glow_index_builder.clicks.propensities import Propensities, count_at_ranks, measure_propensities

@@ -1,4 +1,4 @@
-"""From clicks to pairs of query and document that many people made, and to documents that they passed over."""
+"""Turns clicks into query-document pairs that many users clicked, and into hard negatives that they skipped."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ _Mark = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LearnLimits:
-    """When a query counts as one of a document.
+    """The limits from which a clicked query counts for a document.
 
     Attributes:
-        least_users: different people who clicked it there within one salt period.
-        least_rate: share of those who looked at it who clicked it.
-        least_share: that rate against the best document's of the same query.
-        most_negative_share: a document that was looked at and has at most this share of the best one's rate is a hard negative.
-        least_looks: times that a negative was looked at, in expectation.
+        least_users: fewest distinct users who clicked it there within one salt period.
+        least_rate: lowest fraction of its examinations that led to a click.
+        least_share: lowest ratio of that rate to the rate of the query's best document.
+        most_negative_share: highest ratio of the same kind that makes an examined document a hard negative.
+        least_looks: fewest expected examinations of a negative.
     """
 
     least_users: int = 3
@@ -37,9 +37,9 @@ class Pair:
     """A query and a document that answers it.
 
     Attributes:
-        query, id: of the pair.
-        users: people of the salt period that had most who clicked it, less those who disliked it.
-        rate: clicks for each look, corrected for rank; above 1 where looks are underestimated.
+        query, id: the query and the document's id.
+        users: users who clicked it, minus those who disliked it, in the salt period that has most.
+        rate: clicks per expected examination; above 1 if examinations are underestimated.
     """
 
     query: str
@@ -50,11 +50,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What clicks say.
+    """The result of learning from clicks.
 
     Attributes:
-        pairs: by query, the best document first.
-        negatives: query of a pair -> ids that were looked at and left.
+        pairs: grouped by query, best document first.
+        negatives: query of a pair -> ids that users examined and did not click.
     """
 
     pairs: list[Pair]
@@ -64,19 +64,19 @@ class Learned:
 def learn(
     searches: Sequence[Impression], counts: Counts, propensities: Propensities, limits: LearnLimits
 ) -> Learned:
-    """Decides about every query and document that was shown for it.
+    """Decides about every query and each document shown for it.
 
-    The rate is clicks over expected looks, sum of c / sum of n * p(rank): what the position-based model makes of one document's
-    counts by maximum likelihood while rates are small.
+    The rate is clicks over expected examinations, sum of c / sum of n * p(rank). While rates are small, it is the
+    maximum-likelihood estimate of the position-based model.
 
-    A person has another mark in each salt period, so the marks of several periods are never added up: what counts is the period
-    with most people, for clicks and for dislikes.
+    A user's pseudonym changes with each salt period, so users of several periods are never added up. The period with
+    most users counts, for clicks and for dislikes.
 
     Args:
-        searches: what was shown and clicked.
-        counts: of the same, by rank.
+        searches: impressions with their clicks.
+        counts: their counts by rank.
         propensities: of the ranks.
-        limits: what is enough.
+        limits: the limits to apply.
     """
     users: defaultdict[tuple[str, str], set[_Mark]] = defaultdict(set)
     against: defaultdict[tuple[str, str], set[_Mark]] = defaultdict(set)
@@ -111,5 +111,5 @@ def learn(
 
 
 def _people(marks: set[_Mark]) -> int:
-    """How many people there are at least: the marks of the period with most of them."""
+    """The fewest users that the pseudonyms can belong to: the number in the largest period."""
     return max(Counter(period for period, _ in marks).values(), default=0)

@@ -1,9 +1,9 @@
-"""How likely a rank is looked at, measured from documents that the same query showed at several ranks.
+"""The probability that users examine a rank, measured from documents that one query showed at several ranks.
 
-The position-based model: a hit is clicked if it is looked at and found good, and only looking depends on the rank. Of a document
-that stood at ranks k and k' for one query, the ratio of its click rates is then the ratio of the ranks' propensities, whatever
-it is worth (intervention harvesting: Agarwal et al., WSDM 2019). Versions, retrievers and fusions that rank differently give such
-documents without an experiment.
+Position-based model: users click a hit if they examine it and find it good; only the examination depends on the rank.
+If a query showed a document at ranks k and k', the ratio of its click rates is the ratio of the ranks' propensities
+(intervention harvesting: Agarwal et al., WSDM 2019). No experiment is needed: index versions, retrievers and fusions
+rank the same documents differently.
 """
 
 from collections import Counter, defaultdict
@@ -25,23 +25,23 @@ MOST_ROUNDS, TOLERANCE = 50, 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Propensities:
-    """Chances of being looked at, relative to rank 1.
+    """Examination probabilities relative to rank 1.
 
     Attributes:
-        values: of ranks 1 to n, in (0, 1]; deeper ranks have the last one.
-        clicks: clicks on documents that stood at several ranks, by rank: what each value rests on.
+        values: of ranks 1 to n, in (0, 1]; deeper ranks have the last value.
+        clicks: the clicks behind each value: by rank, on documents shown at several ranks.
     """
 
     values: NDArray[np.float64]
     clicks: NDArray[np.int64]
 
     def at(self, rank: int) -> float:
-        """Of a rank, from 1."""
+        """The value of a rank, counted from 1."""
         return float(self.values[min(rank, len(self.values)) - 1])
 
 
 def count_at_ranks(searches: Sequence[Impression], most_rank: int) -> Counts:
-    """Counts how often each document was shown and clicked at each rank, by query; dislikes are no clicks."""
+    """Counts how often each document was shown and clicked at each rank, by query; dislikes do not count as clicks."""
     shown: Counter[tuple[str, str, int]] = Counter()
     clicked: Counter[tuple[str, str, int]] = Counter()
     for search in searches:
@@ -58,15 +58,15 @@ def count_at_ranks(searches: Sequence[Impression], most_rank: int) -> Counts:
 
 
 def measure_propensities(counts: Counts, most_rank: int) -> Propensities:
-    """Fits the position-based model to documents that stood at several ranks for one query.
+    """Fits the position-based model to documents that one query showed at several ranks.
 
-    Given how often a document was clicked in all, its clicks fall on ranks as n(k) * p(k), n(k) being the times that it was shown
-    there: its worth is in no term. Newton's method finds the maximum of that multinomial likelihood. The prior is
-    `PRIOR_CLICKS` clicks for each rank but the first, on what stood there and at rank 1 equally often, as 1 / rank would have them.
+    A document's clicks are distributed over ranks in proportion to n(k) * p(k); n(k) counts its impressions at rank k.
+    Its quality cancels out. Newton's method maximizes that multinomial likelihood. The prior has `PRIOR_CLICKS` clicks
+    for each rank k except the first, divided between ranks 1 and k as p(k) = 1 / k predicts.
 
     Args:
-        counts: of `count_at_ranks`.
-        most_rank: how deep, >= 2.
+        counts: from `count_at_ranks`.
+        most_rank: deepest rank to fit, >= 2.
     """
     several = [
         ranks for ranks in counts.values() if len(ranks) > 1 and any(clicked for _, clicked in ranks.values())

@@ -1,7 +1,7 @@
-"""Two logs as one: what each search showed, and what was clicked of it by whom.
+"""Joins the query log and the feedback log: each search with its hits and its clicks.
 
-A click counts only for a document that its search showed, at the rank where it stood: what the sender says of the rank is not
-believed, and neither is one who clicks more than people do.
+A click counts only for a document that its search showed, at the rank in the query log. The rank that the sender
+reports is ignored, and so are sources with implausibly many clicks.
 """
 
 import unicodedata
@@ -15,17 +15,17 @@ from glow.query_log import LoggedQuery
 __all__ = ["Click", "ClickLimits", "Impression", "Joined", "join", "same_query"]
 
 MOST_QUERY_CHARACTERS = 200
-"""A longer text is nobody's query that others could have, too."""
+"""Longer queries are ignored: other users will not repeat them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClickLimits:
-    """What counts as a click of a person.
+    """The limits within which a click counts.
 
     Attributes:
-        most_a_day, most: clicks of one mark on one day, and as long as it lasts (one salt period); a mark with more is taken for
-            a program, and nothing of it counts.
-        least_dwell_s: seconds; who came back sooner did not find it there. Clicks without a dwell count.
+        most_a_day, most: most clicks of one source in a day and in a salt period; a source with more is a bot,
+            whose clicks do not count.
+        least_dwell_s: shortest dwell time in seconds that counts. Clicks without a dwell time count.
     """
 
     most_a_day: int = 200
@@ -38,10 +38,10 @@ class Click:
     """A document that one source chose.
 
     Attributes:
-        rank: where it was shown, from 1.
-        source: who, as a mark.
-        period: of the mark; people are told apart only within one.
-        is_dislike: it was judged, and not liked.
+        rank: the rank at which it was shown, from 1.
+        source: the user's pseudonym.
+        period: the pseudonym's salt period; users are distinguished only within one.
+        is_dislike: whether the user disliked it.
     """
 
     rank: int
@@ -52,12 +52,12 @@ class Click:
 
 @dataclass(frozen=True, slots=True)
 class Impression:
-    """One search: what it showed, and what was chosen.
+    """One search: its hits and its clicks.
 
     Attributes:
-        query: as `same_query` makes it.
+        query: normalized by `same_query`.
         hits: ids, best first.
-        first: rank of the first of them, from 1.
+        first: rank of the first hit, from 1.
         clicks: id -> the click on it.
     """
 
@@ -69,13 +69,13 @@ class Impression:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What of two logs belongs together.
+    """The searches of a query log with their clicks.
 
     Attributes:
         searches: in the order of the query log.
-        counts: what became of the feedback: `clicks`, `dislikes`, `unknown` (no such search, or it did not show the document),
-            `short` (of too little dwell), `programs` (of sources with too many clicks).
-        programs: how many sources were taken for programs.
+        counts: the feedback by outcome: `clicks`, `dislikes`, `unknown` (no such search, or it did not show the
+            document), `short` (dwell time too short), `programs` (from bots).
+        programs: number of sources that count as bots.
     """
 
     searches: list[Impression]
@@ -84,21 +84,21 @@ class Joined:
 
 
 def same_query(text: str) -> str:
-    """A query as those who ask the same write it: NFKC, lower case, single spaces; "" for one that is too long."""
+    """Normalizes a query: NFKC, lower case, single spaces; "" if it is too long."""
     plain = " ".join(unicodedata.normalize("NFKC", text).lower().split())
     return plain if len(plain) <= MOST_QUERY_CHARACTERS else ""
 
 
 def join(queries: Iterable[LoggedQuery], feedback: Iterable[Feedback], limits: ClickLimits) -> Joined:
-    """Puts clicks to the searches that they came of.
+    """Assigns clicks to their searches.
 
-    A search on which a program clicked is left out whole. Of several events of one source for one hit the last judgement and
-    the longest dwell count.
+    A search with a bot's click is left out. If one source sent several events for one hit, its last judgment and its
+    longest dwell time count.
 
     Args:
-        queries: of the query log.
-        feedback: of the log of feedback.
-        limits: what counts.
+        queries: entries of the query log.
+        feedback: entries of the feedback log.
+        limits: the limits to apply.
     """
     events = list(feedback)
     programs = _programs(events, limits)

@@ -1,4 +1,4 @@
-"""What clicks taught, as files: documents with clicked queries for the index, pairs and negatives for training."""
+"""Writes the result of learning: documents with clicked queries for the index, pairs and negatives for training."""
 
 import hashlib
 import json
@@ -22,18 +22,18 @@ KIND = "clicks"
 def write_documents(
     path: Path, documents: Iterable[Document], pairs: Sequence[Pair], most: int
 ) -> tuple[int, int]:
-    """Writes documents whose clicked queries changed, whole, as input of `glow upsert`.
+    """Writes the documents whose clicked queries changed, as input of `glow upsert`.
 
-    The queries with the most users come first, then what the document had, at most as many as its model reads.
+    Queries with the most users come first, then those that the document had, at most as many as its model reads.
 
     Args:
         path: the file.
-        documents: of the index.
-        pairs: what was learned.
-        most: clicked queries of a document.
+        documents: the index's documents.
+        pairs: the learned pairs.
+        most: most clicked queries per document.
 
     Returns:
-        How many documents were written, and how many clicked queries are new in them.
+        The number of documents written, and of new clicked queries in them.
 
     Raises:
         DiskError: if the file cannot be written.
@@ -65,13 +65,13 @@ def write_training(
 ) -> dict[str, int]:
     """Writes pairs in BEIR's layout, and their hard negatives, for `glow train`.
 
-    Documents are as they were: with the clicked queries that were just learned, each pair would be found by its own text.
+    Documents are written without the new clicked queries; with them, each pair would match by its own text.
 
     Args:
         folder: gets `corpus.jsonl`, `queries.jsonl`, `qrels/train.tsv`, `qrels/dev.tsv` and `negatives.jsonl`.
-        documents: of the index.
-        learned: what was learned.
-        dev_share: of the queries, chosen by a hash of the text, that go to dev.
+        documents: the index's documents.
+        learned: the result of learning.
+        dev_share: fraction of the queries that go to dev, chosen by a hash of the text.
         seed: of that hash.
 
     Returns:

@@ -1,1 +1,1 @@
-"""The commands of the builder, a file for each family; `glow.commands.verbs` names them."""
+"""The builder's commands, one file for each family; `glow.cli.verbs` lists them."""

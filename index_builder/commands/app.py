@@ -1,4 +1,4 @@
-"""`python -m index_builder`, as it was called before `glow`: the same commands under the names that they had."""
+"""`python -m index_builder`: the builder's commands under their old names."""
 
 from glow.commands import package_app
 from glow_index_builder.commands import build, delta, diff, gate, ingest, learn, snapshot, versions

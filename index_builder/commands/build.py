@@ -1,4 +1,4 @@
-"""The commands that make versions and look at them whole: build, verify, tune."""
+"""The commands that make or check whole versions: build, verify, tune."""
 
 import sys
 from pathlib import Path
@@ -34,7 +34,7 @@ def build_command(options: BuildOptions) -> None:
     try:
         write_report(options.json_file, result.report.values())
     except InputError as error:
-        raise BuildError(f"version {result.version} is built, but not its report: {error}") from error
+        raise BuildError(f"version {result.version} is built, without its report: {error}") from error
     say(_summary(result, options.index_root))
 
 

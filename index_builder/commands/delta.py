@@ -1,4 +1,4 @@
-"""The commands that change a few documents of the live version: upsert, delete, compact."""
+"""The commands that change documents of the live version: upsert, delete, compact."""
 
 import sys
 from pathlib import Path

@@ -62,7 +62,7 @@ def _summary(diff: Diff) -> str:
         share = "nothing found" if overlap is None else f"{overlap:.3f}"
         lines.append(f"overlap@10 {retriever}: {share} over {diff.queries} queries")
     lines.append(
-        f"idf: {idf.mean_change:.4f} mean change, {idf.words_added} words more, {idf.words_removed} less"
+        f"idf: {idf.mean_change:.4f} mean change, {idf.words_added} words added, {idf.words_removed} removed"
     )
     lines += [f"  {each['word']}: {each['old']} to {each['new']}" for each in idf.largest]
     if diff.model:

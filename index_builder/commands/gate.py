@@ -1,4 +1,4 @@
-"""Commands that publish, and the gate before them: publish, gate."""
+"""The commands that publish a version or judge it first: publish, gate."""
 
 from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
@@ -48,7 +48,7 @@ def gate_command(options: GateCommandOptions) -> None:
 
 
 def gate_words(record: dict[str, object]) -> list[str]:
-    """A verdict in a few lines, for people."""
+    """Formats a verdict as a few lines of text."""
     checks = record.get("checks")
     lines = [f"gate: {record.get('status')}, {record.get('queries')} queries of {record.get('source')}"]
     for check in checks if isinstance(checks, list) else []:

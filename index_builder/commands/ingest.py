@@ -1,4 +1,4 @@
-"""`glow ingest`: applies what services accepted."""
+"""`glow ingest`: applies writes that services accepted."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""The command that learns from clicks: learn."""
+"""`glow learn-clicks`: learns from clicks."""
 
 from itertools import chain
 from pathlib import Path
@@ -97,8 +97,8 @@ def learn_command(options: LearnOptions) -> None:
         say(str(skipped))
     if not joined.counts["clicks"]:
         raise InputError(
-            f"no click belongs to a search of the query log ({joined.counts['unknown']} of other searches); "
-            "see that both logs are of the same service and time, and that query_log_sample_rate takes enough"
+            f"no click matches a logged search ({joined.counts['unknown']} unmatched); "
+            "use logs of the same service and period, or raise query_log_sample_rate"
         )
     counts = count_at_ranks(joined.searches, options.most_rank)
     propensities = measure_propensities(counts, options.most_rank)
@@ -145,8 +145,8 @@ def _summary(report: dict[str, Any], out: Path) -> str:
     return "\n".join(
         (
             f"{feedback['clicks']} clicks in {report['searches']} searches count; {feedback['short']} were too short, "
-            f"{feedback['programs']} of {report['sources_taken_for_programs']} programs, {feedback['unknown']} of no known search",
-            f"ranks 1 to 5 are looked at {looked} times as often as the first",
+            f"{feedback['programs']} from {report['sources_taken_for_programs']} bots, {feedback['unknown']} unmatched",
+            f"ranks 1 to 5 are examined {looked} times as often as the first",
             f"{report['documents']['changed']} documents with {report['documents']['new_queries']} new clicked queries: "
             f"{out / DOCUMENTS_FILE}, for glow upsert",
             f"{training['pairs']} pairs of {training['queries']} queries, {training['negatives']} hard negatives: "

@@ -85,7 +85,7 @@ def import_command(options: ImportOptions) -> None:
 
 @contextmanager
 def _target(to: str) -> Iterator[BinaryIO]:
-    """Where an archive is written; a file gets its name when it is whole."""
+    """Opens the archive to write; a file gets its final name when it is complete."""
     if to == STREAM:
         yield cast(BinaryIO, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -113,7 +113,7 @@ def _target(to: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _compressed(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
-    """As the name says; neither form carries a time, so that the same version gives the same bytes."""
+    """Compresses as the name says, without a timestamp, so that equal versions give equal bytes."""
     if name.endswith(".zst"):
         zstd = require_package(ZSTD, name)
         with zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1}) as packed:
@@ -127,7 +127,7 @@ def _compressed(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _source(name: str) -> Iterator["_Archive"]:
-    """An archive to read, unpacked as its first bytes say."""
+    """Opens an archive and decompresses it; the first bytes tell the format."""
     if name == STREAM:
         yield _Archive(sys.stdin.buffer, "standard input")
         return
@@ -140,7 +140,7 @@ def _source(name: str) -> Iterator["_Archive"]:
 
 
 class _Archive:
-    """Bytes of an archive; whatever is wrong with how it is packed is said of the archive, not of the disk."""
+    """The bytes of an archive; a decompression error is reported as a damaged archive, not as a disk error."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._name = name
@@ -150,7 +150,7 @@ class _Archive:
         self._file = decompressed(whole, kind, name)
 
     def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Reads at most `size` bytes; empty at the end."""
         return self._guarded(self._file.read, size)
 
     def _guarded(self, read: Any, size: int) -> bytes:
@@ -164,7 +164,7 @@ class _Archive:
 
 
 class _After(io.RawIOBase):
-    """A stream from its start, of which the first bytes were read already; a pipe cannot go back."""
+    """A stream whose first bytes were already read, from its start; a pipe cannot seek back."""
 
     def __init__(self, start: bytes, file: BinaryIO) -> None:
         self._start = start
@@ -175,7 +175,7 @@ class _After(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fills a buffer as far as there is data."""
+        """Reads into a buffer."""
         data = self._start[: len(buffer)] or self._file.read(len(buffer))
         self._start = self._start[len(data) :]
         buffer[: len(data)] = data

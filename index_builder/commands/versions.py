@@ -1,4 +1,4 @@
-"""Commands that change the versions and which one is live: versions, rollback, pin, unpin, gc."""
+"""The commands that list, switch and remove versions: versions, rollback, pin, unpin, gc."""
 
 from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
@@ -51,7 +51,7 @@ def versions_command(options: ReportedOptions) -> None:
 def rollback_command(options: RollbackOptions) -> None:
     """Makes the previous version, or an earlier one, live again after verifying all files."""
     root = IndexRoot(options.index_root)
-    root.current()  # a root that is not there is not made by taking its lock
+    root.current()  # taking the lock must not create a missing root
     with root.locked():
         before, version = root.current(), root.rollback(options.version).name
     write_report(options.json_file, {"status": "rolled back", "version": version, "left": before})

@@ -1,4 +1,4 @@
-"""A live version changed in place of rebuilt: upsert, delete, compact."""
+"""Changes to a live version without a rebuild: upsert, delete, compact."""
 
 from glow_index_builder.deltas.change import DeltaResult, apply_changes, delete, upsert
 from glow_index_builder.deltas.compaction import compact

@@ -1,4 +1,4 @@
-"""Documents added, replaced and deleted: a version of the same base with another delta, published in seconds."""
+"""Adds, replaces and deletes documents: publishes a version of the same base with a new delta, in seconds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -40,12 +40,12 @@ Read = Callable[..., Changes]
 
 @dataclass(frozen=True, slots=True)
 class DeltaResult:
-    """What a command changed.
+    """The result of a change.
 
     Attributes:
-        version: the new version; None where there was nothing to change.
+        version: the new version; None if there was nothing to change.
         report: as docs/updates.md describes it.
-        warning: what a person should know; empty for nothing.
+        warning: a warning to print; may be empty.
         rejects_file: the rejected lines, if there are any.
     """
 
@@ -58,12 +58,12 @@ class DeltaResult:
 def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
     """Adds documents, or replaces those with the same ids, and publishes the result.
 
-    When this returns, the change is on disk and live; when it raises or the process dies, the live version is the one
-    before.
+    When this returns, the change is on disk and live. If it raises or the process dies, the previous version stays
+    live.
 
     Raises:
         InputError: if the input cannot be used, or the delta would be too large.
-        ArtifactError: if the index or model is missing, damaged, or they do not belong together.
+        ArtifactError: if the index or model is missing or damaged, or they do not match.
         BuildError: if there are too many rejects, or the disk is full.
         BusyError, ReadOnlyError: if the root is being changed, or cannot be written.
     """
@@ -73,11 +73,11 @@ def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
 def apply_changes(
     options: UpsertOptions, changes: Changes, parameters: Mapping[str, Any], stages: Stages
 ) -> DeltaResult:
-    """Documents and ids that are at hand, in one version, with parameters in its manifest.
+    """Applies changes that are in memory as one version, with parameters in its manifest.
 
     Args:
         options: of an upsert; its input is not read.
-        changes: what is asked of the index.
+        changes: the documents to add or replace, and the ids to delete.
         parameters: added to the manifest's, in the same step that publishes the changes.
         stages: progress and times.
 
@@ -88,7 +88,7 @@ def apply_changes(
 
 
 def delete(options: ChangeOptions, stages: Stages) -> DeltaResult:
-    """Deletes documents by their ids and publishes the result; an id that is not there is counted, no error.
+    """Deletes documents by their ids and publishes the result; unknown ids are counted, not an error.
 
     Raises:
         GlowError: as `upsert`; no model is needed.
@@ -107,14 +107,14 @@ class _Change:
     root: IndexRoot = field(init=False)
 
     def run(self) -> DeltaResult:
-        """Reads the input first, which may take its time, and only then keeps others out."""
+        """Reads the input, which may be slow, before it locks the root."""
         options = self.options
         sources = open_sources(options.source)
         self.root = IndexRoot(options.index_root)
         self.root.current()
-        with self.root.locked(options.wait_s):  # a root that cannot be written is found out at once
+        with self.root.locked(options.wait_s):  # reports a root that cannot be written at once
             first = OpenVersion.open(self.root)
-        # Found out before the input is read, and before others wait.
+        # Checked before the input is read, and before other commands wait.
         model = self._model(first) if self.read is read_upserts else None
         version = self.root.new_version()
         rejects_file = options.index_root / f"rejects-{version}.jsonl"
@@ -135,7 +135,7 @@ class _Change:
         )
 
     def apply(self, changes: Changes) -> DeltaResult:
-        """As `run`, with what is at hand."""
+        """As `run`, with changes that are in memory."""
         self.root = IndexRoot(self.options.index_root)
         self.root.current()
         with disk_errors(self.options.index_root), self.root.locked(self.options.wait_s):
@@ -184,7 +184,7 @@ class _Change:
         return DeltaResult(version, report, plan.warning())
 
     def _derive(self, live: OpenVersion, plan: Plan, model: Model | None, version: str) -> None:
-        """Writes the version, opens what is new of it, and publishes it."""
+        """Writes the version, opens its new files and publishes it."""
         base = live.manifest.parents.get("base", {"name": live.folder.name, "hash": live.manifest.hash})
         with folder_for(self.root.path / f"{version}-work") as work:
             kept = self._kept(live, plan, model, work)
@@ -203,12 +203,12 @@ class _Change:
             target.publish(lambda folder: self._open_new(folder, version))
 
     def _open_new(self, folder: Path, version: str) -> None:
-        """Opens what is new of a version, to see that it can be."""
+        """Opens the new files of a version as a check."""
         manifest = self.root.manifest(version)
         open_delta(folder, manifest, files_of(folder, manifest))
 
     def _kept(self, live: OpenVersion, plan: Plan, model: Model | None, work: Path) -> list[MergeSource]:
-        """What is left of the delta before, and what is new."""
+        """Joins what is left of the previous delta with the new documents."""
         threads = self.options.thread_count if isinstance(self.options, UpsertOptions) else 1
         kept = [] if live.delta is None else [MergeSource(live.delta.segment, plan.kept)]
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:

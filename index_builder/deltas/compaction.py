@@ -1,4 +1,4 @@
-"""Base and delta made into one version without a delta: the same documents, term table and vectors, nothing encoded again."""
+"""Merges base and delta into one version, with the same documents, term statistics and vectors; re-encodes nothing."""
 
 from dataclasses import asdict, replace
 from typing import Any
@@ -36,20 +36,20 @@ from glow_index_builder.versions import VersionWriter, describe_heir, disk_error
 __all__ = ["compact"]
 
 OF_ONE_BUILD = (REPORT_FILE, REJECTS_FILE)
-"""Files that describe one build; a compaction writes them anew or leaves them out."""
+"""Files that describe one build; a compaction rewrites them or leaves them out."""
 
 
 def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
-    """Folds the delta of the live version into its base, and publishes the result.
+    """Merges the delta of the live version into its base, and publishes the result.
 
-    No other command changes the root meanwhile: a change would be lost.
+    The root is locked meanwhile; another command's change would be lost.
 
     Returns:
         The report, as docs/updates.md describes it.
 
     Raises:
         ArtifactError: if the index is missing or damaged.
-        BuildError: if no document is left, or the disk; the live version is unchanged.
+        BuildError: if no document is left or the disk fails; the live version is unchanged.
         BusyError, ReadOnlyError: if the root is being changed, or cannot be written.
     """
     root = IndexRoot(options.index_root)
@@ -74,7 +74,7 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
 
 
 class _Compaction:
-    """The stages over one folder in the making."""
+    """The stages of a compaction, which write one directory."""
 
     def __init__(self, options: CompactOptions, live: OpenVersion, delta: Segment, stages: Stages) -> None:
         self.options = options
@@ -92,7 +92,7 @@ class _Compaction:
         return report
 
     def _link(self, writer: ArtifactWriter) -> None:
-        """Term table, model, fusion and what components keep stay the files they are."""
+        """Links the files that do not change: term statistics, model, fusion and those that components keep."""
         files = self.live.manifest.files
         kept = {
             name: record
@@ -124,7 +124,7 @@ class _Compaction:
         }
 
     def _recall(self, made: Segment) -> dict[str, Any]:
-        """Of the new index, against the vectors that it was made of."""
+        """Recall of the new index, against the vectors that it was built from."""
         preprocessor, dense = self.live.preprocessor, made[VECTORS]
         tower = self.live.folder / MODEL_FOLDER / QUERY_TOWER
         encoder = Encoder(tower, preprocessor.pieces.pad_id, "cpu", self.options.thread_count)
@@ -133,7 +133,7 @@ class _Compaction:
         return asdict(measure_recall(dense, vectors, made[STORED_FIELDS], preprocessor, encoder))
 
     def _described(self, made: Segment) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the components say, for the parameters of the manifest and for the report."""
+        """The components' own figures, for the manifest's parameters and for the report."""
         rules = held_rules(self.live.base, delta=False)
         parameters: dict[str, Any] = {}
         members: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What `upsert` and `delete` are told: documents and ids, read line by line; a bad line is a reject, never an error."""
+"""The input of `upsert` and `delete`: documents and ids, read line by line. Invalid lines become rejects."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +16,12 @@ Advance = Callable[[int], None]
 
 @dataclass(slots=True)
 class Changes:
-    """What is asked of an index.
+    """Changes to apply to an index.
 
     Attributes:
-        upserts: id -> document, to be added or to replace what has its id.
-        deletes: ids to go, none of them among the upserts, in the order they came.
-        repeated: lines whose id a later line had again: the last one counts.
+        upserts: id -> document, which is added or replaces the document with its id.
+        deletes: ids to delete, in input order; none is among the upserts.
+        repeated: number of lines whose id a later line repeats; the last one counts.
     """
 
     upserts: dict[str, Document] = field(default_factory=dict)
@@ -40,15 +40,15 @@ def read_upserts(
     rejects: RejectLog,
     advance: Advance,
 ) -> Changes:
-    """Reads documents, one a line; of several with one id the last counts.
+    """Reads documents, one per line; the last one with an id counts.
 
     Args:
         sources: the input files in order.
         reader: reads a line.
         max_line_bytes: longest line.
-        most: different ids, which bounds the memory.
-        rejects: where bad lines go.
-        advance: told the bytes read.
+        most: most distinct ids, which bounds the memory.
+        rejects: receives invalid lines.
+        advance: called with the bytes read.
 
     Raises:
         InputError: if a file cannot be read, or there are more documents.
@@ -60,7 +60,7 @@ def read_upserts(
         except RecordError as error:
             rejects.add(source.name, line.number, str(error), line.data, reader.known_id(line))
             continue
-        # The last one stands last, as if each line were a command of its own.
+        # The last one goes to the end, as if each line were a separate command.
         changes.repeated += changes.upserts.pop(document.id, None) is not None
         changes.upserts[document.id] = document
         _require_few(len(changes), most)
@@ -75,7 +75,7 @@ def read_deletes(
     rejects: RejectLog,
     advance: Advance,
 ) -> Changes:
-    """Reads ids, one a line: as they are, or in objects with `_id`. Arguments and errors as for `read_upserts`."""
+    """Reads ids, one per line, plain or in objects with `_id`. Arguments and errors as for `read_upserts`."""
     changes = Changes()
     for source, line in _lines(sources, max_line_bytes, advance):
         try:
@@ -98,15 +98,15 @@ def _lines(sources: Sequence[Source], max_line_bytes: int, advance: Advance) -> 
 
 
 def _identifier(data: bytes) -> str:
-    """The id of a line to delete: all of it, blanks at its ends included, for a document may have such an id.
+    """The id in a line: the whole line including leading and trailing blanks, because ids may have them.
 
     Raises:
-        RecordError: if it is none.
+        RecordError: if the line is not an id.
     """
     if data.lstrip().startswith(b"{"):
         return parse_document(data, ()).id
     try:
-        # As an object, so that an id is checked as those of documents are.
+        # As an object, so that the id is checked as in documents.
         return parse_document(json.dumps({"_id": data.decode()}).encode(), ()).id
     except UnicodeDecodeError as error:
         raise RecordError(f"not UTF-8: byte {data[error.start]:#04x} at position {error.start}") from error

@@ -1,4 +1,4 @@
-"""The live version as `upsert`, `delete` and `compact` see it: its segments, without what only searches need."""
+"""The live version for `upsert`, `delete` and `compact`: its segments, without the data that only searches need."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -41,10 +41,10 @@ class OpenVersion:
     """A version that was verified when it was published.
 
     Attributes:
-        folder: where it lies.
+        folder: its directory.
         manifest: its manifest.
-        base: of N documents; its components open when they are asked for.
-        delta: what changed since, open; None if nothing did.
+        base: N documents; its components are opened on first use.
+        delta: the changes since, open; None without changes.
     """
 
     folder: Path
@@ -54,7 +54,7 @@ class OpenVersion:
 
     @classmethod
     def open(cls, root: IndexRoot) -> "OpenVersion":
-        """Opens what CURRENT names.
+        """Opens the version that CURRENT names.
 
         Raises:
             ArtifactError: if nothing is published, or it is damaged.
@@ -67,43 +67,43 @@ class OpenVersion:
 
     @cached_property
     def terms(self) -> TermTable:
-        """The index's own term table.
+        """The index's own term statistics.
 
         Raises:
-            MismatchError: if it is not the manifest's.
+            MismatchError: if its hash differs from the manifest's.
         """
         terms = TermTable.load(self.folder / TERMS_FOLDER)
         if terms.hash != self.manifest.hashes.get("terms"):
             raise MismatchError(
-                f"term table of {self.folder.name} is not that of its manifest; rebuild the index"
+                f"the term statistics of {self.folder.name} do not match its manifest; rebuild the index"
             )
         return terms
 
     @cached_property
     def preprocessor(self) -> Preprocessor:
-        """With that table."""
+        """The model's preprocessor with these term statistics."""
         return load_preprocessor(self.folder / MODEL_FOLDER, self.terms)
 
     @cached_property
     def query_side(self) -> Model:
-        """What the version holds of its model; it encodes no documents."""
+        """The part of the model that the version holds; it cannot encode documents."""
         return Model(
             self.folder / MODEL_FOLDER, self.manifest, self.manifest.hashes["model"], self.preprocessor
         )
 
     @property
     def tombstones(self) -> NDArray[np.int64]:
-        """Rows of the base that are gone already, ascending."""
+        """Deleted or replaced rows of the base, ascending."""
         return np.empty(0, np.int64) if self.delta is None else self.delta.rows.tombstones
 
     @property
     def delta_documents(self) -> int:
-        """M; 0 without a delta."""
+        """Number of documents in the delta, M; 0 without a delta."""
         return 0 if self.delta is None else self.delta.segment.rows.documents
 
     @cached_property
     def documents(self) -> DocumentsView:
-        """What can be found now."""
+        """Number of documents that searches can find."""
         base = self.base[STORED_FIELDS]
         if self.delta is None:
             return STORED_FIELDS.alone(base, self.base)
@@ -115,14 +115,14 @@ class OpenVersion:
 
     @cached_property
     def rules(self) -> dict[str, Rules]:
-        """How what is added to the base is made: name of a component -> its rules."""
+        """Name of a component -> the rules that new documents are built with."""
         return held_rules(self.base, delta=True)
 
     def check_model(self, model: Model) -> None:
-        """Refuses a model that cannot make what the version has.
+        """Refuses a model other than the one that built the version.
 
         Raises:
-            MismatchError: with both hashes.
+            MismatchError: if the model differs; the message has both hashes.
         """
         if model.hash != self.manifest.hashes.get("model"):
             raise MismatchError(
@@ -134,29 +134,29 @@ class OpenVersion:
                 component.check_model(self.rules[component.name], model)
 
     def new_segment(self, folder: Path, documents: int) -> Segment:
-        """A delta of the base in the making."""
+        """Creates an empty delta of the base, to be filled."""
         base = self.base
         return Segment(
             base.name, folder, base.root, DELTA, base.hashes, base.parameters, None, Rows(documents)
         )
 
     def kept_of_base(self) -> MergeSource:
-        """What is left of the base."""
+        """The remaining documents of the base."""
         live = np.ones(self.base.rows.documents, np.bool_)
         live[self.tombstones] = False
         return MergeSource(self.base, live)
 
 
 def _open_lazily(segment: Segment) -> Segment:
-    """A segment that opens each component when it is first asked for: a change of a few documents needs few of them.
+    """Makes a segment open each component on first use: a change of a few documents needs few of them.
 
-    What cuts documents, which decides the rows, is opened at once.
+    The component that cuts documents into passages decides the rows, and is opened at once.
 
     Args:
-        segment: verified before; none of its components is open.
+        segment: a verified segment without open components.
 
     Raises:
-        ArtifactError: as `Component.open`; of the other components, when they are asked for.
+        ArtifactError: as `Component.open`; for the other components, on first use.
     """
     readers = _Readers(segment)
     for component in COMPONENTS:
@@ -169,10 +169,10 @@ class _Readers(Mapping[str, Any]):
     """Name of a component -> its reader.
 
     Args:
-        segment: whose they are.
+        segment: the segment to read.
 
     Attributes:
-        segment: the same, with these readers.
+        segment: the same segment with these readers.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -181,7 +181,7 @@ class _Readers(Mapping[str, Any]):
         self._components = {component.name: component for component in COMPONENTS}
 
     def cut(self, first: NDArray[np.uint32] | None) -> None:
-        """Says which vectors are whose; arguments as for `Rows`."""
+        """Sets which vectors belong to which document; arguments as for `Rows`."""
         self.segment = replace(self.segment, rows=Rows(self.segment.rows.documents, first))
 
     def __getitem__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What changes mean for the live version: which rows go, which documents are new, and whether a delta may grow so large."""
+"""Plans a new delta: which rows are removed, which documents are new, and whether the delta would be too large."""
 
 import json
 from collections import Counter
@@ -16,20 +16,20 @@ from glow_index_builder.deltas.open_version import OpenVersion
 __all__ = ["FREE_CHANGES", "Plan", "plan_changes"]
 
 FREE_CHANGES = 1_000
-"""So small a delta is searched in no time whatever its base, so its share is not asked for."""
+"""Up to this size the ratio to the base is not limited, because searching so small a delta costs nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What a new delta consists of.
+    """The contents of a new delta.
 
     Attributes:
-        documents: new to the delta, each id once.
-        kept: bool, which documents of the delta before stay.
-        tombstones: rows of the base that will be gone, int64, ascending.
-        base_documents: of the base.
-        most: documents and tombstones that a delta may have.
-        counts: `new`, `replaced`, `unchanged`, `deleted`, `unknown` ids.
+        documents: documents to add to the delta, each id once.
+        kept: bool, which documents of the previous delta stay.
+        tombstones: deleted or replaced rows of the base, int64, ascending.
+        base_documents: number of documents in the base.
+        most: most documents and tombstones that the delta may have.
+        counts: numbers of `new`, `replaced`, `unchanged`, `deleted` and `unknown` ids.
     """
 
     documents: list[Document]
@@ -41,16 +41,16 @@ class Plan:
 
     @property
     def is_change(self) -> bool:
-        """Whether the index would be another."""
+        """Whether the index would change."""
         return bool(self.counts["new"] or self.counts["replaced"] or self.counts["deleted"])
 
     @property
     def changes(self) -> int:
-        """Documents and tombstones of the delta."""
+        """Number of documents and tombstones in the delta."""
         return len(self.documents) + int(np.count_nonzero(self.kept)) + len(self.tombstones)
 
     def size(self) -> dict[str, float]:
-        """The delta's size as the report tells it."""
+        """The delta's size for the report."""
         return {
             "documents": self.changes - len(self.tombstones),
             "tombstones": len(self.tombstones),
@@ -59,7 +59,7 @@ class Plan:
         }
 
     def warning(self) -> str:
-        """What to say where the delta has grown past half of what it may have; empty elsewhere."""
+        """A warning if the delta has passed half of its limit; otherwise empty."""
         if 2 * self.changes <= self.most:
             return ""
         return (
@@ -69,16 +69,16 @@ class Plan:
 
 
 def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_documents: int) -> Plan:
-    """Works out a new delta.
+    """Plans a new delta.
 
     Args:
         live: the version to change.
-        changes: what is asked for.
-        max_share: documents and tombstones as a share of the base; from 1,000 of them on.
-        max_documents: documents and tombstones.
+        changes: the changes to apply.
+        max_share: largest ratio of documents and tombstones to the base; applies from 1,000 of them.
+        max_documents: most documents and tombstones.
 
     Raises:
-        InputError: if the delta would be too large; the live version stays.
+        InputError: if the delta would be too large; the live version is unchanged.
     """
     counts: Counter[str] = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=0)
     base = live.base.rows.documents
@@ -117,7 +117,7 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
 
 
 def _is_held(live: OpenVersion, document: Document) -> bool:
-    """Whether the index has the very same document."""
+    """Whether the index holds an identical document."""
     row = live.documents.find(document.id)
     if row is None:
         return False
@@ -127,5 +127,5 @@ def _is_held(live: OpenVersion, document: Document) -> bool:
 
 
 def _json(value: Any) -> str:
-    """One text for one value: Python takes true for 1, and 1 for 1.0."""
+    """A distinct text for each value: in Python, True equals 1, and 1 equals 1.0."""
     return json.dumps(value, sort_keys=True)

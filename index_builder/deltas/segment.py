@@ -1,4 +1,4 @@
-"""New documents as a segment in the making: every component made by the rules that the index was built with."""
+"""Builds a segment from new documents; every component follows the rules that the index was built with."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -34,15 +34,15 @@ def write_segment(
 
     Args:
         documents: each id once.
-        live: the version whose base they are added to.
-        model: that built it; None if nothing is added.
-        folder: made; working files lie beside it.
-        advance: told the documents or passages encoded.
-        threads: of encoding, >= 1.
+        live: the version that they are added to.
+        model: the version's model; None if nothing is added.
+        folder: directory to create; working files are stored beside it.
+        advance: called with the documents or passages encoded.
+        threads: encoding threads, >= 1.
 
     Raises:
-        MismatchError: if the model cannot make what the version has.
-        BuildError: if the model is broken, or the disk.
+        MismatchError: if the model is not the version's.
+        BuildError: if the model or the disk fails.
     """
     folder.mkdir()
     with DocumentWriter(folder / DOCUMENTS_FILE) as writer:
@@ -63,7 +63,7 @@ def write_segment(
 
 
 def _corpus(live: OpenVersion, model: Model | None, folder: Path, documents: int, threads: int) -> MadeCorpus:
-    """The new documents, stored in the folder. What is added takes the idf of its terms from the base's tables."""
+    """Stores the new documents in the directory. They take the idf of their terms from the base's statistics."""
     made, own, counter = live.new_segment(folder, documents), live.preprocessor, TermCounter()
     for document in STORED_FIELDS.open(made).scan():
         counter.add(field_words(document, own.schema, own.pieces))
@@ -76,7 +76,7 @@ def _corpus(live: OpenVersion, model: Model | None, folder: Path, documents: int
 
 
 def _encoded(corpus: MadeCorpus, live: OpenVersion, model: Model | None, advance: Advance) -> Encoded:
-    """What the document tower and the components make of the texts; without a model there is no text."""
+    """The vectors and records of the texts; without a model there are no texts."""
     made = corpus.made
     if model is None:
         return no_texts(corpus.notes, live.manifest.counts["dimensions"])

@@ -1,4 +1,4 @@
-"""Documents to vectors and to what components make of them: in shards by threads, processes or Ray, or a few at once."""
+"""Encodes documents to vectors and component records, in shards by threads, processes or Ray, or a few at once."""
 
 from glow_index_builder.encoding.encode import ShardJob
 from glow_index_builder.encoding.few_texts import encode_texts, no_texts

@@ -1,7 +1,7 @@
-"""Encoding a shard: stored documents, or their passages, become vectors and records, in bounded memory.
+"""Encodes a shard: stored documents or their passages become vectors and records, in bounded memory.
 
-A shard's files depend on its documents and on nothing else: not on threads, processes, or what was tried before. So
-chunks are cut inside it, and the tower runs on one thread.
+A shard's files depend only on its documents, not on threads, processes or earlier attempts. So chunks are cut
+within the shard, and the tower runs on one thread.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,17 +27,17 @@ CHUNK_CHARACTERS = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ShardJob:
-    """Where all that encoding needs lies: what a process or machine is told before it gets shards.
+    """The paths and options of an encoding job, which a process or machine gets before its shards.
 
     Attributes:
-        model: folder of the model.
+        model: directory of the model.
         store: the document store.
-        terms: folder of the index's term table.
-        cuts: folder that says how documents are cut; None: they stay whole.
-        shards: folder that shards are written to.
-        device: where the tower runs.
+        terms: directory of the index's term statistics.
+        cuts: directory of the passage boundaries; None: documents are not cut.
+        shards: directory that shards are written to.
+        device: device of the tower.
         threads: shards that one process encodes at the same time, >= 1.
-        jobs: name of a component -> what else is made of documents.
+        jobs: name of a component -> its encoding job.
     """
 
     model: Path
@@ -51,13 +51,13 @@ class ShardJob:
 
 
 class ShardEncoder:
-    """What encodes shards, open; safe to use from many threads.
+    """Encodes shards; thread-safe.
 
     Args:
-        encoder: of texts.
+        encoder: encodes texts.
         store: the documents.
-        texts: of each of them.
-        folder: that shards are written to.
+        texts: the texts of each document.
+        folder: directory that shards are written to.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class ShardEncoder:
 
     @classmethod
     def open(cls, job: ShardJob) -> Self:
-        """Opens what a job names.
+        """Opens the model, documents and term statistics of a job.
 
         Raises:
-            ArtifactError: if the model is gone or damaged.
-            DeviceError: if the device is not there.
+            ArtifactError: if the model is missing or damaged.
+            DeviceError: if the device is missing.
         """
         model, terms = Model.open(job.model), TermTable.load(job.terms)
         return cls(
@@ -85,7 +85,7 @@ class ShardEncoder:
         )
 
     def encode(self, shard: Shard) -> ShardReport | None:
-        """Encodes a shard and writes it; a probe is encoded, and nothing comes of it.
+        """Encodes a shard and writes it; a probe is only encoded, not written.
 
         Raises:
             EncodeError: if a vector is not finite, or records cannot be made.
@@ -104,7 +104,7 @@ class ShardEncoder:
             yield self._encoder.encode(chunk)
 
     def _texts(self, shard: Shard, ids: list[str]) -> Iterator[Document]:
-        """The documents or passages of a shard; `ids` gets the documents'."""
+        """The documents or passages of a shard; appends the documents' ids to `ids`."""
         skip = {row for row, _ in shard.skip}
         for row, document in enumerate(self._store.scan(shard.start, shard.stop), shard.start):
             if row not in skip:
@@ -113,7 +113,7 @@ class ShardEncoder:
 
 
 def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Cuts a stream by number and by size, so that long documents take no more memory than short ones."""
+    """Cuts a stream by number and by size, so that memory does not grow with long documents."""
     chunk: list[Document] = []
     characters = 0
     for document in documents:

@@ -1,4 +1,4 @@
-"""Encoding few texts in this process: those of an upsert."""
+"""Encodes a few texts, those of an upsert, in this process."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from glow_index_builder.encoding.text_encoder import EncodeError, TextEncoder
 __all__ = ["encode_texts", "no_texts"]
 
 CHUNK_TEXTS = 32
-"""Few, so that a hundred documents keep several threads busy."""
+"""Small, so that a hundred documents keep several threads busy."""
 NAME = "texts"
 
 
@@ -29,15 +29,15 @@ def encode_texts(
     """Encodes documents or passages into one set of files.
 
     Args:
-        texts: in row order, read as they are needed.
-        encoder: with an encoder of each job.
-        threads: chunks that are encoded at the same time, >= 1.
-        folder: gets the files `texts.*`; they must stay while the result is read.
-        advance: told those encoded.
-        jobs: name of a component -> what made its encoder.
+        texts: in row order, read as needed.
+        encoder: with an encoder for each job.
+        threads: chunks to encode at the same time, >= 1.
+        folder: directory for the files `texts.*`; they must stay while the result is read.
+        advance: called with the number encoded.
+        jobs: name of a component -> its encoding job.
 
     Raises:
-        BuildError: if a vector is not finite or records cannot be made, so the model is broken.
+        BuildError: if the model is broken: a vector is not finite or records cannot be made.
         OSError: if the disk is full or cannot be written.
     """
     ids: list[str] = []
@@ -47,7 +47,7 @@ def encode_texts(
 
 
 def no_texts(folder: Path, dimensions: int) -> Encoded:
-    """What comes of no text: no vector of D numbers, and no records; the folder is not read."""
+    """The result for zero texts: an empty array of vectors of dimension D, and no records; the directory is not read."""
     return EncodedFiles(folder, [], [], dimensions, {})
 
 

@@ -1,6 +1,6 @@
-"""Shards in processes of this machine: a process that dies costs the shards it had, and is replaced.
+"""Encodes shards in local processes: if a process dies, its shards fail and a new process replaces it.
 
-Processes are started anew rather than forked: towers and their threads do not survive a fork.
+Processes are spawned, not forked: towers and their threads do not survive a fork.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ from glow_index_builder.encoding.shards import Shard
 __all__ = ["ProcessRunner"]
 
 MAX_STILLBORN = 3
-"""Processes in a row that die before they are ready; one more would, too."""
+"""After so many consecutive processes that die before they are ready, the build fails."""
 JOIN_S = 10.0
 
 
@@ -30,9 +30,9 @@ class ProcessRunner:
     """Encodes in worker processes.
 
     Args:
-        job: what there is to do; each process encodes `job.threads` shards at the same time.
-        workers: processes, >= 1.
-        encoder: what encodes; the processes import it by its name.
+        job: the job; each process encodes `job.threads` shards at the same time.
+        workers: number of processes, >= 1.
+        encoder: the encoder class, which the processes import by its name.
     """
 
     def __init__(self, job: ShardJob, workers: int, encoder: type[ShardEncoder] = ShardEncoder) -> None:
@@ -51,7 +51,7 @@ class ProcessRunner:
         self._workers.clear()
 
     def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
-        """As `Runner.run`; processes are started when there is work, no more than there are shards."""
+        """As `Runner.run`; starts processes when there is work, at most one per shard."""
         waiting = deque(shards)
         while len(self._workers) < min(self._count, len(shards)):
             self._workers.append(_Worker(self._job, self._encoder))
@@ -64,7 +64,7 @@ class ProcessRunner:
                     yield from self._heard(at, worker)
 
     def _heard(self, at: int, worker: "_Worker") -> Iterator[Outcome]:
-        """What a worker says, or that it is dead."""
+        """Handles a worker's message or its death."""
         try:
             message = worker.connection.recv()
         except (EOFError, OSError):
@@ -93,28 +93,28 @@ class _Worker:
         self.connection, theirs = context.Pipe()
         self._process: SpawnProcess = context.Process(target=_work, args=(theirs, job, encoder), daemon=True)
         self._process.start()
-        theirs.close()  # so that its death is an end of file here
+        theirs.close()  # so that the worker's death causes an end of file here
         self.shards: list[Shard] = []
         self.is_ready = False
 
     def fill(self, waiting: deque[Shard], limit: int) -> None:
-        """Gives it shards up to a limit."""
+        """Sends it shards up to a limit."""
         while waiting and len(self.shards) < limit:
             shard = waiting.popleft()
             self.shards.append(shard)
             try:
                 self.connection.send(shard)
             except OSError:
-                return  # it died; the end of file will say so
+                return  # it died; the end of file will report that
 
     def end(self) -> None:
-        """Ends the process, whatever it does."""
+        """Kills the process."""
         self.connection.close()
         self._process.kill()
         self._process.join(JOIN_S)
 
     def cause_of_death(self) -> str:
-        """How the process ended, which closed its pipe."""
+        """How the process ended after it closed its pipe."""
         self._process.join(JOIN_S)
         code = self._process.exitcode
         self.end()
@@ -124,7 +124,7 @@ class _Worker:
 
 
 def _work(connection: Connection, job: ShardJob, encoder_type: type[ShardEncoder]) -> None:
-    """A worker's life: open, then shards as they come, until the parent closes the pipe or dies."""
+    """The worker's main loop: opens the encoder, then encodes shards until the parent closes the pipe or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends its workers
     say = _Sender(connection)
     try:
@@ -145,11 +145,11 @@ def _work(connection: Connection, job: ShardJob, encoder_type: type[ShardEncoder
         while True:
             pool.submit(encode, connection.recv())
     except (EOFError, OSError):
-        os._exit(0)  # at once: what is half done must not be written beside the next build
+        os._exit(0)  # at once: a half-done shard must not be written during the next build
 
 
 class _Sender:
-    """Sends from many threads; silent where nobody listens any more."""
+    """Sends from many threads; ignores a closed pipe."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,6 +1,6 @@
-"""Shards as Ray tasks, on this machine or a cluster whose machines see the same disk.
+"""Encodes shards as Ray tasks, on this machine or on a cluster with a shared disk.
 
-A task is one shard. What a process opened stays open for its next tasks; a process that dies costs its shard alone.
+A task is one shard. A process keeps its encoder open for the next tasks. If it dies, only its shard fails.
 """
 
 import importlib
@@ -20,20 +20,20 @@ from glow_index_builder.encoding.shards import Shard
 __all__ = ["RayRunner", "start_ray"]
 
 MAX_DEATHS = 3
-"""Processes in a row that die while none answers; one more would, too."""
+"""After so many consecutive deaths without a response, the build fails."""
 QUEUED = 2
-"""Tasks that wait for each that runs, so that no worker is idle and Ray holds few."""
+"""Queued tasks per running task: few, but enough that no worker is idle."""
 DIED = "the process that encoded it died"
 LOOK_S = 1.0
 STRAGGLER_S, STRAGGLER_TIMES = 30.0, 5.0
-"""From so many seconds on, and so many times what a shard takes, the last shards are begun again on another worker."""
+"""The last shards start again on another worker after so many seconds and so many times a shard's usual time."""
 
 
 class _Tasks:
-    """Tasks that run, and how long those took that have ended.
+    """The running tasks, and the durations of finished ones.
 
     Attributes:
-        running: reference -> its shard. A shard may have two tasks, whose files are the same.
+        running: reference -> its shard. A shard may have two tasks, which write equal files.
     """
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class _Tasks:
         return self.running.pop(reference)
 
     def of(self, shard: Shard) -> list[Any]:
-        """The tasks of a shard that still run."""
+        """The running tasks of a shard."""
         return [reference for reference, each in self.running.items() if each == shard]
 
     def late(self) -> list[Shard]:
-        """Shards with one task, which has run far longer than others did."""
+        """Shards with a single task that has run far longer than the others did."""
         if not self._took:
             return []
         limit = max(STRAGGLER_S, STRAGGLER_TIMES * statistics.median(self._took))
@@ -69,10 +69,10 @@ class RayRunner:
     """Encodes as tasks of Ray.
 
     Args:
-        job: what there is to do; a task asks for `job.threads` CPUs, and for a GPU where the tower runs on one.
+        job: the job; a task requests `job.threads` CPUs, and a GPU if the tower runs on one.
         workers: tasks at the same time, >= 1.
-        address: of a cluster; None: Ray is started here, or used where this process has started it already.
-        encoder: what encodes; Ray's processes import it by its name.
+        address: address of a cluster; None: starts Ray here, unless this process has done so.
+        encoder: the encoder class, which Ray's processes import by its name.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RayRunner:
         options = {
             "num_cpus": min(self._job.threads, int(available.get("CPU", 1))),
             "num_gpus": 1 if self._job.device == "cuda" else 0,
-            "max_retries": 0,  # what is tried again, the build decides
+            "max_retries": 0,  # the build decides about retries
         }
         self._task = self._ray.remote(**options)(_encode)
         self._job_reference = self._ray.put(self._job)
@@ -111,7 +111,7 @@ class RayRunner:
             self._ray.shutdown()
 
     def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
-        """As `Runner.run`; a process has one shard at a time anyway. At the end, what takes far longer than others is begun again beside it."""
+        """As `Runner.run`; a process has one shard at a time anyway. Slow last shards also start on another worker."""
         waiting = deque(shards)
         tasks = _Tasks()
         limit = self._workers if careful else QUEUED * self._workers
@@ -129,7 +129,7 @@ class RayRunner:
                     )
                 copies = tasks.of(outcome.shard)
                 if outcome.fault == DIED and copies:
-                    continue  # its copy goes on
+                    continue  # its copy continues
                 for copy in copies:
                     tasks.end(copy)
                     self._ray.cancel(copy, force=True)
@@ -153,11 +153,11 @@ class RayRunner:
 
 
 def start_ray(cpus: int, address: str | None = None) -> None:
-    """Starts Ray on this machine, or joins a cluster; its processes import what this one can.
+    """Starts Ray on this machine or joins a cluster; Ray's processes get this one's import path.
 
     Args:
-        cpus: that tasks may take, where Ray is started here.
-        address: of the cluster; None: this machine.
+        cpus: CPUs for tasks if Ray is started here.
+        address: address of the cluster; None: this machine.
     """
     ray = importlib.import_module("ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -171,11 +171,11 @@ def start_ray(cpus: int, address: str | None = None) -> None:
 
 
 _open: dict[ShardJob, ShardEncoder] = {}
-"""What a Ray process holds open: the encoder of its last job."""
+"""The encoder of the last job, which a Ray process keeps open."""
 
 
 def _encode(encoder: type[ShardEncoder], job: ShardJob, shard: Shard) -> Outcome:
-    """One task."""
+    """Runs one task."""
     if job not in _open:
         _open.clear()
         _open[job] = encoder.open(job)

@@ -1,7 +1,7 @@
-"""Rows imported into a server by Ray's workers: each does a component's task over ranges of rows, and sends them itself.
+"""Imports rows into a vector server by Ray's workers: each sends its ranges of rows itself.
 
-So the build's own process is no bottle-neck, and the network's load is that of many machines. Ranges are tried again
-once; the note of how far the import is stays the build's (`glow.index.milvus`), so a killed build goes on as ever.
+So the build's own process is not a bottleneck, and many machines share the network load. A failed range is tried
+once more. The build records the progress (`glow.index.milvus`), so a killed build can resume.
 """
 
 import importlib
@@ -16,19 +16,19 @@ from glow_index_builder.encoding.ray_runner import start_ray
 __all__ = ["RayImport"]
 
 RANGE_ROWS = 32_768
-"""Rows of one task; the progress is told, and an import that was killed goes on, in such steps."""
+"""Rows per task; progress is reported, and a killed import resumes, in such steps."""
 TRIES = 2
 WAITING = 2
-"""Ranges that wait for each that is imported."""
+"""Queued ranges per running one."""
 
 
 class RayImport:
-    """Puts rows into a collection as tasks of Ray; an `ImportRows` of `glow.index`.
+    """Imports rows into a collection as Ray tasks; an `ImportRows` of `glow.index`.
 
     Args:
-        job: what imports a range of rows; it is pickled, and reads what it imports from a disk that the workers share.
+        job: imports a range of rows. It is pickled, and reads the rows from a shared disk.
         workers: tasks at the same time, >= 1.
-        address: of a cluster; None: Ray is started here.
+        address: address of a cluster; None: starts Ray here.
     """
 
     def __init__(self, job: RangeTask, workers: int, address: str | None = None) -> None:
@@ -40,7 +40,7 @@ class RayImport:
         """As `ImportRows` says.
 
         Raises:
-            StoreError: if a range fails twice, for example because the server does not answer.
+            StoreError: if a range fails twice, for example because the server does not respond.
         """
         ray = importlib.import_module("ray")
         is_ours = not ray.is_initialized()
@@ -87,5 +87,5 @@ def _reason(error: Exception) -> str:
 
 
 def _import(job: RangeTask, collection: str, start: int, stop: int) -> None:
-    """One task."""
+    """Runs one task."""
     job(collection, start, stop)

@@ -1,10 +1,10 @@
-"""Files of encoded texts, which are kept until components are written.
+"""Files of encoded texts, kept until the components are written.
 
     NAME.f32        vectors, float32 [rows, D], little-endian; one row for each text
-    NAME.COMPONENT  a component's records, of its own dtype, one text's after another's; only if there are texts
-    NAME.json       what `TextsReport` says, with SHA-256 of vectors and ids, and of each component's records
+    NAME.COMPONENT  a component's records in its own dtype, text by text; only if there are texts
+    NAME.json       the `TextsReport`, with SHA-256 of vectors and ids, and of each component's records
 
-Each is written under another name, synced and renamed, the report last: if it is there and fits, all are whole.
+Each is written under another name, synced and renamed, the report last. If the report matches, all are complete.
 """
 
 import hashlib
@@ -30,12 +30,12 @@ __all__ = ["EncodedFiles", "EncodedTexts", "TextsReport", "read_texts_report", "
 
 
 class EncodedTexts(NamedTuple):
-    """Some documents or passages, encoded.
+    """Encoded documents or passages.
 
     Attributes:
-        truncated: field -> how many lost words of it.
+        truncated: field -> number of texts whose field was truncated.
         vectors: float32 [m, D].
-        records: name of a component -> what it stores of the same m.
+        records: name of a component -> its records of the same m texts.
     """
 
     truncated: Mapping[str, int]
@@ -45,17 +45,17 @@ class EncodedTexts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextsReport:
-    """What files of encoded texts hold.
+    """Describes the files of encoded texts.
 
     Attributes:
-        ids: of the documents, in order.
-        rows: vectors.
-        truncated: field -> documents or passages that lost words of it.
-        seconds: that encoding took.
-        peak_memory_bytes: the most that the process which encoded held so far.
-        sha256: of vectors and ids.
-        counts: name of a component -> records of each row.
-        records_sha256: name of a component -> of its records.
+        ids: ids of the documents, in order.
+        rows: number of vectors.
+        truncated: field -> number of documents or passages whose field was truncated.
+        seconds: encoding time.
+        peak_memory_bytes: peak memory of the encoding process so far.
+        sha256: hash of vectors and ids.
+        counts: name of a component -> number of records of each row.
+        records_sha256: name of a component -> hash of its records.
     """
 
     ids: tuple[str, ...]
@@ -71,14 +71,14 @@ class TextsReport:
 def write_texts(
     folder: Path, name: str, ids: Sequence[str], parts: Iterable[EncodedTexts], **more: Any
 ) -> TextsReport:
-    """Writes encoded texts, or again some that were damaged.
+    """Writes encoded texts, or rewrites damaged ones.
 
     Args:
-        folder: of the files.
-        name: of the files.
-        ids: of the documents; complete when `parts` are at their end.
-        parts: documents or passages, piece by piece; all with records of the same components.
-        more: kept in the report's file beside the rest, JSON values.
+        folder: directory of the files.
+        name: common name of the files.
+        ids: ids of the documents; complete when `parts` is exhausted.
+        parts: encoded documents or passages in chunks, all with records of the same components.
+        more: further JSON values for the report's file.
 
     Raises:
         OSError: if the disk is full or cannot be written.
@@ -117,7 +117,7 @@ def write_texts(
 
 
 class _RecordsFile:
-    """The records of one component in the making."""
+    """Writes the records of one component."""
 
     def __init__(self, stack: ExitStack, folder: Path, name: str) -> None:
         self._file = stack.enter_context(_replacing(folder, name))
@@ -134,12 +134,12 @@ class _RecordsFile:
 def read_texts_report(
     folder: Path, name: str, dimensions: int, components: Iterable[str]
 ) -> tuple[TextsReport, dict[str, Any]] | None:
-    """The report of files that are whole, and what else its file says; None if one is missing, or not as it was written.
+    """The report of complete files and its further values; None if a file is missing or has changed.
 
     Args:
         folder, name: as for `write_texts`.
         dimensions: D.
-        components: that must have records.
+        components: components that must have records.
     """
     try:
         values: dict[str, Any] = json.loads((folder / f"{name}.json").read_bytes())
@@ -160,14 +160,14 @@ def read_texts_report(
 
 
 class EncodedFiles:
-    """Encoded texts in files, each of which is read when it is asked for; an `Encoded` of `glow.index`.
+    """Encoded texts in files, read on demand; an `Encoded` of `glow.index`.
 
     Args:
-        folder: of the files.
-        names: of the files, in the order of the rows.
-        rows: vectors of each.
+        folder: directory of the files.
+        names: names of the files, in row order.
+        rows: number of vectors in each.
         dimensions: D.
-        dtypes: name of a component -> of its records.
+        dtypes: name of a component -> dtype of its records.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class EncodedFiles:
         self._dtypes = dtypes
 
     def records(self, component: str) -> Iterator[Records]:
-        """A component's records, one file's after another's, in the order of rows; what was encoded by no job has none."""
+        """A component's records, file by file in row order; empty if no job encoded it."""
         if component not in self._dtypes:
             return
         for name, rows in zip(self._names, self._rows, strict=True):
@@ -195,15 +195,15 @@ class EncodedFiles:
                 yield Records(records, np.array(counts, np.int64))
 
     def vectors(self) -> VectorRows:
-        """The vectors of all, float32 [v, D]; read in blocks, held nowhere."""
+        """All vectors, float32 [v, D]; read in blocks, not kept in memory."""
         paths = [self._folder / f"{name}.f32" for name in self._names]
         return VectorFiles(paths, self._rows, self._dimensions)
 
 
 @contextmanager
 def _replacing(folder: Path, name: str) -> Iterator[BinaryIO]:
-    """A file that takes its name when it is whole and on the disk."""
-    # Two processes may write one shard, if a parent died and a child works on: each its own file.
+    """Opens a file that gets its name when it is complete and on the disk."""
+    # Two processes may write one shard if a parent died and its child continues: each its own file.
     partial = folder / f".{name}-{os.getpid()}"
     try:
         with partial.open("wb") as file:

@@ -1,7 +1,7 @@
-"""Who encodes shards: threads of this process, processes of this machine, or Ray. All answer alike.
+"""The runners that encode shards: threads of this process, local processes or Ray, with one interface.
 
-A runner only runs: it tells what came of each shard. What is tried again, and which document is to blame, the
-caller decides (`index_builder/encoding/schedule.py`), so all runners treat failures alike.
+A runner only reports the outcome of each shard. The caller decides what to retry and which document is to blame
+(`index_builder/encoding/schedule.py`), so all runners treat failures alike.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ __all__ = ["Outcome", "Runner", "ThreadRunner", "attempt"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a shard.
+    """The outcome of a shard.
 
     Attributes:
         shard: the shard.
-        report: of what was written; None for a probe and for a failure.
-        fault: why it could not be encoded; None: it was.
+        report: describes its files; None for a probe or a failure.
+        fault: why it could not be encoded; None if it was.
     """
 
     shard: Shard
@@ -37,11 +37,11 @@ class Runner(Protocol):
     """Encodes shards; use as a context manager, which ends its threads or processes."""
 
     def __enter__(self) -> Self:
-        """Starts what it needs."""
+        """Starts its threads or processes, if any."""
         ...
 
     def __exit__(self, *error: object) -> None:
-        """Ends everything that it started."""
+        """Ends all that it started."""
         ...
 
     def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
@@ -49,20 +49,20 @@ class Runner(Protocol):
 
         Args:
             shards: to encode.
-            careful: whether a process has one shard at a time, so that its death has one cause.
+            careful: whether a process gets one shard at a time, so that its death has one cause.
 
         Yields:
-            One outcome for each, as they come.
+            One outcome for each shard, in order of completion.
 
         Raises:
             BuildError: if workers cannot start.
-            GlowError, OSError: what no other try can mend (the model, the device, the disk).
+            GlowError, OSError: if a retry cannot help (the model, the device, the disk).
         """
         ...
 
 
 def attempt(encoder: ShardEncoder, shard: Shard) -> Outcome:
-    """Encodes a shard; what a document may have caused is a fault, all else is raised.
+    """Encodes a shard; an error that a document may have caused becomes a fault, others are raised.
 
     Raises:
         GlowError, OSError: as `Runner.run`.
@@ -73,17 +73,17 @@ def attempt(encoder: ShardEncoder, shard: Shard) -> Outcome:
         return Outcome(shard, fault=str(error))
     except (GlowError, OSError):
         raise
-    except Exception as error:  # the tower's and the tokeniser's own errors are of no known type
+    except Exception as error:  # errors of the tower and the tokenizer have no common type
         return Outcome(shard, fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
     finally:
-        release_memory()  # what one shard leaves scattered would grow with their number
+        release_memory()  # fragmented memory would grow with the number of shards
 
 
 class ThreadRunner:
-    """Encodes in threads of this process: texts are preprocessed in Python while towers run outside it.
+    """Encodes in threads of this process: towers run outside of Python's lock while texts are preprocessed.
 
     Args:
-        job: what there is to do.
+        job: the encoding job.
     """
 
     def __init__(self, job: ShardJob) -> None:
@@ -99,7 +99,7 @@ class ThreadRunner:
         del self._encoder
 
     def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
-        """As `Runner.run`; a document that kills the process ends the build."""
+        """As `Runner.run`; a document that crashes the process ends the build."""
         waiting: set[Future[Outcome]] = {self._pool.submit(attempt, self._encoder, shard) for shard in shards}
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)

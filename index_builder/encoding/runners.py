@@ -1,4 +1,4 @@
-"""Which runner a build asked for."""
+"""Selects the runner of a build."""
 
 import importlib
 from collections.abc import Callable
@@ -18,13 +18,13 @@ MAX_KILLS = 2
 
 
 def make_runner(options: CommonOptions, job: ShardJob, kills: int) -> Runner:
-    """The runner of a build, not started yet.
+    """Makes the runner of a build, not started yet.
 
     Args:
         options: of the build.
-        job: what there is to do.
-        kills: runs of this build that were killed while they encoded in their own process. After two, a document may
-            be to blame, and only from another process can it be found.
+        job: the encoding job.
+        kills: runs of this build that were killed while they encoded in their own process. After two, a document
+            may be to blame, and it can be found only from another process.
     """
     if options.runner == "ray":
         return RayRunner(job, options.workers, options.ray_address)
@@ -34,14 +34,14 @@ def make_runner(options: CommonOptions, job: ShardJob, kills: int) -> Runner:
 
 
 def make_spread(options: CommonOptions) -> Callable[[RangeTask], ImportRows] | None:
-    """What does a task over many rows as Ray's workers; None if this process does it."""
+    """A function that gives a row task to Ray's workers; None if this process runs it."""
     if options.runner != "ray":
         return None
     return lambda task: RayImport(task, options.workers, options.ray_address)
 
 
 def require_runner(options: CommonOptions) -> None:
-    """Refuses a runner that is not there, before any work.
+    """Refuses an unavailable runner before any work.
 
     Raises:
         DependencyError: if Ray was asked for and is not installed.

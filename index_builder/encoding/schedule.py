@@ -1,7 +1,7 @@
-"""The corpus as shards: those that are done stay, the others are encoded, and a poisonous document costs itself alone.
+"""Encodes the corpus in shards: keeps finished ones, encodes the others and rejects only documents that fail.
 
-A shard that fails is tried once more, by itself. If it fails again, halves of it are tried until single documents are
-left that fail alone; the shard is then encoded without them, whole, so its vectors do not depend on the search.
+A failed shard is tried once more, by itself. If it fails again, it is halved until single documents are found that
+fail alone. The whole shard is then encoded without them, so its vectors do not depend on the search.
 """
 
 from collections import Counter
@@ -18,25 +18,25 @@ from glow_index_builder.encoding.shards import Shard, ShardReport, read_report
 __all__ = ["EncodedShards", "encode_shards"]
 
 FIRST_FAILURES = 8
-"""Shards that fail before any succeeded: then it is not the documents."""
+"""If so many shards fail before one succeeds, the documents are not the cause."""
 MAX_POISONOUS = 1_000
 LAST_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedShards:
-    """All shards of a build, done.
+    """All finished shards of a build.
 
     Attributes:
-        files: what came of them.
-        shards: in order, each with what it skipped.
-        rows: vectors of each.
-        truncated: field -> documents or passages that lost words of it.
-        resumed: shards that an earlier run had done.
-        failures: times that a shard failed and was tried again.
+        files: their vectors and records.
+        shards: in order, each with the documents that it skipped.
+        rows: number of vectors of each.
+        truncated: field -> number of documents or passages whose field was truncated.
+        resumed: number of shards from earlier runs.
+        failures: number of retries after a failure.
         documents: documents encoded by this run.
-        seconds: that encoding the shards took, all runs and workers together.
-        peak_memory_bytes: the most that one process which encoded held.
+        seconds: encoding time of all runs and workers together.
+        peak_memory_bytes: peak memory of the largest encoding process.
     """
 
     files: EncodedFiles
@@ -51,7 +51,7 @@ class EncodedShards:
 
     @property
     def poison(self) -> dict[int, str]:
-        """Row of each document that cannot be encoded -> why, ascending."""
+        """Row of each document that cannot be encoded -> the cause, ascending."""
         return {row: reason for shard in self.shards for row, reason in shard.skip}
 
 
@@ -63,19 +63,19 @@ def encode_shards(
     advance: Callable[[int], None],
     jobs: Mapping[str, EncodeJob] | None = None,
 ) -> EncodedShards:
-    """Encodes what is not done yet.
+    """Encodes the unfinished shards.
 
     Args:
-        runner: not started yet; it is if something is to do.
+        runner: not started yet; started only if there is work.
         plan: all shards in order.
-        folder: of the shards.
+        folder: directory of the shards.
         dimensions: D.
-        advance: told the documents done, also those of earlier runs.
-        jobs: name of a component -> what makes its records.
+        advance: called with the documents done, including those of earlier runs.
+        jobs: name of a component -> its encoding job.
 
     Raises:
-        BuildError: if shards fail whatever is left out, or too many documents do.
-        GlowError, OSError: what the runner raises.
+        BuildError: if shards keep failing, or too many documents do.
+        GlowError, OSError: if the runner raises them.
     """
     folder.mkdir(exist_ok=True)
     jobs = jobs or {}
@@ -109,7 +109,7 @@ def encode_shards(
 
 
 class _Search:
-    """Shards on their way to be done, and the search for what keeps them from it."""
+    """Encodes shards and searches for the documents that make them fail."""
 
     def __init__(self, runner: Runner, advance: Callable[[int], None]) -> None:
         self._runner = runner
@@ -119,7 +119,7 @@ class _Search:
         self.failures = 0
 
     def encode(self, shards: list[Shard]) -> None:
-        """Encodes shards; what fails twice is searched for poison."""
+        """Encodes shards; in those that fail twice, searches for the documents to blame."""
         failed = self._run(shards, careful=False)
         failed = self._run([outcome.shard for outcome in failed], careful=True)
         for _ in range(LAST_TRIES):
@@ -152,12 +152,12 @@ class _Search:
         return sorted(failed, key=lambda outcome: outcome.shard.start)
 
     def _find_poison(self, failed: Iterable[Outcome]) -> None:
-        """Halves shards until the documents are found that fail by themselves."""
+        """Halves shards until the documents that fail alone are found."""
         suspects = [replace(outcome.shard, is_probe=True) for outcome in failed]
         while suspects:
             alone = [shard for shard in suspects if shard.stop - shard.start == 1]
             halves = [half for shard in suspects if shard.stop - shard.start > 1 for half in _halves(shard)]
-            # A document is blamed where it fails alone, once more: a worker may die of something else.
+            # A document is blamed if it fails alone twice: a worker may die for another reason.
             for outcome in self._run(alone, careful=True):
                 self._poison[outcome.shard.start] = outcome.fault or ""
             if len(self._poison) > MAX_POISONOUS:
@@ -173,7 +173,7 @@ class _Search:
 
 
 def _halves(shard: Shard) -> tuple[Shard, Shard]:
-    """Both halves of a shard of at least two documents, without what is skipped in the other."""
+    """Both halves of a shard of at least two documents, each with its own skipped documents."""
     middle = (shard.start + shard.stop) // 2
     first = tuple(each for each in shard.skip if each[0] < middle)
     second = tuple(each for each in shard.skip if each[0] >= middle)
@@ -181,5 +181,5 @@ def _halves(shard: Shard) -> tuple[Shard, Shard]:
 
 
 def _slim(report: ShardReport) -> ShardReport:
-    """Without what belongs to each document: that of all shards would grow with the corpus."""
+    """A copy without per-document data, which would grow with the corpus."""
     return replace(report, texts=replace(report.texts, ids=(), counts={}))

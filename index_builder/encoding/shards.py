@@ -1,6 +1,6 @@
-"""Shards: the unit of encoding. A range of documents in input order becomes files that never change.
+"""Encoding batches ("shards"): a range of documents in input order becomes files that never change.
 
-Their name is START-STOP; `glow_index_builder.encoding.record_files` says what they are. The report also names the documents that were skipped.
+The files are named START-STOP; see `glow_index_builder.encoding.record_files`. The report also lists skipped documents.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,9 @@ class Shard:
     """A range of stored documents to encode.
 
     Attributes:
-        start, stop: rows of the store, `stop` not included.
-        skip: documents in it that cannot be encoded: row and reason, ascending.
-        is_probe: whether it is only to be tried, and nothing kept.
+        start, stop: rows of the store, `stop` excluded.
+        skip: row and cause of each document that cannot be encoded, ascending.
+        is_probe: whether it is encoded only as a test, without writing files.
     """
 
     start: int
@@ -34,21 +34,21 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Names its files; sorts by `start`."""
+        """The name of its files; sorts by `start`."""
         return f"{self.start:010d}-{self.stop:010d}"
 
     @property
     def documents(self) -> int:
-        """Documents that are encoded."""
+        """Number of documents to encode."""
         return self.stop - self.start - len(self.skip)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What came of a shard.
+    """Describes a finished shard.
 
     Attributes:
-        texts: of what was written.
+        texts: describes its files.
         skipped: documents that could not be encoded, as `Shard.skip`.
     """
 
@@ -62,10 +62,10 @@ def plan_shards(documents: int, size: int) -> list[Shard]:
 
 
 def write_shard(folder: Path, shard: Shard, ids: Sequence[str], parts: Iterable[EncodedTexts]) -> ShardReport:
-    """Writes a shard, or again one that was damaged.
+    """Writes a shard, or rewrites a damaged one.
 
     Args:
-        folder: of all shards.
+        folder: directory of all shards.
         shard: names the files.
         ids, parts: as for `write_texts`.
 
@@ -79,12 +79,12 @@ def write_shard(folder: Path, shard: Shard, ids: Sequence[str], parts: Iterable[
 def read_report(
     folder: Path, shard: Shard, dimensions: int, components: Iterable[str] = ()
 ) -> ShardReport | None:
-    """The report of a shard that is done; None if it is missing, or not as it was written.
+    """The report of a finished shard; None if a file is missing or has changed.
 
     Args:
         folder, shard: as for `write_shard`.
         dimensions: D.
-        components: that must have records.
+        components: components that must have records.
     """
     read = read_texts_report(folder, shard.name, dimensions, components)
     if read is None:

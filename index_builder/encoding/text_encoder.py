@@ -1,4 +1,4 @@
-"""Encoding texts: documents or passages become vectors, and what components make of them, in one pass of the document tower.
+"""Encodes documents or passages to vectors and component records in one pass of the document tower.
 
 n   texts       D   dimensions      b   texts of one batch of the tower
 """
@@ -20,15 +20,15 @@ from glow_index_builder.encoding.record_files import EncodedTexts
 __all__ = ["EncodeError", "TextEncoder", "batch_tokens", "encode_jobs"]
 
 CPU_BATCH_TOKENS = 512
-"""Small batches stay in a core's cache: 16 ms of CPU a document against 20 at 4,096 tokens (3 layers, 155 tokens)."""
+"""Small batches fit a core's cache: 16 ms of CPU per document, against 20 at 4,096 tokens (3 layers, 155 tokens)."""
 
 
 class EncodeError(GlowError):
-    """A document that cannot be encoded; in a build it becomes a reject, and never an error.
+    """A document cannot be encoded; a build rejects it and continues.
 
     Args:
-        message: what is wrong with which.
-        component: whose records could not be made; empty: the vectors.
+        message: the document and its fault.
+        component: the component whose records failed; empty: the vectors.
     """
 
     def __init__(self, message: str, component: str = "") -> None:
@@ -37,12 +37,12 @@ class EncodeError(GlowError):
 
 
 class TextEncoder:
-    """What makes vectors and records of texts; safe to use from many threads.
+    """Makes vectors and records from texts; thread-safe.
 
     Args:
-        preprocessor: with the index's term table.
-        tower: the document tower, whose own threads are one; its graph has every output that an encoder reads.
-        encoders: name of a component -> what makes its records.
+        preprocessor: with the index's term statistics.
+        tower: the document tower with one thread; its graph has every output that an encoder reads.
+        encoders: name of a component -> the encoder of its records.
 
     Attributes:
         dimensions: D.
@@ -63,14 +63,14 @@ class TextEncoder:
         """Opens the tower and the encoders.
 
         Args:
-            model: that encodes.
-            terms: the index's table.
-            device: where the tower runs.
-            jobs: name of a component -> what makes its encoder.
+            model: the model.
+            terms: the index's term statistics.
+            device: device of the tower.
+            jobs: name of a component -> its encoding job.
 
         Raises:
-            ArtifactError: if a file is gone or damaged.
-            DeviceError: if the device is not there.
+            ArtifactError: if a file is missing or damaged.
+            DeviceError: if the device is missing.
         """
         encoders = {name: job.open(model, terms, device) for name, job in jobs.items()}
         tokens = batch_tokens(device)
@@ -79,7 +79,7 @@ class TextEncoder:
         return cls(model.with_terms(terms), tower, encoders)
 
     def encode(self, texts: Sequence[Document]) -> EncodedTexts:
-        """Encodes some hundred texts at most, at least one; all are held in memory.
+        """Encodes one to a few hundred texts; all are held in memory.
 
         Raises:
             EncodeError: if a vector is not finite, or records cannot be made.
@@ -101,7 +101,7 @@ class TextEncoder:
     def _pass(
         self, texts: Sequence[Document], sequences: Sequence[WeightedTokens]
     ) -> tuple[NDArray[np.float32], dict[str, Records]]:
-        """The tower's vectors, float32 [n, D], and the records that need more of it."""
+        """The tower's vectors, float32 [n, D], and the records made from its other outputs."""
         if not self._of_tokens:
             return self._tower.encode(sequences), {}
         vectors = np.empty((len(texts), self.dimensions), np.float32)
@@ -126,11 +126,11 @@ def _outputs_read(encoders: Mapping[str, RowEncoder]) -> tuple[str, ...]:
 
 
 def _in_order(batches: Sequence[Records], order: Sequence[int]) -> Records:
-    """Records of batches as one, in the order of the texts.
+    """Joins the records of batches, in the order of the texts.
 
     Args:
-        batches: of b texts each.
-        order: the text of each row of them, in their order; each of n once.
+        batches: records of b texts each.
+        order: the text index of each batch row, in batch order; each of n once.
     """
     counts = np.concatenate([each.counts for each in batches])
     pieces = [piece for each in batches for piece in np.split(each.records, np.cumsum(each.counts)[:-1])]
@@ -139,16 +139,16 @@ def _in_order(batches: Sequence[Records], order: Sequence[int]) -> Records:
 
 
 def batch_tokens(device: Device) -> int:
-    """Tokens of a batch that suit a device."""
+    """The number of tokens per batch that suits a device."""
     return CPU_BATCH_TOKENS if device == "cpu" else DEFAULT_BATCH_TOKENS
 
 
 def encode_jobs(made: Segment, rules: Mapping[str, Rules]) -> dict[str, EncodeJob]:
-    """Name of each component that has records -> what makes them.
+    """Name of each component that has records -> its encoding job.
 
     Args:
-        made: documents in the making, for which components have prepared what they need.
-        rules: name of a component -> how it is made.
+        made: documents for which the components are prepared.
+        rules: name of a component -> its rules.
     """
     jobs = {
         component.name: component.encoding(made, rules[component.name])

@@ -1,4 +1,4 @@
-"""Vectors in files, read block by block."""
+"""Vectors in files, which are read block by block."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +10,11 @@ __all__ = ["VectorFiles"]
 
 
 class VectorFiles:
-    """The vectors of several files as one array [n, D] of which blocks are read, and nothing else is held; can be pickled.
+    """The vectors of several files as one array [n, D]; blocks are read on demand and not kept. Can be pickled.
 
     Args:
-        paths: of the files, in order; plain float32, little-endian.
-        rows: vectors of each.
+        paths: paths of the files, in order; plain float32, little-endian.
+        rows: number of vectors in each.
         dimensions: D.
 
     Attributes:
@@ -47,7 +47,7 @@ class VectorFiles:
         return rows_read.reshape(*wanted.shape, self.shape[1])
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Rows that ascend; each file that holds one is read once, the stretch between first and last of them."""
+        """Reads ascending rows; reads each file once, from the first to the last wanted row."""
         vectors = np.empty((len(rows), self.shape[1]), np.float32)
         owners = np.searchsorted(self._starts, rows, "right") - 1
         edges = np.flatnonzero(np.diff(owners, prepend=-1, append=-1))

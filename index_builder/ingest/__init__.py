@@ -1,4 +1,4 @@
-"""Writes that a service accepted, applied to the index: `glow ingest`."""
+"""`glow ingest`: applies the writes that a service accepted to the index."""
 
 from glow_index_builder.ingest.ingester import Ingester, is_claimed
 from glow_index_builder.ingest.options import IngestOptions

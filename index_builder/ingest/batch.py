@@ -1,4 +1,4 @@
-"""Operations of the log as changes of an index: the last word on each document counts."""
+"""Turns operations of the write log into changes of an index; the last operation on each document counts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ __all__ = ["Batch", "batches", "pieces_of"]
 
 @dataclass(slots=True)
 class Batch:
-    """Operations that are applied as one version.
+    """Operations to apply as one version.
 
     Attributes:
-        accepted: in the order in which they came.
-        changes: what they mean together.
-        filter: of an operation that deletes by one, which is a batch of its own; None: there is none.
-        means_all: whether that operation may delete every document.
-        positions: of their writers, once they are applied.
+        accepted: the operations in the order of acceptance.
+        changes: their combined changes.
+        filter: of a deletion by filter, which is always a batch by itself; otherwise None.
+        means_all: whether that deletion may delete every document.
+        positions: positions of the writers after this batch.
     """
 
     accepted: list[Accepted] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Batch:
     positions: dict[str, Position] = field(default_factory=dict)
 
     def add(self, accepted: Accepted, names: Sequence[str]) -> None:
-        """Takes one more."""
+        """Adds an operation."""
         self.accepted.append(accepted)
         self.positions[accepted.id.writer] = accepted.position
         operation = accepted.operation
@@ -46,7 +46,7 @@ class Batch:
             except (
                 RecordError,
                 orjson.JSONEncodeError,
-            ):  # the service took it: another model's schema was live then
+            ):  # accepted while a model with another schema was live
                 continue
             self.changes.deletes.pop(document.id, None)
             if has_text(document):
@@ -56,17 +56,17 @@ class Batch:
             self.changes.deletes[identifier] = None
 
     def after(self, state: IngestState) -> IngestState:
-        """How far the log is applied once this batch is."""
+        """The positions in the log after this batch."""
         return state.with_later(IngestState(applied=self.positions))
 
 
 def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Iterable[Batch]:
-    """Cuts what waits into batches; whoever takes one may stop there.
+    """Divides waiting operations into batches; the caller may stop after any.
 
     Args:
-        waiting: in the order in which it was accepted.
+        waiting: operations in the order of acceptance.
         names: the fields that the model reads.
-        most: documents and ids of a batch, unless one operation has more.
+        most: most documents and ids per batch, unless a single operation has more.
     """
     batch = Batch()
     for accepted in waiting:
@@ -85,7 +85,7 @@ def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Ite
 
 
 def pieces_of(changes: Changes, most: int) -> list[Changes]:
-    """Changes as several of at most so many documents and ids each; at least one, which may be of nothing."""
+    """Splits changes into pieces of at most `most` documents and ids; at least one piece, which may be empty."""
     upserts, deletes = list(changes.upserts.items()), list(changes.deletes)
     pieces = [Changes(upserts=dict(upserts[at : at + most])) for at in range(0, len(upserts), most)]
     pieces += [Changes(deletes=dict.fromkeys(deletes[at : at + most])) for at in range(0, len(deletes), most)]

@@ -1,7 +1,7 @@
-"""The loop: what waits in the log becomes versions, until somebody ends it.
+"""The loop that turns waiting operations of the log into versions, until it is stopped.
 
-A version carries the positions of the operations that it holds in its manifest, and `CURRENT` names it in one rename: a kill at any
-moment leaves them applied, or waiting. Only one process does this at a time.
+A version's manifest holds the log positions that it includes, and one rename makes `CURRENT` name it. So a kill at any
+moment leaves each operation either applied or waiting. Only one process does this at a time.
 """
 
 import threading
@@ -49,16 +49,16 @@ __all__ = ["Ingester", "is_claimed"]
 
 MAX_FILTER_TERMS = 1_000
 MOST_KEPT = 20
-"""Versions before deletions by filter that stay at a time, as many as `CURRENT` remembers."""
+"""Most versions kept at a time because a deletion by filter followed them; `CURRENT` remembers as many."""
 UNBOUNDED = 2**31
 COLLECT_EVERY_S = 60.0
 CLAIM_WAIT_S = 3.0
-"""For whoever only looks whether somebody has the log (`is_claimed`)."""
+"""Used by `is_claimed`, which only checks the lock."""
 Tell = Callable[[str], None]
 
 
 def is_claimed(folder: Path) -> bool:
-    """Whether a process applies the log of a folder."""
+    """Whether a process applies the log of a directory."""
     if not folder.is_dir():
         return False
     try:
@@ -72,9 +72,9 @@ class Ingester:
     """Applies the log of one index root.
 
     Args:
-        options: where and how.
+        options: the options of `glow ingest`.
         stages: progress and times.
-        tell: told a line about each version.
+        tell: called with a line about each version.
     """
 
     def __init__(self, options: IngestOptions, stages: Stages, tell: Tell = lambda line: None) -> None:
@@ -86,23 +86,23 @@ class Ingester:
         self._collected = 0.0
         self._delta_share = 0.0
         self._unnoted: dict[OperationId, Outcome] = {}
-        self._root.manifest(self._root.current())  # says at once what each operation would say later
+        self._root.manifest(self._root.current())  # reports a bad root at once
 
     def claim(self) -> AbstractContextManager[None]:
-        """The right to apply this log, for a block.
+        """Locks this log for a block.
 
         Raises:
-            BusyError: if another process has it.
+            BusyError: if another process holds it.
             ReadOnlyError: if the root cannot be written.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         return RootLock(self._folder).hold(CLAIM_WAIT_S)
 
     def run(self, ended: threading.Event) -> None:
-        """Applies what comes, until the event is set.
+        """Applies operations as they arrive, until the event is set.
 
         Raises:
-            GlowError: what no later look would mend.
+            GlowError: if waiting cannot help.
         """
         while not ended.is_set():
             try:
@@ -111,17 +111,17 @@ class Ingester:
                 BusyError,
                 BuildError,
                 DiskError,
-            ) as error:  # another command, or a full disk: both may pass
+            ) as error:  # another command or a full disk: both are temporary
                 self._tell(f"waits: {error}")
                 applied = 0
             if not applied:
                 ended.wait(self._options.every_s)
 
     def apply_waiting(self, ended: threading.Event | None = None) -> int:
-        """Applies what waits; returns how many operations that were.
+        """Applies the waiting operations; returns their number.
 
         Raises:
-            DiskError: if the log's folder is on a full disk; the same call goes on later where this one ended.
+            DiskError: if the disk of the log is full; a later call continues where this one ended.
             GlowError: as `run`.
         """
         count = 0
@@ -149,15 +149,15 @@ class Ingester:
         return FieldSchema.load(live / MODEL_FOLDER / "schema.json").names
 
     def _apply(self, batch: Batch) -> None:
-        """Applies a batch; if it cannot be, its operations one by one, some of which fail."""
+        """Applies a batch; if that fails, applies its operations one by one, so that only the bad ones fail."""
         damaged = {
             each.id: self._failure(each.id, each.fault) for each in batch.accepted if each.operation is None
         }
-        if damaged:  # noted first: once their positions are published, they would count as applied
+        if damaged:  # recorded first: once their positions are published, they would count as applied
             self._note_outcomes(damaged)
         try:
             outcome = self._publish(batch)
-        except ConfigError:  # of this command, not of what was written: it must not cost any of that
+        except ConfigError:  # a fault of this command, not of an operation, so no operation may fail by it
             raise
         except InputError as error:
             if len(batch.accepted) > 1:
@@ -179,10 +179,10 @@ class Ingester:
         return Outcome(id=str(name), state="failed", version=self._root.current(), reason=reason)
 
     def _publish(self, batch: Batch) -> Outcome:
-        """Applies a batch, in one version unless it is too large for that; the last of them has its positions.
+        """Applies a batch as one version, or as several if it is too large; the last version has its positions.
 
-        After a kill in between, the pieces that are there already change nothing when they come again. A deletion by filter is
-        always one version, so that readers see it in one step, and the version before it stays restorable.
+        After a kill in between, the applied pieces change nothing when they are applied again. A deletion by filter is
+        always one version, so that readers see it in one step and the previous version stays restorable.
         """
         positions = {APPLIED: self._after(batch).model_dump()["applied"]}
         if batch.filter is not None:
@@ -199,7 +199,7 @@ class Ingester:
         return Outcome(id="", state="applied", version=self._root.current(), counts=dict(total))
 
     def _keep_live(self) -> str:
-        """Keeps the live version from being removed for some days; returns its name."""
+        """Protects the live version from removal for some days; returns its name."""
         live = self._root.current()
         if days := self._options.keep_deleted_days:
             self._root.pin(live, until=datetime.now(UTC) + timedelta(days=days), most=MOST_KEPT)
@@ -208,18 +208,18 @@ class Ingester:
     def _change(
         self, changes: Changes, parameters: dict[str, Any], most: int | None = None
     ) -> dict[str, int]:
-        """One version; returns what became of the documents.
+        """Publishes one version; returns the outcome for its documents.
 
         Args:
-            changes: to be made.
-            parameters: of the version's manifest.
-            most: documents and tombstones of the delta; None: as `glow upsert`, compacted if there are more.
+            changes: the changes to apply.
+            parameters: added to the version's manifest.
+            most: most documents and tombstones of the delta; None: as in `glow upsert`, with compaction above it.
         """
         try:
             result = self._apply_changes(changes, parameters, most)
         except ConfigError:
             raise
-        except InputError:  # the delta is too large for more
+        except InputError:  # the delta has no capacity left
             if most is not None:
                 raise
             self._compact_if_possible()
@@ -245,7 +245,7 @@ class Ingester:
         return apply_changes(options, changes, parameters, self._stages)
 
     def _found_by(self, batch: Batch) -> Changes:
-        """The ids that a filter finds now."""
+        """The ids that match a filter now."""
         index = Index.open(self._root.folder(self._root.current()))
         metadata = index[COLUMNS]
         expression = parse_filter(batch.filter, metadata.columns, MAX_FILTER_TERMS)
@@ -261,14 +261,14 @@ class Ingester:
             self._compact_if_possible()
 
     def _compact_if_possible(self) -> None:
-        """Folds the delta in before it must be; what was applied stays so where that fails."""
+        """Compacts early; if that fails, the applied operations stay applied."""
         try:
             self._compact()
         except (BusyError, BuildError) as error:
             self._tell(f"not compacted: {error}")
 
     def _compact(self) -> bool:
-        """Folds the delta in; returns whether there was one. The compacted version inherits the positions."""
+        """Compacts; returns whether there was a delta. The compacted version inherits the positions."""
         options = CompactOptions(
             index_root=self._options.index_root, threads=self._options.threads, wait_s=self._options.wait_s
         )
@@ -279,11 +279,11 @@ class Ingester:
         return True
 
     def _after(self, batch: Batch) -> IngestState:
-        """How far the log is applied once a batch is, without writers whose files are gone."""
+        """The log positions after a batch, without writers whose files were removed."""
         return batch.after(known_state(self._root, self._folder)).only(writers(self._folder))
 
     def _note_outcomes(self, outcomes: Mapping[OperationId, Outcome]) -> None:
-        """Remembers what came of operations; what cannot be noted now is noted with the next ones."""
+        """Records the outcomes of operations; those that cannot be written now are written with the next ones."""
         self._unnoted |= outcomes
         note_outcomes(self._folder, self._unnoted)
         self._unnoted.clear()

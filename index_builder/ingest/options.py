@@ -10,7 +10,7 @@ __all__ = ["IngestOptions"]
 
 
 class IngestOptions(IndexRootOptions):
-    """Where writes lie, and how they are applied."""
+    """Where writes are stored, and how to apply them."""
 
     ingest_folder: Path | None = option(
         None, "Directory of the write log; default: .ingest in the index root.", metavar="DIR"
@@ -47,7 +47,7 @@ class IngestOptions(IndexRootOptions):
 
     @property
     def folder(self) -> Path:
-        """Of the log of writes."""
+        """Directory of the write log."""
         return self.ingest_folder or self.index_root / INGEST_FOLDER
 
     @property

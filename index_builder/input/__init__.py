@@ -1,4 +1,4 @@
-"""Documents as they come: files, folders and streams of lines, and the lines that are rejected."""
+"""Reads input: files, directories and streams of lines, and records rejected lines."""
 
 from glow_index_builder.input.compressed import ZSTD, decompressed, format_of, require_package
 from glow_index_builder.input.line import Line

@@ -1,11 +1,11 @@
-"""Parsers of others in a process of its own, so that no file can end a build, hold it up, or take its memory.
+"""Runs third-party parsers in a separate process, so that no file can crash or stall a build, or take its memory.
 
     python -m glow_index_builder.input.child pages|rows
 
-A parser that crashes ends this process alone. The system counts a page's processor time and this process's memory.
-`pages` answers one page after another. It parses in a fork of itself, so that the next page after one that was ended
-waits for no imports. `rows` reads one file and writes its rows as they come. What stands on the two pipes is described in
-`glow_index_builder.input.frames`.
+A parser that crashes ends only this process. The system limits a page's CPU time and this process's memory.
+`pages` handles one page after another. It parses in a fork of itself, so that the page after a crash need not wait
+for imports. `rows` reads one file and writes its rows as it reads them. `glow_index_builder.input.frames` describes
+the data on the two pipes.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ from glow_index_builder.objects import RemoteFile
 __all__ = ["IDLE_S", "MEMORY_MB", "PAGE_CPU_S"]
 
 PAGE_CPU_S = 1.0
-"""Processor time that the parser of one page may take; a megabyte of real prose takes 0.4 to 0.8 s."""
+"""CPU time limit for one page; a megabyte of real prose takes 0.4 to 0.8 s."""
 MEMORY_MB = 256
-"""Memory that a parser may take beyond what its code takes."""
+"""Memory limit of a parser, in addition to its code."""
 ARROW_RATIO = 8
-"""An Arrow batch is read whole, so as much memory again as this many times the file: text in LZ4 has a third of its size."""
+"""An Arrow batch is read whole, so the limit grows by this many times the file size: LZ4 shrinks text to a third."""
 IDLE_S = 10.0
-"""After so long without a page the process ends; the next page starts another."""
+"""The process ends after so long without a page; the next page starts a new one."""
 
 
 def main() -> None:
     """Serves pages, or sends the rows of one file."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     out = os.dup(1)
-    os.dup2(2, 1)  # nothing that a package prints gets between the frames
+    os.dup2(2, 1)  # keeps a package's own output from mixing with the frames
     if sys.argv[1] == "pages":
         _serve_pages(out)
     else:
@@ -65,7 +65,7 @@ def _serve_pages(out: int) -> None:
 
 
 def _answer_pages(out: int) -> NoReturn:
-    """In the fork: page after page, until there are no more; whatever else ends it is reported by its parent."""
+    """In the fork: handles pages until there are no more; the parent reports any other end."""
     try:
         _limit_memory(MEMORY_MB << 20)
         while select.select([0], [], [], IDLE_S)[0] and (number := read_exactly(0, 4)):
@@ -75,7 +75,7 @@ def _answer_pages(out: int) -> NoReturn:
             try:
                 frame = write_frame(LINE, number + page_line(name, data))
             except (RecordError, MemoryError) as error:
-                reason = str(error) or f"{name} is no page: its parser takes more than {MEMORY_MB} MiB"
+                reason = str(error) or f"{name} is not a page: its parser takes more than {MEMORY_MB} MiB"
                 frame = write_frame(FAULT, number + reason.encode(errors="replace"))
             signal.setitimer(signal.ITIMER_PROF, 0.0)
             with os.fdopen(os.dup(out), "wb") as file:
@@ -111,7 +111,7 @@ def _send_rows(request: Mapping[str, Any], out: BinaryIO) -> None:
 
 
 def _limit_memory(more_bytes: int) -> None:
-    """Bounds what this process takes beyond what it has; only Linux says what that is."""
+    """Limits this process's additional memory; only Linux reports its present use."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
     except OSError:

@@ -1,7 +1,7 @@
-"""Parquet and Arrow as lines: each row is the JSON object that a line would be, read batch by batch.
+"""Reads Parquet and Arrow batch by batch; each row becomes a line with a JSON object.
 
-The bytes of such a file are places in itself, which a damaged one gives wrongly: whatever a reader raises is one error
-here, and Arrow's batches are validated before they are looked into. `child` runs this in a process with bounded memory.
+These files contain offsets into themselves, which are wrong in a damaged file. So any error of a reader becomes one
+error here, and Arrow batches are validated before use. `child` runs this in a process with bounded memory.
 """
 
 import json
@@ -19,7 +19,7 @@ __all__ = ["arrow_rows", "parquet_rows"]
 
 BATCH_ROWS = 64
 BATCH_BYTES = 1 << 20
-"""About how much of a row group is read at once."""
+"""Approximate size of what is read of a row group at once."""
 BUFFER_BYTES = 1 << 16
 
 
@@ -30,12 +30,12 @@ def parquet_rows(file: BinaryIO, name: str, max_line_bytes: int) -> Iterator[Lin
     few pages of each column.
 
     Args:
-        file: that can be moved in.
+        file: a seekable file.
         name: for messages.
         max_line_bytes: a longer row is cut and marked.
 
     Raises:
-        InputError: if the file is damaged, or a page takes more memory than there is; the message has the row group.
+        InputError: if the file is damaged or a page needs too much memory; the message names the row group.
         DependencyError: if pyarrow is not installed.
     """
     require_package(PARQUET, name)
@@ -54,20 +54,20 @@ def parquet_rows(file: BinaryIO, name: str, max_line_bytes: int) -> Iterator[Lin
                     yield from _lines_of(batch, number, max_line_bytes)
                     number += batch.num_rows
     except Exception as error:  # of pyarrow, of many kinds
-        raise _fault_of(f"{name} is damaged or no Parquet file, in {place}", error) from error
+        raise _fault_of(f"{name} is damaged or not a Parquet file, in {place}", error) from error
 
 
 def arrow_rows(file: BinaryIO, name: str, max_line_bytes: int, *, is_stream: bool) -> Iterator[Line]:
     """Yields every row of an Arrow IPC file (Feather 2) or stream as JSON in UTF-8, as `parquet_rows` does.
 
     Args:
-        file: at its start; one that is no stream can be moved in.
+        file: at its start; seekable unless it is a stream.
         name: for messages.
         max_line_bytes: a longer row is cut and marked.
         is_stream: whether it is in the streaming format.
 
     Raises:
-        InputError: if it is damaged, or a batch takes more memory than there is; the message has the batch.
+        InputError: if it is damaged or a batch needs too much memory; the message names the batch.
         DependencyError: if pyarrow is not installed.
     """
     require_package(ARROW, name)
@@ -82,13 +82,13 @@ def arrow_rows(file: BinaryIO, name: str, max_line_bytes: int, *, is_stream: boo
                 batch = reader.read_next_batch() if is_stream else reader.get_batch(number)
             except StopIteration:
                 return
-            # Offsets of a damaged file point anywhere, also out of memory.
+            # Offsets in a damaged file may point anywhere, even outside of the buffer.
             batch.validate(full=True)
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 yield from _lines_of(batch.slice(start, BATCH_ROWS), rows + start, max_line_bytes)
             number, rows = number + 1, rows + batch.num_rows
     except Exception as error:  # of pyarrow, of many kinds
-        raise _fault_of(f"{name} is damaged or no Arrow file, in batch {number}", error) from error
+        raise _fault_of(f"{name} is damaged or not an Arrow file, in batch {number}", error) from error
 
 
 def _fault_of(what: str, error: Exception) -> InputError:
@@ -100,15 +100,15 @@ def _fault_of(what: str, error: Exception) -> InputError:
 
 
 def _told(error: Exception) -> str:
-    """An error of others on one line; some have no text."""
+    """The text of a third-party error on one line, or its type if it has no text."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
-    """The rows of a batch, `before` of which came before; one that cannot be read costs itself alone."""
+    """The rows of a batch; `before` rows precede it. Only a row that cannot be read becomes a fault."""
     try:
         rows = batch.to_pylist()
-    except Exception:  # of one of its rows; which one, reading them singly tells
+    except Exception:  # one of the rows is bad; single reads find it
         rows = None
     for place in range(batch.num_rows):
         number = before + place + 1
@@ -117,14 +117,14 @@ def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
             data = json.dumps(_plain(row), ensure_ascii=False).encode("utf-8", "replace")
         except MemoryError:
             yield Line(number, b"", 0, is_too_long=True)
-        except Exception as error:  # of pyarrow and of values without a form in JSON
+        except Exception as error:  # from pyarrow, or a value without a JSON form
             yield Line(number, b"", 0, fault=f"cannot be read: {_told(error)}")
         else:
             yield Line(number, data[: max_line_bytes + 1], len(data), len(data) > max_line_bytes)
 
 
 def _plain(value: Any) -> Any:
-    """A value of Parquet as one of JSON."""
+    """Converts a Parquet value to JSON."""
     match value:
         case dict():
             return {str(key): _plain(item) for key, item in value.items()}

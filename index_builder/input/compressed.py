@@ -1,6 +1,6 @@
-"""Compressed input: gzip and zstd as plain bytes, in bounded memory, and a damaged file told from one that ends.
+"""Decompresses gzip and zstd input in bounded memory, and tells a damaged file from one that is complete.
 
-What a file is, its first bytes say; its name only says what to expect of it.
+The first bytes of a file decide its format; its name only sets an expectation.
 """
 
 import gzip
@@ -19,27 +19,27 @@ STEP_BYTES = 1 << 16
 
 
 def format_of(start: bytes, name: str) -> bytes:
-    """What a file is by its first bytes: `GZIP`, `ZSTD`, `PARQUET`, `ARROW`, or empty for plain lines.
+    """The format by the first bytes: `GZIP`, `ZSTD`, `PARQUET`, `ARROW`, or empty for plain lines.
 
     Args:
-        start: its first four bytes, or what there is.
-        name: its name, whose end may promise a format.
+        start: its first four bytes, or fewer in a shorter file.
+        name: its name; the suffix may promise a format.
 
     Raises:
-        InputError: if it is not what its name promises.
+        InputError: if the format is not the one that the name promises.
     """
     magic_bytes = next((magic for magic in (GZIP, ZSTD, PARQUET, ARROW) if start.startswith(magic)), b"")
     suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
     if suffix and start and magic_bytes != SUFFIXES[suffix]:
         raise InputError(
-            f"{name} is no {suffix} file: it begins with {start.hex(' ')}, expected {SUFFIXES[suffix].hex(' ')}; "
+            f"{name} is not a {suffix} file: it begins with {start.hex(' ')}, expected {SUFFIXES[suffix].hex(' ')}; "
             "fetch it again, or name it after what it holds"
         )
     return magic_bytes
 
 
 def require_package(kind: bytes, name: str) -> Any:
-    """The package that reads a format; None where Python does.
+    """The package that reads a format; None if Python does.
 
     Raises:
         DependencyError: if it is not installed.
@@ -57,10 +57,10 @@ def require_package(kind: bytes, name: str) -> Any:
 
 
 def decompressed(file: BinaryIO, kind: bytes, name: str) -> BinaryIO:
-    """The plain bytes of a compressed file; `file` itself where it is plain.
+    """The plain bytes of a compressed file; `file` itself if it is plain.
 
-    A reader of the answer gets EOFError where the file is cut off, and OSError, `zlib.error` or zstd's own error where
-    it is damaged: `is_damage` knows them.
+    Reading the result raises EOFError if the file is cut off, and OSError, `zlib.error` or zstd's own error if it is
+    damaged; `is_damage` recognizes them.
 
     Args:
         file: at its start.
@@ -79,17 +79,17 @@ def decompressed(file: BinaryIO, kind: bytes, name: str) -> BinaryIO:
 
 
 class _Told(io.RawIOBase):
-    """A file of zstd whose own error is an OSError, the one that readers of files know."""
+    """A zstd file whose own error becomes an OSError, which file readers expect."""
 
     def __init__(self, file: Any, error: type[Exception]) -> None:
         self._file, self._error = file, error
 
     def readable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fills a buffer as far as data is there."""
+        """Reads into a buffer."""
         try:
             return int(self._file.readinto(buffer))
         except self._error as error:

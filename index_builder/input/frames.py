@@ -1,6 +1,6 @@
-"""What the process that parses sends to the one that builds: a kind, a length, and so many bytes.
+"""The frames that the parser process sends to the build: a kind, a length and the payload.
 
-Nothing of it is pickled: a parser that was taken over by its input can send wrong rows, and nothing else.
+Nothing is pickled: a parser that malicious input controls can send wrong rows, but nothing else.
 """
 
 import os
@@ -12,13 +12,13 @@ from glow_index_builder.input.line import Line
 __all__ = ["DONE", "ENDED", "FAULT", "LINE", "pack_line", "read_exactly", "read_frame", "unpack_line", "write_frame"]  # fmt: skip
 
 LINE, FAULT, DONE, ENDED = b"L", b"F", b"D", b"E"
-"""A row or page; an error's kind and text, or why a page is none; the file's end; the signal that ended a parser."""
+"""A row or page; an error's type and text, or a page's fault; the file's end; the signal that ended a parser."""
 _HEAD = struct.Struct("!cI")
 _LINE = struct.Struct("!QQ?I")
 
 
 def write_frame(kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    """A frame in two parts, so that long rows are not copied."""
+    """A frame in two chunks, so that long rows are not copied."""
     return _HEAD.pack(kind, len(payload)), payload
 
 
@@ -26,7 +26,7 @@ def read_frame(read: Callable[[int], bytes]) -> tuple[bytes, bytes] | None:
     """The next frame's kind and payload; None if the process has ended before or within it.
 
     Args:
-        read: gives so many bytes, fewer only at the end.
+        read: reads the given number of bytes, fewer only at the end.
     """
     head = read(_HEAD.size)
     if len(head) < _HEAD.size:
@@ -37,13 +37,13 @@ def read_frame(read: Callable[[int], bytes]) -> tuple[bytes, bytes] | None:
 
 
 def pack_line(line: Line) -> bytes:
-    """A line as bytes."""
+    """Serializes a line."""
     fault = line.fault.encode(errors="replace")
     return _LINE.pack(line.number, line.read_bytes, line.is_too_long, len(fault)) + fault + line.data
 
 
 def unpack_line(payload: bytes) -> Line:
-    """The line of these bytes."""
+    """Deserializes a line."""
     number, read_bytes, is_too_long, size = _LINE.unpack_from(payload)
     start = _LINE.size
     fault = payload[start : start + size].decode(errors="replace")
@@ -51,7 +51,7 @@ def unpack_line(payload: bytes) -> Line:
 
 
 def read_exactly(descriptor: int, size: int) -> bytes:
-    """So many bytes, unbuffered, so that a process which takes over misses none; fewer at the end."""
+    """Reads the given number of bytes, fewer at the end; unbuffered, so that a process that takes over misses none."""
     parts = []
     while size and (part := os.read(descriptor, min(size, 1 << 20))):
         parts.append(part)

@@ -1,4 +1,4 @@
-"""One line of input, whatever its file was: a line of JSON, a row of a table, a page."""
+"""One line of input of any format: a line of JSON, a row of a table or a page."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ __all__ = ["Line"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of input, or one row of a table as such a line.
+    """One line of input, or a table row in the form of a line.
 
     Attributes:
         number: counted from 1.
-        data: the line without its end; only its start where `is_too_long`.
-        read_bytes: how far this line moved through the file, decompressed.
+        data: the line without its line ending; only its start if `is_too_long`.
+        read_bytes: decompressed bytes that this line took in the file.
         is_too_long: whether it had more bytes than allowed.
-        fault: why it is no document, if that is known already; else empty.
+        fault: why it is not a document, if that is known already; otherwise empty.
     """
 
     number: int

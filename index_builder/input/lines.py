@@ -1,4 +1,4 @@
-"""Lines of input to documents with text."""
+"""Reads lines of input as documents with text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,8 +15,8 @@ class LineReader:
 
     Args:
         names: the fields that the model reads.
-        rename: found key -> wanted key.
-        max_line_bytes: longest line that is read.
+        rename: source key -> target key.
+        max_line_bytes: longest line to read.
     """
 
     def __init__(self, names: Sequence[str], rename: Mapping[str, str], max_line_bytes: int) -> None:
@@ -28,13 +28,13 @@ class LineReader:
         """The document of a line.
 
         Raises:
-            RecordError: if there is none to index.
+            RecordError: if the line holds no document to index.
         """
         self.require_whole(line)
         return read_document(line.data, self._names, self._rename, self._max_line_bytes)
 
     def require_whole(self, line: Line) -> None:
-        """Refuses a line that is too long or could not be read.
+        """Refuses a line that is too long or unreadable.
 
         Raises:
             RecordError: if it is.
@@ -45,5 +45,5 @@ class LineReader:
             raise too_long(self._max_line_bytes)
 
     def known_id(self, line: Line) -> str | None:
-        """The id of a line that is no document, where it can be read all the same."""
+        """The id of an invalid line, if it can be read."""
         return known_id(line.data, self._rename)

@@ -1,4 +1,4 @@
-"""Markdown and HTML as lines: a page is a document with its title, its headings as anchors, and its text."""
+"""Reads Markdown and HTML pages as documents with their title, their headings as anchors, and their text."""
 
 import functools
 import html
@@ -14,18 +14,18 @@ __all__ = ["PAGES", "PAGE_PACKAGES", "page_line", "require_reader"]
 
 PAGES = (".md", ".markdown", ".html", ".htm")
 PAGE_PACKAGES = {True: "markdown_it", False: "trafilatura"}
-"""Whether a page is Markdown -> the package that reads it."""
-# These and `_TAG` take time in proportion to a page, whatever it holds.
+"""Whether the page is Markdown -> the package that reads it."""
+# These and `_TAG` take time in proportion to the page, for any content.
 _FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"^title:[ \t]*(\S.*)$", re.MULTILINE)
 _TAG = re.compile(r"<[^<>]*>")
 _NO_DATE = {"extensive_search": False}
-"""Looking for a date in all of a page takes half of the time, and none is wanted."""
+"""The search for a date would take half of the time, and the date is not used."""
 _BREAK = {"softbreak": " ", "hardbreak": "\n"}
 
 
 def require_reader(name: str) -> None:
-    """Refuses a page whose package is not there.
+    """Refuses a page whose package is missing.
 
     Raises:
         DependencyError: if it is not installed.
@@ -38,33 +38,33 @@ def require_reader(name: str) -> None:
 
 
 def page_line(name: str, data: bytes) -> bytes:
-    """The document of a page, as the line of JSON that it would be.
+    """Converts a page to a document, as a line of JSON.
 
-    Of HTML the page's own text counts, without menus and footers, as trafilatura finds it; of Markdown everything. The title is
-    the page's own, else its first heading.
+    trafilatura extracts the main text of HTML, without menus and footers; Markdown is taken whole. The title is the
+    page's own or else its first heading.
 
     Args:
-        name: the page's path in its folder, which becomes `_id` and `url`.
+        name: the page's path in its directory, which becomes `_id` and `url`.
         data: its bytes, UTF-8.
 
     Returns:
         A JSON object in UTF-8.
 
     Raises:
-        RecordError: if it cannot be parsed, or its name is not UTF-8 and so no id.
-        MemoryError: if its parser takes too much.
+        RecordError: if it cannot be parsed, or its name is not UTF-8 and so cannot be an id.
+        MemoryError: if its parser takes too much memory.
     """
     if not name.isprintable() and any("\ud800" <= each <= "\udfff" for each in name):
-        raise RecordError(f"{name} is no page: its name, which becomes its id, is not UTF-8; rename it")
+        raise RecordError(f"{name} is not a page: its name, which becomes its id, is not UTF-8; rename it")
     reader = importlib.import_module(PAGE_PACKAGES[_is_markdown(name)])
     text = data.decode("utf-8-sig", errors="replace")
     try:
         title, headings, body = _markdown(reader, text) if _is_markdown(name) else _html(reader, text)
     except MemoryError:
         raise
-    except Exception as error:  # of the parsers, of many kinds; one page must not end a build
+    except Exception as error:  # parsers raise many types; one page must not end a build
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise RecordError(f"{name} is no page: {reason}") from error
+        raise RecordError(f"{name} is not a page: {reason}") from error
     title = title or (headings[0] if headings else "")
     anchors = [heading for heading in dict.fromkeys(headings) if heading != title]
     values = {"_id": name, "url": name, "title": title, "anchor": anchors, "text": body}
@@ -99,12 +99,12 @@ def _markdown(reader: Any, text: str) -> tuple[str, list[str], str]:
 
 @functools.cache
 def _parser_of(reader: Any) -> Any:
-    """Making one takes as long as parsing a small page."""
+    """Cached, because making one takes as long as parsing a small page."""
     return reader.MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 def _inline(tokens: list[Any]) -> str:
-    """Words of a paragraph, without marks, addresses and HTML tags."""
+    """The words of a paragraph, without markup, link targets and HTML tags."""
     parts = []
     for token in tokens:
         if token.type == "image":

@@ -1,4 +1,4 @@
-"""The parsers' processes as the build sees them: a page to its line, a file of rows to its lines."""
+"""The build's side of the parser processes: a page becomes one line, a file of rows its lines."""
 
 import atexit
 import json
@@ -23,10 +23,10 @@ from glow_index_builder.objects import RemoteFile
 __all__ = ["PageParser", "page_parser", "rows_of"]
 
 WALL_S = 60.0
-"""A parser that neither answers nor uses the processor for so long is ended, too."""
+"""A parser that neither responds nor uses the CPU for so long is ended, too."""
 _ERRORS: dict[str, type[GlowError]] = {"InputError": InputError, "DependencyError": DependencyError}
 _FEW = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Environment of the parsers: memory that the system counts, and few threads."""
+"""Environment of the parsers: memory that counts against the system's limit, and few threads."""
 
 
 def _start(kind: str, command: Sequence[str] = ("-P", "-m", "glow_index_builder.input.child")) -> subprocess.Popen[bytes]:  # fmt: skip
@@ -42,7 +42,7 @@ def _start(kind: str, command: Sequence[str] = ("-P", "-m", "glow_index_builder.
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and those that it started."""
+    """Ends a process and its children."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdin, process.stdout):
@@ -52,7 +52,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class PageParser:
-    """Parses pages in a process that lives as long as pages come; one that is ended is replaced."""
+    """Parses pages in a process that lives while pages arrive, and is replaced if it ends."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,33 +60,33 @@ class PageParser:
         self._count = 0
 
     def line(self, name: str, data: bytes) -> bytes:
-        """The document of a page, as `page_line` makes it.
+        """Converts a page to a document, as `page_line` does.
 
         Args:
-            name: the page's path in its folder.
+            name: the page's path in its directory.
             data: its bytes.
 
         Raises:
-            RecordError: if it is no page, or its parser takes too long, takes too much memory, or crashes.
+            RecordError: if it is not a page, or its parser takes too long, takes too much memory, or crashes.
         """
         with self._lock:
-            frame = self._ask(name, data) or self._ask(name, data)  # the first may have met one that was idle
+            frame = self._ask(name, data) or self._ask(name, data)  # the first may meet a process that ends
         if frame is None:
-            raise RecordError(f"{name} is no page: its parser ended without a word")
+            raise RecordError(f"{name} is not a page: its parser ended unexpectedly")
         kind, payload = frame
         if kind == LINE:
             return payload
         if kind == FAULT:
             raise RecordError(payload.decode(errors="replace"))
-        raise RecordError(f"{name} is no page: {_ended_by(payload)}")
+        raise RecordError(f"{name} is not a page: {_ended_by(payload)}")
 
     def start(self) -> None:
-        """Starts the process before the first page, so that a model is loaded meanwhile."""
+        """Starts the process before the first page, so that it loads while the model does."""
         with self._lock:
             self._process = self._process or _start("pages")
 
     def close(self) -> None:
-        """Ends the process, if there is one."""
+        """Ends the process, if it runs."""
         process, self._process = self._process, None
         if process is not None:
             _end(process)
@@ -103,12 +103,12 @@ class PageParser:
             requests.write(number + len(encoded).to_bytes(4) + encoded + len(data).to_bytes(4) + data)
             requests.flush()
             while select.select([answers], [], [], WALL_S)[0]:
-                frame = read_frame(partial(read_exactly, answers))  # unbuffered, or `select` would not know
+                frame = read_frame(partial(read_exactly, answers))  # unbuffered for `select`
                 if frame is None or frame[0] == ENDED:
                     break
                 if frame[1].startswith(number):
                     return frame[0], frame[1][len(number) :]
-                frame = None  # of a page before, whose parser was ended as it waited
+                frame = None  # from an earlier page, whose parser was ended while it waited
         except BrokenPipeError:
             pass
         if frame is None:
@@ -131,17 +131,17 @@ def _signal_name(number: int) -> str:
 
 
 page_parser = PageParser()
-"""The one of this process; nothing starts before the first page."""
+"""The parser of this process; it starts with the first page."""
 atexit.register(page_parser.close)
 
 
 def rows_of(kind: str, name: str, path: Path | RemoteFile, max_line_bytes: int) -> Iterator[Line]:
-    """Yields the rows of a file that a process of its own reads.
+    """Yields the rows of a file, which a separate process reads.
 
     Args:
-        kind: `parquet`, `arrow`, or `stream`, the streaming format of Arrow.
+        kind: `parquet`, `arrow`, or `stream` (the streaming format of Arrow).
         name: for messages.
-        path: where it is.
+        path: its path.
         max_line_bytes: a longer row is cut and marked.
 
     Raises:

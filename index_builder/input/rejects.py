@@ -1,4 +1,4 @@
-"""The lines that are no documents: the first are written to a file as they come, all counted by what is wrong with them."""
+"""Rejected lines: the first ones are written to a file as they occur; all are counted by fault."""
 
 import json
 import re
@@ -18,8 +18,8 @@ START_CHARACTERS = 200
 REASON_CHARACTERS = 500
 SHOWN = 3
 MAX_WRITTEN = 10_000
-"""Rejects beyond these are counted alone: a file of a few kilobytes unpacks to millions of bad lines."""
-# The reasons come from code, so there are few; a bound keeps even a surprise from growing without end.
+"""Further rejects are only counted: a file of a few kilobytes may unpack to millions of bad lines."""
+# Faults come from code, so there are few; the limit is a safeguard.
 MAX_FAULTS = 50
 OTHER = "other"
 _DETAILS = re.compile(r"(: |, found|, expected|; ).*", re.DOTALL)
@@ -29,11 +29,11 @@ _HINTS = {
     "'_id' is missing": "Each document needs an id; --rename-field KEY=_id names the key that holds it",
     "not JSON": "Taken are JSON Lines (one object a line), CSV and TSV by their names' endings, and Parquet",
 }
-"""What to do where a fault is the commonest."""
+"""What to do if a fault is the most frequent one."""
 
 
 def written_of(count: int) -> str:
-    """How many of so many rejects are in a file, for people."""
+    """Words for how many of `count` rejects a file holds."""
     return "all are in" if count <= MAX_WRITTEN else f"the first {MAX_WRITTEN} are in"
 
 
@@ -41,13 +41,13 @@ class RejectLog:
     """Writes `rejects.jsonl`: file, line, id if known, reason, start of the line. Use as a context manager.
 
     Args:
-        path: the file to make; it is removed again where nothing was rejected.
-        before: what `counts` of an earlier log was, whose lines lie in the file and stay there.
+        path: the file to write; removed at the end if nothing was rejected.
+        before: `counts` of an earlier log whose lines are in the file and stay there.
 
     Attributes:
         count: rejected lines.
-        faults: what is wrong -> number of lines.
-        first: the first few, for people.
+        faults: fault -> number of lines.
+        first: the first few, for messages.
     """
 
     def __init__(self, path: Path, before: Mapping[str, Any] | None = None) -> None:
@@ -55,7 +55,7 @@ class RejectLog:
         self.faults: Counter[str] = Counter(before["faults"] if before else {})
         self.count = self.faults.total()
         self.first: list[str] = list(before["first"] if before else [])
-        # What UTF-8 cannot hold (a lone surrogate in a bad id) becomes JSON's own escape.
+        # A character outside of UTF-8 (a lone surrogate in a bad id) becomes a JSON escape.
         self._file = path.open("a" if before else "w", encoding="utf-8", errors="backslashreplace")
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ class RejectLog:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What is wrong how often, and the first few, as JSON values."""
+        """The number of lines of each fault, and the first few, as JSON values."""
         return {"faults": dict(self.faults.most_common()), "first": self.first}
 
     def add(
@@ -79,11 +79,11 @@ class RejectLog:
         """Records one line.
 
         Args:
-            file: the input file's name; None where it is not known any more.
+            file: the input file's name; None if it is unknown.
             line: its number there, from 1.
-            reason: what is wrong, with details.
+            reason: the fault, with details.
             data: the line, or its start.
-            identifier: the document's id, where it could be read.
+            identifier: the document's id, if it could be read.
         """
         reason = reason[:REASON_CHARACTERS]
         start = data[: 4 * START_CHARACTERS].decode(errors="replace")[:START_CHARACTERS]
@@ -97,15 +97,15 @@ class RejectLog:
             self.first.append(f"{file} line {line}: {reason}" if file else f"document {identifier}: {reason}")
 
     def require_share(self, documents: int, max_share: float, keep_as: Path) -> None:
-        """Fails a build whose input is bad; its rejects then lie at `keep_as`.
+        """Fails a build whose input has too many rejects, and moves the rejects to `keep_as`.
 
         Args:
-            documents: good documents.
-            max_share: share of rejects that is allowed, in [0, 1].
-            keep_as: where the file goes, on the same disk.
+            documents: number of valid documents.
+            max_share: largest allowed ratio of rejects, in [0, 1].
+            keep_as: target path on the same disk.
 
         Raises:
-            BuildError: if too many rejects or no document; the message has counts, the first reasons and the path.
+            BuildError: if there are too many rejects or no documents; the message has counts, first faults and path.
         """
         lines = documents + self.count
         if documents and self.count <= max_share * lines:

@@ -1,4 +1,4 @@
-"""Input files as bounded lines: files, folders or standard input, plain or compressed, read once and never whole."""
+"""Reads input as bounded lines from files, directories or standard input, plain or compressed; no file is read whole."""
 
 import io
 import sys
@@ -32,7 +32,7 @@ STDIN = "-"
 CORPUS_FILE = "corpus.jsonl"
 TEXTS = (".jsonl", *DELIMITERS)
 ARROW_STREAM = ".arrows"
-"""The streaming format has no first bytes of its own."""
+"""Arrow's streaming format; it has no magic bytes, so its suffix decides."""
 ENDINGS = (
     *(f"{text}{packed}" for packed in ("", ".gz", ".zst") for text in TEXTS),
     ".parquet",
@@ -46,12 +46,12 @@ MAGIC_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file, here or elsewhere, or standard input where `path` is None.
+    """One input file, local or remote; standard input if `path` is None.
 
     Attributes:
-        name: its path in the folder that was named, or its own name.
-        path: where it is.
-        leads_out: whether it is a link out of that folder, which is a reject and not followed.
+        name: its path in the input directory, or its own name.
+        path: its path.
+        leads_out: whether it is a link out of that directory, which is not followed but rejected.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Source:
 
     @property
     def size_bytes(self) -> int | None:
-        """How many bytes its lines have in all; None where that is not known before (a pipe, compressed, a page)."""
+        """Total bytes of its lines; None if not known in advance (a pipe, a compressed file, a page)."""
         identity = self.identity
         if identity is None or self.leads_out or self.name.endswith(PAGES) or self._format():
             return None
@@ -68,7 +68,7 @@ class Source:
 
     @property
     def identity(self) -> tuple[str, int, int | str] | None:
-        """Path, size and time of change: another build that finds these reads the same; None for a pipe."""
+        """Path, size and modification time; a file with equal values counts as unchanged. None for a pipe."""
         if isinstance(self.path, RemoteFile):
             identity = self.path.identity
             return identity if identity[2] else None
@@ -81,7 +81,7 @@ class Source:
         """Refuses a file that cannot be read, before any work.
 
         Raises:
-            InputError: if it is not what its name promises.
+            InputError: if its format is not the one that its name promises.
             DependencyError: if its format needs a package that is not installed.
         """
         if self.leads_out:
@@ -93,13 +93,13 @@ class Source:
             require_package(ARROW if self.name.endswith(ARROW_STREAM) else self._format(), self.name)
 
     def lines(self, max_line_bytes: int) -> Iterator[Line]:
-        """Yields the lines that hold more than white space.
+        """Yields the lines that are not blank.
 
         Args:
-            max_line_bytes: a longer line is passed over in small steps, so it takes no memory.
+            max_line_bytes: a longer line is skipped in small steps, so that it takes no memory.
 
         Raises:
-            InputError: if the file cannot be read, or is damaged; the message names the place.
+            InputError: if the file cannot be read or is damaged; the message names the place.
             DependencyError: if its format needs a package that is not installed.
         """
         for line in self._lines(max_line_bytes):
@@ -108,7 +108,7 @@ class Source:
 
     def _lines(self, max_line_bytes: int) -> Iterator[Line]:
         if self.leads_out:
-            return iter([Line(1, b"", 0, fault="a link out of the folder that was named; copy the file")])
+            return iter([Line(1, b"", 0, fault="a link out of the input directory; copy the file")])
         if not self._is_file:
             return self._streamed(max_line_bytes)
         if self.name.endswith(PAGES):
@@ -153,8 +153,8 @@ class Source:
                 kind = format_of(file.peek(MAGIC_BYTES)[:MAGIC_BYTES], self.name)
                 if kind in (PARQUET, ARROW):
                     raise InputError(
-                        f"{self.name} is {'Parquet' if kind == PARQUET else 'Arrow'}, which is read from a file alone; "
-                        "write it to one"
+                        f"{self.name} is {'Parquet' if kind == PARQUET else 'Arrow'}, which cannot be read from a pipe; "
+                        "write it to a file"
                     )
                 plain = decompressed(cast(BinaryIO, file), kind, self.name)
                 delimiter = _delimiter(self.name)
@@ -176,7 +176,7 @@ class Source:
 
     @contextmanager
     def _told_open(self) -> Iterator[io.BufferedReader]:
-        """The file; what fails to be read is told with its name."""
+        """Opens the file; read errors are reported with its name."""
         try:
             with self._open() as file:
                 yield file
@@ -184,22 +184,22 @@ class Source:
             raise InputError(f"cannot read {self.name}: {error.strerror or error}") from error
 
     def _format(self) -> bytes:
-        """What a file is; see `format_of`."""
+        """The file's format; see `format_of`."""
         with self._told_open() as file:
             return format_of(file.read(MAGIC_BYTES), self.name)
 
 
 def open_sources(source: str) -> list[Source]:
-    """The input files that `--input` means.
+    """The input files that `--input` names.
 
-    A folder in BEIR's layout is its `corpus.jsonl`, any other folder all its `*.jsonl`, `*.csv` and `*.tsv`, each also with
-    `.gz` or `.zst`, and its Parquet and Arrow files by name; one that holds none of these all pages of Markdown and HTML below it.
+    A directory in BEIR's layout means its `corpus.jsonl`. Any other means its `*.jsonl`, `*.csv` and `*.tsv` files, also
+    with `.gz` or `.zst`, and its Parquet and Arrow files; without these, all Markdown and HTML pages below it.
 
     Args:
         source: a path, `-`, or an address of `glow_index_builder.objects`.
 
     Raises:
-        InputError: if there is no such file, or the folder holds none.
+        InputError: if the file is missing, or the directory holds no input file.
         DependencyError: if a format needs a package that is not installed.
     """
     sources = _found(source)
@@ -233,12 +233,12 @@ def _found(source: str) -> list[Source]:
 
 
 def _leads_out(file: Path, folder: Path) -> bool:
-    """Whether a file of a folder is a link, or lies behind one, to what is not in the folder."""
+    """Whether a link leads from a directory's file to a place outside of the directory."""
     return not file.resolve().is_relative_to(folder.resolve())
 
 
 def _of_folder(folder: str, files: Mapping[str, Path | RemoteFile]) -> list[Source]:
-    """What is read of a folder's files, by their paths in it."""
+    """Selects the input files of a directory."""
     names = [name for name in (f"{CORPUS_FILE}{ending}" for ending in ("", ".gz", ".zst")) if name in files][
         :1
     ]
@@ -253,14 +253,12 @@ def _of_folder(folder: str, files: Mapping[str, Path | RemoteFile]) -> list[Sour
         for name, file in ((name, files[name]) for name in names)
     ]
     if all(each.leads_out for each in sources):
-        raise InputError(
-            f"{folder} holds nothing but links out of it, which are not followed; copy the files"
-        )
+        raise InputError(f"{folder} holds only links out of it, which are not followed; copy the files")
     return sources
 
 
 def _standard_input() -> io.BufferedReader:
-    """Standard input, which tests replace by what cannot be looked into ahead."""
+    """Standard input with `peek`, which the streams of tests lack."""
     file = sys.stdin.buffer
     return cast(
         io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
@@ -268,14 +266,14 @@ def _standard_input() -> io.BufferedReader:
 
 
 def _delimiter(name: str) -> str:
-    """What stands between the values of a table; "" for lines of JSON."""
+    """The delimiter of a table; "" for lines of JSON."""
     plain = name.removesuffix(".gz").removesuffix(".zst")
     return next((mark for ending, mark in DELIMITERS.items() if plain.endswith(ending)), "")
 
 
 def _bounded_lines(file: BinaryIO, max_line_bytes: int) -> Iterator[Line]:
     number = 0
-    while data := file.readline(max_line_bytes + 2):  # room for the line's end
+    while data := file.readline(max_line_bytes + 2):  # plus the line ending
         number += 1
         read_bytes = len(data)
         content = bare_line(data, is_first=number == 1)

@@ -1,4 +1,4 @@
-"""CSV and TSV as lines: each row is the JSON object that a line would be, its keys from the first row."""
+"""Reads CSV and TSV: each row becomes a line with a JSON object, whose keys are in the first row."""
 
 import codecs
 import csv
@@ -13,29 +13,29 @@ from glow_index_builder.input.line import Line
 __all__ = ["DELIMITERS", "table_rows"]
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-"""By the end of a file's name, before that of its compression."""
+"""Delimiters by the suffix of a file's name, before a compression suffix."""
 SKIP_BYTES = 1 << 16
 
 
 class _TooLongError(Exception):
-    """A row has more bytes than are kept."""
+    """A row is too long."""
 
 
 class _Lines:
-    """The lines of a table, for csv's reader: a row that grows beyond the bound is left before more of it is kept.
+    """The lines of a table for csv's reader; stops at a row that exceeds the limit.
 
     Args:
         file: at its start.
         delimiter: between values.
-        max_row_bytes: most that is kept of a row.
+        max_row_bytes: longest row.
 
     Attributes:
-        read_bytes: of the file until now.
-        start: the first line of the row at hand.
+        read_bytes: bytes of the file read so far.
+        start: the first line of the current row.
     """
 
     def __init__(self, file: BinaryIO, delimiter: str, max_row_bytes: int) -> None:
-        self._file = cast(io.BufferedReader, file)  # all that are read here can be looked into ahead
+        self._file = cast(io.BufferedReader, file)  # all files here support `peek`
         self._after_quote = f"{delimiter}\r\n".encode()
         self._max_row_bytes = max_row_bytes
         self._row_bytes = self._quotes = 0
@@ -44,7 +44,7 @@ class _Lines:
         self.start = b""
 
     def begin(self) -> None:
-        """What comes now is another row."""
+        """Begins a new row."""
         self._row_bytes = self._quotes = 0
         self.start = b""
 
@@ -52,7 +52,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        data = self._take(self._file.readline(self._max_row_bytes + 2))  # room for the line's end
+        data = self._take(self._file.readline(self._max_row_bytes + 2))  # plus the line ending
         if not data:
             raise StopIteration
         if self.read_bytes == len(data):
@@ -64,13 +64,13 @@ class _Lines:
         return data.decode(errors="surrogateescape")
 
     def skip(self, place: str) -> None:
-        """Passes over the rest of the row at hand in small steps: up to the first end of a line outside of quotes.
+        """Skips the rest of the current row in small steps, up to the first line ending outside of quotes.
 
         Args:
             place: for the message.
 
         Raises:
-            InputError: if a quote that is missing elsewhere may have made this row long; rows would be lost in it.
+            InputError: if a missing quote may have made this row so long; it would swallow other rows.
         """
         while self._quotes % 2 or not self._is_whole:
             chunk = self._file.peek(SKIP_BYTES)
@@ -81,7 +81,7 @@ class _Lines:
             self._take(self._file.read(self._row_in(chunk, place)))
 
     def _row_in(self, chunk: bytes, place: str) -> int:
-        """How many bytes of what comes next belong to the row at hand."""
+        """How many of the next bytes belong to the current row."""
         is_within, size = self._quotes % 2 == 1, 0
         for number, part in enumerate(chunk.split(b'"')):
             if number:
@@ -103,10 +103,10 @@ class _Lines:
 
 
 def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -> Iterator[Line]:
-    """Yields every row of a table but the first as JSON in UTF-8.
+    """Yields every row of a table except the first as JSON in UTF-8.
 
-    Values are strings; empty ones are left out. A row of another number of values than the first one has becomes a list,
-    which is no document and so a reject. So does a row that is too long, of which no more is kept than that, or not UTF-8.
+    Values are strings; empty ones are left out. A row with a different number of values than the first becomes a list,
+    which is rejected because it is not a document. Rows that are too long or not UTF-8 are rejected, too.
 
     Args:
         file: at its start, decompressed.
@@ -115,7 +115,7 @@ def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -
         max_line_bytes: longest row.
 
     Raises:
-        InputError: if the first row does not hold names, or quotes are not those of a table.
+        InputError: if the first row does not hold names, or the quotes are invalid.
     """
     lines = _Lines(file, delimiter, max_line_bytes)
     csv.field_size_limit(max_line_bytes + 2)
@@ -133,9 +133,9 @@ def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -
         except _TooLongError:
             row = None
         except csv.Error as error:
-            raise InputError(f"{name} is no table, after row {number - 1}: {error}") from error
+            raise InputError(f"{name} is not a table, after row {number - 1}: {error}") from error
         if row is None:
-            lines.skip(f"{name} is no table, in row {number}")
+            lines.skip(f"{name} is not a table, in row {number}")
             start = lines.start[: max_line_bytes + 1]
             yield Line(number, start, lines.read_bytes - told, is_too_long=True)
             continue
@@ -151,18 +151,18 @@ def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -
 
 
 def _names(rows: Iterator[list[str]], name: str) -> list[str]:
-    """The keys that the first row holds."""
+    """The keys in the first row."""
     try:
         names = next(rows, [])
         "".join(names).encode()
     except _TooLongError as error:
-        raise InputError(f"{name}: the first row, which has the names of columns, is too long") from error
+        raise InputError(f"{name}: the first row, which has the column names, is too long") from error
     except csv.Error as error:
-        raise InputError(f"{name} is no table, in its first row: {error}") from error
+        raise InputError(f"{name} is not a table, in its first row: {error}") from error
     except UnicodeEncodeError as error:
         raise InputError(f"{name} is not UTF-8 in its first row; convert it") from error
     if not names or len(set(names)) < len(names) or not all(names):
         raise InputError(
-            f"{name}: expected different names of columns in the first row, found {', '.join(names)[:80]!r}"
+            f"{name}: expected distinct column names in the first row, found {', '.join(names)[:80]!r}"
         )
     return names

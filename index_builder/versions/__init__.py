@@ -1,4 +1,4 @@
-"""What is done with whole versions: compared, judged, derived, packed, removed."""
+"""Operations on whole versions: compare, judge, derive, export and remove."""
 
 from glow_index_builder.versions.diff import Diff, diff_versions, sampled_queries
 from glow_index_builder.versions.gate import judge, publish_gated, publish_judged

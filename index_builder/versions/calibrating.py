@@ -1,4 +1,4 @@
-"""Probabilities of an index' own: a calibration of the fusion that was tuned, from the queries that tuned it."""
+"""Calibrates a tuned fusion: fits an index's own probabilities from the queries that tuned it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,23 +14,23 @@ from glow_index_builder.versions.tuning import Candidates
 __all__ = ["calibrate"]
 
 LEAST_QUERIES = 100
-"""Three coefficients and two bounds of fewer would be of chance."""
+"""Fewer queries do not determine three coefficients and two bounds."""
 SURE, LEAST_SURE, LOST = 0.8, 20, 0.05
-"""First hits called `high` answer so often, among so many; and so many of the queries that a hit answers are called `none`."""
+"""Least precision and number of `high` first hits; fraction of answerable queries that may be called `none`."""
 
 
 def calibrate(
     queries: Sequence[Candidates], fusion: Fusion, order: NDArray[np.uint32] | None
 ) -> Calibrations | None:
-    """Fits what makes probabilities of a fusion's scores.
+    """Fits a mapping from a fusion's scores to probabilities.
 
     Args:
-        queries: judged.
-        fusion: as it was tuned.
-        order: uint32 [n], each document's place among equals.
+        queries: judged queries.
+        fusion: the tuned fusion.
+        order: uint32 [n], each document's place in a tie.
 
     Returns:
-        None if there are fewer than 100 queries or no relevant hit among the first ten, or if the fusion adds up places.
+        None if there are fewer than 100 queries, no relevant hit in the top ten, or a fusion of ranks.
     """
     if fusion.method != "convex" or len(queries) < LEAST_QUERIES:
         return None
@@ -59,7 +59,7 @@ def _fit(
     table, right, top = np.concatenate(signs), np.concatenate(answers), np.concatenate(first)
     fitted = fit_logistic(table, right, np.ones(len(right)))
     if fitted[0] + fitted[1] == 0:
-        return None  # the evidence tells nothing here
+        return None  # the evidence does not discriminate here
     likely = 1 / (1 + np.exp(-(table @ fitted[:-1] + fitted[-1])))
     answerable = np.array([each.any() for each in answers])
     high, none = _bounds(likely[top], right[top], answerable)
@@ -77,7 +77,7 @@ def _fit(
 def _bounds(
     likely: NDArray[np.float64], right: NDArray[np.bool_], answerable: NDArray[np.bool_]
 ) -> tuple[float, float]:
-    """`high` and `none` of first hits' probabilities, [q] each; `answerable` says whether any of the first ten answers."""
+    """The bounds `high` and `none`; arguments per query, `answerable`: whether a top-ten hit is relevant."""
     tried = np.round(np.arange(0.01, 1.0, 0.01), 2).tolist()
     called = ((at, likely >= at) for at in tried)
     sure = [at for at, each in called if each.sum() >= LEAST_SURE and right[each].mean() >= SURE]

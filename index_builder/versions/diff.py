@@ -1,7 +1,7 @@
-"""How one index version differs from another: documents, hits, words, model and options.
+"""Compares two index versions: documents, hits, words, model and options.
 
-Documents are compared by id and content in one pass over both stores in the order of ids, term tables in one pass over both in
-the order of words: memory does not grow with either.
+Document stores are compared by id and content in one pass in id order, term statistics in one pass in word order.
+So memory does not grow with either.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from glow.text import TermTable, idf_bm25
 __all__ = ["Diff", "DocumentsDiff", "IdfDrift", "diff_versions", "sampled_queries"]
 
 SHOWN = 10
-"""Ids and words that are named."""
+"""Most ids and words to list."""
 SAMPLED_QUERIES = 200
 QUERY_FIELDS = ("title", "clicked_queries")
 SEED = 0
@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class DocumentsDiff:
-    """Counts, and the first ids by code point order."""
+    """Counts of documents, and the first ids in code point order."""
 
     added: int = 0
     removed: int = 0
@@ -39,7 +39,7 @@ class DocumentsDiff:
     first: dict[str, list[str]] = field(default_factory=lambda: {"added": [], "removed": [], "changed": []})
 
     def count(self, kind: str, document: str) -> None:
-        """Notes one document."""
+        """Counts one document."""
         setattr(self, kind, getattr(self, kind) + 1)
         if kind in self.first and len(self.first[kind]) < SHOWN:
             self.first[kind].append(document)
@@ -47,12 +47,12 @@ class DocumentsDiff:
 
 @dataclass(frozen=True, slots=True)
 class IdfDrift:
-    """How the weights of words changed (idf of GLOW section 3.5).
+    """Changes of word weights (idf, GLOW section 3.5).
 
     Attributes:
-        words_added, words_removed: words that only the new or the old term table holds.
+        words_added, words_removed: words that only the new or the old statistics hold.
         mean_change: mean of |idf new - idf old| over the words of both, weighted by their document frequency in both.
-        largest: those of these words that changed most, with `old` and `new` idf.
+        largest: the words that changed most, with `old` and `new` idf.
     """
 
     words_added: int
@@ -63,15 +63,15 @@ class IdfDrift:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """How version `new` differs from version `old`.
+    """The differences between versions `old` and `new`.
 
     Attributes:
-        documents: by id and content.
-        queries: that were asked for the overlap.
-        overlap: retriever -> mean share of common hits in the top 10; None where neither finds anything.
-        idf: how words changed.
-        model: `old` and `new` names with short hash, where they differ; else empty.
-        options: option -> `old` and `new`, of those that differ.
+        documents: differences by id and content.
+        queries: number of queries for the overlap.
+        overlap: retriever -> mean fraction of common hits in the top 10; None if neither finds anything.
+        idf: changes of word weights.
+        model: `old` and `new` names with short hash if they differ; otherwise empty.
+        options: each option that differs -> `old` and `new`.
     """
 
     old: str
@@ -114,7 +114,7 @@ def diff_versions(old: Index, new: Index, texts: Sequence[str]) -> Diff:
 
 
 def sampled_queries(index: Index) -> list[str]:
-    """Titles and clicked queries of some documents, the same ones each time; the start of the text where they have none."""
+    """Titles and clicked queries of a fixed sample of documents, or the start of the text if a document has neither."""
     count = index[STORED_FIELDS].count
     rows = np.random.default_rng(SEED).choice(count, min(SAMPLED_QUERIES, count), replace=False)
     texts = []
@@ -125,7 +125,7 @@ def sampled_queries(index: Index) -> list[str]:
 
 
 def idf_drift(old: TermTable, new: TermTable) -> IdfDrift:
-    """Compares two term tables."""
+    """Compares two versions' term statistics."""
     added = removed = 0
     total = weight = 0.0
     largest: list[tuple[float, str, float, float]] = []
@@ -166,14 +166,14 @@ def _documents(old: Index, new: Index) -> DocumentsDiff:
 
 
 def _alike(then: Sequence[str], now: Sequence[str]) -> bool:
-    """Whether fields and metadata are the same, whatever the order of their keys."""
+    """Whether fields and metadata are equal, regardless of the order of keys."""
     return then == now or [json.loads(each) for each in then] == [json.loads(each) for each in now]
 
 
 def _merged(
     old: Iterator[tuple[str, Value]], new: Iterator[tuple[str, Value]]
 ) -> Iterator[tuple[str, Value | None, Value | None]]:
-    """Both sequences by key, each in code point order: key, old value, new value; None where one lacks it."""
+    """Merges two sequences in code point order by key: yields key, old value, new value; None if one lacks the key."""
     then, now = next(old, None), next(new, None)
     while then is not None or now is not None:
         if now is None or (then is not None and then[0] < now[0]):

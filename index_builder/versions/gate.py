@@ -1,8 +1,8 @@
-"""Publishing only what is good enough: the gate's verdict, what the manifest says of it, and who overrode it.
+"""The gate publishes a version only if it is good enough, and records its verdict and any override.
 
-The verdict goes into the manifest (`parameters["gate"]`) before `CURRENT` may name the version, and with it wherever the
-version goes. The comparison runs without the root's lock, which others need; where another version went live meanwhile, it
-is made again.
+The verdict is written to the manifest (`parameters["gate"]`) before `CURRENT` may name the version, so exports
+include it. The comparison runs without the root's lock, which other commands need. If another version goes live
+meanwhile, the comparison is repeated.
 """
 
 import getpass
@@ -26,14 +26,14 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the gate found.
+    """The result of a gate.
 
     Attributes:
-        version: what was judged.
-        against: the live version that it was compared with; None: there was none.
-        source: where the queries came from.
-        queries: how many.
-        checks: each thing that was looked at.
+        version: the judged version.
+        against: the live version that it was compared with; None if there was none.
+        source: source of the queries.
+        queries: number of queries.
+        checks: the checks.
     """
 
     version: str
@@ -44,11 +44,11 @@ class Verdict:
 
     @property
     def failed(self) -> list[Check]:
-        """The checks that speak against publishing."""
+        """The failed checks."""
         return [check for check in self.checks if not check.passed]
 
     def record(self) -> dict[str, Any]:
-        """As JSON values, for manifest and report."""
+        """The verdict as JSON values, for manifest and report."""
         return {
             "status": "failed" if self.failed else "passed",
             "against": self.against,
@@ -62,19 +62,19 @@ class Verdict:
 def publish_gated(
     root: IndexRoot, version: str, gate: GateOptions | None, *, publish: bool
 ) -> dict[str, Any] | None:
-    """The last step of a build: publishes its version, if it may and shall.
+    """The last step of a build: judges its version and publishes it if asked to.
 
     Args:
-        root: where it lies, whole.
+        root: the index root with the complete version.
         version: its name.
-        gate: by what it is judged; None: it is not.
+        gate: options of the gate; None: no gate.
         publish: whether to publish it.
 
     Returns:
         The verdict as JSON values; None without a gate.
 
     Raises:
-        GateError: if the gate refused it; it stays, unpublished.
+        GateError: if the gate refused it; it stays unpublished.
         ArtifactError, InputError, BusyError, ReadOnlyError: as `judge`.
     """
     if gate is not None:
@@ -85,10 +85,10 @@ def publish_gated(
 
 
 def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool) -> dict[str, Any]:
-    """Compares a version with the live one, notes the verdict in its manifest, and publishes it where it is good enough.
+    """Compares a version with the live one, records the verdict in its manifest, and publishes it if it passed.
 
     Args:
-        root: where both lie.
+        root: the index root.
         version: the version to judge.
         options: queries and limits.
         publish: whether to publish it.
@@ -97,10 +97,10 @@ def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool)
         The verdict as JSON values.
 
     Raises:
-        GateError: if the verdict is against it, and `options.force` is not set.
+        GateError: if it failed and `options.force` is not set.
         ArtifactError: if a version is missing or damaged.
         InputError: if the queries cannot be used.
-        BusyError: if another process changes the root, or live versions came and went meanwhile.
+        BusyError: if another process changes the root, or the live version keeps changing.
         ReadOnlyError: if the root cannot be written.
     """
     root.manifest(version)
@@ -114,21 +114,19 @@ def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool)
         with root.locked():
             if root.live() == live:
                 return _settle(root, verdict, options.force, publish)
-    raise BusyError(
-        f"the live version of {root.path} changed {TRIES} times while the gate was at work; try again"
-    )
+    raise BusyError(f"the live version of {root.path} changed {TRIES} times while the gate ran; try again")
 
 
 def publish_judged(root: IndexRoot, version: str, *, force: bool = False) -> None:
-    """Publishes a version that no gate refused.
+    """Publishes a version unless a gate refused it.
 
     Args:
-        root: where it lies.
+        root: the index root.
         version: its name.
-        force: publishes it although one did, and notes that.
+        force: publishes it despite a refusal, and records that.
 
     Raises:
-        GateError: if a gate refused it, and `force` is not set.
+        GateError: if a gate refused it and `force` is not set.
         ArtifactError, BusyError, ReadOnlyError: as `IndexRoot.publish`.
     """
     root.manifest(version)
@@ -141,7 +139,7 @@ def publish_judged(root: IndexRoot, version: str, *, force: bool = False) -> Non
 
 
 def _settle(root: IndexRoot, verdict: Verdict, force: bool, publish: bool) -> dict[str, Any]:
-    """Notes the verdict and acts on it; with the lock."""
+    """Records the verdict and acts on it; needs the lock."""
     failed = verdict.failed
     record = verdict.record()
     if failed and force and publish:
@@ -156,10 +154,10 @@ def _settle(root: IndexRoot, verdict: Verdict, force: bool, publish: bool) -> di
 
 
 def _refusal(root: Path, verdict: Verdict, failed: Sequence[Check]) -> str:
-    live = f"{verdict.against} goes on being live" if verdict.against else "nothing is live"
+    live = f"{verdict.against} stays live" if verdict.against else "nothing is live"
     return (
-        f"version {verdict.version} is whole and stays unpublished, {live}: "
-        f"{'; '.join(check.words() for check in failed)}; to publish it all the same: "
+        f"version {verdict.version} is complete but unpublished, {live}: "
+        f"{'; '.join(check.words() for check in failed)}; to publish it anyway: "
         f"glow publish --index-root {root} {verdict.version} --force"
     )
 
@@ -170,7 +168,7 @@ def _forced(record: dict[str, Any], failed: list[str]) -> dict[str, Any]:
 
 
 def _user() -> str:
-    """Who runs this; a container may have a number without a name."""
+    """The user's name or number; in a container, the number may have no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):

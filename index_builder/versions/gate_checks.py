@@ -1,4 +1,4 @@
-"""What the gate looks at: the new version by itself, and beside the live one on the same queries.
+"""The gate's checks: the new version by itself, and compared with the live one on the same queries.
 
 q   queries
 """
@@ -24,14 +24,14 @@ __all__ = ["Check", "check_version"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """One check of the gate.
 
     Attributes:
-        name: what.
-        found: the figure.
-        limit: what it must not be under (`at_least`) or over.
-        at_least: which of the two.
-        figures: what else is known, as JSON values.
+        name: what is measured.
+        found: the measured value.
+        limit: the smallest (`at_least`) or largest allowed value.
+        at_least: whether `limit` is the smallest.
+        figures: further values, as JSON.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the version may be published, by this."""
+        """Whether the version passed this check."""
         return self.found >= self.limit if self.at_least else self.found <= self.limit
 
     def values(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The check as JSON values."""
         bound = "at_least" if self.at_least else "at_most"
         return {
             "name": self.name,
@@ -57,13 +57,13 @@ class Check:
         }
 
     def words(self) -> str:
-        """As a person reads it."""
+        """The check as text."""
         return f"{self.name} is {self.found:.4f}, {'at least' if self.at_least else 'at most'} {self.limit:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one version found; the version itself is closed again, so that two are never in memory at once."""
+    """The results of one version, which is then closed, so that two versions are never in memory at once."""
 
     ids: Mapping[str, Sequence[tuple[str, ...]]]
     recall: float | None
@@ -72,12 +72,12 @@ class _Found:
 
 
 def check_version(new: Path, live: Path | None, queries: GateQueries, options: GateOptions) -> list[Check]:
-    """Looks at a new version.
+    """Runs all checks of a new version.
 
     Args:
-        new: its folder.
-        live: folder of the live version; None: there is none, and nothing is compared.
-        queries: what both are asked.
+        new: its directory.
+        live: directory of the live version; None if there is none, so nothing is compared.
+        queries: the queries for both.
         options: the limits.
 
     Raises:
@@ -108,7 +108,7 @@ def _alone(found: _Found, options: GateOptions) -> Iterator[Check]:
 
 
 def _shrink(found: _Found, before: _Found, options: GateOptions) -> Iterator[Check]:
-    """A corpus of which half is missing may well answer the judged queries."""
+    """The loss of documents: a corpus without half of them may still answer the judged queries."""
     for name in ("documents", "passages"):
         now, then = found.counts.get(name), before.counts.get(name)
         if now is not None and then:
@@ -117,7 +117,7 @@ def _shrink(found: _Found, before: _Found, options: GateOptions) -> Iterator[Che
 
 
 def _lost(found: _Found, before: _Found) -> Iterator[Check]:
-    """What the live version can be asked for, and the new one not: its clients would get errors."""
+    """The features that the live version has and the new one lacks; clients that use them would get errors."""
     if lost := [name for name in before.ids if name not in found.ids]:
         yield Check("ways to search lost", len(lost), 0, False, {"lost": lost})
 
@@ -127,7 +127,7 @@ def _compared(found: _Found, before: _Found, queries: GateQueries, options: Gate
         ours, theirs = found.ids[retriever], before.ids[retriever]
         overlap = mean_overlap(theirs, ours)
         if queries.grades is None:
-            # Where neither finds anything, nothing became worse.
+            # If neither finds anything, nothing became worse.
             yield Check(
                 f"overlap@{DEPTH} {retriever}", 1.0 if overlap is None else overlap, options.min_overlap
             )
@@ -181,7 +181,7 @@ def _holds(index: Index, document: str) -> bool:
 
 
 def _built_recall(folder: Path) -> float | None:
-    """What the build measured, before it threw the exact vectors away; None where its report does not say."""
+    """The recall that the build measured while it had the exact vectors; None if its report lacks it."""
     try:
         return float(json.loads((folder / REPORT_FILE).read_bytes())["recall"]["recall"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""By what a new version is judged before it is published, and the queries for it."""
+"""The options and queries of the gate, which judges a new version before it is published."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from glow.query_log import SkippedLines, read_query_log
 __all__ = ["LIVE", "GateLimits", "GateOptions", "GateQueries", "parse_gate", "read_gate_queries"]
 
 LIVE = "live"
-"""`--gate live`: compare with the live version alone."""
+"""`--gate live`: compare with the live version, without judged queries."""
 DEFAULT_SPLIT = "dev"
 MOST_QUERIES = 1_000
-"""Sampled from a query log: an overlap is known within 0.03, and both versions answer them in seconds."""
+"""Sample size from a query log: the overlap is known within 0.03, and both versions answer in seconds."""
 
 
 class GateLimits(StrictModel):
-    """What a gate compares by, and its limits; builds have them, too."""
+    """Queries and limits that `build` and `gate` share."""
 
     query_log: Path | None = option(
         None, "Query log of the service, to compare without relevance judgments.", metavar="FILE"
@@ -57,7 +57,7 @@ class GateOptions(GateLimits):
     threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
 
     min_recall: ClassVar[float] = 0.95
-    """Least share of exact search's top 10 that the dense index must find."""
+    """Lowest recall@10 of the dense index against exact search."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -71,12 +71,12 @@ class GateOptions(GateLimits):
 
 @dataclass(frozen=True, slots=True)
 class GateQueries:
-    """What both versions are asked.
+    """The queries for both versions.
 
     Attributes:
-        source: where the queries come from, in a word or two.
+        source: a short name of their source.
         texts: the queries.
-        grades: for each query document id -> grade; None without judgements.
+        grades: for each query, document id -> grade; None without relevance judgments.
     """
 
     source: str
@@ -92,10 +92,10 @@ def parse_gate(gate: str | None, limits: GateLimits, threads: int) -> GateOption
     """
     if gate is None:
         if limits.query_log is not None or limits.force:
-            raise ConfigError("--query-log and --force belong to a gate; add --gate live or --gate DIR")
+            raise ConfigError("--query-log and --force require a gate; add --gate live or --gate DIR")
         return None
     if gate == LIVE and limits.query_log is None:
-        raise ConfigError("--gate live compares on what was asked; add --query-log FILE")
+        raise ConfigError("--gate live requires logged queries; add --query-log FILE")
     values = {name: getattr(limits, name) for name in GateLimits.model_fields}
     return read_options(
         GateOptions, {**values, "threads": threads, "data": None if gate == LIVE else Path(gate)}
@@ -103,7 +103,7 @@ def parse_gate(gate: str | None, limits: GateLimits, threads: int) -> GateOption
 
 
 def read_gate_queries(options: GateOptions) -> GateQueries:
-    """Reads the queries, those with a relevant document where there are judgements.
+    """Reads the queries; with relevance judgments, only those that have a relevant document.
 
     Raises:
         InputError: if a file cannot be read, or there are fewer than two queries.
@@ -118,7 +118,7 @@ def read_gate_queries(options: GateOptions) -> GateQueries:
     assert options.data is not None  # noqa: S101 - one of them is given
     task = find_tasks(options.data, [options.split or _default_split(options.data)])[0]
     grades = grades_by_query(task.qrels)
-    # A query without a relevant document is 0 in every version, and would only make the interval look narrow.
+    # A query without a relevant document scores 0 in every version, and would only narrow the interval.
     asked = [query for query in task.queries if max(grades[query.id].values()) > 0]
     texts = [query.text for query in asked]
     return _enough(

@@ -1,9 +1,9 @@
-"""Removing old versions, and what killed commands left behind.
+"""Removes old versions and the remains of killed commands.
 
-These stay always: the live version, the pinned ones, and those that a rollback left, until something new is published. Then, up
-to a number, those that were live before stay, newest first, since a rollback goes there; then the others, newest first.
-A version that was never live and is younger than an hour stays as well:
-the build that made it may be about to publish it. A version is taken away by one rename, and only then removed file by file.
+The live version and pinned ones always stay, and so do those that a rollback left, until the next publication.
+Further versions stay up to a given number: first the previously live ones, as rollback targets, then the others, each
+newest first. A version that was never live and is younger than an hour also stays, because its build may be about to
+publish it. A version is first renamed, and then removed file by file.
 """
 
 import re
@@ -41,9 +41,9 @@ from glow.index.milvus import (
 __all__ = ["Collected", "collect"]
 
 FRESH_S = 3600.0
-"""How long a version that was never live is left for its build to publish it."""
+"""How long a version that was never live waits for its build to publish it."""
 SERVED = ("live", "fresh", "pinned")
-"""Reasons to stay of versions that are served, or may be in a moment."""
+"""Why a version stays that is served, or may be soon."""
 _TEMPORARY_FILE = re.compile(
     rf"\.({CURRENT_FILE}|{PINNED_FILE}|{re.escape(MANIFEST_FILE)})-\d+-[0-9a-f]{{8}}"
 )
@@ -51,14 +51,14 @@ _TEMPORARY_FILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was removed, or would be.
+    """What `gc` removed, or would remove.
 
     Attributes:
         removed: versions, oldest name first.
         kept: version -> why it stays: `live`, `pinned`, `left`, `rollback`, `kept` or `fresh`.
-        leftovers: names of folders and files that killed commands left.
-        freed_bytes: bytes of files that no other version shares, of the versions and folders.
-        dry_run: nothing was removed.
+        leftovers: names of directories and files that killed commands left.
+        freed_bytes: bytes of their files that no other version shares.
+        dry_run: whether nothing was removed.
     """
 
     removed: tuple[str, ...]
@@ -77,19 +77,19 @@ def collect(
 ) -> Collected:
     """Removes versions beyond `keep`, and leftovers.
 
-    Safe to kill: what is half removed has a name that nobody reads, and the next call removes the rest.
+    It can be killed at any time: half-removed data has an ignored name, and the next call removes the rest.
 
     Args:
-        root: must be there.
-        keep: versions that stay beside pinned and fresh ones, >= 1.
-        dry_run: only says what it would do.
-        work: removes interrupted builds that nobody works on, too, which then cannot go on.
-        now: seconds since the epoch; None: the clock's.
+        root: an existing index root.
+        keep: versions to keep in addition to pinned and fresh ones, >= 1.
+        dry_run: only reports what it would remove.
+        work: also removes interrupted builds that no process works on; they cannot resume.
+        now: seconds since the epoch; None: the present time.
 
     Raises:
-        ArtifactError: if there is no root, or CURRENT or PINNED cannot be read: nothing is removed then.
+        ArtifactError: if there is no root, or CURRENT or PINNED cannot be read; then nothing is removed.
         BusyError, ReadOnlyError: as `IndexRoot.publish`.
-        StoreError: if the server that holds the vectors of such a version does not answer.
+        StoreError: if the server that holds the vectors of such a version does not respond.
     """
     if not root.path.is_dir():
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
@@ -108,7 +108,7 @@ def collect(
             elif taken := set_aside_abandoned(path, moment):
                 aside.append(taken)
         aside += [taken for path in _works(root.path, work) if (taken := _take_work(path, root.path))]
-    for path in aside:  # the lock is free meanwhile: nobody looks at these names
+    for path in aside:  # without the lock: no other command reads these names
         discard(path)
     return Collected(
         collected.removed, collected.kept, collected.leftovers, collected.freed_bytes, dry_run=False
@@ -125,11 +125,11 @@ def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:
 
 
 def _tend_collections(root: IndexRoot, collected: Collected, now: float) -> None:
-    """Removes the collections of versions that go, and has the server unload those of older ones that stay.
+    """Removes the server's collections of removed versions, and unloads those of older versions that stay.
 
-    A version with a delta has the collection of its base: what a version that stays names is not removed, what the live one
-    names is not unloaded. Whoever opens an older version has it loaded again. For an hour after a publication nothing is
-    unloaded, because services may still follow. Where the server does not answer, the versions stay to say so.
+    A version with a delta uses its base's collection. So a collection stays if a remaining version names it, and stays
+    loaded if the live one does. Opening an older version loads it again. For an hour after a publication nothing is
+    unloaded, because services may not have switched yet. If the server does not respond, the versions stay.
     """
     held = {version: header for version in root.versions() if (header := _collection(root.folder(version)))}
     kept = {held[version].collection for version in collected.kept if version in held}
@@ -146,12 +146,12 @@ def _tend_collections(root: IndexRoot, collected: Collected, now: float) -> None
 
 
 def _collection(version: Path) -> StoreHeader | None:
-    """What says where the vectors of a version lie; None where that is its folder."""
+    """The description of a version's collection on a server; None if its vectors are in its directory."""
     return read_store_header(version) if (version / STORE_FILE).is_file() else None
 
 
 def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
-    """Version -> why it stays; the first reason counts."""
+    """Version -> why it stays; the first cause counts."""
     live = [each for each in (root.live(),) if each]
     before = root.history()
     versions = root.versions()
@@ -159,9 +159,7 @@ def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
     kept = dict.fromkeys(live, "live")
     for version in [*live, *before, *rest][:keep]:
         kept.setdefault(version, "rollback" if version in before else "kept")
-    for (
-        version
-    ) in root.rolled_back_from():  # it may be the newest data there is, and workers may still serve it
+    for version in root.rolled_back_from():  # it may be the newest data, and workers may still serve it
         kept.setdefault(version, "left")
     for version in root.pinned(datetime.fromtimestamp(now, UTC)):
         kept.setdefault(version, "pinned")
@@ -172,24 +170,24 @@ def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
 
 
 def _leftovers(root: Path, now: float) -> Iterator[Path]:
-    """Temporary files and folders that no live process works in; call it with the lock, or only look."""
+    """Temporary files and directories that no live process uses; removing them needs the lock."""
     for path in sorted(root.iterdir()):
         if is_temporary(path):
             if is_abandoned(path, now):
                 yield path
         elif _TEMPORARY_FILE.fullmatch(path.name) and path.is_file():
-            yield path  # they are written with the lock, so whoever wrote this one is dead
+            yield path  # they are written under the lock, so the writer of this one is dead
 
 
 def _works(root: Path, wanted: bool) -> list[Path]:
-    """What interrupted builds have done so far, where that is to go as well; `glow_index_builder.building.work` keeps it."""
+    """The work directories of interrupted builds, if they are to be removed; see `glow_index_builder.building.work`."""
     if not wanted or not (root / WORK_FOLDER).is_dir():
         return []
     return sorted(path for path in (root / WORK_FOLDER).iterdir() if path.is_dir())
 
 
 def _is_idle(work: Path) -> bool:
-    """Whether no build works in a folder: it would hold its lock."""
+    """Whether no build holds the lock of a work directory."""
     try:
         with RootLock(work).hold(0.0):
             return True
@@ -198,7 +196,7 @@ def _is_idle(work: Path) -> bool:
 
 
 def _take_work(work: Path, root: Path) -> Path | None:
-    """Sets a work folder aside, unless a build works in it."""
+    """Renames a work directory for removal, unless a build uses it."""
     try:
         with RootLock(work).hold(0.0):
             return set_aside(work, root)
@@ -207,12 +205,12 @@ def _take_work(work: Path, root: Path) -> Path | None:
 
 
 def _made(folder: Path) -> float:
-    """When a version was written whole, in seconds since the epoch; 0 where it is gone."""
+    """When a version was completed, in seconds since the epoch; 0 if it is missing."""
     return _changed(folder / MANIFEST_FILE)
 
 
 def _changed(path: Path) -> float:
-    """When a file was written, in seconds since the epoch; 0 where it is gone."""
+    """When a file was written, in seconds since the epoch; 0 if it is missing."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -220,7 +218,7 @@ def _changed(path: Path) -> float:
 
 
 def _own_bytes(path: Path) -> int:
-    """Bytes of the files below a path that nothing else links to."""
+    """Bytes of the files below a path that have no other hard link."""
     files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
     sizes = [file.stat() for file in files]
     return sum(size.st_size for size in sizes if size.st_nlink == 1)

@@ -1,4 +1,4 @@
-"""Judged queries as tuning asks them: read as a service reads them, with what is relevant as rows of the index."""
+"""Judged queries for tuning: analyzed as a service does, with relevant documents as rows of the index."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from glow.search import EncodedQuery, analyze_query
 __all__ = ["DEPTH", "JudgedQuery", "judged_queries"]
 
 DEPTH = 10
-"""Hits that nDCG looks at."""
+"""Cutoff of nDCG."""
 QUERIES_AT_ONCE = 64
 
 
@@ -24,8 +24,8 @@ class JudgedQuery:
     """One query.
 
     Attributes:
-        asked: as its tower read it.
-        grades: row -> grade above 0 of the documents that are relevant and in the index.
+        asked: the query as its tower read it.
+        grades: row -> grade above 0 of the relevant documents in the index.
         ideal: DCG@10 of the best ranking of all judged documents, above 0.
     """
 
@@ -34,16 +34,16 @@ class JudgedQuery:
     ideal: float
 
     def ndcg(self, rows: NDArray[np.int64]) -> float:
-        """nDCG@10 of documents, best first, in [0, 1]; grades are gains (Järvelin and Kekäläinen 2002)."""
+        """nDCG@10 of a ranking, in [0, 1]; grades are gains (Järvelin and Kekäläinen 2002)."""
         return dcg([self.grades.get(row, 0) for row in rows[:DEPTH].tolist()]) / self.ideal
 
 
 def judged_queries(index: Index, task: Task) -> list[JudgedQuery]:
-    """The queries with a word and a relevant document.
+    """The queries that have a word and a relevant document.
 
     Args:
-        index: whose query tower reads them.
-        task: queries and judgements.
+        index: its query tower encodes them.
+        task: queries and relevance judgments.
 
     Raises:
         InputError: if there are fewer than two, or the index holds none of the judged documents.

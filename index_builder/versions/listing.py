@@ -1,4 +1,4 @@
-"""What versions an index root holds, and what is known of each."""
+"""Lists the versions of an index root with their state."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,14 +16,14 @@ class VersionRow:
 
     Attributes:
         version: its name.
-        state: `live`; `previous`: live before, a rollback goes to the first of these; `damaged`: no manifest that this release reads; or "".
-        pinned: whether it is never removed.
-        documents: how many it holds; None where it does not say.
-        size_bytes: of its files, those that it shares with other versions included.
+        state: `live`, `previous` (live before; a rollback takes the first), `damaged` (unreadable manifest) or "".
+        pinned: whether `gc` must keep it.
+        documents: number of documents; None if unknown.
+        size_bytes: size of its files, including those shared with other versions.
         created: UTC, ISO 8601.
-        gate: `passed`, `failed`, `forced`, or "" where none judged it.
+        gate: `passed`, `failed`, `forced`, or "" without a gate.
         model: short hash of its model.
-        made_from: the version that it adds to; "" for a build of its own.
+        made_from: the version that it was derived from; "" for a build.
     """
 
     version: str
@@ -37,12 +37,12 @@ class VersionRow:
     made_from: str = ""
 
     def values(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The row as JSON values."""
         return asdict(self)
 
 
 def list_versions(root: IndexRoot) -> list[VersionRow]:
-    """Every version, the live one first, then those that were live before, then the rest, newest first.
+    """All versions: the live one, then previously live ones, then the rest, newest first.
 
     Raises:
         ArtifactNotFoundError: if there is no root.
@@ -72,7 +72,7 @@ def newest(root: IndexRoot) -> str:
 
 
 def table(rows: Sequence[VersionRow]) -> str:
-    """The versions for people, one a line."""
+    """The versions as text, one per line."""
     lines = [f"{'version':40} {'state':8} {'documents':>10} {'MB':>9}  gate    pinned"]
     for row in rows:
         documents = "?" if row.documents is None else f"{row.documents}"

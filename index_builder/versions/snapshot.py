@@ -1,8 +1,8 @@
-"""A version as one archive: written in one order, read with nothing believed that its manifest does not bound.
+"""Exports a version as one archive, and imports it without trust in the archive.
 
-The archive is a tar of one folder, named as the version: its manifest first, then the files that the manifest names, by name.
-Reading takes only these, each once and of the size that the manifest says, into a folder with a dot in its name; that one is
-compared with the manifest and renamed. The same version gives the same bytes.
+The archive is a tar of one directory, named like the version: the manifest first, then its files by name. The import
+accepts only these files, each once and of the size in the manifest. It writes them to a temporary directory, which
+is compared with the manifest and renamed. Equal versions give equal bytes.
 """
 
 import hashlib
@@ -20,17 +20,17 @@ from glow_index_builder.versions.tar import Member, Readable, end_of_archive, he
 __all__ = ["Imported", "export_version", "import_version"]
 
 MAX_MANIFEST_BYTES = 4 << 20
-"""A manifest has some hundred bytes for each file. Reading 15 MB of empty lists took 400 MB of memory."""
+"""Largest manifest. It has a few hundred bytes per file; reading 15 MB of empty lists took 400 MB of memory."""
 CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of an import.
+    """The result of an import.
 
     Attributes:
-        manifest: of the version.
-        was_there: it lay in the root already, with the same hash.
+        manifest: the version's manifest.
+        was_there: whether the root already had it with the same hash.
     """
 
     manifest: Manifest
@@ -38,15 +38,15 @@ class Imported:
 
 
 def export_version(root: IndexRoot, version: str, target: BinaryIO) -> Manifest:
-    """Writes a version as a tar archive, each file compared with the manifest on its way.
+    """Writes a version as a tar archive, and compares each file with the manifest meanwhile.
 
     Args:
-        root: where the version lies.
+        root: the index root.
         version: its name.
-        target: written to in order.
+        target: the stream to write to.
 
     Raises:
-        ArtifactError: if the version is missing or damaged; what was written is no whole archive then.
+        ArtifactError: if the version is missing or damaged; the archive is then incomplete.
         OSError: if it cannot be written.
     """
     folder = root.folder(version)
@@ -62,7 +62,7 @@ def export_version(root: IndexRoot, version: str, target: BinaryIO) -> Manifest:
             target.write(chunk)
         if size != record.size_bytes or digest.hexdigest() != record.sha256:
             raise IntegrityError(
-                f"{version}/{name} is damaged: expected what its manifest says; restore the folder"
+                f"{version}/{name} is damaged: it does not match its manifest; restore the directory"
             )
         target.write(padding(size))
     target.write(end_of_archive())
@@ -70,16 +70,16 @@ def export_version(root: IndexRoot, version: str, target: BinaryIO) -> Manifest:
 
 
 def import_version(root: IndexRoot, source: Readable) -> Imported:
-    """Reads a version from an archive into a root, which is made if need be; it is not published.
+    """Reads a version from an archive into a root, which is created if missing; does not publish it.
 
     Args:
-        root: where it goes.
+        root: the target root.
         source: a plain tar archive, read in order and only once.
 
     Raises:
-        FormatError: if no archive of a version, or one that holds anything else.
+        FormatError: if it is not an archive of a version, or holds anything else.
         IntegrityError: if a file is missing or damaged, or the archive ends too early.
-        MismatchError: if the root has another version of this name.
+        MismatchError: if the root has a different version of this name.
         BuildError: if the disk is full or cannot be written.
         BusyError, ReadOnlyError: as `IndexRoot.publish`.
     """
@@ -91,7 +91,7 @@ def import_version(root: IndexRoot, source: Readable) -> Imported:
             f"the archive does not begin with a version's {MANIFEST_FILE}; make it with `glow export-index`"
         )
     target = root.folder(version)
-    with root.locked():  # says at once where the root cannot be written
+    with root.locked():  # reports at once if the root cannot be written
         pass
     try:
         with folder_for(target) as folder:
@@ -113,7 +113,7 @@ def import_version(root: IndexRoot, source: Readable) -> Imported:
 
 
 def _extract(members: Iterator[Member], manifest: Manifest, folder: Path) -> None:
-    """Writes the files that the manifest names, and refuses all else."""
+    """Writes the files that the manifest names, and refuses all others."""
     missing = dict(manifest.files)
     folders = {f"{parent}" for name in missing for parent in Path(name).parents}
     for member in members:
@@ -134,13 +134,13 @@ def _extract(members: Iterator[Member], manifest: Manifest, folder: Path) -> Non
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             _write(folder / name, member)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise FormatError(f"the archive's manifest names {name!r} beside a file in its way") from error
+            raise FormatError(f"the archive's manifest names {name!r} within another file") from error
     if missing:
         raise IntegrityError(f"the archive lacks {min(missing)}; export the version again")
 
 
 def _write(path: Path, member: Member) -> None:
-    """Writes a new file; one that is there is never followed or changed."""
+    """Writes a new file; never follows or changes an existing one."""
     with path.open("xb") as file:
         for chunk in member.chunks():
             file.write(chunk)
@@ -149,7 +149,7 @@ def _write(path: Path, member: Member) -> None:
 
 
 def _settle(root: IndexRoot, folder: Path, target: Path, manifest: Manifest) -> bool:
-    """Gives the version its name; False where another import did so meanwhile."""
+    """Renames the version to its name; False if another import did so meanwhile."""
     for path in sorted(each for each in folder.rglob("*") if each.is_dir()):
         sync(path)
     sync(folder)
@@ -162,10 +162,10 @@ def _settle(root: IndexRoot, folder: Path, target: Path, manifest: Manifest) -> 
 
 
 def _is_there(target: Path, manifest: Manifest) -> bool:
-    """Whether the version lies in the root already.
+    """Whether the root has the version already.
 
     Raises:
-        MismatchError: if another one does, under its name.
+        MismatchError: if it has a different version of that name.
     """
     if not target.exists():
         return False

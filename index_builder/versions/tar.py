@@ -1,7 +1,7 @@
-"""Plain tar archives, written and read strictly: files and folders, and nothing else.
+"""Writes and reads plain tar archives strictly: only files and directories.
 
-The format is POSIX ustar, which every tar reads; sizes of 8 GiB and more are written in base 256, as GNU tar does. Python's
-`tarfile` is not used to read, because it follows what a hostile archive may say: links, devices, headers of any size.
+The format is POSIX ustar, which every tar reads. Sizes of 8 GiB and more are written in base 256, as GNU tar does.
+Python's `tarfile` is not used to read, because it accepts links, devices and headers of any size.
 """
 
 from collections.abc import Iterator
@@ -21,20 +21,20 @@ _KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": 
 
 
 class Readable(Protocol):
-    """Anything that bytes can be read from in order."""
+    """Anything that bytes can be read from sequentially."""
 
     def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Reads at most `size` bytes; empty at the end."""
 
 
 @dataclass(slots=True)
 class Member:
-    """A file or folder of an archive that is being read.
+    """A file or directory of an archive that is being read.
 
     Attributes:
-        name: path in the archive, without a slash at the end.
-        size_bytes: 0 for a folder.
-        is_folder: which of the two.
+        name: path in the archive, without a trailing slash.
+        size_bytes: 0 for a directory.
+        is_folder: whether it is a directory.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Member:
     _source: Readable
 
     def chunks(self) -> Iterator[bytes]:
-        """The content; must be read to the end before the next member is asked for.
+        """The content; must be read to the end before the next member is requested.
 
         Raises:
-            IntegrityError: if the archive ends before.
+            IntegrityError: if the archive ends early.
         """
         left = self.size_bytes
         while left:
@@ -57,10 +57,10 @@ class Member:
 
 
 def read_members(source: Readable) -> Iterator[Member]:
-    """Yields what an archive holds, in its order, up to its end mark.
+    """Yields the members of an archive in order, up to its end mark.
 
     Raises:
-        FormatError: if no tar archive, or a member that is neither a file nor a folder.
+        FormatError: if it is not a tar archive, or a member is neither a file nor a directory.
         IntegrityError: if a header is damaged, or the archive ends too early.
     """
     while (block := _exactly(source, BLOCK)) != bytes(BLOCK):
@@ -68,11 +68,11 @@ def read_members(source: Readable) -> Iterator[Member]:
 
 
 def header(name: str, size_bytes: int) -> bytes:
-    """The block before a file's content; the same for the same name and size: no owner, no time.
+    """The header block of a file; it depends only on name and size, and has no owner or time.
 
     Args:
         name: path in the archive, at most 100 bytes after its last slash and 155 before.
-        size_bytes: of the content.
+        size_bytes: size of the content.
 
     Raises:
         FormatError: if the name is too long.
@@ -98,7 +98,7 @@ def header(name: str, size_bytes: int) -> bytes:
 
 
 def padding(size_bytes: int) -> bytes:
-    """What fills the last block of a content of some size."""
+    """The padding after content of this size."""
     return bytes(-size_bytes % BLOCK)
 
 
@@ -119,7 +119,7 @@ def _split(name: bytes) -> tuple[bytes, bytes]:
 def _member(block: bytes, source: Readable) -> Member:
     if block[257:262] != b"ustar" or _number(block[148:156]) != sum(block[:148]) + 8 * 32 + sum(block[156:]):
         raise FormatError(
-            "this is no tar archive, or one of its headers is damaged; export the version again"
+            "this is not a tar archive, or one of its headers is damaged; export the version again"
         )
     kind = block[156:157]
     try:
@@ -129,7 +129,7 @@ def _member(block: bytes, source: Readable) -> Member:
     name = "/".join(part for part in parts if part)
     if kind not in (_FILE, b"\0", _FOLDER):
         kind_name = _KINDS.get(kind, f"a member of kind {kind!r}")
-        raise FormatError(f"the archive holds {kind_name}, {name[:100]!r}; expected files and folders alone")
+        raise FormatError(f"the archive holds {kind_name}, {name[:100]!r}; expected files and directories")
     size = _number(block[124:136])
     if kind == _FOLDER and size:
         raise FormatError(f"the archive holds a folder with content, {name[:100]!r}")
@@ -137,7 +137,7 @@ def _member(block: bytes, source: Readable) -> Member:
 
 
 def _number(field: bytes) -> int:
-    """An octal number, or one in base 256."""
+    """Parses an octal number, or one in base 256."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
@@ -147,7 +147,7 @@ def _number(field: bytes) -> int:
 
 
 def _exactly(source: Readable, size: int) -> bytes:
-    """So many bytes, however few come at a time."""
+    """Reads exactly this many bytes, in as many reads as needed."""
     parts = []
     while size:
         chunk = source.read(size)

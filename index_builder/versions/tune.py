@@ -1,4 +1,4 @@
-"""Fitting an index's fusion, the share of its re-ranker or the weight of its learned impacts to judged queries, and storing it with the index as a new version."""
+"""Fits a fusion, the re-ranker's weight or that of learned impacts to judged queries, and adds a version with it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from glow.artifact import CALIBRATION_FILE, MIXTURE_FILE, IndexRoot
+from glow.artifact import CALIBRATION_FILE, RERANK_WEIGHT_FILE, IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
 from glow.errors import BusyError, ConfigError, MismatchError
 from glow.evaluation import Task, find_tasks
@@ -26,7 +26,7 @@ __all__ = ["TuneOptions", "TuneResult", "candidates_of", "tune_index"]
 
 
 class TuneOptions(JsonOptions, IndexRootOptions):
-    """What to tune and by what."""
+    """What to tune, and with which queries."""
 
     version: str | None = option(
         None, "Version name; default: the live one.", is_argument=True, metavar="[VERSION]"
@@ -43,7 +43,9 @@ class TuneOptions(JsonOptions, IndexRootOptions):
         le=MAX_DEPTH,
     )
     learned: bool = option(
-        False, "Fit the weight of learned impacts relative to BM25, instead of the fusion."
+        False,
+        "Fit the weight of learned impacts relative to BM25, instead of the fusion.",
+        flag="--learned-sparse",
     )
     publish: bool = option(True, "Make the new version live.")
     seed: int = option(0, "Random seed.", ge=0)
@@ -51,12 +53,12 @@ class TuneOptions(JsonOptions, IndexRootOptions):
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
-    """What a tuning made.
+    """The result of tuning.
 
     Attributes:
-        source: the version that was tuned.
-        version: the new one.
-        tuned: the fusion, the share of the re-ranker's score or the weight of learned impacts, and its gain.
+        source: the tuned version.
+        version: the new version.
+        tuned: the fusion, the re-ranker's weight or the weight of learned impacts, and its gain.
         calibrated: whether the version has a calibration of the fusion.
     """
 
@@ -77,17 +79,17 @@ class TuneResult:
         }
 
     def summary(self, *, published: bool) -> str:
-        """The result in a few lines."""
+        """The result in a few lines of text."""
         done = "published" if published else "made"
         return f"{self.tuned.summary()}\n{done} {self.version} from {self.source}"
 
 
 def tune_index(options: TuneOptions) -> TuneResult:
-    """Fits the fusion of a version and stores it with a new version of the same files.
+    """Fits the fusion of a version and stores it in a new version with otherwise the same files.
 
     Raises:
         ArtifactError: if the version is missing, damaged, or holds no lexical index.
-        InputError: if queries or judgements cannot be read or used.
+        InputError: if queries or relevance judgments cannot be read or used.
         BusyError: if another version was published meanwhile, or the root is being changed.
         BuildError: if the disk is full or cannot be written.
     """
@@ -98,13 +100,13 @@ def tune_index(options: TuneOptions) -> TuneResult:
     tuned: Tuned | TunedShare | TunedWeight
     calibrations = None
     if options.rerank and options.learned:
-        raise ConfigError("--rerank and --learned are fitted one after the other; give one of them")
+        raise ConfigError("--rerank and --learned-sparse are fitted one after the other; give one of them")
     if options.learned:
         tuned = tune_learned(index, task, options.seed)
         setting, told = "learned_tuning", tuned.weight.model_dump()
     elif options.rerank:
         tuned = tune_share(index, task, Reranking(options.rerank), options.seed)
-        setting, told = "rerank_tuning", tuned.mixture.model_dump()
+        setting, told = "rerank_tuning", tuned.rerank_weight.model_dump()
     else:
         tuned, calibrations = _tune_fusion(index, task, options)
         setting, told = "tuning", {"fusion": tuned.fusion.model_dump()}
@@ -136,12 +138,12 @@ def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> tuple[Tuned,
 
 
 def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
-    """What a hybrid search of one query has to fuse, as a service gathers it.
+    """The candidates that a hybrid search of one query fuses, gathered as a service does.
 
     Args:
-        index: with a lexical part.
-        query: that was encoded.
-        k: hits of each part.
+        index: an index with a lexical retriever.
+        query: the encoded query.
+        k: hits of each retriever.
     """
     _, gathered = gather_hybrid(index, query.asked, k)
     union = np.union1d(gathered.dense[1], gathered.lexical[1])
@@ -167,8 +169,8 @@ def _store(folder: Path, tuned: Tuned | TunedShare | TunedWeight, calibrations: 
     if isinstance(tuned, Tuned):
         setting, name = tuned.fusion, FUSION_FILE
     elif isinstance(tuned, TunedShare):
-        setting, name = tuned.mixture, MIXTURE_FILE
+        setting, name = tuned.rerank_weight, RERANK_WEIGHT_FILE
     else:
         setting, name = tuned.weight, LEARNED_WEIGHT_FILE
-    (folder / name).unlink(missing_ok=True)  # a link to the older version's, which must not change
+    (folder / name).unlink(missing_ok=True)  # a hard link to the older version's file, which must not change
     setting.save(folder / name)

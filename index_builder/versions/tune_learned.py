@@ -1,4 +1,4 @@
-"""Choosing by judged queries how much learned impacts count beside BM25's, as `tune_share` does for a re-ranker.
+"""Chooses the weight of learned impacts relative to BM25 by judged queries, as `tune_share` does for a re-ranker.
 
 q   queries     g   weights
 """
@@ -23,7 +23,7 @@ WEIGHTS = (0.0, 0.15, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class TunedWeight(Choice):
-    """The best weight over all queries, and what it gains over hybrid search with BM25 alone."""
+    """The best weight over all queries, and its gain over hybrid search with BM25 alone."""
 
     weight: LearnedWeight
 
@@ -42,7 +42,7 @@ def tune_learned(index: Index, task: Task, seed: int = 0) -> TunedWeight:
     Args:
         index: with learned impacts.
         task: judged queries.
-        seed: of the folds and the bootstrap.
+        seed: seed of the folds and the bootstrap.
 
     Raises:
         MismatchError: if the index has no learned impacts.
@@ -50,7 +50,7 @@ def tune_learned(index: Index, task: Task, seed: int = 0) -> TunedWeight:
     """
     if not index.holds(LEARNED_SPARSE):
         raise MismatchError(
-            f"version {index.version} holds no learned impacts; build it with them (glow build --learned)"
+            f"version {index.version} holds no learned impacts; build it with them (glow build --learned-sparse)"
         )
     learned = index[LEARNED_SPARSE]
     weights = (*WEIGHTS, learned.weight)

@@ -1,9 +1,9 @@
-"""Choosing by judged queries how much the re-ranker's score counts beside the first search's.
+"""Chooses the weight of the re-ranker's score relative to first-stage retrieval by judged queries.
 
-A share that was good on one collection may harm on another (docs/results/models.md), so it is fitted to an index' own queries, and the gain
-is estimated by cross-validation as for the fusion (`tuning`).
+A weight that is good on one dataset may harm on another (docs/results/models.md), so it is fitted to an index's own
+queries. The gain is estimated by cross-validation as for the fusion (`tuning`).
 
-    q   queries     g   shares
+    q   queries     g   weights
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ import numpy as np
 
 from glow.errors import MismatchError
 from glow.evaluation import Task
-from glow.index import Index, Mixture
+from glow.index import Index, RerankWeight
 from glow.index.postings import POSTINGS
 from glow.search import (
     DEFAULT_CANDIDATES,
@@ -36,27 +36,27 @@ SHARES = (0.0, *(1 / part for part in (256, 128, 64, 48, 32, 24, 16, 12, 8, 4, 2
 
 @dataclass(frozen=True, slots=True)
 class TunedShare(Choice):
-    """The best share over all queries, and what it gains over the first search alone."""
+    """The best weight over all queries, and its gain over first-stage retrieval alone."""
 
-    mixture: Mixture
+    rerank_weight: RerankWeight
 
     def report(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"mixture": self.mixture.model_dump(), "nDCG@10": self.figures()}
+        return {"rerank_weight": self.rerank_weight.model_dump(), "nDCG@10": self.figures()}
 
     def summary(self) -> str:
         """In a few lines."""
-        return f"the re-ranker's score counts {self.mixture.share:.4g}\n{self.lines('first search', 'share')}"
+        return f"the re-ranker's score counts {self.rerank_weight.share:.4g}\n{self.lines('first search', 'share')}"
 
 
 def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> TunedShare:
-    """Chooses the share with the highest nDCG@10.
+    """Chooses the weight with the highest nDCG@10.
 
     Args:
-        index: with a re-ranker.
+        index: an index with a re-ranker.
         task: judged queries.
-        wanted: how many hits are read again, and how.
-        seed: of the folds and the bootstrap.
+        wanted: how many hits to re-rank, and how.
+        seed: seed of the folds and the bootstrap.
 
     Raises:
         MismatchError: if the index has no re-ranker.
@@ -66,10 +66,10 @@ def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> Tu
         raise MismatchError(
             f"version {index.version} holds no re-ranker; build it with one (glow build --rerank DIR)"
         )
-    # Whatever the index has: each share is tried on the scores as they are.
-    plain = replace(index, mixture=Mixture(share=0.0))
+    # Ignores the index's own weight: each weight is tried on the plain scores.
+    plain = replace(index, rerank_weight=RerankWeight(share=0.0))
     unit = score_unit(index, "hybrid" if index.holds(POSTINGS) else "dense", None)
-    shares = (*SHARES, index.mixture.share)
+    shares = (*SHARES, index.rerank_weight.share)
     columns = []
     for query in judged_queries(index, task):
         first = _first(index, query.asked)
@@ -77,7 +77,7 @@ def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> Tu
         columns.append([query.ndcg(mixed(ranked, share, index.order).rows) for share in shares])
     values = np.array(columns).T
     chosen, choice = choose(values, seed)
-    return TunedShare(**choice.figures(), mixture=Mixture(share=shares[chosen]))
+    return TunedShare(**choice.figures(), rerank_weight=RerankWeight(share=shares[chosen]))
 
 
 def _first(index: Index, query: EncodedQuery) -> RankedDocuments:

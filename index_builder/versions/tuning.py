@@ -1,7 +1,7 @@
-"""Choosing a fusion by judged queries: a grid of methods and weights, and an honest estimate of the gain.
+"""Chooses a fusion by judged queries from a grid of methods and weights, and estimates the gain without bias.
 
-The best of many settings looks better than it is, the more so the fewer queries chose it. So the gain is estimated by
-cross-validation: each part of the queries is measured with the setting that the other parts would have chosen.
+The best of many settings looks better than it is, especially with few queries. So the gain is estimated by
+cross-validation: each fold of the queries is measured with the setting that the other folds choose.
 
     q   queries     g   settings
 """
@@ -37,16 +37,16 @@ RRF_KS = (10, 60)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """What both parts found for one query.
+    """The candidates of both retrievers for one query.
 
     Attributes:
         dense, lexical: their candidates, best first.
-        rows: int64 [m] ascending, every document among them.
-        dense_scores, lexical_scores, late_scores: float32 [m], their true scores; None where the index cannot tell.
-        covered: float32 [m], how much of the query each holds; None: all.
-        lexical_scale: the largest impact of any word.
-        grades: row -> grade above 0 of the documents that are relevant.
-        ideal: DCG@10 of the best ranking of the judged documents; 0 where none is relevant.
+        rows: int64 [m] ascending, the distinct documents among them.
+        dense_scores, lexical_scores, late_scores: float32 [m], exact scores; None if the index cannot compute them.
+        covered: float32 [m], the fraction of the query that each document covers; None: all of it.
+        lexical_scale: the largest impact of any term.
+        grades: row -> grade above 0 of the relevant documents.
+        ideal: DCG@10 of the best ranking of the judged documents; 0 if none is relevant.
     """
 
     dense: Ranking
@@ -61,7 +61,7 @@ class Candidates:
     covered: NDArray[np.float32] | None = None
 
     def fuse(self, fusion: Fusion, order: NDArray[np.uint32] | None) -> Fused:
-        """The ranking that a service would give."""
+        """The ranking that a service would return."""
 
         def scorer(scores: NDArray[np.float32] | None) -> Scorer | None:
             return None if scores is None else lambda rows: scores[np.searchsorted(self.rows, rows)]
@@ -81,16 +81,16 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What was chosen, and what it gains; all values are means of nDCG@10 over the queries.
+    """The chosen fusion and its gain; all values are means of nDCG@10 over the queries.
 
     Attributes:
         fusion: the best setting over all queries.
-        dense, lexical: each part alone.
+        dense, lexical: each retriever alone.
         default: the default fusion.
-        fitted: the chosen setting on the queries that chose it, which flatters it.
-        validated: each fifth of the queries under the setting that the others chose.
-        gain: validated - default, with `low` and `high` its 95 % interval (bootstrap over queries).
-        queries: q.
+        fitted: the chosen setting on the queries that chose it, which overestimates it.
+        validated: each fifth of the queries with the setting that the others chose.
+        gain: validated - default; `low` and `high` are its 95 % interval (bootstrap over queries).
+        queries: number of queries, q.
     """
 
     fusion: Fusion
@@ -123,7 +123,7 @@ class Tuned:
 
 
 def settings() -> list[Fusion]:
-    """The grid, the default first: of equals the first is taken."""
+    """The grid, the default first; the first of equally good settings wins."""
     fusions = [DEFAULT_FUSION]
     for step in range(STEPS + 1):
         weights = FusionWeights(dense=step / STEPS, lexical=(STEPS - step) / STEPS)
@@ -137,8 +137,8 @@ def tune(queries: Sequence[Candidates], order: NDArray[np.uint32] | None, seed: 
 
     Args:
         queries: at least two.
-        order: uint32 [n], each document's place among equals.
-        seed: of the folds and the bootstrap.
+        order: uint32 [n], each document's place in a tie.
+        seed: seed of the folds and the bootstrap.
     """
     grid = settings()
     values = np.array([[_of(query, fusion, order) for query in queries] for fusion in grid])
@@ -158,12 +158,12 @@ def tune(queries: Sequence[Candidates], order: NDArray[np.uint32] | None, seed: 
 
 
 def chance(low: float, high: float) -> str:
-    """What the interval of a gain says in words."""
+    """Words for an interval that includes zero."""
     return ", which may be chance" if low <= 0 <= high else ""
 
 
 def ndcg(rows: NDArray[np.int64], query: Candidates) -> float:
-    """nDCG@10 with grades as gains, in [0, 1]; 0 where no document is relevant (Järvelin and Kekäläinen 2002)."""
+    """nDCG@10 with grades as gains, in [0, 1]; 0 if no document is relevant (Järvelin and Kekäläinen 2002)."""
     if query.ideal == 0.0:
         return 0.0
     return dcg([query.grades.get(row, 0) for row in rows[:DEPTH].tolist()]) / query.ideal
@@ -174,12 +174,12 @@ def _of(query: Candidates, fusion: Fusion, order: NDArray[np.uint32] | None) -> 
 
 
 def best_setting(values: NDArray[np.float64]) -> int:
-    """The first setting of the highest mean; differences below a millionth are rounding."""
+    """The first setting with the highest mean; differences below a millionth count as rounding."""
     return int(np.argmax(np.round(values.mean(axis=1), 6)))
 
 
 def cross_validated(values: NDArray[np.float64], seed: int) -> tuple[int, NDArray[np.float64], Comparison]:
-    """The best setting, each query under the setting that other folds chose, float64 [q], and how that compares with the first setting.
+    """The best setting, each query's cross-validated value, float64 [q], and the comparison with the first setting.
 
     Args:
         values: nDCG@10, float64 [g, q].
@@ -195,15 +195,15 @@ def cross_validated(values: NDArray[np.float64], seed: int) -> tuple[int, NDArra
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What one of several settings gains over the first of them; all values are means of nDCG@10 over the queries.
+    """The gain of a chosen setting over the first one; all values are means of nDCG@10 over the queries.
 
     Attributes:
-        first: the first setting, which leaves out what is tuned.
-        present: the setting that the index has.
-        fitted: the chosen setting on the queries that chose it, which flatters it.
-        validated: each fifth of the queries under the setting that the others chose.
-        gain: validated - first, with `low` and `high` its 95 % interval (bootstrap over queries).
-        queries: q.
+        first: the first setting, without the tuned feature.
+        present: the index's present setting.
+        fitted: the chosen setting on the queries that chose it, which overestimates it.
+        validated: each fifth of the queries with the setting that the others chose.
+        gain: validated - first; `low` and `high` are its 95 % interval (bootstrap over queries).
+        queries: number of queries, q.
     """
 
     first: float
@@ -235,10 +235,10 @@ class Choice:
 
 
 def choose(values: NDArray[np.float64], seed: int) -> tuple[int, Choice]:
-    """The setting that is best over all queries, and what it gains over the first.
+    """The best setting over all queries, and its gain over the first.
 
     Args:
-        values: nDCG@10, float64 [g, q]; the last setting is the one that the index has.
+        values: nDCG@10, float64 [g, q]; the last setting is the index's present one.
         seed: of the folds and the bootstrap.
     """
     chosen, validated, gain = cross_validated(values, seed)

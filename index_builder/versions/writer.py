@@ -1,7 +1,7 @@
-"""Writing versions: one writer for builds, deltas, compactions and tunings.
+"""Writes versions of builds, deltas, compactions and tunings.
 
-Versions never change, so what is added to one makes a version of its own. Files that stay are hard links to the older version's
-where the disk can do that, so they take no more room, and removing either version leaves the other whole.
+Versions never change, so an addition makes a new version. Unchanged files are hard links to the older version's if
+the disk supports them: they take no additional space, and either version can be removed.
 """
 
 import os
@@ -18,12 +18,12 @@ __all__ = ["VersionWriter", "derive", "describe_heir", "disk_errors", "link_file
 
 Counts = Mapping[str, int]
 NOT_INHERITED = "gate"
-"""The parameter that a verdict is kept in: a gate judged the older version, not the new one."""
+"""The parameter of the gate's verdict, which a new version does not inherit."""
 
 
 @contextmanager
 def disk_errors(output: Path) -> Iterator[None]:
-    """Makes errors of the disk, met while an index root is written, errors of the command.
+    """Turns disk errors during writing of an index root into a `BuildError`.
 
     Raises:
         BuildError: if the disk is full or fails; the live version is unchanged.
@@ -38,15 +38,15 @@ def disk_errors(output: Path) -> Iterator[None]:
 
 
 class VersionWriter:
-    """One version in the making: nothing of it is visible before it is whole.
+    """Writes one version, which becomes visible only when it is complete.
 
     Args:
-        root: where it will lie.
-        version: its name; None: one that says when it was made.
+        root: the index root.
+        version: its name; None: a name from the present time.
 
     Attributes:
-        root, version: as given or made.
-        folder: where it will lie.
+        root, version: as given or generated.
+        folder: its directory.
     """
 
     def __init__(self, root: IndexRoot, version: str | None = None) -> None:
@@ -55,11 +55,11 @@ class VersionWriter:
         self.folder = root.folder(self.version)
 
     def write(self) -> AbstractContextManager[ArtifactWriter]:
-        """A temporary folder to fill, which becomes the version when the block ends well."""
+        """Opens a temporary directory, which becomes the version if the block succeeds."""
         return write_artifact(self.folder, "index")
 
     def open(self, opens: Callable[[Path], object]) -> None:
-        """Opens the finished version as its users will; one that cannot be opened is removed.
+        """Opens the finished version as its users do; removes it if it cannot be opened.
 
         Raises:
             BuildError: if it cannot be opened.
@@ -73,7 +73,7 @@ class VersionWriter:
             raise BuildError(f"the new version cannot be opened and was removed: {error}") from error
 
     def publish(self, opens: Callable[[Path], object]) -> None:
-        """Opens what is new of the version and makes it the live one; it is removed unless it is live by then."""
+        """Opens the new files of the version and makes it live; removes it if that fails."""
         try:
             opens(self.folder)
             self.root.publish(self.version)
@@ -90,14 +90,14 @@ def describe_heir(
     parameters: Mapping[str, object],
     counts: Counts,
 ) -> None:
-    """Fills the manifest of a version that was made from another one.
+    """Fills the manifest of a version that was derived from another one.
 
     Args:
         writer: of the new version.
-        older: manifest of the one before.
-        parents: all but `version`, which is the older one.
-        parameters: added to those that it inherits.
-        counts: what the new version holds.
+        older: the older version's manifest.
+        parents: all parents except `version`, which is the older version.
+        parameters: added to the inherited ones.
+        counts: counts of the new version.
     """
     writer.hashes = older.hashes
     writer.parents = {**parents, "version": {"name": older.name, "hash": older.hash}}
@@ -118,20 +118,20 @@ def derive(
     """Makes a version with the files of another.
 
     Args:
-        root: where both lie.
-        source: the older version, which was verified before; its checksums are taken over for the files that stay.
-        parents, parameters: added to those in the manifest of the older one.
-        add: writes files into the new folder; a file that is there already may be replaced, not changed. Returns
+        root: the index root of both.
+        source: the older, verified version; its checksums are kept for unchanged files.
+        parents, parameters: added to those in the older version's manifest.
+        add: writes files into the new directory; existing files may be replaced, not changed. Returns
             counts that differ from those of the older version.
         keep: which files of the older version stay, by their path in it.
-        version: the new version's name; None: one that says when it was made.
+        version: the new version's name; None: a name from the present time.
 
     Returns:
         The new version's name.
 
     Raises:
         ArtifactError: if the older version has no readable manifest.
-        BuildError: if the disk cannot hold the new one.
+        BuildError: if the disk is full or fails.
     """
     folder = root.folder(source)
     manifest = read_manifest(folder, "index")
@@ -154,15 +154,15 @@ def derive(
 
 
 def link_files(source: Path, files: Mapping[str, FileRecord], target: Path) -> dict[str, FileRecord]:
-    """Puts files of a version into another in the making, as hard links where the disk can do that.
+    """Puts a version's files into a new version, as hard links if the disk supports them.
 
     Args:
-        source: the older version's folder.
+        source: the older version's directory.
         files: path in it -> record in its manifest.
-        target: the folder in the making.
+        target: the new version's directory.
 
     Returns:
-        The records of those that are links, for `ArtifactWriter.known`.
+        The records of the files that were linked, for `ArtifactWriter.known`.
     """
     for name in files:
         _link(source / name, target / name)
@@ -173,7 +173,7 @@ def _link(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
-    except OSError:  # another disk, or one without hard links
+    except OSError:  # another disk, or no support for hard links
         shutil.copyfile(source, target)
 
 

@@ -1,4 +1,4 @@
-"""Encoders that others trained, as model artifacts: `glow import-model`."""
+"""`glow import-model`: imports third-party encoders as model artifacts."""
 
 from glow_model_export.imported.foreign import Foreign, read_foreign, write_vocabulary
 

@@ -1,4 +1,4 @@
-"""`glow import-model`: an encoder that others trained becomes a model artifact."""
+"""`glow import-model`: imports a third-party encoder as a model artifact."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ SENTENCES = (
 
 
 class ImportModelOptions(JsonOptions):
-    """Which encoder, and how it is to read."""
+    """Which encoder, and its input format."""
 
     source: Path = option(
         ..., "Model directory of Hugging Face or sentence-transformers.", is_argument=True, metavar="PATH"
@@ -69,7 +69,7 @@ class ImportModelOptions(JsonOptions):
 
 
 class ImportOptions(ImportModelOptions):
-    """Which encoder, and which query tower."""
+    """The encoder and the query tower to import."""
 
     queries: Path | None = option(
         None,
@@ -102,7 +102,7 @@ def read_source(options: ImportModelOptions, scratch: Path) -> Source:
     """Reads the encoder as two towers; its vocabulary is written to `scratch`.
 
     Raises:
-        ConfigError: if the folder lacks a file, or its encoder is of a kind that is not known.
+        ConfigError: if the directory lacks a file, or its encoder type is unknown.
     """
     folder = options.source
     foreign = read_foreign(folder, options.pooling)
@@ -111,14 +111,14 @@ def read_source(options: ImportModelOptions, scratch: Path) -> Source:
             "--word-weights weighs the tokens of a mean; this encoder's vector is that of [CLS]"
         )
     config = bert_config(folder, dropout=0.0, weight_form="plain", **_pooling(options, foreign.pooling))
-    # Before towers are made: a folder that cannot be read costs no memory.
+    # Before the towers are built, so that an unreadable directory costs no memory.
     pieces = write_vocabulary(folder, scratch, config.vocabulary)
     schema = _schema(options, foreign)
     towers = TwoTowers(config, schema)
     init_from_bert(towers, folder, range(config.layers))
     weighs = options.word_weights > 0
     weighting = Weighting(formula="paper" if weighs else "none", saturate_specials=weighs)
-    # It has counted nothing: an index weighs by its own documents.
+    # It has no counts; an index uses the statistics of its own documents.
     terms = TermTable.from_counts({}, 1, dict.fromkeys((*schema.names, "query"), 1.0))
     preprocessor = Preprocessor(pieces, schema, weighting, terms)
     parent: dict[str, Any] = {"imported": folder.name, "sha256": file_sha256(folder / "model.safetensors")}
@@ -153,7 +153,7 @@ def _schema(options: ImportModelOptions, foreign: Foreign) -> FieldSchema:
 
 
 def require_finite(source: Source) -> None:
-    """Refuses weights that are finite and give vectors that are not, before a graph is made of them.
+    """Refuses finite weights that give vectors with NaN or infinity, before the export.
 
     Raises:
         ConfigError: if a vector holds NaN or infinity.
@@ -162,13 +162,11 @@ def require_finite(source: Source) -> None:
     pad_id = source.preprocessor.pieces.pad_id
     for name, tower in ((QUERY_TOWER, source.towers.query), (DOCUMENT_TOWER, source.towers.document)):
         if not np.isfinite(torch_vectors(tower, texts[name], pad_id)).all():
-            raise ConfigError(
-                "the encoder's vectors hold NaN or infinity; expected weights that were trained"
-            )
+            raise ConfigError("the encoder's vectors hold NaN or infinity; expected trained weights")
 
 
 def _texts(data: Path | None, split: str, schema: FieldSchema) -> tuple[list[str], list[Document]]:
-    """For parity: of judged data, else some sentences of every length."""
+    """Texts for the parity check: from judged data, otherwise sentences of every length."""
     if data is None:
         texts = [" ".join(SENTENCES[: place + 1] * (place + 1)) for place in range(len(SENTENCES))]
         body = schema.fields[-1].name

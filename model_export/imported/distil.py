@@ -1,8 +1,8 @@
-"""`glow distil`: an encoder that others trained becomes a fast one. Documents keep all of its layers, queries get a few.
+"""`glow distil`: makes a third-party encoder fast. Documents keep all of its layers, queries get a few.
 
-The query tower starts as some of the encoder's own layers, in its own space, and learns what the whole says of texts without
-labels: a space that a student did not start in takes hundreds of times as long. Everything stands in OUT.distilling until the
-model is written, so a call that was stopped goes on.
+The query tower starts from some of the encoder's own layers, so in the same vector space, and learns the full encoder's
+vectors of unlabeled texts. A student that starts in another space takes hundreds of times as long. Intermediate files
+are in OUT.distilling until the model is written, so a stopped call resumes.
 """
 
 import json
@@ -47,13 +47,13 @@ from glow_model_export.package import Source, export_model
 __all__ = ["DistilOptions", "distil_command"]
 
 HELD_OUT = 0.05
-"""Share of the documents whose texts the tower does not see, and is measured by."""
+"""Fraction of the documents whose texts are held out to measure the tower."""
 QUERIES_A_DOCUMENT = 8
 PARITY_TEXTS, TIMED_QUERIES, SHOWN_STEPS = 200, 64, 50
 
 
 class DistilOptions(ImportModelOptions):
-    """Which encoder to make fast, and by which texts."""
+    """Which encoder to make fast, and with which texts."""
 
     documents: Path = option(
         ...,
@@ -104,7 +104,7 @@ def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any
     towers = _student(whole.towers, layers)
     say(f"making texts from {options.documents.name}")
     texts, held = _texts(options, work, whole.preprocessor)
-    say(f"{len(texts):,} texts, {len(held):,} held out; the encoder reads them")
+    say(f"{len(texts):,} texts, {len(held):,} held out; encoding them")
     made = QueryTexts.make(work / "teacher", whole.towers.query, whole.preprocessor, texts, held)
     recipe = query_recipe(towers, whole.preprocessor, made, options.seed, options.hours)
     training = run(recipe, Place(work / "run", None, options.device), _teller(say))
@@ -140,10 +140,10 @@ def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any
 
 
 def _layers(asked: str, depth: int) -> tuple[int, ...]:
-    """The layers that queries keep.
+    """Parses the layers that queries keep.
 
     Raises:
-        ConfigError: if one is not there, or they do not rise.
+        ConfigError: if one does not exist, or they do not ascend.
     """
     try:
         found = (
@@ -154,12 +154,12 @@ def _layers(asked: str, depth: int) -> tuple[int, ...]:
     except ValueError as error:
         raise ConfigError(f"--layers is a list of numbers such as 0,4,5, found {asked!r}") from error
     if list(found) != sorted(set(found)) or not 0 <= found[0] <= found[-1] < depth:
-        raise ConfigError(f"--layers rise from 0 to {depth - 1}, the encoder's last; found {asked or found}")
+        raise ConfigError(f"--layers must ascend from 0 to {depth - 1} at most; found {asked or found}")
     return found
 
 
 def _student(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
-    """Towers with few layers for queries, which alone learn."""
+    """Towers with few query layers; only these are trained."""
     towers = with_few_layers(whole, layers)
     towers.document.requires_grad_(False)
     towers.words.weight.requires_grad_(False)
@@ -167,7 +167,7 @@ def _student(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
 
 
 def _texts(options: DistilOptions, work: Path, preprocessor: Preprocessor) -> tuple[list[str], list[str]]:
-    """Texts to learn, and texts of other documents to measure by; each once."""
+    """Distinct training texts, and held-out texts of other documents."""
     making = SynthesisOptions(
         QUERIES_A_DOCUMENT, drop=0.0, round_trip=0, seed=options.seed, held_out=HELD_OUT
     )
@@ -184,7 +184,7 @@ def _texts(options: DistilOptions, work: Path, preprocessor: Preprocessor) -> tu
 
 
 def _compared(options: DistilOptions, whole: Source, towers: TwoTowers) -> dict[str, Any]:
-    """RR@10 and nDCG@10 over judged queries by the whole encoder's queries and by the fast ones, and what a query costs (torch)."""
+    """RR@10 and nDCG@10 over judged queries with the full and the fast query tower, and the time per query (torch)."""
     data, preprocessor = options.parity_data or Path(), whole.preprocessor
     pad_id, qrels = preprocessor.pieces.pad_id, list(read_qrels(data / "qrels" / f"{options.split}.tsv"))
     asked = {row.query_id for row in qrels}

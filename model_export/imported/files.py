@@ -1,4 +1,4 @@
-"""The JSON files of a folder of Hugging Face's or sentence-transformers': what GLOW reads of each, checked before it is used."""
+"""The JSON files of a Hugging Face or sentence-transformers directory: the members that GLOW reads, validated."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -29,8 +29,8 @@ class Module(ForeignModel):
     """A step of `modules.json`.
 
     Attributes:
-        type: a class of sentence-transformers'; its last name counts, and nothing is imported.
-        path: its folder.
+        type: a class of sentence-transformers; only the last part of its name counts, and nothing is imported.
+        path: its directory.
     """
 
     type: Name = ""
@@ -49,13 +49,13 @@ def read_modules(path: Path) -> tuple[Module, ...]:
     """Reads `modules.json`.
 
     Raises:
-        ConfigError: if it cannot be read, or is no short list of modules.
+        ConfigError: if it cannot be read, or is not a short list of modules.
     """
     return load_foreign(path, _MODULES.validate_json)
 
 
 class PoolingFile(ForeignModel):
-    """`config.json` of a pooling; older ones have a `pooling_mode_…` for every kind, newer ones name it."""
+    """`config.json` of a pooling; old versions have a `pooling_mode_…` for every kind, new ones name the kind."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -66,7 +66,7 @@ class PoolingFile(ForeignModel):
         """The pooling.
 
         Raises:
-            ConfigError: if no tower pools so.
+            ConfigError: if towers do not support it.
         """
         asked = [
             name
@@ -80,13 +80,13 @@ class PoolingFile(ForeignModel):
             raise ConfigError(f"pooling by {said}: expected the [CLS] token or the mean; --pooling names one")
         if self.include_prompt is False:
             raise ConfigError(
-                "the pooling leaves the prompt out, which no tower does; give --query-prefix '' --document-prefix ''"
+                "towers do not support a pooling without the prompt; give --query-prefix '' --document-prefix ''"
             )
         return found
 
 
 class LengthFile(ForeignModel):
-    """`sentence_bert_config.json`: the longest input, in tokens; None or 0: as the tokenizer says."""
+    """`sentence_bert_config.json`: the longest input in tokens; None or 0: the tokenizer's."""
 
     max_seq_length: int | None = Field(default=None, ge=0)
 
@@ -99,8 +99,8 @@ class TokenizerFile(ForeignModel):
     """`tokenizer_config.json`.
 
     Attributes:
-        model_max_length: in tokens; where it knows none, a number beyond all bounds.
-        pad_token: the piece that pads.
+        model_max_length: in tokens; huge if there is no limit.
+        pad_token: the padding token.
         do_lower_case: whether text is lower-cased.
     """
 
@@ -112,7 +112,7 @@ class TokenizerFile(ForeignModel):
 
     @property
     def pad(self) -> str:
-        """The piece that pads; empty where none is named."""
+        """The padding token; empty if none is named."""
         return self.pad_token.content if isinstance(self.pad_token, _Piece) else self.pad_token or ""
 
 
@@ -125,18 +125,18 @@ class _Prompts(ForeignModel):
 
 
 class PromptsFile(ForeignModel):
-    """`config_sentence_transformers.json`: what an encoder was trained to read before a text."""
+    """`config_sentence_transformers.json`: prefixes of texts that the encoder was trained with."""
 
     prompts: _Prompts | None = None
 
     @property
     def query_prefix(self) -> str:
-        """Before a query."""
+        """Prefix of a query."""
         found = self.prompts or _Prompts()
         return found.query or found.search_query or ""
 
     @property
     def document_prefix(self) -> str:
-        """Before a document."""
+        """Prefix of a document."""
         found = self.prompts or _Prompts()
         return found.document or found.passage or found.search_document or ""

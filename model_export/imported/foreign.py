@@ -1,4 +1,4 @@
-"""What a folder of Hugging Face's or sentence-transformers' says of its encoder: pooling, lengths, prefixes, tokenizer."""
+"""Reads an encoder's pooling, lengths, prefixes and tokenizer from a Hugging Face or sentence-transformers directory."""
 
 import os
 import shutil
@@ -33,19 +33,19 @@ MODULES_FILE, PROMPTS_FILE, LENGTH_FILE = (
 F = TypeVar("F", bound=ForeignModel)
 FEWEST_TOKENS = 8
 MAX_TOKENIZER_BYTES, BYTES_OF_PIECE = 1 << 20, 256
-"""A tokenizer may have so many bytes, and so many more for each row of the word table; those of 250,000 pieces take 70 for each."""
+"""Size limit of a tokenizer: base bytes, and bytes per token embedding. 250,000 tokens take 70 each."""
 PROBE = "how do bees find their way home? \U0010fffd 東京 naïve"
-"""Some of it is in no vocabulary: a tokenizer that cannot spell it fails at import, not at a query."""
+"""Some characters are in no vocabulary: a tokenizer that cannot encode them fails at import, not at a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """How an encoder is to be used.
+    """The settings of an encoder.
 
     Attributes:
         pooling: `cls`, or the `mean` of all tokens.
-        tokens: the longest input, [CLS] and [SEP] counted.
-        query_prefix, document_prefix: what it was trained to read before a text.
+        tokens: the longest input, including [CLS] and [SEP].
+        query_prefix, document_prefix: prefixes of texts that it was trained with.
     """
 
     pooling: ForeignPooling
@@ -55,18 +55,18 @@ class Foreign:
 
 
 def read_foreign(folder: Path, pooling: ForeignPooling | None = None) -> Foreign:
-    """Reads a folder's own configuration; a plain Hugging Face folder says nothing of pooling: mean, unless given.
+    """Reads a directory's configuration; a plain Hugging Face directory names no pooling, so it is `mean` unless given.
 
     Args:
-        folder: holds `config.json`, and sentence-transformers' files if it is one of theirs.
-        pooling: overrides what it says.
+        folder: holds `config.json`, and perhaps sentence-transformers' files.
+        pooling: overrides the configured one.
 
     Raises:
-        ConfigError: if a file cannot be read, or asks for what no tower does.
+        ConfigError: if a file cannot be read, or requires an unsupported feature.
     """
     if not (folder / "config.json").is_file():
         raise ConfigError(
-            f"{folder} holds no config.json; expected a folder of Hugging Face's or sentence-transformers'"
+            f"{folder} holds no config.json; expected a Hugging Face or sentence-transformers directory"
         )
     rows = EncoderFile.load(folder / "config.json").tokens
     longest = _tokenizer_file(folder).model_max_length or rows
@@ -80,7 +80,7 @@ def read_foreign(folder: Path, pooling: ForeignPooling | None = None) -> Foreign
             found = replace(found, tokens=min(rows, lengths.max_seq_length or found.tokens))
         elif kind != "Normalize":
             raise ConfigError(
-                f"{MODULES_FILE} asks for {kind}; expected Transformer, Pooling and Normalize alone"
+                f"{MODULES_FILE} requires {kind}; expected only Transformer, Pooling and Normalize"
             )
     if found.tokens < FEWEST_TOKENS:
         raise ConfigError(f"{folder} reads at most {found.tokens} tokens; expected {FEWEST_TOKENS} or more")
@@ -89,15 +89,15 @@ def read_foreign(folder: Path, pooling: ForeignPooling | None = None) -> Foreign
 
 
 def write_vocabulary(source: Path, folder: Path, rows: int) -> WordPieces:
-    """Writes a vocabulary as a model holds it: `vocab.txt`, and `tokenizer.json` where it is no uncased WordPiece of BERT's.
+    """Writes a model's vocabulary: `vocab.txt`, and `tokenizer.json` unless it is BERT's uncased WordPiece.
 
     Args:
-        source: the foreign folder.
-        folder: where to write.
-        rows: of the encoder's word table; every piece must have one.
+        source: the third-party directory.
+        folder: directory to write to.
+        rows: rows of the encoder's token embedding matrix; every token needs one.
 
     Raises:
-        ConfigError: if there is no tokenizer that can be read, or it is one that no tower can be fed by.
+        ConfigError: if there is no readable tokenizer, or towers do not support it.
     """
     try:
         pieces, greatest = _write_vocabulary(source, folder, rows)
@@ -107,14 +107,14 @@ def write_vocabulary(source: Path, folder: Path, rows: int) -> WordPieces:
     beyond = max([greatest, pieces.cls_id, pieces.sep_id, pieces.pad_id, *ids])
     if beyond >= rows:
         raise ConfigError(
-            f"the tokenizer of {source} has a piece of number {beyond}, the word table has {rows} rows; "
-            "expected a tokenizer and weights that belong together"
+            f"the tokenizer of {source} has a token id {beyond}, the embedding matrix has {rows} rows; "
+            "expected a matching tokenizer and weights"
         )
     return pieces
 
 
 def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces, int]:
-    """The vocabulary, and the greatest number of a piece."""
+    """The vocabulary, and the largest token id."""
     path = source / TOKENIZER_FILE
     if not path.is_file():
         lines = source / VOCABULARY_FILE
@@ -139,7 +139,7 @@ def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces
     )
     number = tokenizer.token_to_id(pad) if pad else None
     if number is None:
-        raise ConfigError(f"{TOKENIZER_FILE} knows no padding; expected pad_token in tokenizer_config.json")
+        raise ConfigError(f"{TOKENIZER_FILE} lacks padding; expected pad_token in tokenizer_config.json")
     tokenizer.enable_padding(pad_id=number, pad_token=pad)
     tokenizer.save(str(folder / TOKENIZER_FILE))
     return TokenizerPieces(folder / VOCABULARY_FILE), greatest
@@ -171,12 +171,12 @@ def _require_small(path: Path, rows: int) -> None:
     most = MAX_TOKENIZER_BYTES + rows * BYTES_OF_PIECE
     if (size := path.stat().st_size) > most:
         raise ConfigError(
-            f"cannot read {path}: it has {size} bytes, expected at most {most} for {rows} rows of the word table"
+            f"cannot read {path}: it has {size} bytes, expected at most {most} for {rows} rows of the embedding matrix"
         )
 
 
 def _is_berts(tokenizer: Tokenizer) -> bool:
-    """Whether GLOW's own splitting and spelling are this tokenizer's: BERT's uncased WordPiece."""
+    """Whether the tokenizer is BERT's uncased WordPiece, which GLOW implements itself."""
     normalizer = tokenizer.normalizer
     return bool(
         isinstance(normalizer, normalizers.BertNormalizer)
@@ -191,19 +191,19 @@ def _is_berts(tokenizer: Tokenizer) -> bool:
 
 
 def _inside(folder: Path, path: str) -> Path:
-    """A folder in the folder.
+    """A subdirectory of the directory.
 
     Raises:
-        ConfigError: if it is another one.
+        ConfigError: if it is outside of the directory.
     """
     place = Path(os.path.realpath(folder / path))
     if not place.is_relative_to(os.path.realpath(folder)):
-        raise ConfigError(f"{MODULES_FILE} names the path {path!r}; expected one in its own folder")
+        raise ConfigError(f"{MODULES_FILE} names the path {path!r}; expected one in its own directory")
     return place
 
 
 def _optional(kind: type[F], path: Path) -> F:
-    """A file, or what it says where there is none."""
+    """Reads a file, or the defaults if it is missing."""
     return kind.load(path) if path.is_file() else kind()
 
 

@@ -1,7 +1,7 @@
-"""A distilled query tower as one small file, so that the model can be made again from the whole encoder's own weights.
+"""A distilled query tower as one small file, which rebuilds the model together with the full encoder's weights.
 
-Matrices have the 7 bits that an exported model has, with a scale for each output: a model that is made of the file in int8 is the one that
-was exported. The word table is the encoder's, so the file lacks it.
+Matrices have 7 bits and a scale per output, as in an exported int8 model, so the rebuilt int8 model is identical.
+The file lacks the token embedding matrix, which is the encoder's.
 """
 
 import json
@@ -27,11 +27,11 @@ MAX_LAYERS = 128
 
 
 class QueriesAbout(StrictModel):
-    """What a query tower belongs to.
+    """Identifies the encoder of a query tower.
 
     Attributes:
-        encoder: SHA-256 of the whole encoder's weights.
-        layers: of the encoder, that the tower started from.
+        encoder: SHA-256 of the full encoder's weights.
+        layers: the encoder layers that the tower started from.
         tokens: longest query.
     """
 
@@ -41,22 +41,22 @@ class QueriesAbout(StrictModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Of a file.
+        """Reads it from a file.
 
         Raises:
-            ConfigError: if it is none.
+            ConfigError: if the file holds no query tower.
         """
         try:
             with safe_open(str(path), framework="np") as opened:
                 return cls.model_validate_json((opened.metadata() or {}).get(ABOUT, ""))
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigError(
-                f"{path} holds no query tower; expected what `glow distil --keep-queries` wrote"
+                f"{path} holds no query tower; expected a file of `glow distil --keep-queries`"
             ) from error
 
 
 def write_queries_file(path: Path, tower: Tower, about: QueriesAbout) -> None:
-    """Writes a query tower but its word table."""
+    """Writes a query tower without its token embedding matrix."""
     tensors: dict[str, np.ndarray] = {}
     for name, value in _own(tower).items():
         array = value.detach().float().numpy()
@@ -71,11 +71,11 @@ def write_queries_file(path: Path, tower: Tower, about: QueriesAbout) -> None:
 
 
 def read_queries_file(path: Path, whole: TwoTowers, encoder: str) -> TwoTowers:
-    """Towers with the query tower of a file, and the whole encoder for documents.
+    """Builds towers from a query tower file and the full encoder.
 
     Args:
         path: the file.
-        whole: the encoder.
+        whole: the full encoder.
         encoder: SHA-256 of its weights.
 
     Raises:
@@ -91,7 +91,7 @@ def read_queries_file(path: Path, whole: TwoTowers, encoder: str) -> TwoTowers:
             f"{path.name} reads queries of {about.tokens} tokens; give --query-tokens {about.tokens}"
         )
     if max(about.layers) >= depth:
-        raise ConfigError(f"{path.name} asks for layer {max(about.layers)}, the encoder has {depth}")
+        raise ConfigError(f"{path.name} requires layer {max(about.layers)}, the encoder has {depth}")
     towers = with_few_layers(whole, about.layers)
     with safe_open(str(path), framework="np") as opened:
         found = {name: torch.from_numpy(opened.get_tensor(name)) for name in opened.keys()}
@@ -103,7 +103,7 @@ def read_queries_file(path: Path, whole: TwoTowers, encoder: str) -> TwoTowers:
     if {name: value.shape for name, value in found.items()} != wanted:
         raise ConfigError(f"{path.name} does not hold {len(about.layers)} layers of this encoder's shape")
     if not all(value.isfinite().all() for value in found.values()):
-        raise ConfigError(f"{path.name} holds NaN or infinity; expected weights that were trained")
+        raise ConfigError(f"{path.name} holds NaN or infinity; expected trained weights")
     towers.query.load_state_dict(found, strict=False)
     return towers
 

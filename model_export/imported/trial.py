@@ -1,9 +1,9 @@
-"""Tries a tokenizer that others made, as a process of its own: what it does to that process, it does not do to the command.
+"""Tries a third-party tokenizer in a separate process, which protects the command.
 
     python -P trial.py TOKENIZER
 
-The library that reads it may panic, hang or take all memory. Here it has seconds and megabytes by the size of the file. What is wrong
-goes to standard output, and the exit status is 1; a process that was ended says nothing. It imports nothing of GLOW.
+The tokenizer library may panic, hang or take all memory, so time and memory are limited by the size of the file. A fault
+is printed to standard output, with exit status 1; a killed process prints nothing. This module imports nothing of GLOW.
 """
 
 import resource
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 SECONDS, SECONDS_PER_MB = 5, 1
 MB, MB_PER_MB = 512, 64
-"""250,000 pieces take 17 MB of file."""
+"""250,000 tokens take 17 MB of file."""
 PIECES_OF_BYTE, AROUND = 4, 16
 TEXTS = (
     "",
@@ -28,12 +28,12 @@ TEXTS = (
 
 
 def main(path: str) -> str:
-    """Reads the tokenizer and spells texts; what is wrong, or nothing."""
+    """Reads the tokenizer and encodes texts; returns the fault, or an empty text."""
     megabytes = (Path(path).stat().st_size >> 20) + 1
     seconds = SECONDS + SECONDS_PER_MB * megabytes
     size = (MB + MB_PER_MB * megabytes) << 20
     for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0)):
-        with suppress(ValueError, OSError):  # not every system lets a process bound its memory
+        with suppress(ValueError, OSError):  # not every system supports memory limits
             resource.setrlimit(what, (most, most))
     try:
         tokenizer = Tokenizer.from_file(path)
@@ -45,7 +45,7 @@ def main(path: str) -> str:
                 if found > PIECES_OF_BYTE * len(text.encode()) + AROUND:
                     return f"it makes {found} pieces of a text of {len(text.encode())} bytes"
             tokenizer.encode_special_tokens = not tokenizer.encode_special_tokens
-    except BaseException as error:  # the library's panics are no Exception
+    except BaseException as error:  # the library's panics are not of type Exception
         return " ".join(str(error).split())[:300] or type(error).__name__
     return ""
 

@@ -1,4 +1,4 @@
-"""Tokens for late interaction: the towers' output, and the projection that makes it small."""
+"""Token vectors for late interaction: a second output of the towers, and the projection that shrinks it."""
 
 from glow_model_export.tokens.graph import (
     TOKEN_UNIT,

@@ -1,8 +1,8 @@
-"""What late interaction reads of a text: the last layer's states of its tokens as a second output of both towers, projected to few numbers.
+"""Adds token vectors for late interaction to both towers: the last layer's embeddings, projected to few numbers.
 
-The graphs are edited as they were exported, quantized or not, and name the same weights, so that a vector is bit for bit what it was.
+The exported graphs are edited, quantized or not, and refer to the same weights, so vectors are bit for bit the same.
 
-    tokens = normalise(states · projection), multiplied in the states' precision
+    tokens = normalize(embeddings · projection), multiplied in the embeddings' precision
 
     B   batch       L   tokens      H   hidden size     P   numbers of a token
 """
@@ -25,10 +25,10 @@ from glow.text import WeightedTokens
 __all__ = ["TOKEN_UNIT", "Texts", "add_tokens", "last_states", "read_projection", "write_tokens"]
 
 TOKEN_UNIT = 8
-"""P is a multiple of it: signs of P numbers are whole bytes."""
+"""P is a multiple of it, so that the signs of P numbers fill whole bytes."""
 _CHECKED_TEXTS = 16
 _MAX_MOVE = 5e-3
-"""Of a token's numbers by padding and batch mates; fp16 is the coarsest."""
+"""Tolerance of a token's numbers for padding and other texts in the batch; fp16 is the coarsest."""
 _GRAPHS = (QUERY_TOWER, DOCUMENT_TOWER, TERMS_TOWER)
 _PREFIX = "late."
 _PROJECTION = f"{_PREFIX}projection"
@@ -37,7 +37,7 @@ Texts = Mapping[str, Sequence[WeightedTokens]]
 
 
 def last_states(model: ModelProto) -> tuple[str, int]:
-    """The name that a tower's graph has for its last layer's states, [B, L, H], and their ONNX type.
+    """The name of the last layer's token embeddings [B, L, H] in a tower's graph, and their ONNX type.
 
     Raises:
         ExportError: if they are not found.
@@ -48,19 +48,19 @@ def last_states(model: ModelProto) -> tuple[str, int]:
     bias = f"layers.{max(layers, default=-1)}.output_norm.bias"
     states: str | None = next((node.output[0] for node in graph.node if bias in node.input), None)
     if states is None:
-        raise ExportError("the graph's last states are not found; export the model again with this version")
+        raise ExportError("the graph has no token embeddings; export the model again with this version")
     return states, kinds[bias]
 
 
 def add_tokens(model: ModelProto, projection: NDArray[np.float32]) -> ModelProto:
-    """Gives a tower's graph the output `tokens`, float32 [B, L, P]: its last states projected, L2-normalised; one that it has is replaced.
+    """Gives a tower's graph the output `tokens`, float32 [B, L, P]: last token embeddings, projected and L2-normalized.
 
     Args:
         model: a tower in any precision, changed in place; its external data need not be loaded.
-        projection: float32 [H, P]; it is put into the graph.
+        projection: float32 [H, P], which the graph will contain.
 
     Raises:
-        ExportError: if the last layer's states are not found.
+        ExportError: if the last layer's token embeddings are not found.
     """
     _remove_tokens(model)
     graph, (states, kind) = model.graph, last_states(model)
@@ -79,7 +79,7 @@ def add_tokens(model: ModelProto, projection: NDArray[np.float32]) -> ModelProto
 
 
 def _steps(states: str, kind: int) -> list[NodeProto]:
-    """In operations that CUDA has too: `LpNormalization` would need the CPU."""
+    """Uses operations that CUDA supports; `LpNormalization` would need the CPU."""
 
     def step(operation: str, inputs: list[str], out: str, **attributes: Any) -> NodeProto:
         return helper.make_node(operation, inputs, [out], f"{_PREFIX}{out}", **attributes)
@@ -92,7 +92,7 @@ def _steps(states: str, kind: int) -> list[NodeProto]:
     ]
     if kind == TensorProto.FLOAT:
         return [step("MatMul", [states, _PROJECTION], product), *steps]
-    # In the states' own precision: a reader in another one would change how a CPU rounds them for the vector.
+    # In the embeddings' precision: another one would change how a CPU rounds them for the vector.
     half, found = f"{_PREFIX}half", f"{_PREFIX}found"
     return [
         step("Cast", [_PROJECTION], half, to=kind),
@@ -114,11 +114,11 @@ def read_projection(folder: Path, hidden: int) -> NDArray[np.float32] | None:
     """The projection of a verified model, float32 [H, P]; None if its towers have no tokens.
 
     Args:
-        folder: of the model.
+        folder: directory of the model.
         hidden: H.
 
     Raises:
-        ExportError: if the file is not of that many rows.
+        ExportError: if the file does not have H rows.
     """
     path = folder / TOKEN_PROJECTION
     if not path.is_file():
@@ -132,17 +132,17 @@ def read_projection(folder: Path, hidden: int) -> NDArray[np.float32] | None:
 
 
 def write_tokens(folder: Path, projection: NDArray[np.float32], texts: Texts, pad_id: int) -> None:
-    """Gives the graphs of a model in the making the output `tokens`, and writes the projection beside them.
+    """Gives the graphs of an unfinished model the output `tokens`, and writes the projection beside them.
 
     Args:
-        folder: holds both towers with their weights, and may hold `document-terms.onnx`; the graphs are replaced.
+        folder: directory of both towers with their weights, perhaps also `document-terms.onnx`; graphs are replaced.
         projection: float32 [H, P].
-        texts: for the check.
-        pad_id: of the vocabulary.
+        texts: texts for the check.
+        pad_id: padding id of the vocabulary.
 
     Raises:
-        ExportError: if a graph is no tower that we know, gives something else than before, tokens that are not of length 1, or tokens that
-            depend on padding.
+        ExportError: if a graph is not a known tower, its other outputs change, or its tokens depend on padding or
+            do not have length 1.
     """
     expected: dict[str, dict[str, NDArray[np.float32]]] = {}
     few = {
@@ -154,7 +154,7 @@ def write_tokens(folder: Path, projection: NDArray[np.float32], texts: Texts, pa
             before = Encoder(folder / name, pad_id)
             kept = [output for output in before.outputs if output != TOKENS]
             expected[name] = dict(zip(kept, before.run_outputs(few[name], kept), strict=True))
-    (folder / TOKEN_PROJECTION).unlink(missing_ok=True)  # a session may have mapped it: never write into it
+    (folder / TOKEN_PROJECTION).unlink(missing_ok=True)  # a session may have mapped the file
     (folder / TOKEN_PROJECTION).write_bytes(np.ascontiguousarray(projection, np.float32).tobytes())
     for name, outputs in expected.items():
         model = add_tokens(onnx.load(folder / name, load_external_data=False), projection)

@@ -1,4 +1,4 @@
-"""The projection of tokens for late interaction, fitted to the states of both towers.
+"""The projection of token vectors for late interaction, fitted to the token embeddings of both towers.
 
 H   hidden size     P   numbers of a token
 """
@@ -21,15 +21,15 @@ from glow_model_export.tokens.graph import TOKEN_UNIT, Texts, add_tokens
 __all__ = ["TOKEN_SIZE", "TokenProjection", "fit_projection"]
 
 TOKEN_SIZE = 128
-"""P unless another is asked for."""
+"""Default P."""
 
 
 class TokenProjection(NamedTuple):
-    """What both towers' states are multiplied by.
+    """The projection of both towers' token embeddings.
 
     Attributes:
         matrix: float32 [H, P].
-        kept: share in [0, 1] of the normalised states' squared length that lies in its columns.
+        kept: fraction of the normalized embeddings' squared length that it keeps, in [0, 1].
     """
 
     matrix: NDArray[np.float32]
@@ -37,26 +37,26 @@ class TokenProjection(NamedTuple):
 
 
 def fit_projection(folder: Path, texts: Texts, size: int, pad_id: int) -> TokenProjection:
-    """The directions in which normalised states of tokens are longest (their second moment, not centred), both towers counting alike.
+    """Fits the directions of largest uncentered second moment of normalized token embeddings, with equally weighted towers.
 
     Args:
-        folder: holds both towers with their weights.
+        folder: directory of both towers with their weights.
         texts: tower's file -> preprocessed texts, at least one each.
-        size: P, a multiple of 8; of towers that have fewer states, the largest that they have.
-        pad_id: of the vocabulary.
+        size: P, a multiple of 8; smaller towers get the largest size that they support.
+        pad_id: padding id of the vocabulary.
 
     Returns:
         Orthonormal columns, the longest direction first.
 
     Raises:
-        ExportError: if a graph is no tower that we know, its states are not finite, or fewer than 8 numbers.
+        ExportError: if a graph is not a known tower, or its embeddings are not finite or have fewer than 8 numbers.
     """
     moments = [
         _second_moment(folder / tower, texts[tower], pad_id) for tower in (QUERY_TOWER, DOCUMENT_TOWER)
     ]
     moment = np.mean(moments, axis=0)
     if not np.isfinite(moment).all():
-        raise ExportError("the towers' last states are not finite; the model is broken")
+        raise ExportError("the towers' last token embeddings are not finite; the model is broken")
     size = min(size, len(moment) // TOKEN_UNIT * TOKEN_UNIT)
     if size < TOKEN_UNIT:
         raise ExportError(
@@ -64,14 +64,14 @@ def fit_projection(folder: Path, texts: Texts, size: int, pad_id: int) -> TokenP
         )
     lengths, directions = np.linalg.eigh(moment)
     columns = directions[:, ::-1][:, :size]
-    # A direction and its opposite are as long: take the one whose largest number is positive, whatever the algorithm found.
+    # The sign of a direction is arbitrary: the number with the largest magnitude becomes positive.
     largest = np.take_along_axis(columns, np.abs(columns).argmax(0)[None], axis=0)
     kept = float(lengths[::-1][:size].sum() / lengths.sum())
     return TokenProjection(np.ascontiguousarray(columns * np.sign(largest), np.float32), kept)
 
 
 def _second_moment(tower: Path, sequences: Sequence[WeightedTokens], pad_id: int) -> NDArray[np.float64]:
-    """Mean outer product of normalised states, float64 [H, H]."""
+    """Mean outer product of normalized token embeddings, float64 [H, H]."""
     graph = onnx.load(tower, load_external_data=False)
     hidden = graph.graph.output[0].type.tensor_type.shape.dim[-1].dim_value
     whole = np.eye(hidden, -(-hidden // TOKEN_UNIT) * TOKEN_UNIT, dtype=np.float32)

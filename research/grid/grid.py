@@ -45,7 +45,7 @@ INIT_FILE = "model.safetensors"
 ADDED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "towers": {"hidden": 0, "heads": 0, "pooling_gain": None, "document_layers": [], "learns": "both"},
     "objective": {"list_cosines": "teacher", "list_other": "own", "list_lexical": 0.0},
-    "batches": {"topics": 0, "slips": 0.0},
+    "batches": {"topics": 0, "typo_rate": 0.0},
 }
 """By section, with what they are where nobody gives them."""
 ORDER = (

@@ -1,4 +1,4 @@
-"""Writes docs/reference and the help of every command; with --check, exits with 1 and names the files that differ from the code."""
+"""Writes docs/reference and the help of every command; with --check, exits with 1 and names the outdated files."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ PAGES = {
     FOLDER / "files.md": files_page,
     ROOT / "glow" / "cli" / HELP_FILE: help_texts,
 }
-"""File -> what makes its text."""
+"""File -> function that makes its text."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""files.md: the files of an index, a model, a dataset and the logs, as the code declares them."""
+"""files.md: the files of an index, a model, a dataset and the logs, from the code's constants."""
 
 import ast
 import inspect
@@ -33,7 +33,7 @@ ATTRIBUTE = re.compile(r"^    ([\w, ]+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def files_page() -> str:
-    """The files of each kind of folder, and the members of each kind of line."""
+    """The files of each kind of directory, and the members of each kind of line."""
     parts = []
     for title, modules in SECTIONS.items():
         parts += [f"## {title}", table(("file", "meaning"), _files(*modules))]
@@ -48,7 +48,7 @@ def files_page() -> str:
 
 
 def _files(*modules: ModuleType) -> Iterator[tuple[str, str]]:
-    """The files that constants name, with what is said of each: behind the constant, or in a sentence that names the file."""
+    """The files that constants name, described by the constant's docstring or a sentence that names the file."""
     found: dict[str, str] = {}
     for module in modules:
         tree = ast.parse(inspect.getsource(module))
@@ -65,7 +65,7 @@ def _files(*modules: ModuleType) -> Iterator[tuple[str, str]]:
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Public constants that may name files, each with the docstring behind it."""
+    """Public constants that may name files, each with its docstring."""
     for node, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):
         text = first(ast.get_docstring(ast.Module([after], [])))
         names = ast.walk(node.targets[0]) if isinstance(node, ast.Assign) else ()

@@ -22,7 +22,7 @@ __all__ = ["commands_page", "help_texts", "settings_page"]
 
 
 def help_texts() -> str:
-    """What `--help` of each command prints, as JSON, for where the command cannot be imported."""
+    """The output of each command's `--help` as JSON, for installations that cannot import the command."""
     runner = CliRunner()
     texts = {
         name: runner.invoke(app, [name, "--help"], prog_name="glow", terminal_width=HELP_WIDTH).output
@@ -59,7 +59,7 @@ def _options(name: str) -> Iterator[tuple[str, ...]]:
 
 
 def _shown(value: Any) -> str:
-    """A default as a shell has it."""
+    """A default value in shell syntax."""
     if value is None or isinstance(value, bool):
         return {None: "", True: "on", False: "off"}[value]
     return code(" ".join(map(str, value)) if isinstance(value, list | tuple) else plain(value))

@@ -33,7 +33,7 @@ Schema = Mapping[str, Any]
 
 
 def http_page() -> str:
-    """Every route with its fields and problems, then the shapes inside them."""
+    """Every route with its fields and problems, then the shapes that they use."""
     document = openapi(create_app(Settings(index_root=Path("index")), on_failure=lambda: None))
     shapes: Mapping[str, Schema] = document["components"]["schemas"]
     parts, shown = [], set()
@@ -66,7 +66,7 @@ def _text(name: str, shapes: Mapping[str, Schema]) -> str:
 
 
 def _rows(name: str, shapes: Mapping[str, Schema]) -> Iterator[tuple[str, ...]]:
-    """The fields of a shape; one without a description has that of its own shape."""
+    """The fields of a shape; a field without a description takes that of its own shape."""
     for field, schema in shapes.get(name, {}).get("properties", {}).items():
         parts = [schema, *schema.get("anyOf", ())]
         inner = [each.get(key) for each in parts for key in ("items", "additionalProperties")]
@@ -91,7 +91,7 @@ def _type(schema: Schema) -> str:
 
 
 def errors_page() -> str:
-    """Every error type that has a code of its own; those of test modules are left out."""
+    """Every error type with its own code, except those of test modules."""
     kinds: list[type[GlowError]] = [GlowError]
     own, client = [], []
     for kind in kinds:
@@ -114,7 +114,7 @@ def errors_page() -> str:
 
 
 def metrics_page() -> str:
-    """Every metric: what `Metrics` makes, noted as it is made, and what the source makes for each response."""
+    """Every metric: those that `Metrics` creates, and those that the source computes for each response."""
     makers = {name: Mock(wraps=getattr(metrics, name)) for name in ("Counter", "Gauge", "Histogram")}
     with patch.multiple(metrics, **makers):
         metrics.Metrics()

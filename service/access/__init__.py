@@ -1,4 +1,4 @@
-"""Who may ask for what: paths and keys, rate limits, and the origins whose pages may read answers."""
+"""Access control: keys, tenants, rate limits, and CORS origins."""
 
 from glow_service.access.control import Access, AccessControl, access_errors, access_of, client_of_scope
 from glow_service.access.cors import cors_options, parse_origins

@@ -1,6 +1,6 @@
-"""Who may ask for what: one table of paths, the key that a request brings, and how often it may ask.
+"""Access control of requests: the key that each path requires, and rate limits.
 
-A path that the table does not name needs a key wherever keys are set, so a route that is forgotten here is closed.
+A path that the table lacks requires an API key if keys are set, so a forgotten route is not open.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Access(StrEnum):
-    """What a path asks of whoever sends a request to it."""
+    """The key that a path requires."""
 
     OPEN = "open"
     KEY = "key"
@@ -36,7 +36,7 @@ class Access(StrEnum):
 
 
 ACCESS: dict[str, Access] = {
-    # "/x/*" is everything below /x/; the other paths are exact.
+    # "/x/*" matches everything below /x/; other paths are exact.
     "/search": Access.KEY,
     "/v1/search": Access.KEY,
     "/search/batch": Access.KEY,
@@ -54,7 +54,7 @@ ACCESS: dict[str, Access] = {
     "/info": Access.KEY,
     "/admin": Access.ADMIN,
     "/admin/*": Access.ADMIN,
-    # What load balancers, scrapers and readers of errors need, and the page, which asks for a key itself.
+    # For load balancers, metric scrapers and documentation; the page asks for a key itself.
     "/healthz": Access.OPEN,
     "/readyz": Access.OPEN,
     "/metrics": Access.OPEN,
@@ -71,7 +71,7 @@ _BELOW = tuple((path[:-1], access) for path, access in ACCESS.items() if path.en
 
 
 def listed_access(path: str) -> Access | None:
-    """The row of the table that a path falls under, or None."""
+    """The table's entry for a path, or None."""
     found = _EXACT.get(path)
     if found is None:
         found = next((access for start, access in _BELOW if path.startswith(start)), None)
@@ -79,9 +79,9 @@ def listed_access(path: str) -> Access | None:
 
 
 def access_of(path: str, method: str = "GET") -> Access:
-    """What a path, decoded as the router sees it, asks for; `KEY` where the table does not name it.
+    """The access that a decoded path requires; `KEY` if the table lacks it.
 
-    Below /documents who only reads needs a key for searching, and every other method the one for writing.
+    Below /documents, reading requires an API key, and all other methods the write key.
     """
     if method not in READING and path.startswith(_DOCUMENTS):
         return Access.WRITE
@@ -89,7 +89,7 @@ def access_of(path: str, method: str = "GET") -> Access:
 
 
 def access_errors(path: str, method: str = "GET") -> tuple[type[GlowError], ...]:
-    """The errors that `AccessControl` may answer a path with; for OpenAPI."""
+    """The errors that `AccessControl` may raise for a path, for OpenAPI."""
     errors: dict[Access, tuple[type[GlowError], ...]] = {
         Access.OPEN: (),
         Access.KEY: (KeyMissingError, KeyRefusedError, RateLimitError),
@@ -100,16 +100,16 @@ def access_errors(path: str, method: str = "GET") -> tuple[type[GlowError], ...]
 
 
 class AccessControl:
-    """Decides about a request from its path, headers and address alone, before anything else is done for it.
+    """Checks a request by its path, headers and address, before any other work.
 
-    A check takes some microseconds and never waits. It belongs to the event loop: no threads.
+    A check takes microseconds and never blocks. Only the event loop may use it, not threads.
 
     Args:
-        metrics: where refusals are counted.
-        api_keys, admin_key, write_key: as the settings hold them; "" for none.
-        limiter: of requests, by key or address; those of several indexes of one process share it. None for no limit.
-        tenants: what each API key opens; empty: all of them open everything.
-        collection: name of what is asked for here; "" where a service has one.
+        metrics: counts refusals.
+        api_keys, admin_key, write_key: the settings; "" for none.
+        limiter: rate limiter by key or address, shared by all indexes of a process; None: no limit.
+        tenants: restrictions of each API key; empty: none.
+        collection: name of this index; "" if the service has only one.
 
     Raises:
         ValueError: if a key setting is malformed.
@@ -138,19 +138,19 @@ class AccessControl:
         )
 
     def check(self, scope: Scope) -> str:
-        """Lets a request pass, or raises.
+        """Accepts a request, or raises.
 
         Args:
-            scope: of an HTTP request.
+            scope: ASGI scope of an HTTP request.
 
         Returns:
-            The name of the key that it was let in by, for the log line; "" where none was needed.
+            The name of the request's key, for the log line; "" if none was required.
 
         Raises:
-            KeyMissingError: if the path needs a key, and none came.
-            KeyRefusedError: if the key is not one of those that open this path, or several different ones came.
-            RateLimitError: if the key, or the address where no keys are set, sends more than it may.
-            RouteNotFoundError: if /admin or writing is off.
+            KeyMissingError: if the path requires a key, and the request has none.
+            KeyRefusedError: if the key is not valid for this path, or the request has several different keys.
+            RateLimitError: if the key, or the address if no keys are set, exceeds its rate limit.
+            RouteNotFoundError: if /admin or writing is disabled.
         """
         wanted = access_of(scope["path"], scope["method"])
         if wanted is Access.OPEN:
@@ -164,26 +164,26 @@ class AccessControl:
         tenant = self._tenants.get(name)
         if tenant is not None and tenant.collections and self._collection not in tenant.collections:
             self._refused.inc()
-            raise KeyRefusedError("the key does not open this collection")
+            raise KeyRefusedError("the key is not valid for this collection")
         if self._limiter is not None:
             self._limit(self._limiter, name or client_of_scope(scope))
         return name
 
     def tenant(self, name: str) -> Tenant | None:
-        """What a key opens; None where that is everything here."""
+        """The restriction of a key to some documents; None if it may read all."""
         found = self._tenants.get(name)
         return found if found is not None and found.filter is not None else None
 
     def charge(self, scope: Scope, name: str, cost: int) -> None:
-        """Takes from a client's rate what its request costs, once that is known.
+        """Charges a client's rate limit for a request, once its cost is known.
 
         Args:
-            scope: of the request, which `check` let pass.
-            name: what `check` returned.
-            cost: of the whole request, >= 1; `check` took 1.
+            scope: ASGI scope of the request, which `check` accepted.
+            name: the name that `check` returned.
+            cost: cost of the whole request, >= 1; `check` charged 1.
 
         Raises:
-            RateLimitError: if the client still owes for an earlier request.
+            RateLimitError: if the client is in debt for an earlier request.
         """
         if self._limiter is None or cost <= 1:
             return
@@ -191,17 +191,17 @@ class AccessControl:
         if wait_s:
             self._limited.inc()
             raise RateLimitError(
-                f"earlier requests cost more than the rate limit gives; the next one may come in {wait_s} s",
+                f"earlier requests exceeded the rate limit; send the next one in {wait_s} s",
                 wait_s,
             )
 
     def owe(self, scope: Scope, name: str, cost: int) -> None:
-        """Has a client owe what work cost that was done already; its next requests wait for that.
+        """Charges a client for work that was already done; its next requests have to wait for it.
 
         Args:
-            scope: of the request, which `check` let pass.
-            name: what `check` returned.
-            cost: of that work, >= 0.
+            scope: ASGI scope of the request, which `check` accepted.
+            name: the name that `check` returned.
+            cost: cost of that work, >= 0.
         """
         if self._limiter is not None and cost:
             self._limiter.owe(name or client_of_scope(scope), cost)
@@ -211,26 +211,26 @@ class AccessControl:
         if not given:
             self._missing.inc()
             raise KeyMissingError(
-                "this path needs a key, and none came; send Authorization: Bearer KEY, or X-API-Key: KEY"
+                "this path requires a key; send Authorization: Bearer KEY, or X-API-Key: KEY"
             )
         if len(given) > 1:
             self._refused.inc()
-            raise KeyRefusedError("the request has several different keys; send one")
+            raise KeyRefusedError("the request has several different keys; send only one")
         name = find_name(given.pop(), digests)
         if name is None:
             self._refused.inc()
-            raise KeyRefusedError("the key is none of those that open this path")
+            raise KeyRefusedError("the key is not valid for this path")
         return name
 
     def _limit(self, limiter: RateLimiter, client: str) -> None:
         wait_s = limiter.take(client)
         if wait_s:
             self._limited.inc()
-            raise RateLimitError(f"too many requests; the next one may come in {wait_s} s", wait_s)
+            raise RateLimitError(f"too many requests; send the next one in {wait_s} s", wait_s)
 
 
 def _presented(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
-    """Every key of a request; a header that is empty or holds another scheme, such as a proxy's Basic, holds none."""
+    """The keys in a request's headers; empty headers and other schemes, such as a proxy's Basic, are ignored."""
     for name, value in headers:
         if name == b"x-api-key":
             key = value.strip()
@@ -244,6 +244,6 @@ def _presented(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
 
 
 def client_of_scope(scope: Scope) -> str:
-    """Who sent a request, by the address; "" where it has none."""
+    """The client of a request by its address; "" if there is none."""
     client = scope.get("client")
     return client_of(client[0]) if client else ""

@@ -1,11 +1,11 @@
-"""Which pages of other sites may read answers: the setting `cors_origins`, and what Starlette's CORSMiddleware gets of it."""
+"""The setting `cors_origins`: the sites whose pages may read responses, as options of Starlette's CORSMiddleware."""
 
 import re
 from typing import Any
 
 __all__ = ["cors_options", "parse_origins"]
 
-# As browsers write an origin (RFC 6454, section 6.2): lower case, no path, no default port, names in ASCII.
+# An origin in the form that browsers send (RFC 6454, section 6.2): lower case, no path, no default port, ASCII names.
 _ORIGIN = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?::(?P<port>[1-9]\d{0,4}))?"
 )
@@ -16,23 +16,23 @@ _PREFLIGHT_SECONDS = 600
 
 
 def parse_origins(text: str) -> tuple[str, ...]:
-    """Reads the setting `cors_origins`.
+    """Parses the setting `cors_origins`.
 
     Args:
-        text: origins separated by commas, or `*` alone; "" is none.
+        text: origins separated by commas, or only `*`; "" for none.
 
     Returns:
-        The origins in the order given, each once.
+        The distinct origins, in order.
 
     Raises:
-        ValueError: if one is no origin as browsers write it, and so would never match.
+        ValueError: if an origin is not in the form that browsers send, so it would never match.
     """
     origins = tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text.strip() else ()
     if origins == ("*",):
         return origins
     for origin in origins:
         if origin == "*":
-            raise ValueError("cors_origins: '*' allows every origin and stands alone; leave the others out")
+            raise ValueError("cors_origins: '*' allows every origin; remove the other origins")
         match = _ORIGIN.fullmatch(origin)
         if match is None or int(match["port"] or 0) > 65_535:
             raise ValueError(
@@ -41,7 +41,7 @@ def parse_origins(text: str) -> tuple[str, ...]:
             )
         if match["port"] is not None and match["port"] == _DEFAULT_PORTS.get(match["scheme"]):
             raise ValueError(
-                f"cors_origins: found {origin!r:.80}; browsers leave the default port out, so do the same"
+                f"cors_origins: found {origin!r:.80}; remove the default port, which browsers do not send"
             )
     return origins
 
@@ -53,10 +53,10 @@ def cors_options(origins: str) -> dict[str, Any]:
         origins: the setting `cors_origins`.
 
     Returns:
-        The arguments; empty where no origin is allowed, and then the middleware is to be left out.
+        The arguments; empty if no origin is allowed: then the middleware is not needed.
 
     Raises:
-        ValueError: see `parse_origins`.
+        ValueError: as for `parse_origins`.
     """
     allowed = parse_origins(origins)
     if not allowed:
@@ -66,7 +66,7 @@ def cors_options(origins: str) -> dict[str, Any]:
         "allow_methods": ("GET", "HEAD", "POST"),
         "allow_headers": _ALLOWED_HEADERS,
         "expose_headers": _EXPOSED_HEADERS,
-        # There are no cookies: a key is sent by the page's own script or not at all.
+        # There are no cookies: only a page's own script sends a key.
         "allow_credentials": False,
         "max_age": _PREFLIGHT_SECONDS,
     }

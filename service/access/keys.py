@@ -1,7 +1,7 @@
-"""Keys: how settings hold them (as SHA-256), how one is recognised, and how one is made.
+"""Keys: parsing of the settings, which contain SHA-256 digests, checking, and making new keys.
 
-A plain SHA-256 is enough because keys are random: 256 bits cannot be guessed, with or without a slow hash. It would not be
-enough for passwords that people think up.
+A plain SHA-256 is enough because keys are random: 256 bits cannot be guessed. It would not be enough for passwords that
+people choose.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 ADMIN = "admin"
-"""Name of the admin key in log lines; no other key may have it."""
+"""Name of the admin key in log lines; reserved."""
 WRITE = "write"
-"""Name of the key for writing."""
+"""Name of the write key; reserved."""
 MAX_KEY_BYTES = 1_024
-"""A longer key is refused unread."""
+"""A longer key is refused without hashing it."""
 _KEY_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
@@ -36,13 +36,13 @@ _HOW = "`glow key NAME` makes one"
 
 
 def parse_keys(text: str) -> dict[str, bytes]:
-    """Reads the setting `api_keys`; messages give places, never any of the text, which may be a key.
+    """Parses the setting `api_keys`. Error messages give positions only, because the text may contain a key.
 
     Args:
-        text: `name:hex,name:hex`; white space around entries is fine, "" is no keys.
+        text: `name:hex,name:hex`; white space around entries is allowed; "" for no keys.
 
     Returns:
-        name -> SHA-256 digest (32 bytes), in the order given.
+        name -> SHA-256 digest (32 bytes), in order.
 
     Raises:
         ValueError: if an entry is malformed, or two have the same name or the same key.
@@ -57,36 +57,36 @@ def parse_keys(text: str) -> dict[str, bytes]:
         _check_name(name, place)
         if name in digests:
             raise ValueError(
-                f"{place} has the name of entry {list(digests).index(name) + 1}; each needs its own"
+                f"{place} has the same name as entry {list(digests).index(name) + 1}; choose another name"
             )
         value = _parse_digest(digest, place)
         if value in digests.values():
             same = list(digests.values()).index(value) + 1
-            raise ValueError(f"{place} is the same key as entry {same}; give each its own")
+            raise ValueError(f"{place} has the same key as entry {same}; make another key")
         digests[name] = value
     return digests
 
 
 def parse_admin_key(text: str) -> bytes | None:
-    """Reads the setting `admin_key`.
+    """Parses the setting `admin_key` or `write_key`.
 
     Args:
         text: 64 hexadecimal digits, or "" for none.
 
     Returns:
-        The SHA-256 digest (32 bytes), or None where there is no admin key.
+        The SHA-256 digest (32 bytes), or None for no key.
 
     Raises:
-        ValueError: if it is something else, perhaps the key itself.
+        ValueError: if it is anything else, such as the key itself.
     """
     return _parse_digest(text.strip(), "it") if text.strip() else None
 
 
 def check_keys(api_keys: str, admin_key: str, write_key: str = "") -> None:
-    """Checks the settings, and that neither the admin key nor the one for writing is another one.
+    """Checks the three settings, and that the admin key and the write key differ from all other keys.
 
     Raises:
-        ValueError: if one is malformed (the message names the setting and shows none of it), or they share a key.
+        ValueError: if one is malformed (the message names the setting without its value), or two have the same key.
     """
     try:
         keys = parse_keys(api_keys)
@@ -101,21 +101,19 @@ def check_keys(api_keys: str, admin_key: str, write_key: str = "") -> None:
     except ValueError as error:
         raise ValueError(f"write_key: {error}") from None
     if write is not None and write in (admin, *keys.values()):
-        raise ValueError("write_key: it is also another key; a key that searches must not write")
+        raise ValueError("write_key: it is also the admin key or an API key; make a separate key")
     if admin is not None and admin in keys.values():
         position = list(keys.values()).index(admin) + 1
-        raise ValueError(
-            f"admin_key: it is also entry {position} of api_keys; a search key must not open /admin"
-        )
+        raise ValueError(f"admin_key: it is also entry {position} of api_keys; make a separate key")
 
 
 def find_name(key: bytes, digests: Mapping[str, bytes]) -> str | None:
-    """Which key this is.
+    """The name of a key; None if it is unknown.
 
-    The hash is compared with every digest, each in constant time, so that the time tells nothing of which one was near.
+    The hash is compared with every digest in constant time, so that timing reveals nothing.
 
     Args:
-        key: as it came, any bytes.
+        key: the received bytes.
         digests: name -> SHA-256.
     """
     if len(key) > MAX_KEY_BYTES:
@@ -139,28 +137,28 @@ def _check_name(name: str, place: str) -> None:
 def _parse_digest(text: str, place: str) -> bytes:
     if not _DIGEST.fullmatch(text):
         raise ValueError(
-            f"{place} has {len(text)} characters where the 64 hexadecimal digits of a SHA-256 were expected; "
-            f"settings hold a key's hash, never the key; {_HOW}"
+            f"{place} has {len(text)} characters, expected the 64 hexadecimal digits of a SHA-256; "
+            f"settings contain a key's hash, never the key; {_HOW}"
         )
     return bytes.fromhex(text)
 
 
 def make_key(name: str = "", *, is_admin: bool = False, is_write: bool = False) -> tuple[str, str]:
-    """Makes a key, to be shown once, and what the service is to keep of it.
+    """Makes a key, to be shown once, and its entry for the service's settings.
 
     Args:
-        name: whose key it is.
-        is_admin: makes the key of /admin, which has no name.
-        is_write: makes the key for writing, which has none either.
+        name: name of an API key.
+        is_admin: make the admin key, which has no name.
+        is_write: make the write key, which has no name.
 
     Returns:
         The key, and its entry: `NAME:SHA-256`, `GLOW_ADMIN_KEY=SHA-256` or `GLOW_WRITE_KEY=SHA-256`.
 
     Raises:
-        ConfigError: if none or several of them were given, or the name is none.
+        ConfigError: unless exactly one of the three is given, or if the name is invalid.
     """
     if is_admin + is_write + bool(name) != 1:
-        raise ConfigError("give a NAME, --admin or --write, one of them")
+        raise ConfigError("give exactly one of NAME, --admin and --write")
     if name:
         try:
             _check_name(name, "NAME")

@@ -1,4 +1,4 @@
-"""How often each client may ask: one token bucket a client, in a table that cannot grow without bound."""
+"""Rate limits: one token bucket per client, in a table of limited size."""
 
 import math
 import socket
@@ -9,27 +9,27 @@ from dataclasses import dataclass
 __all__ = ["MAX_CLIENTS", "ClientLimits", "RateLimiter", "client_of"]
 
 MAX_CLIENTS = 16_384
-"""Clients whose rate is remembered, at some 300 bytes each."""
+"""Most clients in the table, of about 300 bytes each."""
 
 _SLACK = 1e-6
-"""Part of a token that rounding may cost a client who waited just as long as it was told."""
+"""Tolerance in tokens, so that rounding does not refuse a client who waited exactly as long as requested."""
 _MAPPED_IPV4 = bytes(10) + b"\xff\xff"
 _MAX_CLIENT_CHARS = 64
 
 
 class RateLimiter:
-    """Token buckets: each holds `burst` tokens, a request takes its cost, and `rate` come back each second.
+    """Token buckets of up to `burst` tokens: a request takes its cost, and `rate` tokens return each second.
 
-    A request begins where one token is there, and pays what it costs more on credit: a dear one must not be refused for ever
-    because its cost exceeds the burst, and whoever sent it waits until the debt is paid back.
+    A request needs one token to start, and pays the rest of its cost on credit. So a request that costs more than the burst
+    can run; its client then waits until the debt is paid.
 
-    Not safe to share between threads; the event loop owns it.
+    Not thread-safe; only the event loop may use it.
 
     Args:
-        rate: tokens a second, > 0.
+        rate: tokens per second, > 0.
         burst: tokens of a full bucket, >= 1.
-        max_clients: buckets to keep; the one that was idle longest is forgotten first, and with it what it owed.
-        clock: seconds that never go backwards.
+        max_clients: most buckets; the least recently used one is dropped first, with its debt.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -39,33 +39,33 @@ class RateLimiter:
         self._burst = float(burst)
         self._max_clients = max_clients
         self._clock = clock
-        # A dict keeps the order of insertion: a bucket in use is put in again, so the first one is the idlest.
+        # A dict keeps insertion order: a used bucket is inserted again, so the first one is the least recently used.
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, client: str) -> int:
-        """Takes a token, with which a request begins.
+        """Takes the token that a request needs to start.
 
         Args:
-            client: whose.
+            client: the client.
 
         Returns:
-            0 where there was one, else the whole seconds (>= 1) until there is; a refused request costs nothing.
+            0 if there was a token, otherwise whole seconds (>= 1) until there is one; a refused request costs nothing.
         """
         return self._take(client, 1.0, needed=1.0)
 
     def charge(self, client: str, cost: int) -> int:
-        """Takes what a request costs beyond its first token, on credit.
+        """Takes the cost of a request beyond its first token, on credit.
 
         Args:
-            client: whose.
+            client: the client.
             cost: tokens, >= 1.
 
         Returns:
-            0, or where the client is in debt already the whole seconds (>= 1) until it is not; then nothing is taken, and the
-            request's first token is given back.
+            0, or if the client is already in debt, whole seconds (>= 1) until the debt is paid. Then nothing is taken, and
+            the request's first token is given back.
         """
         wait_s = self._take(client, float(cost), needed=0.0)
         if wait_s:
@@ -73,10 +73,10 @@ class RateLimiter:
         return wait_s
 
     def owe(self, client: str, cost: int) -> None:
-        """Takes what work cost that was done already, whatever the client owes.
+        """Takes the cost of work that was already done, even from a client in debt.
 
         Args:
-            client: whose.
+            client: the client.
             cost: tokens, >= 1.
         """
         self._take(client, float(cost), needed=-math.inf)
@@ -96,11 +96,11 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What one client may do in this process, however many indexes it serves.
+    """Limits of clients, shared by all indexes of this process.
 
     Attributes:
-        requests: by key, or by address where no keys are set; None: as many as it likes.
-        feedback: clicks and judgments by who made them; None: as many as it likes.
+        requests: requests per key, or per address if no keys are set; None: no limit.
+        feedback: clicks and judgments per person; None: no limit.
     """
 
     requests: RateLimiter | None = None
@@ -108,10 +108,10 @@ class ClientLimits:
 
 
 def client_of(host: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 of an IPv6 address, which one person has to himself.
+    """The client of an address: the IPv4 address, or the /64 of an IPv6 address, which usually belongs to one person.
 
     Args:
-        host: the address as text; a proxy may send anything, which then stands for itself, cut to 64 characters.
+        host: the address as text; other text from a proxy is used as it is, cut to 64 characters.
     """
     if ":" not in host:
         return host[:_MAX_CLIENT_CHARS]

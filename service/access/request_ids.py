@@ -1,6 +1,6 @@
-"""Request ids that come back: which of them this service gave out, told without having kept any.
+"""Signed request ids, so that the service can recognize its own ids in feedback without storing them.
 
-Behind the id stands a signature, a keyed hash of it. Each process that has the key can check what any other of them gave out.
+A signature, a keyed hash of the id, follows it. Every process with the same key can check it.
 """
 
 import hashlib
@@ -9,31 +9,31 @@ import hmac
 __all__ = ["RequestIds"]
 
 SIGNATURE_CHARACTERS = 24
-"""Of hexadecimal: 96 bits, which nobody guesses by sending requests."""
+"""Length in hexadecimal digits: 96 bits, too many to guess by sending requests."""
 
 
 class RequestIds:
-    """Signs the ids of searches, and checks those that feedback names.
+    """Signs the ids of searches, and checks the ids in feedback.
 
     Args:
-        key: secret that every process has which may get one of these ids back; b"" neither signs nor checks.
+        key: secret that all processes share; b"" neither signs nor checks.
     """
 
     def __init__(self, key: bytes = b"") -> None:
         self._key = key
 
     def signed(self, request_id: str) -> str:
-        """The id as a response gives it to the client."""
+        """The id with its signature, for a response."""
         return f"{request_id}.{self._signature(request_id)}" if self._key else request_id
 
     def read(self, given: str) -> str | None:
         """The id without its signature.
 
         Args:
-            given: what a client sends as the id of a search's response.
+            given: the id that a client sent.
 
         Returns:
-            The id as the logs have it; None if no process with this key gave it out.
+            The id as in the logs; None if the signature is invalid.
         """
         if not self._key:
             return given

@@ -1,6 +1,6 @@
-"""Keys that open a part of what is served: some collections of it, and of their documents those that a filter allows.
+"""Tenants: API keys that are limited to some collections, and to the documents that match a filter.
 
-The file is TOML with a table for each API key; a key without a table is refused at start, so that none opens more than was meant:
+The file is TOML with one table per API key. A key without a table is an error at startup, so that no key is open by mistake:
 
     [alice]
     collections = ["books"]
@@ -26,24 +26,24 @@ __all__ = ["Tenant", "confined", "read_tenants", "require_visible"]
 
 
 MAX_DEPTH = 16
-"""Most levels of groups in a filter; a search refuses deeper ones, too."""
+"""Most nested groups of a filter; searches have the same limit."""
 
 
 class Tenant(StrictModel):
-    """What a key opens.
+    """The collections and documents that a key may read.
 
     Attributes:
-        collections: by name; none named: all.
-        filter: that every document which the key finds, counts or reads passes, as a search has it; None: all documents.
+        collections: names of collections; empty: all.
+        filter: search filter that a document must match to be found, counted or read with the key; None: all documents.
     """
 
     collections: tuple[str, ...] = ()
     filter: dict[str, Any] | None = None
 
     def confine(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A search's body as this key may ask it.
+        """Adds the key's filter to the body of a search.
 
-        Words are not corrected: what they would be corrected to stands in documents of others, too.
+        Typos are not corrected: a correction could come from documents that the key may not read.
         """
         if self.filter is None:
             return body
@@ -58,19 +58,19 @@ class Tenant(StrictModel):
 def read_tenants(
     path: str, names: Collection[str], collections: Collection[str] | None = None
 ) -> dict[str, Tenant]:
-    """Reads the file.
+    """Reads the tenants file.
 
     Args:
-        path: of the file; "" for none, which binds no key.
-        names: of the API keys.
-        collections: names of the indexes that are served; None: not compared.
+        path: path of the file; "" for none, so that no key is limited.
+        names: names of the API keys.
+        collections: names of the served indexes; None: do not check them.
 
     Returns:
-        name of a key -> what it opens; empty where there is no file.
+        name of a key -> its tenant; empty if there is no file.
 
     Raises:
-        ValueError: if it cannot be read, its tables are not those of the keys, or one of them opens nothing that is there
-            or more than it seems to; every fault is named.
+        ValueError: if the file cannot be read, its tables do not match the keys, a table names unknown collections,
+            or a restriction is empty.
     """
     if not path:
         return {}
@@ -86,9 +86,9 @@ def read_tenants(
     absent, unknown = sorted(set(names) - set(found)), sorted(set(found) - set(names))
     if absent or unknown or not names:
         faults = [f"no table for the API key {name}" for name in absent]
-        faults += [f"[{name}] is no API key" for name in unknown]
+        faults += [f"[{name}] is not the name of an API key" for name in unknown]
         raise ValueError(
-            f"tenants: {'; '.join(faults) or 'there are no API keys'}; every key needs a table of its own"
+            f"tenants: {'; '.join(faults) or 'there are no API keys'}; every key needs its own table"
         )
     for name, tenant in found.items():
         _check(name, tenant, tables[name], collections)
@@ -96,28 +96,28 @@ def read_tenants(
 
 
 def _check(name: str, tenant: Tenant, table: dict[str, Any], collections: Collection[str] | None) -> None:
-    """Refuses a table that is empty where it seems to restrict, or that names what is not served."""
+    """Refuses a table with an empty restriction, or with unknown collections."""
     if "collections" in table and not tenant.collections:
         raise ValueError(
-            f"tenants: [{name}] collections is an empty list, expected names of indexes; leave it out to open all of them"
+            f"tenants: [{name}] collections is an empty list, expected names of indexes; remove it to allow all of them"
         )
     unknown = [each for each in tenant.collections if collections is not None and each not in collections]
     if unknown:
         raise ValueError(
-            f"tenants: [{name}] collections has {', '.join(map(repr, unknown))}, expected names of what is served: "
+            f"tenants: [{name}] collections has {', '.join(map(repr, unknown))}, expected names of served indexes: "
             f"{', '.join(sorted(collections or ()))}"
         )
     if tenant.filter is not None and _verdict(tenant.filter, name) is True:
         raise ValueError(
             f"tenants: [{name}] filter restricts nothing, expected a condition, such as "
-            f'{{field = "owner", eq = "{name}"}}; leave it out to open all documents'
+            f'{{field = "owner", eq = "{name}"}}; remove it to allow all documents'
         )
 
 
 def _verdict(value: Any, name: str, depth: int = 1) -> bool | None:
-    """What a filter says of every document alike, by its groups alone; None where a condition decides.
+    """Whether the groups of a filter alone match every document or none; None if conditions decide.
 
-    No index is open yet, so fields and values are checked by the first search.
+    No index is open yet, so the first search checks fields and values.
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"tenants: [{name}] filter is nested deeper than {MAX_DEPTH} levels")
@@ -141,17 +141,17 @@ def _verdict(value: Any, name: str, depth: int = 1) -> bool | None:
 def confined(
     body: dict[str, Any], tenant: Tenant | None, index: Index, check: Callable[[], None]
 ) -> dict[str, Any]:
-    """A search's body as its key may ask it.
+    """Checks and restricts a search's body by the tenant of its key.
 
     Args:
-        body: as it came.
-        tenant: what the key opens; None: all.
-        index: the version that answers.
-        check: called while it works; may raise.
+        body: the received body.
+        tenant: the tenant of the key; None: no restriction.
+        index: the version to search.
+        check: called repeatedly during the work; may raise.
 
     Raises:
-        DocumentNotFoundError: if hits are to be like a document that the key does not open.
-        FilterError: if the index cannot tell.
+        DocumentNotFoundError: if the body has `like` with a document that the key may not read.
+        FilterError: if the tenant's filter is invalid for the index.
     """
     if tenant is None:
         return body
@@ -162,11 +162,11 @@ def confined(
 
 
 def require_visible(document_id: str, tenant: Tenant | None, index: Index, check: Callable[[], None]) -> None:
-    """Refuses a document that a key does not open as one that is not there.
+    """Raises the error of a missing document if a key may not read a document.
 
     Raises:
-        DocumentNotFoundError: if the key does not open it.
-        FilterError: if the index cannot tell.
+        DocumentNotFoundError: if the key may not read it.
+        FilterError: if the tenant's filter is invalid for the index.
     """
     if tenant is None:
         return

@@ -1,4 +1,4 @@
-"""HTTP: routes, bodies, answers and problems. Whatever else happens is in the folders beside this one."""
+"""HTTP: routes, request bodies, responses and problems."""
 
 from glow_service.api.context import SCOPE_KEY, RequestContext
 from glow_service.api.middleware import DrainMiddleware, RequestMiddleware

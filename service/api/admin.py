@@ -1,4 +1,4 @@
-"""`POST /admin/reload` and `POST /admin/rollback`: another live version, now and in every worker."""
+"""`POST /admin/reload` and `POST /admin/rollback`: change the live version in every worker."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from glow_service.state import Service, service_of
 __all__ = ["AdminResult", "ReloadBody", "RollbackBody", "post_reload", "post_rollback", "workers_body"]
 
 LONGEST_S = 600.0
-"""How long an answer waits for a version to be loaded; the loading itself goes on."""
+"""How long a response waits for a version to load, in seconds; the loading itself continues."""
 WORKERS_S = 10.0
-"""How long an answer waits for the other workers, once its own has followed."""
+"""How long a response waits for the other workers after this one, in seconds."""
 POLL_S = 0.05
 
 
@@ -77,10 +77,10 @@ async def post_rollback(request: Request) -> Response:
 
 
 async def _body(request: Request, shape: type[ReloadBody] | type[RollbackBody]) -> dict[str, Any]:
-    """The body as an object that fits a shape; one that is not there counts as {}.
+    """Reads a body of a given shape; a missing body counts as {}.
 
     Raises:
-        RequestError: if it has other fields, or of other types; and as `read_object`.
+        RequestError: if it has unknown fields or wrong types; also as for `read_object`.
     """
     headers = request.headers
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
@@ -97,20 +97,20 @@ async def _body(request: Request, shape: type[ReloadBody] | type[RollbackBody]) 
 
 
 async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str) -> None:
-    """Writes CURRENT, which verifies a version first, in a thread.
+    """Changes CURRENT in a thread; this verifies the version first.
 
     Raises:
-        ReadOnlyError: if it cannot be written from here; the message has the command.
-        SwapRefusedError: if the version is missing or damaged, or there is none to go back to.
-        GateError: if a gate refused the version that is named, and nobody forced it.
+        ReadOnlyError: if this service cannot write the index root; the message has the command.
+        SwapRefusedError: if the version is missing or damaged, or there is no previous version.
+        GateError: if a gate refused the version, and nobody forced it.
         BusyError: if another process changes the root.
     """
     try:
         await asyncio.to_thread(change)
-    except (ReadOnlyError, PermissionError) as error:  # the latter where only its lock can be written
+    except (ReadOnlyError, PermissionError) as error:  # the latter if only the lock file is writable
         raise ReadOnlyError(
-            f"this service cannot write the index root; run `glow {command}` where it can be "
-            "written, and every worker follows"
+            f"this service cannot write the index root; run `glow {command}` on a machine that can, "
+            "and every worker follows"
         ) from error
     except ArtifactError as error:
         reason = str(error).replace(f"{root.path}/", "").replace(str(root.path), "the index root")
@@ -118,11 +118,11 @@ async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str)
 
 
 async def _follow(service: Service, request: Request, before: str) -> Response:
-    """Has every worker look, waits for this one and a while for the others, and says what is live.
+    """Makes every worker check CURRENT, waits for this one and briefly for the others, and reports the live version.
 
     Raises:
         SwapRefusedError: if the version that CURRENT names cannot be served.
-        DeadlineError: if loading takes very long.
+        DeadlineError: if loading takes longer than `LONGEST_S`.
     """
     asked = service.workers.ask()
     looked = asyncio.wrap_future(service.watcher.look())
@@ -130,7 +130,7 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
         await asyncio.wait_for(asyncio.shield(looked), LONGEST_S)
     except TimeoutError as error:
         raise DeadlineError(
-            f"the version is still being loaded after {LONGEST_S:g} s; /readyz and the log say how that ends"
+            f"the version is still loading after {LONGEST_S:g} s; see the result in /readyz and the log"
         ) from error
     await _wait_for_workers(service, asked)
     live = service.resources.live()
@@ -139,7 +139,7 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
     if refusal is not None:
         raise SwapRefusedError(
             f"CURRENT names {refusal.version}, which was refused ({refusal.code}): {refusal.reason}; "
-            f"{live.version} goes on"
+            f"{live.version} stays live"
         )
     return json_response({"previous": before, "live": index_body(live), "workers": workers_body(service)})
 
@@ -148,7 +148,7 @@ async def _wait_for_workers(service: Service, asked: str) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + WORKERS_S
     while loop.time() < until:
-        # A later request than ours may have come.
+        # A later request may have replaced this one.
         done = (asked, service.workers.asked())
         if all(status.request in done for status in service.workers.statuses()):
             return
@@ -156,7 +156,7 @@ async def _wait_for_workers(service: Service, asked: str) -> None:
 
 
 def workers_body(service: Service) -> dict[str, int]:
-    """How many workers there are, how many have the live version of this one, and how many refused another."""
+    """Number of workers, of those that serve the same version as this one, and of those that refused a version."""
     version = service.resources.live().version
     statuses = service.workers.statuses()
     if not statuses:

@@ -1,4 +1,4 @@
-"""From a checked search to the bytes of its answer, by way of the caches and the batcher; shared by every search route."""
+"""Answers a checked search through the caches and the batcher; shared by all search routes."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.query_log import LoggedQuery
 from glow.runtime import EncodedText
-from glow.search import Words
+from glow.search import Retriever
 from glow_service.api.context import RequestContext
 from glow_service.api.work_pools import Reading
 from glow_service.cache import RedisBudget
@@ -38,18 +38,18 @@ __all__ = ["LONG_FILTER", "Answer", "count_late", "find", "note"]
 
 _logger = logging.getLogger(__name__)
 LONG_FILTER = 50
-"""Terms of a filter that is checked, and made into a cache key, off the event loop."""
+"""Filters with more terms are checked and hashed to a cache key outside the event loop."""
 SHORT_CHARS = 200
-"""A query of this length is preprocessed in less time than a thread takes to begin."""
+"""Shorter queries are preprocessed on the event loop, which is faster than starting a thread."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """What a search answers with.
+    """The response to a search.
 
     Attributes:
-        result: what depends on index and request alone.
-        degraded: what was left undone.
+        result: members that depend only on index and request.
+        degraded: skipped steps.
         timings_ms: stage -> milliseconds.
     """
 
@@ -58,26 +58,26 @@ class Answer:
     timings_ms: dict[str, float] = field(default_factory=dict)
 
     def envelope(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What stands before and after the result in every answer; times to the microsecond."""
+        """Members before and after the result; times are rounded to microseconds."""
         timings = {stage: round(value, 3) for stage, value in self.timings_ms.items()}
         return {"degraded": self.degraded}, {"timings_ms": timings}
 
 
 async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
-    """Answers a search from the cache, or by the towers and the index.
+    """Answers a search from the cache or the index.
 
     Args:
-        reading: the request: what answers it, in which worker pool, and what becomes of it if its hits are long.
-        index: the version to answer from.
-        checked: what was asked.
-        deadline: by which the answer must be there.
+        reading: the request's service and worker pool.
+        index: the version to search.
+        checked: the checked search.
+        deadline: deadline of the response.
 
     Raises:
-        OverloadedError: if its hits are long, and the bulk worker pool has too few permits.
-        QueryError: if the query holds no word.
-        DeadlineError: if the deadline passed, and no partial answer was asked for.
-        StoreError: if the vectors lie on a server that does not answer, or lost them; a hybrid search that may
-            be partial is answered by words.
+        OverloadedError: if the hits are long, and the bulk worker pool has too few free slots.
+        QueryError: if the query has no word.
+        DeadlineError: if the deadline passed, and partial results are not allowed.
+        StoreError: if the vector store fails or lacks the vectors. A hybrid search that allows partial
+            results becomes lexical instead.
     """
     clock, metrics = StageClock(), reading.service.metrics
     making = _Making(reading, index, checked, deadline, reading.service.cache.budget())
@@ -89,13 +89,13 @@ async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline:
         metrics.dense_unavailable.inc()
         if not checked.allow_partial or checked.call.retriever != "hybrid":
             raise
-        _logger.warning("answered by words alone", extra={"fields": {"error": str(error)}})
+        _logger.warning("lexical results only", extra={"fields": {"error": str(error)}})
         return await making.by_words()
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
         return await asyncio.to_thread(_partial, making.session or SearchSession(index, checked.call))
-    if not making.timings_ms:  # from the cache, or made by another request that asked the same just before
+    if not making.timings_ms:  # from the cache, or from a concurrent request for the same search
         clock.lap("cache")
         return Answer(result, (), clock.timings_ms)
     return Answer(result, (), making.timings_ms)
@@ -103,13 +103,13 @@ async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline:
 
 @dataclass(slots=True)
 class _Making:
-    """The making of one answer.
+    """Makes one response.
 
     Attributes:
-        reading, index, checked, deadline: as `find` has them.
-        budget: time that it may spend on Redis.
-        session: the search; None until it begins.
-        timings_ms: stage -> milliseconds of the search, once it is done.
+        reading, index, checked, deadline: arguments of `find`.
+        budget: time limit for Redis.
+        session: the search; None until it starts.
+        timings_ms: stage -> milliseconds of the finished search.
     """
 
     reading: Reading
@@ -121,7 +121,7 @@ class _Making:
     timings_ms: dict[str, float] = field(default_factory=dict)
 
     async def cached(self) -> ResultFragment:
-        """The result from the cache, or made; requests that ask the same at the same time make it once."""
+        """The result from the cache, or from a search; concurrent requests for the same search share one."""
         cache, pool = self.reading.service.cache, self.reading.work_pool.pool
         if not cache.enabled:
             return ResultFragment(await self._make())
@@ -136,8 +136,8 @@ class _Making:
         return ResultFragment(members)
 
     async def by_words(self) -> Answer:
-        """The answer of the words alone, if the server that holds the vectors does not answer; no cache keeps it."""
-        by: Words = "lexical" if not self.index.holds(LEARNED_SPARSE) else "learned"
+        """The lexical or learned sparse result, for a vector store that does not respond; it is not cached."""
+        by: Retriever = "learned-sparse" if self.index.holds(LEARNED_SPARSE) else "lexical"
         call = replace(self.checked.call, retriever=by, rerank=None, fusion=None)
         session, work_pool = SearchSession(self.index, call, self.deadline), self.reading.work_pool
         await work_pool.pool.run_by(self.deadline, session.preprocess)
@@ -145,10 +145,10 @@ class _Making:
         return Answer(result, ("dense",), dict(answer.timings_ms))
 
     async def _make(self) -> bytes:
-        """Searches, and keeps what is not whole from the caches.
+        """Searches; an incomplete result is raised, so that it is not cached.
 
         Raises:
-            _UnfinishedError: with the answer, if there was no time for all of it.
+            _UnfinishedError: with the response, if steps were skipped for lack of time.
         """
         metrics = self.reading.service.metrics
         self.session = session = SearchSession(self.index, self.checked.call, self.deadline)
@@ -168,7 +168,7 @@ class _Making:
         return result.members
 
     async def _search(self, session: SearchSession) -> tuple[SearchAnswer, ResultFragment]:
-        """Searches, with the query's vector from the cache or the batcher if the search needs one."""
+        """Searches; gets the query's vector, if needed, from the cache or the batcher."""
         cache, work_pool, call = self.reading.service.cache, self.reading.work_pool, session.call
         if call.source != "text":
             return await _finish_by(work_pool, session, partial(session.retrieve, None))
@@ -176,7 +176,7 @@ class _Making:
             tokens = session.preprocess()
         else:
             tokens = await work_pool.pool.run_by(self.deadline, session.preprocess)
-        if not session.needs_vector:  # so no batch either
+        if not session.needs_vector:  # no batch needed
             return await _finish_by(work_pool, session, partial(session.retrieve, None))
         key = cache.keys(self.index).vector(session.text) if cache.enabled else b""
         found = await cache.get("vector", key, self.budget) if key else None
@@ -198,15 +198,15 @@ class _Making:
 
 
 class _UnfinishedError(DeadlineError):
-    """The response of a search that left something out because its time ended: no cache may keep it."""
+    """Carries a response with steps skipped for lack of time, which must not be cached."""
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__("the deadline left no time for all that was asked")
+        super().__init__("the deadline left no time for some steps")
         self.answer = answer
 
 
 def count_late(service: Service, context: RequestContext) -> None:
-    """Counts a request whose answer is a 200 although a search in it missed its deadline; once, however many did."""
+    """Counts a request with status 200 in which searches missed their deadline, once per request."""
     if not context.is_late:
         context.is_late = True
         service.metrics.rejected.labels(DeadlineError.code).inc()
@@ -215,7 +215,7 @@ def count_late(service: Service, context: RequestContext) -> None:
 async def _finish_by(
     work_pool: WorkPool, session: SearchSession, work: Callable[[], SearchAnswer]
 ) -> tuple[SearchAnswer, ResultFragment]:
-    """`_finish` in a search thread, which is told when nobody waits for it any more."""
+    """Runs `_finish` in a search thread, and stops it if nobody waits for it."""
     gone = threading.Event()
     session.clock.gone = gone.is_set
     try:
@@ -225,17 +225,17 @@ async def _finish_by(
 
 
 def _finish(session: SearchSession, work: Callable[[], SearchAnswer]) -> tuple[SearchAnswer, ResultFragment]:
-    """Search, documents and their JSON; runs in a search thread."""
+    """Searches, and makes the JSON of the result; runs in a search thread."""
     try:
         answer = work()
     except (GlowError, LongHitsError) as error:
-        # Its traceback would keep every document that was read in memory, until the collector comes by.
+        # Its traceback would keep all fetched documents in memory until the next garbage collection.
         raise error.with_traceback(None) from None
     return answer, ResultFragment.of(result_body(session.index, session.call, answer))
 
 
 def _partial(session: SearchSession) -> Answer:
-    """What there is of a search whose time is over; nobody else is to get it from a cache."""
+    """The partial result of a search after its deadline; it is not cached."""
     answer = session.unfinished()
     result = ResultFragment.of(result_body(session.index, session.call, answer))
     return Answer(result, ("timeout",), dict(answer.timings_ms))
@@ -244,7 +244,7 @@ def _partial(session: SearchSession) -> Answer:
 def note(
     service: Service, context: RequestContext, index: Index, checked: CheckedSearch, answer: Answer
 ) -> None:
-    """Puts an answered search into the query log, if it is in the sample."""
+    """Logs a search in the query log, if it is in the sample."""
     if not service.query_log.wants(context.request_id):
         return
     call = checked.call
@@ -264,6 +264,6 @@ def note(
 
 def _late(checked: CheckedSearch) -> DeadlineError:
     return DeadlineError(
-        f"the deadline of {checked.timeout_ms} ms passed before the answer was made; "
-        "allow more time (timeout_ms), or a partial answer (allow_partial)"
+        f"the deadline of {checked.timeout_ms} ms passed before the response was ready; "
+        "allow more time (timeout_ms), or partial results (allow_partial)"
     )

@@ -1,4 +1,4 @@
-"""`POST /search/batch`: several searches at once, each with an answer or a problem of its own."""
+"""`POST /search/batch`: several searches at once, each with its own result or problem."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from glow_service.state import Service, service_of
 __all__ = ["post_batch"]
 
 AT_ONCE = 8
-"""Searches of one batch that are in work together: each begins on the event loop, which has others to serve."""
+"""Most concurrent searches of a batch: each starts on the event loop, which must also serve others."""
 _logger = logging.getLogger(__name__)
 
 
@@ -84,7 +84,7 @@ async def _one(
         before, after = answer.envelope()
         body = answer.result.enclose({"status": 200, **before}, after)
         result = room.take(body, may_cut=search.call.may_cut)
-    except Exception as error:  # one search's own, whatever it is: the others must have their answers
+    except Exception as error:  # any error of one search must not affect the others
         if not isinstance(error, GlowError):
             fields = {"request_id": context.request_id, "path": f"/searches/{place}"}
             _logger.error("unexpected error", exc_info=error, extra={"fields": fields})

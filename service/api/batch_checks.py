@@ -1,4 +1,4 @@
-"""What a batch may ask for as a whole, and the checks of its searches, which must not hold up the event loop."""
+"""Limits of a batch as a whole, and the checks of its searches, which must not block the event loop."""
 
 import asyncio
 import time
@@ -21,35 +21,35 @@ from glow_service.state import Service
 __all__ = ["AnswerRoom", "check_searches"]
 
 LONGEST_STRETCH_S = 0.002
-"""Searches are checked without a pause for no longer than this."""
+"""Longest time of checks without giving the event loop a turn."""
 
 
 class AnswerRoom:
-    """The bytes that the answers of a batch may still have.
+    """The remaining bytes for the results of a batch.
 
-    An answer whose hits may be cut has its part of them from the beginning, so it always passes.
+    Results whose hits may be cut are already limited to their part, so they always pass.
 
     Args:
-        most: in all, >= 1.
+        most: bytes of all results, >= 1.
     """
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most
 
     def take(self, answer: bytes, *, may_cut: bool) -> bytes:
-        """Lets an answer pass.
+        """Accepts a result.
 
         Args:
-            answer: to one search.
+            answer: result of one search.
             may_cut: whether its hits could be cut.
 
         Raises:
-            AnswerTooLargeError: if those before it left too little room.
+            AnswerTooLargeError: if the earlier results left too few bytes.
         """
         if not may_cut and len(answer) > self._left:
             raise AnswerTooLargeError(
-                f"the answers of the batch exceed {self._most} bytes (max_answer_bytes); send fewer searches at once, ask "
-                "for fewer hits or fields, or leave out allow_truncated"
+                f"the results of the batch exceed {self._most} bytes (max_answer_bytes); send fewer searches at once, "
+                "request fewer hits or fields, or remove allow_truncated"
             )
         self._left = max(self._left - len(answer), 0)
         return answer
@@ -61,17 +61,17 @@ async def check_searches(
     """Checks every search of a batch.
 
     Args:
-        service: what answers.
-        context: of the batch.
-        index: the version that answers.
-        searches: as they came.
+        service: the service.
+        context: context of the batch request.
+        index: the version to search.
+        searches: the received searches.
 
     Returns:
-        Each search, or what is wrong with it.
+        Each checked search, or its error.
 
     Raises:
-        RequestError: if all of them together ask for too much.
-        DeadlineError: if the deadline passes meanwhile.
+        RequestError: if they exceed a limit of the batch.
+        DeadlineError: if the deadline passes.
     """
     pool, deadline, tenant = service.bulk.pool, context.deadline, context.tenant
     confine = partial(_confined, tenant, index, deadline)
@@ -127,7 +127,7 @@ def _check(service: Service, index: Index, search: dict[str, Any]) -> CheckedSea
 def _check_terms(terms: int, settings: Settings) -> None:
     most = settings.max_batch_filter_terms
     if terms > most:
-        detail = f"the filters have {terms} terms together, expected at most {most}; send several batches"
+        detail = f"the filters have {terms} terms in total, expected at most {most}; send several batches"
         raise RequestError(f"/searches: {detail}", [Fault("/searches", detail)])
 
 
@@ -136,12 +136,12 @@ def _check_explained(checked: Sequence[CheckedSearch | Exception], settings: Set
     hits = sum(call.top_k for call in calls if call.explain is not None)
     most = settings.max_batch_explained_hits
     if hits > most:
-        detail = f"the searches explain up to {hits} hits together, expected at most {most}; ask for fewer"
+        detail = f"the searches explain up to {hits} hits in total, expected at most {most}; request fewer"
         raise RequestError(f"/searches: {detail}", [Fault("/searches", detail)])
 
 
 def _with_share(search: CheckedSearch | Exception, searches: int) -> CheckedSearch | Exception:
-    """A search whose hits may be cut gets an equal share of the answer; others share what they need."""
+    """Limits a search whose hits may be cut to an equal part of the response."""
     if isinstance(search, Exception) or not search.call.may_cut:
         return search
     return replace(search, call=replace(search.call, max_bytes=max(search.call.max_bytes // searches, 1)))

@@ -1,4 +1,4 @@
-"""Reading a JSON body: its declaration, its size while it streams in, its syntax."""
+"""Reads JSON bodies: checks the Content-Type, the size while it streams in, and the syntax."""
 
 import asyncio
 from math import inf
@@ -20,29 +20,29 @@ from glow_service.search import NEVER, Deadline
 __all__ = ["read_bytes", "read_json", "read_object"]
 
 SMALL_BYTES = 64 << 10
-"""Parsed in less than a millisecond; a larger body is parsed off the event loop."""
+"""A body of this size parses in less than a millisecond; larger ones are parsed in a thread."""
 GRACE_S, LEAST_BYTES_S = 10.0, 64 << 10
-"""A body may take so long, and a second more for so many of its bytes."""
+"""Time limit of a body: a constant, plus one second per so many bytes."""
 _CHARSETS = ("", "utf-8", "utf8")
 
 
 MAX_MEMBERS = 100
-"""No object that any route reads has more; each one too many costs microseconds to say so."""
+"""Most members of an object in any request; checking more would cost time."""
 MAX_ITEMS = 1_000
 
 
 async def read_bytes(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> bytes:
-    """Reads the body as it is; arguments and errors as for `read_object`, which says how one is declared."""
+    """Reads a body of any Content-Type; arguments and errors as for `read_object`."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise MediaTypeError("found a Content-Encoding; send the body as it is")
+        raise MediaTypeError("found a Content-Encoding; send the body uncompressed")
     try:
         return await _read(request, max_bytes, deadline)
     except TimeoutError as error:
-        raise DeadlineError("the deadline passed before the whole body was there; send it faster") from error
+        raise DeadlineError("the deadline passed before the body was complete; send it faster") from error
 
 
 async def read_json(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> bytes:
-    """Reads a body that is declared as JSON, unparsed; arguments and errors as for `read_object`."""
+    """Reads a JSON body without parsing it; arguments and errors as for `read_object`."""
     _check_declaration(request)
     return await read_bytes(request, max_bytes, deadline)
 
@@ -54,24 +54,24 @@ async def read_object(
     max_items: int = MAX_ITEMS,
     max_members: int = MAX_MEMBERS,
 ) -> dict[str, Any]:
-    """Reads the body as a JSON object; no more than `max_bytes` of it are ever held.
+    """Reads the body as a JSON object of at most `max_bytes`.
 
-    A key that comes twice takes its last value, as in most JSON readers. Objects of very many members and very long lists
-    are refused here, because checking each of their members would hold up every other request.
+    The last value of a repeated key counts, as in most JSON readers. Very large objects and lists are refused here,
+    because checking each of their members would delay every other request.
 
     Args:
-        request: whose body is read.
-        max_bytes: the longest body.
-        deadline: by which the whole body must be there.
-        max_items: of any list.
-        max_members: of any object.
+        request: the request.
+        max_bytes: longest body.
+        deadline: deadline of the whole body.
+        max_items: most items of a list.
+        max_members: most members of an object.
 
     Raises:
-        MediaTypeError: if it is not declared as `application/json` in UTF-8, or is compressed.
-        BodyTooLargeError: if it is longer than `max_bytes`, declared or real.
-        MalformedJsonError: if not JSON; NaN, Infinity and lone surrogates are none either.
-        RequestError: if it is JSON, but no object, or one with too many members or too long a list.
-        DeadlineError: if the body was not there by `deadline`, or comes too slowly.
+        MediaTypeError: if its Content-Type is not `application/json` in UTF-8, or it is compressed.
+        BodyTooLargeError: if its declared or real length exceeds `max_bytes`.
+        MalformedJsonError: if it is not JSON; NaN, Infinity and lone surrogates are also refused.
+        RequestError: if it is not an object, or has an object or a list that is too large.
+        DeadlineError: if the body was not complete by `deadline`, or arrives too slowly.
     """
     body = await read_json(request, max_bytes, deadline)
     try:
@@ -93,7 +93,7 @@ async def read_object(
 
 
 def _parse(body: bytes, max_items: int, max_members: int) -> tuple[Any, str]:
-    """The value, and what in it is too large to be looked at; "" for nothing."""
+    """The parsed value, and an error message if an object or list is too large, otherwise ""."""
     value = orjson.loads(body)
     waiting = [value]
     while waiting:
@@ -120,15 +120,15 @@ def _check_declaration(request: Request) -> None:
         )
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
-        raise MediaTypeError(f"found Content-Encoding {encoding[:80]!r}; send the body as it is")
+        raise MediaTypeError(f"found Content-Encoding {encoding[:80]!r}; send the body uncompressed")
 
 
 async def _read(request: Request, max_bytes: int, deadline: Deadline) -> bytes:
-    """The body, from a sender who keeps up `LEAST_BYTES_S`: it holds a permit while it comes.
+    """Reads the body; a slow sender is refused, because the request holds a slot meanwhile.
 
     Raises:
-        TimeoutError: if it is not there in time.
-        ClientDisconnect: if the client left.
+        TimeoutError: if it is not complete in time.
+        ClientDisconnect: if the client disconnected.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > max_bytes:

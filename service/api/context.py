@@ -1,4 +1,4 @@
-"""What is known of a request beside its content; one object goes with it from the first byte to the log line."""
+"""The context of a request, from its first byte to its log line."""
 
 import asyncio
 import re
@@ -21,27 +21,27 @@ _WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 def _nothing_held() -> None:
-    """A request that holds no permit gives none back."""
+    """Releases nothing, for a request that holds no slot."""
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request while it is being answered.
+    """The state of a request in work.
 
     Attributes:
-        request_id: the client's own if well-formed, else a new one.
+        request_id: the client's id if well-formed, otherwise a new one.
         started: `time.perf_counter()` at its first byte.
         timings_ms: stages of a search, for `Server-Timing` and the histograms.
-        index_version: of the index that answers, "" where none does.
-        deadline: by which it must be answered.
-        on_disconnect: called when the client leaves.
-        left: whether the client left before the answer.
-        release: gives back the permits that it holds.
-        key: name of the API key that it came with, "" where there is none.
-        tenant: which documents that key opens; None: all.
-        status: HTTP status of the answer; 499 (nginx's number) while there is none.
-        code: code of the problem, "" where there is none.
-        is_late: whether it was counted as one that missed its deadline.
+        index_version: version of the searched index; "" if there is none.
+        deadline: deadline of the response.
+        on_disconnect: called when the client disconnects.
+        left: whether the client disconnected before the response.
+        release: releases the slots that it holds.
+        key: name of the request's API key; "" if there is none.
+        tenant: restriction of that key to some documents; None: all.
+        status: HTTP status of the response; 499 (as in nginx) until there is one.
+        code: code of the problem; "" if there is none.
+        is_late: whether a missed deadline of it was counted.
     """
 
     request_id: str
@@ -59,7 +59,7 @@ class RequestContext:
     is_late: bool = False
 
     def hold(self, admission: Admission, permits: int = 1) -> None:
-        """Notes permits that were taken; the middleware gives them back when the request has ended."""
+        """Records slots that were taken; the middleware releases them at the end of the request."""
 
         def release() -> None:
             admission.leave(permits)
@@ -68,24 +68,24 @@ class RequestContext:
         self.release = release
 
     def leave(self) -> None:
-        """The client left: whoever waits for its sake may stop."""
+        """Records that the client disconnected, and stops the work for it."""
         self.left = True
         if self.on_disconnect is not None:
             self.on_disconnect()
 
     def took_ms(self) -> float:
-        """Milliseconds since the request began."""
+        """Milliseconds since the request started."""
         return (time.perf_counter() - self.started) * 1_000
 
     def server_timing(self) -> str:
-        """The value of `Server-Timing`: every stage, then the total."""
+        """The value of the header `Server-Timing`: all stages, then the total."""
         stages = {**self.timings_ms, "total": self.took_ms()}
         return ", ".join(f"{name};dur={value:.3f}" for name, value in stages.items())
 
 
 @contextmanager
 def leaving_cancels(context: RequestContext) -> Iterator[None]:
-    """While this block runs, a client that leaves cancels the request's task, and with it its place in the queue."""
+    """Cancels the request's task if the client disconnects during the block; this also removes it from the queue."""
     task = asyncio.current_task()
     context.on_disconnect = task.cancel if task else None
     try:
@@ -104,7 +104,7 @@ def new_context(scope: Scope) -> RequestContext:
 
 
 def head_of(context: RequestContext, ids: RequestIds) -> dict[str, Any]:
-    """The first members of a search's answer: its id, as feedback has to name it, and time so far to the microsecond."""
+    """The first members of a search response: the signed request id, and the time so far."""
     return {"request_id": ids.signed(context.request_id), "took_ms": round(context.took_ms(), 3)}
 
 

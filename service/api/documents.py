@@ -1,7 +1,7 @@
-"""Documents by id, and writes: `GET /documents/{id}`, `POST /documents`, `DELETE /documents/{id}`, `POST /documents/delete`, `GET /operations/{id}`.
+"""Documents by id, and writes: the routes `/documents`, `/documents/{id}`, `/documents/delete` and `/operations/{id}`.
 
-A write is answered once it lies in the log on disk; `glow ingest` applies it. With `?wait=visible` the answer waits until every
-replica serves it.
+The response to a write means that it is stored in the write log on disk; `glow ingest` applies it. With
+`?wait=visible` the response waits until every replica serves it.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ from glow_service.writes import (
 __all__ = ["delete_document", "get_document", "get_operation", "post_delete", "post_documents"]
 
 EVERY: dict[str, Any] = {"and": []}
-"""The filter that every document matches."""
+"""The filter that matches every document."""
 LINES = "application/x-ndjson"
 WAIT_S, MOST_WAIT_S = 30.0, 600.0
-"""How long `wait=visible` waits, and how long it may be asked to (`wait_s`)."""
+"""Default and largest `wait_s` of `wait=visible`, in seconds."""
 READ_S = 60.0
-"""How long a write's body may take."""
+"""Time limit for the body of a write, in seconds."""
 SHOWN_REJECTS = 100
 
 
@@ -103,14 +103,12 @@ async def post_delete(request: Request) -> Response:
     if body.keys() == {"ids"}:
         return await _write(service, request, "delete", None, ids=read_ids(body, most))
     if not body or not body.keys() <= {"filter", "all"} or not isinstance(body.get("all", True), bool):
-        detail = "expected 'ids', 'filter' or 'all': true, and nothing else ('all' may be beside 'filter')"
+        detail = "expected only 'ids', 'filter' or 'all': true ('filter' and 'all' can be combined)"
         raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])
     means_all, wanted = body.get("all", False), body.get("filter", EVERY)
     expression = parse_filter(wanted, index[COLUMNS].columns, service.settings.max_filter_terms)
     if not means_all and restricts_nothing(expression):
-        detail = (
-            'the filter restricts nothing, so it would delete every document; to do that, add "all": true'
-        )
+        detail = 'the filter matches every document; to delete all of them, add "all": true'
         raise RequestError(f"/filter: {detail}", [Fault("/filter", detail)])
     return await _write(service, request, "delete_by_filter", None, filter=wanted, all=means_all)
 
@@ -130,7 +128,7 @@ async def _write(
     append = partial(service.ingest.append, kind, **content)
     with service.follower.place() if wait_s else nullcontext():
         operation = await service.bulk.pool.run_by(_read_by(request), append)
-        context.release()  # who only waits is in nobody's way
+        context.release()  # waiting needs no slot
         state = OperationState("waiting")
         if wait_s:
             with leaving_cancels(context):
@@ -161,10 +159,10 @@ def _operation_body(operation: OperationId, state: OperationState) -> dict[str, 
 
 
 def _begin(service: Service, request: Request) -> Index:
-    """The live index, which can be written to. Writes are work of the bulk work_pool: however many come, searches go on.
+    """Enters the bulk worker pool, so that writes do not delay searches, and returns the live index.
 
     Raises:
-        OverloadedError: if the worker pool is full.
+        OverloadedError: if the pool has no free slot.
     """
     index = service.resources.live()
     enter_work_pool(service, context_of(request.scope), request.scope, 1, "bulk")
@@ -176,16 +174,16 @@ def _read_by(request: Request) -> Deadline:
 
 
 def _wait_s(request: Request) -> float:
-    """How long the client wants to wait; 0 for not at all.
+    """How long the client wants to wait, in seconds; 0: it does not wait.
 
     Raises:
-        RequestError: if it asks for something else.
+        RequestError: if the parameters are invalid.
     """
     wait = request.query_params.get("wait")
     if wait is None:
         return 0.0
     if wait != "visible":
-        raise RequestError(f"wait={wait!r:.40}: expected 'visible', or leave it out")
+        raise RequestError(f"wait={wait!r:.40}: expected 'visible', or no parameter")
     asked = request.query_params.get("wait_s", str(WAIT_S))
     try:
         seconds = float(asked)

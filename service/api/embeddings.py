@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings`, in OpenAI's shape: vectors of the towers, for those who search elsewhere."""
+"""`POST /v1/embeddings`, in OpenAI's format: vectors of the encoders, for use in other systems."""
 
 import asyncio
 import base64
@@ -111,27 +111,27 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
 
 
 def _input_type(body: EmbeddingsBody, index: Index) -> str:
-    """Which tower: as `input_type` says, or the end of the model's name.
+    """The encoder, from `input_type` or the suffix of the model's name.
 
     Raises:
-        RequestError: if neither says it, or each says another; a vector of the wrong tower looks like any other.
+        RequestError: if neither is given, or they differ: a vector of the wrong encoder would not be noticed.
     """
     named = _model_of(body.model or "")[1]
     if body.input_type is None and not named:
         name = _short_name(index)
         detail = (
-            f"this model has a tower for queries and one for documents: send 'query' or 'document', or ask for the model "
+            f"this model has an encoder for queries and one for documents: send 'query' or 'document', or the model "
             f"'{name}:query' or '{name}:document'"
         )
         raise RequestError(f"/input_type: {detail}", [Fault("/input_type", detail)])
     if named and body.input_type not in (None, named):
-        detail = f"found {body.input_type!r}, and a model that ends in {named!r}; leave one of them out"
+        detail = f"found {body.input_type!r}, and a model that ends in {named!r}; remove one of them"
         raise RequestError(f"/input_type: {detail}", [Fault("/input_type", detail)])
     return body.input_type or named
 
 
 def _model_of(text: str) -> tuple[str, str]:
-    """A model's name and the tower that stands behind it, or ""."""
+    """A model's name, and the encoder that its suffix names, or ""."""
     name, _, tower = text.rpartition(":")
     return (name, tower) if name and tower in TOWERS else (text, "")
 
@@ -164,7 +164,7 @@ def _encoder(version: OpenVersion, input_type: str) -> Encoder:
     if input_type == "query":
         return version.index.encoder
     if version.document_encoder is None:
-        detail = "this service holds no document tower; start it with --document-model"
+        detail = "this service has no document encoder; start it with --document-model"
         raise NotAvailableError(detail, [Fault("/input_type", detail)])
     return version.document_encoder
 
@@ -184,7 +184,7 @@ def _sequences(index: Index, texts: list[str], input_type: str, clock: StageCloc
 def _query(index: Index, text: str, place: int) -> WeightedTokens:
     try:
         if "\0" in text:
-            raise QueryError("the query holds a NUL character; remove it")
+            raise QueryError("the query contains a NUL character; remove it")
         return query_tokens(index.preprocessor, text)
     except QueryError as error:
         raise RequestError(f"/input/{place}: {error}", [Fault(f"/input/{place}", str(error))]) from error

@@ -1,4 +1,4 @@
-"""`POST /feedback`: what somebody clicked or judged, into the log that `glow learn-clicks` reads."""
+"""`POST /feedback`: logs clicks and relevance judgments, which `glow learn-clicks` reads."""
 
 import hashlib
 from typing import Any
@@ -39,7 +39,7 @@ async def post_feedback(request: Request) -> Response:
         rank=body.rank,
         dwell_s=body.dwell_s,
     )
-    # Whoever has a key may tell its users apart. Without one, anybody could pretend to be many.
+    # Only a client with a key may distinguish its users; without one, anybody could pretend to be many users.
     who = f"{context.key}\n{body.user}" if context.key and body.user else client_of_scope(request.scope)
     _limit(service, who)
     service.feedback_log.log(feedback, who)
@@ -47,28 +47,28 @@ async def post_feedback(request: Request) -> Response:
 
 
 def _request_id(service: Service, given: str) -> str:
-    """The id of a search as the logs have it."""
+    """The id of a search without its signature."""
     request_id = service.request_ids.read(given)
     if request_id is None:
         service.metrics.feedback_refused.labels(RequestIdError.code).inc()
-        detail = f"found {given!r:.60}, which no search here was answered with; send the request_id of the search's response, whole"
+        detail = f"found {given!r:.60}, not the id of a search of this service; send the complete request_id of a search response"
         raise RequestIdError(f"/request_id: {detail}", [Fault("/request_id", detail)])
     return request_id
 
 
 def _limit(service: Service, who: str) -> None:
-    """Lets no source fill the log, and push out what others sent."""
+    """Limits the feedback of each person, so that nobody can fill the log."""
     if service.clients.feedback is None:
         return
-    # A hash, so that what is remembered of each has one size.
+    # A hash, so that every entry of the limiter has the same size.
     wait_s = service.clients.feedback.take(hashlib.sha256(who.encode("utf-8", "replace")).hexdigest())
     if wait_s:
         for counter in (service.metrics.feedback_refused, service.metrics.rejected):
             counter.labels(RateLimitError.code).inc()
         most = service.settings.feedback_per_hour
         raise RateLimitError(
-            f"found more than {most} clicks and judgments of one person in an hour, expected at most so many "
-            f"(feedback_per_hour); the next one may come in {wait_s} s",
+            f"found more than {most} clicks and judgments of one person in an hour "
+            f"(feedback_per_hour); send the next one in {wait_s} s",
             wait_s,
         )
 

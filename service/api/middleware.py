@@ -1,6 +1,6 @@
-"""What every answer gets: request id, headers, metrics, a log line, and a problem in place of a crash.
+"""Middleware of every request: request id, headers, metrics, log line, and problem responses for errors.
 
-Plain ASGI: it adds some 30 µs to a request, where Starlette's BaseHTTPMiddleware costs a task and a queue.
+Plain ASGI: it adds about 30 µs to a request, without the task and the queue of Starlette's BaseHTTPMiddleware.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ __all__ = ["DrainMiddleware", "RequestMiddleware"]
 _access = logging.getLogger("glow_service.access.control")
 _logger = logging.getLogger(__name__)
 SUMMARY_S = 1.0
-"""How often refusals that may come in floods are logged, all in one line, in seconds."""
+"""Interval of the summary line that logs frequent refusals, in seconds."""
 _FLOODS = frozenset(kind.code for kind in (OverloadedError, RateLimitError, KeyMissingError, KeyRefusedError))
 _NO_ROUTE = "unmatched"
 _DOCUMENTS = ("/documents/", "/v1/documents/")
-# An answer is data: no browser should run, frame or guess anything from it. The page sets its own policy.
+# A response is data: browsers must not run it, frame it or guess its type. The page sets its own policy.
 _SECURITY_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
@@ -48,13 +48,13 @@ _SECURITY_HEADERS = (
 
 
 class DrainMiddleware:
-    """Adds `Connection: close` while the service drains, outermost, so that every answer has it.
+    """Adds `Connection: close` to every response while the service drains; it is the outermost middleware.
 
-    Whoever keeps connections open goes elsewhere with the next request, and meets none that closes under it.
+    Clients then send their next request to another replica, and no connection closes during a request.
 
     Args:
-        app: what answers.
-        resources: know whether the service drains.
+        app: the inner app.
+        resources: tell whether the service drains.
     """
 
     def __init__(self, app: ASGIApp, resources: Resources) -> None:
@@ -62,7 +62,7 @@ class DrainMiddleware:
         self._resources = resources
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Handles one request."""
         if scope["type"] != "http" or not self._resources.draining:
             await self._app(scope, receive, send)
             return
@@ -77,11 +77,11 @@ class DrainMiddleware:
 
 
 class RequestMiddleware:
-    """Wraps the whole app.
+    """Middleware around the whole app.
 
     Args:
-        app: what answers.
-        service: its gate and permits, where requests are counted, and whether each gets a log line.
+        app: the inner app.
+        service: access control, admission, metrics and settings of the service.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -91,7 +91,7 @@ class RequestMiddleware:
         self._tracer = service.tracer
         self._admission = service.plain.admission
         self._access_log = service.settings.access_log
-        # The gate counts its own refusals.
+        # Access control counts its own refusals.
         self._refusals = {
             kind.code: service.metrics.rejected.labels(kind.code) for kind in (OverloadedError, DeadlineError)
         }
@@ -100,7 +100,7 @@ class RequestMiddleware:
         self._timeout_ms = service.settings.default_timeout_ms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Handles one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -129,13 +129,13 @@ class RequestMiddleware:
                 context.hold(self._admission)
             await self._app(scope, receive, send)
         except ClientDisconnect:
-            return  # nobody is left to answer; the log line says 499
+            return  # there is no client to respond to; the log line has status 499
         except asyncio.CancelledError:
             if not context.left:
                 raise  # the server stops
         except Exception as error:
             if context.status != 499:
-                raise  # half an answer is out: only closing the connection can tell the client
+                raise  # a part of the response was sent: only closing the connection can tell the client
             await self._refuse(error, context, scope, receive, send)
 
     async def _refuse(
@@ -155,7 +155,7 @@ class RequestMiddleware:
             fields = {"request_id": context.request_id, "path": scope["path"]}
             _logger.error("unexpected error", exc_info=error, extra={"fields": fields})
         if any(name == b"expect" for name, _ in scope["headers"]):
-            # Whether the client still sends the body that it announced, nobody knows.
+            # It is unknown whether the client will still send the announced body.
             response.headers["connection"] = "close"
         await response(scope, receive, send)
 
@@ -183,7 +183,7 @@ class RequestMiddleware:
         _access.info("request", extra={"fields": fields})
 
     def _summarise(self, context: RequestContext) -> None:
-        """Counts a refusal for a line a second: in a flood, logging each would cost more than refusing it."""
+        """Counts a refusal for the summary line: logging each one would cost more than refusing it."""
         self._unlogged[context.code] = self._unlogged.get(context.code, 0) + 1
         now = time.monotonic()
         if now - self._summary_at >= SUMMARY_S:
@@ -213,9 +213,9 @@ class RequestMiddleware:
 
 
 def _is_work(scope: Scope) -> bool:
-    """Whether a request asks for what costs time; health, metrics, admin and the page are answered however full it is."""
+    """Whether a request needs a slot; health, metrics, admin and the page work even under overload."""
     path: str = scope["path"]
-    # Under overload above all, whoever may must be able to roll back.
+    # Rollback must work, especially under overload.
     return path.startswith(_DOCUMENTS) or (scope["method"] == "POST" and not path.startswith("/admin/"))
 
 
@@ -230,7 +230,7 @@ def _headers(context: RequestContext, message: Message) -> list[tuple[bytes, byt
 
 
 def _named(error: HTTPException, scope: Scope) -> GlowError:
-    """The router's own refusals, in our words."""
+    """Converts the router's errors to GLOW errors."""
     if error.status_code == 404:
         return RouteNotFoundError("no such path; /openapi.json lists every one")
     if error.status_code == 405:

@@ -1,4 +1,4 @@
-"""What operators ask: `/healthz`, `/readyz`, `/metrics`, `/info`, `/problems/{code}`."""
+"""Routes for operators: `/healthz`, `/readyz`, `/metrics`, `/info`, `/problems/{code}`."""
 
 import asyncio
 from collections.abc import Mapping
@@ -37,10 +37,10 @@ async def get_ready(request: Request) -> Response:
     index = await service.readiness.check()
     context_of(request.scope).index_version = index.version
     processes = service.settings.processes
-    # A worker that was started again may still load, or fail to: its mates serve, so this is no reason for a 503 either.
+    # A restarted worker may be loading or failing; the other workers serve, so this is no reason for a 503 either.
     workers = {"ready": len(service.workers.statuses()) if processes > 1 else 1, "desired": processes}
     body: dict[str, Any] = {"status": "ready", "index": index_body(index), "workers": workers}
-    if service.swap.refusal is not None:  # the live version goes on, so this is no reason for a 503
+    if service.swap.refusal is not None:  # the live version still serves, so this is no reason for a 503
         body["swap"] = asdict(service.swap.refusal)
     return json_response(body)
 
@@ -88,7 +88,7 @@ async def get_problem(request: Request) -> Response:
                     "meaning": meaning,
                 }
             )
-    raise RouteNotFoundError(f"no problem has the code {wanted!r:.80}")
+    raise RouteNotFoundError(f"there is no problem with the code {wanted!r:.80}")
 
 
 def _describe(index: Index) -> dict[str, Any]:
@@ -109,11 +109,11 @@ def _rerank(index: Index, stored: Mapping[str, Any] | None) -> dict[str, Any] | 
     """What reads hits again, and what it has stored of documents."""
     if index.reranker is None or stored is None:
         return None
-    return {"methods": index.reranker.shape.methods, **stored, "share": index.mixture.share}
+    return {"methods": index.reranker.shape.methods, **stored, "share": index.rerank_weight.share}
 
 
 def _components(index: Index) -> list[str]:
-    """What the version holds beside vectors and documents."""
+    """Components of the version besides vectors and documents."""
     return [*index.parts(), *(["explain"] if index.explainer is not None else [])]
 
 

@@ -1,4 +1,4 @@
-"""The search page, and the one that shows the HTTP interface: small files, read once, nothing from elsewhere."""
+"""The search page and the page of the HTTP API: local files, read once."""
 
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -27,7 +27,7 @@ PAGE_FILES = {
     "/docs": ("docs.html", _HTML),
     **{f"/static/{name}": (name, _MEDIA_TYPES[Path(name).suffix]) for name in _STATIC},
 }
-# The page may load its own files and ask its own server, and nothing else.
+# The page may only load its own files and send requests to its own server.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems: a table from exception to status and title. `code` comes from the exception.
+"""Errors as RFC 9457 problems: a table from exception to status and title; `code` comes from the exception.
 
 `docs/reference/errors.md` documents every row, and `GET /problems/{code}` returns one.
 """
@@ -22,7 +22,7 @@ __all__ = [
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
-HIDDEN = "an unexpected error; the log holds it under this request id"
+HIDDEN = "unexpected error; see the log entry with this request id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Problem:
 
     Attributes:
         status: HTTP status.
-        title: the same for every occurrence.
+        title: summary, the same for every occurrence.
     """
 
     status: int
@@ -39,75 +39,75 @@ class Problem:
 
 
 PROBLEMS: dict[type[GlowError], Problem] = {
-    # What a client can meet.
-    errors.MalformedHttpError: Problem(400, "Not an HTTP request"),
+    # Errors of requests.
+    errors.MalformedHttpError: Problem(400, "Invalid HTTP request"),
     errors.MalformedJsonError: Problem(400, "The body is not JSON"),
-    errors.RouteNotFoundError: Problem(404, "No such path"),
-    glow_errors.DocumentNotFoundError: Problem(404, "No such document"),
-    errors.KeyMissingError: Problem(401, "A key is needed"),
-    errors.AccessError: Problem(403, "Not allowed"),
-    errors.KeyRefusedError: Problem(403, "The key is not known"),
-    errors.MethodNotAllowedError: Problem(405, "The path does not know this method"),
+    errors.RouteNotFoundError: Problem(404, "Path not found"),
+    glow_errors.DocumentNotFoundError: Problem(404, "Document not found"),
+    errors.KeyMissingError: Problem(401, "API key required"),
+    errors.AccessError: Problem(403, "Access denied"),
+    errors.KeyRefusedError: Problem(403, "API key not accepted"),
+    errors.MethodNotAllowedError: Problem(405, "Method not allowed"),
     errors.BodyTooLargeError: Problem(413, "The body is too large"),
     errors.HeadersTooLateError: Problem(408, "The headers took too long"),
-    errors.MediaTypeError: Problem(415, "The body is not declared as JSON"),
+    errors.MediaTypeError: Problem(415, "Unsupported media type"),
     errors.HeadersTooLargeError: Problem(431, "The headers are too large"),
     errors.RequestError: Problem(422, "The request is not valid"),
-    glow_errors.QueryError: Problem(422, "The query cannot be searched"),
-    FilterError: Problem(422, "The filter does not fit the index"),
+    glow_errors.QueryError: Problem(422, "The query is not valid"),
+    FilterError: Problem(422, "The filter or facet is not valid"),
     errors.QueryTooLongError: Problem(422, "The query is too long"),
-    errors.AnswerTooLargeError: Problem(422, "The answer is too large"),
-    errors.RequestIdError: Problem(422, "The search is not known"),
-    errors.NotAvailableError: Problem(422, "Not available here"),
+    errors.AnswerTooLargeError: Problem(422, "The response is too large"),
+    errors.RequestIdError: Problem(422, "Unknown request id"),
+    errors.NotAvailableError: Problem(422, "Feature not available"),
     glow_errors.InputError: Problem(422, "The input is not valid"),
     glow_errors.RecordError: Problem(422, "The record is not valid"),
-    errors.RateLimitError: Problem(429, "Too many requests of this key"),
+    errors.RateLimitError: Problem(429, "Rate limit exceeded"),
     errors.OverloadedError: Problem(429, "Too many requests"),
     errors.SwapRefusedError: Problem(409, "The index version was refused"),
-    LogFullError: Problem(429, "Too many writes wait"),
-    errors.DeadlineError: Problem(504, "The deadline passed"),
+    LogFullError: Problem(429, "Too many pending writes"),
+    errors.DeadlineError: Problem(504, "Deadline exceeded"),
     glow_errors.GlowError: Problem(500, "Internal error"),
-    LogBusyError: Problem(503, "The log of writes is locked"),
-    errors.UnavailableError: Problem(503, "Unavailable for now"),
+    LogBusyError: Problem(503, "The write log is locked"),
+    errors.UnavailableError: Problem(503, "Temporarily unavailable"),
     errors.NotReadyError: Problem(503, "Not ready yet"),
-    errors.DrainingError: Problem(503, "About to stop"),
-    # What stops a start, a build or an export; as an answer each of them is a fault on our side.
-    glow_errors.MismatchError: Problem(409, "Artifacts do not belong together"),
+    errors.DrainingError: Problem(503, "Shutting down"),
+    # Errors of a start, a build or an export; in a response, they are errors of the server.
+    glow_errors.MismatchError: Problem(409, "The artifacts do not match"),
     glow_errors.ArtifactError: Problem(503, "The artifact cannot be used"),
-    glow_errors.ArtifactNotFoundError: Problem(503, "No artifact where one was expected"),
+    glow_errors.ArtifactNotFoundError: Problem(503, "Artifact not found"),
     glow_errors.FormatError: Problem(503, "The artifact cannot be read"),
     glow_errors.IntegrityError: Problem(503, "The artifact is damaged"),
-    glow_errors.DeviceError: Problem(503, "The device is not there"),
-    glow_errors.DependencyError: Problem(503, "A package is not installed"),
+    glow_errors.DeviceError: Problem(503, "Device not available"),
+    glow_errors.DependencyError: Problem(503, "Missing optional package"),
     glow_errors.ConfigError: Problem(500, "The configuration is not valid"),
     glow_errors.BuildError: Problem(500, "The build failed"),
-    glow_errors.GateError: Problem(409, "The version is not good enough to be published"),
-    glow_errors.BusyError: Problem(409, "The index root is being changed"),
+    glow_errors.GateError: Problem(409, "The gate refused the version"),
+    glow_errors.BusyError: Problem(409, "The index root is locked by another process"),
     glow_errors.ReadOnlyError: Problem(409, "The index root cannot be written"),
-    glow_errors.StoreError: Problem(503, "The vectors cannot be searched now"),
-    glow_errors.DiskError: Problem(507, "The disk is full or fails"),
+    glow_errors.StoreError: Problem(503, "Vector store not available"),
+    glow_errors.DiskError: Problem(507, "The disk is full or failing"),
     glow_errors.ExportError: Problem(500, "The export was refused"),
 }
 
 
 def problem_of(kind: type[GlowError]) -> Problem:
-    """The row of an error, or of its nearest base class that has one."""
+    """The problem of an error class, or of its nearest base class in the table."""
     return next(PROBLEMS[base] for base in kind.__mro__ if base in PROBLEMS)
 
 
 def problem_type(code: str) -> str:
-    """URI of a problem type, relative to the service. `GET` returns the problem's meaning."""
+    """URI of a problem type, relative to the service; `GET` returns its meaning."""
     return f"/problems/{code}"
 
 
 def problem_response(
     error: BaseException, *, request_id: str, instance: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Turns an exception into a problem; details of unexpected exceptions are hidden.
+    """Converts an exception to a problem response; details of unexpected exceptions are hidden.
 
     Args:
-        error: what was raised.
-        request_id: also in the logs.
+        error: the exception.
+        request_id: id of the request, as in the logs.
         instance: path of the request.
         headers: headers to add, such as `Allow`.
     """
@@ -118,9 +118,9 @@ def problem_response(
 
 
 def problem_body(error: GlowError, *, request_id: str, instance: str) -> dict[str, Any]:
-    """A problem's members; arguments as for `problem_response`."""
+    """The members of a problem; same arguments as `problem_response`."""
     problem = problem_of(type(error))
-    # What is wrong with the server's own files is the operator's to know, not a client's.
+    # Only the operator, not a client, may see errors of the server's files.
     is_hidden = problem.status == 500 or isinstance(
         error, glow_errors.FormatError | glow_errors.IntegrityError
     )
@@ -145,7 +145,7 @@ def _headers(error: GlowError, problem: Problem) -> dict[str, str]:
 
 
 def responses_of(kinds: Sequence[type[GlowError]]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's `responses` of a route with these errors."""
+    """The OpenAPI `responses` of a route with these errors."""
     responses: dict[int | str, dict[str, Any]] = {}
     for status, codes in _by_status(kinds):
         responses[status] = {

@@ -1,4 +1,4 @@
-"""JSON answers."""
+"""JSON responses."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ __all__ = ["json_answer", "json_bytes", "json_response"]
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as JSON in UTF-8; the builder keeps out what orjson cannot write."""
+    """Encodes a value as JSON in UTF-8; the builder rejects values that orjson cannot encode."""
     return orjson.dumps(value)
 
 
 def json_answer(body: bytes) -> Response:
-    """An `application/json` answer whose bytes are made already."""
+    """An `application/json` response of encoded bytes."""
     return Response(body, media_type="application/json")
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """An `application/json` answer."""
+    """An `application/json` response."""
     return Response(json_bytes(value), status, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Every route: path, method, handler, and its OpenAPI description."""
+"""All routes: path, method, handler, and OpenAPI description."""
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -90,10 +90,10 @@ class Route:
     """One route.
 
     Attributes:
-        paths: the path, and its synonyms.
+        paths: the path and its aliases.
         method: GET (which also serves HEAD), POST or DELETE.
         handler: makes the response.
-        errors: the errors of its responses, beside the internal one.
+        errors: the errors of its responses, except the internal one.
         answer: shape of its response, if documented.
         body: shape of its request.
         parameter: name of its path parameter.
@@ -118,7 +118,7 @@ async def get_openapi_document(request: Request) -> Response:
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, made once."""
+    """The OpenAPI document; it is made once."""
     if app.openapi_schema is None:
         document = get_openapi(title="GLOW", version=__version__, routes=app.routes)
         _, shapes = models_json_schema([(shape, "validation") for shape in _SHAPES], ref_template=_REF)
@@ -304,9 +304,9 @@ ROUTES = (
 
 
 class PlainRoute(APIRoute):
-    """A route whose handler reads its request itself: FastAPI documents it, and does no work for each request.
+    """A route whose handler reads the request itself; FastAPI only documents it.
 
-    Its path is matched whole: Starlette's pattern passes over a line feed at the end, and finds none inside an id.
+    Its pattern matches the whole path: Starlette's ignores a line feed at the end, and does not match one inside an id.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -314,7 +314,7 @@ class PlainRoute(APIRoute):
         self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler as it is, without FastAPI's own reading of bodies and parameters."""
+        """The plain handler, without FastAPI's parsing of bodies and parameters."""
         handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
         return handler
 
@@ -342,7 +342,7 @@ def add_routes(app: FastAPI, *, page: bool) -> None:
 
 
 def _extra(route: Route, path: str) -> dict[str, Any]:
-    # Without keys in the settings the paths that may need one are open, too: no scheme at all is one of the choices.
+    # {} means no key: without keys in the settings, paths for API keys are open.
     with_key: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
     choices = {Access.OPEN: [], Access.KEY: [{}, *with_key], Access.ADMIN: with_key, Access.WRITE: with_key}
     extra: dict[str, Any] = {"security": choices[access_of(path, route.method)]}

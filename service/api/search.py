@@ -51,7 +51,7 @@ async def post_search(request: Request) -> Response:
 
 
 async def _check(service: Service, index: Index, body: dict[str, Any], deadline: Deadline) -> CheckedSearch:
-    """A long filter is checked off the event loop, and not in the way of plain searches."""
+    """Checks a search; one with a long filter is checked in the bulk pool, off the event loop."""
     if sum(count_terms(body[name]) for name in ("filter", "boosts") if name in body) <= LONG_FILTER:
         return check_search(body, service.limits, index)
     return await service.bulk.pool.run_by(deadline, check_search, body, service.limits, index)

@@ -1,4 +1,4 @@
-"""Which worker pool a request runs in, once its cost is known, and what it pays for that."""
+"""Moves requests to the worker pool for their cost, and charges their key."""
 
 from dataclasses import dataclass
 
@@ -14,20 +14,20 @@ __all__ = ["Reading", "enter_work_pool"]
 def enter_work_pool(
     service: Service, context: RequestContext, scope: Scope, cost: int, name: WorkPoolName
 ) -> WorkPool:
-    """Moves a request to the worker pool where it belongs, and charges its key the cost.
+    """Moves a request to a worker pool, and charges its key the cost.
 
-    A request holds one permit of the plain worker pool since before its body was read. In another worker pool it holds as many as its
-    cost, or all where it costs more than there are. A key pays for what is let in: a refusal for want of permits costs nothing.
+    Before its body is read, a request takes one slot of the plain pool. In another pool it takes as many slots as its
+    cost, or all if it costs more. Only accepted requests are charged: a refusal for lack of slots costs nothing.
 
     Args:
-        service: what answers.
-        context, scope: the request's.
-        cost: of all its work, >= 1.
-        name: of the worker pool where it belongs.
+        service: the service.
+        context, scope: context and ASGI scope of the request.
+        cost: total cost of the request, >= 1.
+        name: name of the worker pool.
 
     Raises:
-        OverloadedError: if that worker pool has too few permits.
-        RateLimitError: if the key still owes for earlier requests.
+        OverloadedError: if the pool has too few free slots.
+        RateLimitError: if the key is in debt for earlier requests.
     """
     work_pool = service.work_pools[name]
     if name != "plain":
@@ -41,12 +41,12 @@ def enter_work_pool(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What becomes of a search whose hits turn out to be long, which no request tells.
+    """A search request and its worker pool, which changes if the hits turn out to be long.
 
     Attributes:
-        service: what answers.
-        context, scope: the request's.
-        work_pool: where it runs.
+        service: the service.
+        context, scope: context and ASGI scope of the request.
+        work_pool: the worker pool in which it starts.
     """
 
     service: Service
@@ -56,14 +56,14 @@ class Reading:
 
     @property
     def reads_first(self) -> int | None:
-        """What its hits may cost in its worker pool; None for no bound."""
+        """Largest cost of its hits in this pool; None for no limit."""
         return None if self.work_pool is self.service.bulk else MOST_READING
 
     def move(self, session: SearchSession) -> WorkPool:
-        """The bulk worker pool, in which the request then holds as many permits as the rest may cost.
+        """Moves the request to the bulk pool, with as many slots as the estimated cost of its remaining hits.
 
         Raises:
-            OverloadedError: if that worker pool has too few permits.
+            OverloadedError: if the pool has too few free slots.
         """
         bulk = self.service.bulk
         permits = min(session.reading_left, bulk.admission.limit)
@@ -73,5 +73,5 @@ class Reading:
         return bulk
 
     def pay(self, session: SearchSession) -> None:
-        """Has the key owe what its hits cost."""
+        """Charges the key for the cost of the hits."""
         self.service.access.owe(self.scope, self.context.key, session.reading_price)

@@ -1,4 +1,4 @@
-"""Answers and query vectors kept in the process, and where there is a Redis, shared with the others."""
+"""The cache of responses and query vectors: in the process and, if there is a Redis, shared with other processes."""
 
 from glow_service.cache.events import EVENTS, Kind
 from glow_service.cache.facade import Cache

@@ -1,10 +1,10 @@
-"""What stands around a value in Redis, by which a value that is damaged, cut short or another's is known.
+"""The envelope of a value in Redis, which reveals values that are damaged, truncated, or written by others.
 
     4 bytes  magic: "GLW" and the version of this layout
     16 bytes digest of key and value
     rest     the value
 
-The digest has no secret in it: it finds accidents, and does not stop someone who may write to the Redis.
+The digest contains no secret: it detects accidents, but not an attacker who can write to the Redis.
 """
 
 from hashlib import blake2b
@@ -22,13 +22,13 @@ def seal(key: bytes, value: bytes) -> bytes:
 
 
 def open_envelope(key: bytes, stored: bytes) -> bytes | None:
-    """The value that was sealed under this very key, or None where these bytes are not that."""
+    """The value that was sealed under this key, or None if the bytes are not a valid envelope of it."""
     value = stored[ENVELOPE_BYTES:]
     return value if stored[:ENVELOPE_BYTES] == _MAGIC + _digest(key, value) else None
 
 
 def _digest(key: bytes, value: bytes) -> bytes:
-    # The key's length comes first, so that no byte can move from the one to the other.
+    # The key's length comes first, so that different pairs of key and value give different input.
     state = blake2b(b"%d:" % len(key), digest_size=_DIGEST_BYTES)
     state.update(key)
     state.update(value)

@@ -1,4 +1,4 @@
-"""What the caches count: `glow_cache_events_total{tier, kind, event}`, from a closed list."""
+"""The events of the metric `glow_cache_events_total{tier, kind, event}`."""
 
 from collections.abc import Callable
 from typing import Literal, get_args
@@ -11,7 +11,7 @@ Kind = Literal["vector", "response"]
 Tier = Literal["local", "redis"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-# docs/performance.md#cache-responses-in-memory says what each one means.
+# docs/performance.md#cache-responses-in-memory explains them.
 EVENTS: dict[Tier, tuple[str, ...]] = {
     "local": ("hit", "miss", "store", "evict", "skipped"),
     "redis": ("hit", "miss", "poisoned", "store", "error", "timeout", "skipped", "dropped"),
@@ -21,10 +21,10 @@ EVENTS: dict[Tier, tuple[str, ...]] = {
 class TierEvents:
     """Counts the events of one tier and kind.
 
-    Each counter is looked up once, here: `labels()` would cost a search more than the count itself.
+    Each counter is looked up once, because `labels()` costs more than counting.
 
     Args:
-        metrics: the service's.
+        metrics: the service's metrics.
         tier: `local` or `redis`.
         kind: `vector` or `response`.
     """

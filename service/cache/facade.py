@@ -1,4 +1,4 @@
-"""The cache as the rest of the service sees it: this process's memory first, then Redis, then the work itself."""
+"""The interface of the cache: looks in this process's memory, then in Redis, then makes the value."""
 
 from collections.abc import Awaitable, Callable
 
@@ -13,23 +13,23 @@ from glow_service.telemetry import Metrics
 
 __all__ = ["Cache"]
 
-# Answers differ in size a thousandfold, so their number alone bounds no memory.
+# Responses differ a thousandfold in size, so a limit of their number does not limit memory.
 _LEAST_BYTES = 64 << 20
 MOST_VALUE_BYTES = 1 << 20
 _BYTES_PER_ENTRY = 4 << 10
 
 
 class Cache:
-    """Values by kind and key, made once.
+    """Cached values by kind and key.
 
-    It belongs to one event loop. With no entries and no Redis it keeps nothing and costs nothing.
+    Only one event loop may use it. Without entries and Redis it is disabled.
 
     Args:
-        metrics: counts what happens.
-        entries: answers, and as many query vectors, that the process keeps; 0 for none.
-        ttl_s: how long an entry is kept, in seconds.
-        redis_url: of the Redis that workers share; "" for none.
-        redis_timeout_ms: most time that a search spends on it, in milliseconds.
+        metrics: counts the events.
+        entries: most responses, and most query vectors, in the process; 0 for none.
+        ttl_s: lifetime of an entry, in seconds.
+        redis_url: address of the Redis that workers share; "" for none.
+        redis_timeout_ms: most time that a search spends on Redis, in milliseconds.
 
     Raises:
         ConfigError: if `redis_url` is not valid.
@@ -58,24 +58,24 @@ class Cache:
         self.enabled = bool(self._local or self._redis)
 
     def keys(self, index: Index) -> Keys:
-        """The keys of an index version; made when it is first seen, then at hand."""
+        """The keys of an index version, which are kept until the version changes."""
         kept = self._keys
         if kept is None or kept[0] is not index.manifest:
-            # The manifest stands for the index, which must not stay open because of this.
+            # Keep the manifest, not the index, which must be free to close.
             kept = self._keys = (index.manifest, Keys.of(index))
         return kept[1]
 
     def budget(self) -> RedisBudget:
-        """A search's time for Redis, `redis_timeout_ms`; give the same one to every call of that search."""
+        """The time limit of one search for Redis; use the same budget for all its calls."""
         return RedisBudget(self._timeout_s)
 
     async def get(self, kind: Kind, key: bytes, budget: RedisBudget | None = None) -> bytes | None:
-        """The value under a key, or None.
+        """The value of a key, or None.
 
         Args:
             kind: `vector` or `response`.
-            key: from `keys`.
-            budget: time for Redis; `redis_timeout_ms` where None.
+            key: a key from `keys`.
+            budget: time limit for Redis; None: `redis_timeout_ms`.
         """
         value = self._get_local(kind, key)
         if value is not None or self._redis is None:
@@ -83,7 +83,7 @@ class Cache:
         return await self._get_shared(self._redis, kind, key, budget)
 
     def put(self, kind: Kind, key: bytes, value: bytes) -> None:
-        """Keeps a value, soon in Redis too."""
+        """Stores a value; Redis receives it in the background."""
         self._put_local(kind, key, value)
         if self._redis is not None:
             self._redis.put(kind, key, value)
@@ -95,22 +95,22 @@ class Cache:
         make: Callable[[], Awaitable[bytes]],
         budget: RedisBudget | None = None,
     ) -> tuple[bytes, bool]:
-        """The value under a key; where there is none, one caller makes it and those that ask meanwhile share it.
+        """The value of a key; if there is none, one caller makes it, and concurrent callers share it.
 
-        A deadline is the caller's: `asyncio.timeout` around this. Leaving harms nobody who waits for the same value.
+        Callers set their own deadline with `asyncio.timeout`; a caller that gives up does not affect the others.
 
         Args:
             kind: `vector` or `response`.
-            key: from `keys`.
-            make: makes the value; it must not ask for the same kind and key. Called at most once.
-            budget: time for Redis; `redis_timeout_ms` where None.
+            key: a key from `keys`.
+            make: makes the value, called at most once; it must not request the same kind and key.
+            budget: time limit for Redis; None: `redis_timeout_ms`.
 
         Returns:
-            the value, and whether this caller was spared making it.
+            The value, and whether it was not made by this caller.
 
         Raises:
-            Exception: whatever `make` raises, for those too who waited for it; nothing is kept then. A
-                `DeadlineError` or `TimeoutError` is the maker's alone.
+            Exception: any exception of `make`, also for waiting callers; nothing is stored then. A
+                `DeadlineError` or `TimeoutError` is raised only for the caller that made the value.
         """
         if not self.enabled:
             return await make(), False
@@ -130,7 +130,7 @@ class Cache:
         return await self._flights[kind].run(key, find_or_make)
 
     async def close(self) -> None:
-        """Lets go of Redis; what waits to be written is dropped."""
+        """Closes the connections to Redis; values that wait to be written are dropped."""
         if self._redis is not None:
             await self._redis.close()
 

@@ -1,6 +1,6 @@
-"""Keys: which entries may stand for one another.
+"""Cache keys.
 
-A key is the hash of everything that an entry depends on, so nothing is ever invalidated: what changed has another key.
+A key is the hash of everything that an entry depends on. A change gives a new key, so invalidation is not needed.
 """
 
 import dataclasses
@@ -17,9 +17,9 @@ from glow.index import Index
 
 __all__ = ["Keys"]
 
-# Part of every key; raise it when the bytes of an entry, or what a key covers, change their meaning.
+# Part of every key; increase it if the format of entries or the input of keys changes.
 _KEY_VERSION = 5
-# No two texts that anyone can find share a hash of 160 bits.
+# 160 bits: nobody can find two texts with the same hash.
 _DIGEST_BYTES = 20
 _FACTS = (b"f", b"t")
 
@@ -29,22 +29,22 @@ class Keys:
 
     Args:
         model: the model hash.
-        terms: the term-table hash.
-        version: what names the index version and all its files, besides.
+        terms: hash of the term statistics.
+        version: identifies the index version and all its files.
     """
 
     def __init__(self, model: str, terms: str, version: str) -> None:
-        # A vector outlives its index version: the query tower reads the model and the term table only.
+        # Vectors stay valid across index versions: they depend only on the model and the term statistics.
         self._vector = blake2b(_encoded(("vector", model, terms)), digest_size=_DIGEST_BYTES)
-        # Another release may write another answer.
+        # Another release may give a different response.
         page = ("response", __version__, model, terms, version)
         self._page = blake2b(_encoded(page), digest_size=_DIGEST_BYTES)
 
     @classmethod
     def of(cls, index: Index) -> "Keys":
-        """The keys of an open index; takes about a millisecond, so keep them beside it.
+        """The keys of an open index; making them takes about a millisecond, so keep them.
 
-        The manifest's hash stands for the version, because folders of different indices may bear one name.
+        They contain the manifest's hash, because versions of different indexes may have the same name.
         """
         hashes = index.manifest.hashes
         return cls(hashes["model"], hashes["terms"], f"{index.version}@{index.manifest.hash}")
@@ -53,7 +53,7 @@ class Keys:
         """The key of a query's vector.
 
         Args:
-            text: the query as it came; any string, lone surrogates too.
+            text: the received query; any string, including lone surrogates.
 
         Returns:
             printable ASCII, the same length for every text.
@@ -63,18 +63,18 @@ class Keys:
         return b"glow:%d:vector:%s" % (_KEY_VERSION, state.hexdigest().encode())
 
     def page(self, *request: Any) -> bytes:
-        """The key of an answer.
+        """The key of a response.
 
         Args:
-            request: every part of the request that changes the answer: None, booleans, numbers, strings, bytes, and
-                sequences, mappings (with string keys), dataclasses and models of such. Lists and tuples are alike, and
-                so are mappings in any order; 1, 1.0 and True are not, nor are classes of different names.
+            request: all parts of the request that affect the response: None, booleans, numbers, strings, bytes, and
+                sequences, mappings (with string keys), dataclasses and models of these. Lists equal tuples, and the
+                order of mappings does not matter; 1, 1.0 and True differ, as do classes of different names.
 
         Returns:
             printable ASCII, the same length for every request.
 
         Raises:
-            TypeError: if a value of another type, of which it is not known when two are equal.
+            TypeError: if a value has another type.
         """
         state = self._page.copy()
         state.update(_encoded(request))
@@ -82,7 +82,7 @@ class Keys:
 
 
 def _encoded(value: Any) -> bytes:
-    """A value such that different ones give different bytes: each part has its type and length before it."""
+    """Encodes a value so that different values give different bytes: each part starts with its type and length."""
     if isinstance(value, str):
         raw = value.encode("utf-8", "surrogatepass")
         return b"s%d:%b" % (len(raw), raw)
@@ -105,11 +105,11 @@ def _encoded_mapping(value: Any) -> bytes:
     elif isinstance(value, BaseModel):
         parts = [_name_of(type(value)), _encoded(value.model_dump())]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        # The name counts: `And` and `Or` of a filter have the same fields.
+        # The name is needed: `And` and `Or` of a filter have the same fields.
         parts = [_name_of(type(value))]
         for start, name, default in _fields(type(value)):
             part = getattr(value, name)
-            # What is as always is left out: a request names few of its parts, and this is on the way of each.
+            # Defaults are left out, for speed: a request sets few of its fields.
             if type(part) is not type(default) or part != default:
                 parts.append(start + _encoded(part))
     else:
@@ -127,7 +127,7 @@ def _name_of(kind: type[Any]) -> bytes:
 
 @cache
 def _fields(kind: type[Any]) -> tuple[tuple[bytes, str, Any], ...]:
-    """Each field's name, encoded and as it is, and its default if that is a plain value, in the order of the names."""
+    """Each field's encoded name, name, and default if that is a plain value, sorted by name."""
     fields = sorted(dataclasses.fields(kind), key=lambda field: field.name)
     defaults = (field.default if _is_plain(field.default) else dataclasses.MISSING for field in fields)
     return tuple(

@@ -1,4 +1,4 @@
-"""Connections to Redis: a bounded number, each used by one caller at a time, none used again after a failure."""
+"""A limited number of connections to Redis, each for one caller at a time; failed ones are closed."""
 
 import asyncio
 import time
@@ -22,14 +22,14 @@ Command = tuple[bytes | str | int, ...]
 
 
 class Link:
-    """Sends commands and reads their replies.
+    """Sends commands to Redis and reads the replies.
 
-    It has no time limit: callers put `asyncio.timeout` around it, and a call that is cancelled costs its connection,
-    whose late reply must not meet the next command.
+    It has no time limit: callers use `asyncio.timeout`. A canceled call closes its connection, so that a late reply
+    is not read as the reply to the next command.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`, with user, password and database where needed.
-        size: most connections, >= 1; more callers wait for one.
+        url: `redis://`, `rediss://` or `unix://`, with user, password and database if needed.
+        size: most connections, >= 1; other callers wait.
 
     Raises:
         ConfigError: if the URL is not valid.
@@ -41,21 +41,21 @@ class Link:
         self._turns = asyncio.Semaphore(size)
 
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Sends commands together and returns a reply for each: what Redis says, or the `ResponseError` it says.
+        """Sends commands together and returns their replies; an error reply is returned as a `ResponseError`.
 
         Raises:
-            RedisError, OSError: if no connection, or it broke.
+            RedisError, OSError: if the connection failed or broke.
         """
         async with self._turns:
             if self._free:
-                # Redis closes connections that idle, or restarts: that is no failure yet.
+                # Redis may have closed an idle connection or restarted: try a new one.
                 with suppress(RedisConnectionError, OSError):
                     return await self._exchange_on(self._free.pop(), commands)
                 await self.close()
             return await self._exchange_on(self._connect(), commands)
 
     async def close(self) -> None:
-        """Closes the connections that nobody uses."""
+        """Closes the unused connections."""
         while self._free:
             await discard(self._free.pop())
 
@@ -79,23 +79,23 @@ async def _reply(connection: Any) -> Any:
 
 
 async def discard(connection: Any) -> None:
-    """Closes a connection without a farewell."""
+    """Closes a connection at once."""
     with suppress(Exception):
         await connection.disconnect(nowait=True)
 
 
 def check_redis_url(url: str) -> None:
-    """Refuses a URL that no connection can be made from; it connects to nothing, and empty is fine.
+    """Checks a URL without connecting; "" is valid.
 
     Raises:
-        ConfigError: if it is not valid; the message does not quote it.
+        ConfigError: if it is invalid; the message does not quote it.
     """
     if url:
         connector(url)
 
 
 def connector(url: str) -> Callable[[], Any]:
-    """What makes a connection, not yet connected.
+    """A function that makes an unconnected connection.
 
     Raises:
         ConfigError: if the URL is not valid.
@@ -104,7 +104,7 @@ def connector(url: str) -> Callable[[], Any]:
     kind: Any = options.pop("connection_class", Connection)
     try:
         kind(**options)
-    except Exception as error:  # redis-py raises whatever an argument of the URL runs into
+    except Exception as error:  # invalid options of the URL may raise any exception in redis-py
         raise ConfigError(f"redis_url has options that cannot be used ({type(error).__name__})") from None
     return partial(kind, **options)
 
@@ -112,12 +112,12 @@ def connector(url: str) -> Callable[[], Any]:
 def _options(url: str) -> dict[str, Any]:
     try:
         options: dict[str, Any] = dict(parse_url(url))
-    except ValueError:  # its message may quote the URL, which holds the password
+    except ValueError:  # its message may quote the URL with the password
         raise ConfigError(
             "redis_url is not valid; expected redis://[[user]:password@]host:port/database, rediss://… or unix://…"
         ) from None
-    options.pop("max_connections", None)  # `size` says
-    # Ours win over arguments of the URL. RESP2 needs no greeting, time limits are the callers', and sizes are bounded.
+    options.pop("max_connections", None)  # `size` sets it
+    # These override options of the URL: RESP2 needs no handshake, callers set time limits, and replies are bounded.
     ours = {
         "protocol": 2,
         "decode_responses": False,
@@ -131,10 +131,10 @@ def _options(url: str) -> dict[str, Any]:
 
 
 async def ping_redis(url: str, timeout_s: float = 2.0) -> float:
-    """Seconds that a Redis takes to answer.
+    """Seconds that a Redis takes to reply.
 
     Raises:
-        ConfigError: if the URL is not valid, or nobody answers there in time.
+        ConfigError: if the URL is invalid, or there is no reply in time.
     """
     link = Link(url, 1)
     started = time.perf_counter()
@@ -142,8 +142,8 @@ async def ping_redis(url: str, timeout_s: float = 2.0) -> float:
         async with asyncio.timeout(timeout_s):
             await link.exchange([("PING",)])
     except (TimeoutError, RedisError, OSError) as error:
-        reason = str(error) or f"nothing within {timeout_s:g} s"
-        raise ConfigError(f"Redis does not answer: {reason}; start it, or leave --redis-url out") from error
+        reason = str(error) or f"no reply within {timeout_s:g} s"
+        raise ConfigError(f"Redis does not respond: {reason}; start it, or remove --redis-url") from error
     finally:
         await link.close()
     return time.perf_counter() - started

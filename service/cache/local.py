@@ -1,4 +1,4 @@
-"""The cache inside a process: least recently used goes first, and nothing stays beyond its time."""
+"""The LRU cache in a process, whose entries also expire."""
 
 import sys
 import time
@@ -10,21 +10,21 @@ from glow_service.cache.events import TierEvents
 __all__ = ["ENTRY_OVERHEAD_BYTES", "LocalCache"]
 
 ENTRY_OVERHEAD_BYTES = 400
-"""About what Python keeps for an entry besides its value: dictionary slot, key, tuple, expiry."""
+"""Approximate memory of an entry besides its value: dictionary slot, key, tuple, expiry."""
 
 
 class LocalCache:
-    """Entries of one kind; every operation takes the same time, however many there are.
+    """Entries of one kind; all operations take constant time.
 
-    It belongs to one event loop and has no locks.
+    It has no locks: only one event loop may use it.
 
     Args:
-        max_entries: >= 1.
-        max_bytes: of keys, values and what Python needs for them, together.
-        ttl_s: seconds that an entry is kept after it was stored; reading it does not keep it longer.
-        events: counts.
-        clock: seconds that never go back.
-        max_value_bytes: a larger value is not kept, so that no huge answer costs many others their place.
+        max_entries: most entries, >= 1.
+        max_bytes: most bytes of keys, values and overhead in total.
+        ttl_s: lifetime of an entry after it was stored, in seconds; reads do not extend it.
+        events: counts the events.
+        clock: returns monotonic seconds.
+        max_value_bytes: largest value; a larger one is not stored, so that it does not evict many others.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LocalCache:
         return len(self._entries)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value stored under a key, or None where there is none or its time is over."""
+        """The value of a key, or None if it is missing or expired."""
         entry = self._entries.get(key)
         if entry is None:
             self._count("miss")
@@ -65,7 +65,7 @@ class LocalCache:
         return value
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Stores a value; what was used longest ago makes room for it."""
+        """Stores a value; evicts the least recently used ones if needed."""
         if key in self._entries:
             self._remove(key)
         size = _size(value)

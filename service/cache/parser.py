@@ -1,4 +1,4 @@
-"""Reads Redis' replies with a bound: who answers at that address may say that half a gigabyte comes, and be believed."""
+"""Reads Redis replies with a size limit: without one, a server could announce half a gigabyte."""
 
 from typing import Any
 
@@ -8,20 +8,20 @@ from redis.exceptions import InvalidResponse
 __all__ = ["MAX_REPLY_BYTES", "BoundedParser"]
 
 MAX_REPLY_BYTES = (1 << 20) + 64
-"""The largest value of ours and what stands around it; messages of the channel have four bytes."""
+"""The largest value with its envelope; messages of the channel have four bytes."""
 MAX_ITEMS = 3
-"""Of a list: what a subscription says. No list of ours holds another."""
+"""Most items of a list, as in a reply to a subscription; nested lists are refused."""
 
 
 class BoundedParser(_AsyncRESP2Parser):
-    """redis-py's own parser, which refuses what is longer than any reply that we ask for."""
+    """redis-py's parser, which refuses replies that are longer than any expected one."""
 
     def __init__(self, socket_read_size: int) -> None:
         super().__init__(socket_read_size)
         self._is_in_list = False
 
     async def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """As redis-py's.
+        """Like redis-py's method.
 
         Raises:
             InvalidResponse: if a value or a list is too long, or lists are nested.
@@ -31,13 +31,13 @@ class BoundedParser(_AsyncRESP2Parser):
 
     async def _read(self, length: int) -> bytes:
         if not 0 <= length <= MAX_REPLY_BYTES:
-            raise InvalidResponse(f"a reply of {length} bytes, expected {MAX_REPLY_BYTES} at most")
+            raise InvalidResponse(f"found a reply of {length} bytes, expected at most {MAX_REPLY_BYTES}")
         return bytes(await super()._read(length))
 
     async def _readline(self) -> bytes:
         line = bytes(await super()._readline())
         if line.startswith(b"*") and line != b"*-1":
             if self._is_in_list or not line[1:].isdigit() or int(line[1:]) > MAX_ITEMS:
-                raise InvalidResponse(f"a list of lists, or of more than {MAX_ITEMS} items")
+                raise InvalidResponse(f"found a nested list, or a list of more than {MAX_ITEMS} items")
             self._is_in_list = True
         return line

@@ -1,7 +1,7 @@
-"""The cache that workers share, in Redis: asked within a budget, written to behind the searches' backs.
+"""The shared cache of all workers, in Redis: reads have a time limit, writes happen in the background.
 
-Whatever Redis does, `get` and `put` return in time and raise nothing. A Redis that fails is left alone for a growing
-pause; then one request of its own, not a search's, finds out whether it is back.
+`get` and `put` always return in time and never raise. A failing Redis is not used for increasing pauses; after each
+pause a separate probe, not a search, checks whether it works again.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from glow_service.telemetry import Metrics
 __all__ = ["MAX_VALUE_BYTES", "RedisBudget", "RedisCache"]
 
 MAX_VALUE_BYTES = 1 << 20
-"""Largest value that is written or read; another's key of our name could hold half a gigabyte."""
+"""Largest value that is written or read; a foreign value under the same key could be huge."""
 READERS = 8
 _PROBE_KEY = b"glow:probe"
 _logger = logging.getLogger(__name__)
 
 
 class RedisBudget:
-    """What is left of the time that one search may spend on Redis.
+    """Remaining time that one search may spend on Redis.
 
     Attributes:
-        left_s: seconds.
+        left_s: remaining seconds.
     """
 
     __slots__ = ("left_s",)
@@ -42,13 +42,13 @@ class RedisBudget:
 
 
 class RedisCache:
-    """Values in a Redis; belongs to one event loop.
+    """Cached values in a Redis; only one event loop may use it.
 
     Args:
-        url: where it is.
-        timeout_s: longest that a probe may take; a search brings its own `RedisBudget`.
-        ttl_s: seconds that Redis keeps a value.
-        metrics: the service's.
+        url: address of the Redis.
+        timeout_s: time limit of a probe; a search has its own `RedisBudget`.
+        ttl_s: lifetime of a value, in seconds.
+        metrics: the service's metrics.
 
     Raises:
         ConfigError: if the URL is not valid.
@@ -64,7 +64,7 @@ class RedisCache:
         self._closed = False
 
     async def get(self, kind: Kind, key: bytes, budget: RedisBudget) -> bytes | None:
-        """The value stored under a key, or None where Redis has none, or has not said so within the budget."""
+        """The value of a key, or None if Redis has none, or does not reply within the budget."""
         if self._breaker.is_open or self._closed:
             self._start_probe()
             self._count(kind, "skipped")
@@ -76,7 +76,7 @@ class RedisCache:
         try:
             async with asyncio.timeout(budget.left_s):
                 (reply,) = await self._link.exchange([_command(key)])
-        except Exception as error:  # whatever it is, the search goes on without
+        except Exception as error:  # any error: the search continues without the cache
             self._count(kind, self._note_failure(error))
             return None
         finally:
@@ -84,14 +84,14 @@ class RedisCache:
         return self._read(kind, key, reply)
 
     def put(self, kind: Kind, key: bytes, value: bytes) -> None:
-        """Has a value written soon, or not at all; returns at once."""
+        """Queues a value to be written in the background, or drops it; returns at once."""
         if self._closed or len(value) > MAX_VALUE_BYTES:
             self._count(kind, "skipped")
         else:
             self._writer.put(kind, key, value)
 
     async def close(self) -> None:
-        """Stops what runs; values that wait to be written are dropped."""
+        """Stops all tasks; values that wait to be written are dropped."""
         self._closed = True
         if self._probe is not None:
             self._probe.cancel()
@@ -103,10 +103,10 @@ class RedisCache:
             self._count(kind, self._note_failure(reply))
             return None
         self._breaker.succeeded()
-        if reply == b"":  # what Redis says of a key that it has not
+        if reply == b"":  # Redis's reply for a missing key
             self._count(kind, "miss")
             return None
-        # Not bytes: another's list or hash under our key.
+        # A foreign list or hash under this key gives no bytes.
         value = open_envelope(key, reply) if isinstance(reply, bytes) else None
         self._count(kind, "poisoned" if value is None else "hit")
         return value
@@ -115,10 +115,10 @@ class RedisCache:
         self._events[kind].count(event)
 
     def _note_failure(self, error: Exception) -> str:
-        """Tells the breaker and returns the event to count."""
+        """Reports a failure to the breaker; returns the event to count."""
         if self._breaker.failed():
             fields = {"error": type(error).__name__, "reason": str(error)[:200]}
-            _logger.warning("redis fails and is not asked for a while", extra={"fields": fields})
+            _logger.warning("redis reads fail; pausing them", extra={"fields": fields})
         return "timeout" if isinstance(error, TimeoutError | RedisTimeoutError) else "error"
 
     def _start_probe(self) -> None:
@@ -138,11 +138,11 @@ class RedisCache:
             _logger.exception("unexpected error of redis")
         else:
             if self._breaker.succeeded():
-                _logger.info("redis answers again")
+                _logger.info("redis responds again")
         finally:
             self._breaker.drop_probe()
 
 
 def _command(key: bytes) -> tuple[str | bytes | int, ...]:
-    """Reads one byte more than a value of ours can have: enough to know a longer one for another's."""
+    """Reads one byte more than the largest value, to recognize longer, foreign values."""
     return ("GETRANGE", key, 0, MAX_VALUE_BYTES + ENVELOPE_BYTES)

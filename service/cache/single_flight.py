@@ -1,4 +1,4 @@
-"""Single-flight: searches that want the same thing at the same time wait for one of them to make it."""
+"""Single-flight: of concurrent searches for the same value, one makes it and the others wait."""
 
 import asyncio
 from collections import deque
@@ -9,16 +9,16 @@ from glow_service.errors import DeadlineError
 __all__ = ["Make", "SingleFlight"]
 
 Make = Callable[[], Awaitable[tuple[bytes, bool]]]
-"""Makes a value, and says whether it was found rather than made."""
+"""Returns a value, and whether it was found rather than made."""
 _Turn = asyncio.Future[tuple[bytes, bool] | None]
 
 
 class SingleFlight:
-    """The first to ask leads and makes the value; the others follow.
+    """The first caller leads and makes the value; the others follow.
 
-    The leader runs in its caller's own task. If it is cancelled or runs into its own deadline, the follower that waited
-    longest leads in its place; any other error is the followers' error too. A follower's own deadline is its caller's
-    `asyncio.timeout`: leaving the line harms nobody.
+    The leader runs in its caller's task. If it is canceled or reaches its own deadline, the follower that waited
+    longest becomes the leader; the followers receive any other error. Callers of followers set their deadline with
+    `asyncio.timeout`; a follower that gives up does not affect the others.
     """
 
     def __init__(self) -> None:
@@ -28,17 +28,17 @@ class SingleFlight:
         return len(self._flights)
 
     async def run(self, key: bytes, make: Make) -> tuple[bytes, bool]:
-        """Makes a value, or waits for the one that is being made.
+        """Makes a value, or waits for the leader's value.
 
         Args:
-            key: same key, same value.
-            make: must not ask for the same key again, which would wait for itself.
+            key: identifies the value.
+            make: makes the value; it must not request the same key, which would be a deadlock.
 
         Returns:
-            the value, and whether this caller was spared making it.
+            The value, and whether it was not made by this caller.
 
         Raises:
-            Exception: whatever `make` raised here or in the leader.
+            Exception: any exception of `make`, here or in the leader.
         """
         line = self._flights.get(key)
         if line is None:
@@ -50,13 +50,13 @@ class SingleFlight:
         return await self._lead(key, make)
 
     async def _follow(self, key: bytes, line: deque[_Turn]) -> tuple[bytes, bool] | None:
-        """The leader's value, or None where this caller is to lead now."""
+        """The leader's value, or None if this caller becomes the leader."""
         turn: _Turn = asyncio.get_running_loop().create_future()
         line.append(turn)
         try:
             return await turn
         except asyncio.CancelledError:
-            # Cancelled in the very moment in which it was told to lead: the next one must.
+            # Canceled at the moment when it became the leader: the next follower must lead.
             if turn.done() and not turn.cancelled() and turn.exception() is None and turn.result() is None:
                 self._hand_over(key)
             raise
@@ -71,7 +71,7 @@ class SingleFlight:
             for turn in self._end(key):
                 turn.set_exception(error)
             raise
-        except BaseException:  # cancelled, or the process is about to end
+        except BaseException:  # canceled, or the process is about to end
             self._hand_over(key)
             raise
         for turn in self._end(key):

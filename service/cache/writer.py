@@ -1,4 +1,4 @@
-"""Writes to Redis, in the background: a short line of values, sent a batch at a time by one task."""
+"""Background writes to Redis: a short queue of values, which one task sends in batches."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ __all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "Writer"]
 MAX_WAITING = 512
 MAX_WAITING_BYTES = 8 << 20
 BATCH = 64
-# Values that come close together share a round trip, and none is sent in the moment in which a search is answered.
+# A short delay, so that values share a round trip, and sending does not delay the response of the search.
 LINGER_S = 0.005
-# Nobody waits for a write, so it may take longer than a read; but a Redis that hangs must be noticed.
+# Nobody waits for a write, so it may take longer than a read, but a hanging Redis must be noticed.
 TIMEOUT_S = 0.5
 _logger = logging.getLogger(__name__)
 
@@ -35,26 +35,26 @@ class _Entry:
 
 
 class Writer:
-    """Takes values at once and writes them soon, or never where Redis cannot keep up.
+    """Queues values and writes them in the background; drops them if Redis is too slow.
 
     Args:
-        link: its own, so that writes never stand in a search's way.
-        ttl_s: seconds that Redis keeps a value.
-        events: counts, by kind.
+        link: a separate link, so that writes do not delay searches.
+        ttl_s: lifetime of a value, in seconds.
+        events: counts the events, by kind.
     """
 
     def __init__(self, link: Link, ttl_s: int, events: Mapping[Kind, TierEvents]) -> None:
         self._link = link
         self._ttl_s = ttl_s
         self._events = events
-        # Apart from the reads' one: a full Redis refuses to write and still reads.
+        # Separate from the breaker of reads: a full Redis refuses writes but still reads.
         self._breaker = Breaker()
         self._waiting: deque[_Entry] = deque()
         self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     def put(self, kind: Kind, key: bytes, value: bytes) -> None:
-        """Puts a value into the line; a full line drops it."""
+        """Queues a value; drops it if the queue is full."""
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + len(value) > MAX_WAITING_BYTES:
             self._events[kind].count("dropped")
         elif self._breaker.is_open and not self._breaker.take_probe():
@@ -66,7 +66,7 @@ class Writer:
                 self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stops; what waits is dropped."""
+        """Stops the task; waiting values are dropped."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -83,7 +83,7 @@ class Writer:
 
     async def _send(self, batch: list[_Entry]) -> None:
         commands = [("SET", entry.key, seal(entry.key, entry.value), "EX", self._ttl_s) for entry in batch]
-        # Until Redis says otherwise: this task may be cancelled.
+        # The default, because this task may be canceled.
         outcomes: list[str] = ["dropped"] * len(batch)
         failure: Exception | None = None
         try:
@@ -93,7 +93,7 @@ class Writer:
             failure = next((reply for reply in replies if isinstance(reply, ResponseError)), None)
         except (TimeoutError, RedisTimeoutError) as error:
             outcomes, failure = ["timeout"] * len(batch), error
-        except Exception as error:  # whatever it is, no search waits for this
+        except Exception as error:  # any error: no search waits for this
             outcomes, failure = ["error"] * len(batch), error
         finally:
             for entry, outcome in zip(batch, outcomes, strict=True):
@@ -106,7 +106,7 @@ class Writer:
             return
         if self._breaker.failed():
             fields = {"error": type(failure).__name__, "reason": str(failure)[:200]}
-            _logger.warning("redis takes no values and is sent none for a while", extra={"fields": fields})
+            _logger.warning("redis writes fail; pausing them", extra={"fields": fields})
         if self._breaker.is_open:
             self._drop_waiting("skipped")
 

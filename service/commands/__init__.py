@@ -1,1 +1,1 @@
-"""The commands of the service, a file for each; `glow.commands.verbs` names them, and imports one when it is used."""
+"""The commands of the service, one file each; `glow.cli.verbs` lists them, and a command is imported when it is used."""

@@ -1,4 +1,4 @@
-"""`glow doctor`: what is here, what is missing, and what to do about it."""
+"""`glow doctor`: checks the installation, devices, Redis and an index, and gives advice."""
 
 import asyncio
 import os
@@ -53,11 +53,11 @@ MARKS: dict[Status, str] = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what it is.
-        status: `ok`; `note` for what is not there and may not be needed; `fault` for what was asked for and does not work.
+        name: name of the checked part.
+        status: `ok`; `note` if an optional part is missing; `fault` if a requested part does not work.
         detail: what was found.
         advice: what to do; "" for nothing.
     """
@@ -69,7 +69,7 @@ class Finding:
 
 
 class DoctorOptions(JsonOptions):
-    """What to look at beside this installation."""
+    """What to check besides this installation."""
 
     index_root: Path | None = option(None, "Index root to check.", env="GLOW_INDEX_ROOT")
     redis_url: str = option(
@@ -95,7 +95,7 @@ def doctor_command(options: DoctorOptions) -> None:
 
 
 def _attempt(name: str, look: Callable[[], Finding]) -> Finding:
-    """A look that may fail; its error says what was found and what to do."""
+    """Runs a check; an error becomes a fault."""
     try:
         return look()
     except (GlowError, OSError) as error:
@@ -123,7 +123,7 @@ def _release(name: str) -> str:
 
 def _machine(folder: Path) -> Iterator[Finding]:
     features = [feature for feature in CPU_FEATURES if feature in _cpu_flags()]
-    advice = "" if "avx2" in features else "searches will be several times slower than on a CPU with AVX2"
+    advice = "" if "avx2" in features else "searches are several times slower than on a CPU with AVX2"
     status: Status = "ok" if features else "note"
     detail = f"{all_cores()} cores, {platform.machine()}, {', '.join(features) or 'no vector features known'}"
     yield Finding("cpu", status, detail, advice)
@@ -143,7 +143,7 @@ def _cpu_flags() -> frozenset[str]:
 
 
 def _devices() -> Iterator[Finding]:
-    """Opens the default model's query tower on each device, and asks FAISS: what loads, works."""
+    """Opens the default model's query encoder and checks FAISS on each device."""
 
     def look(device: Device) -> Finding:
         model = Model.open(default_model())
@@ -158,8 +158,8 @@ def _devices() -> Iterator[Finding]:
 
 def _redis(url: str) -> Finding:
     if not url:
-        return Finding("redis", "note", "none is named (--redis-url or GLOW_REDIS_URL); none is needed")
-    return Finding("redis", "ok", f"answers in {asyncio.run(ping_redis(url)) * 1_000:.1f} ms")
+        return Finding("redis", "note", "not configured (--redis-url or GLOW_REDIS_URL); optional")
+    return Finding("redis", "ok", f"responds in {asyncio.run(ping_redis(url)) * 1_000:.1f} ms")
 
 
 def _index(folder: Path) -> Finding:

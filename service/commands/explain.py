@@ -1,4 +1,4 @@
-"""`glow explain`: why documents answer a query, in a terminal."""
+"""`glow explain`: explains in a terminal why documents match a query."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ CANDIDATES = 200
 
 
 class ExplainOptions(StrictModel):
-    """What to explain, and how much to show."""
+    """Options of `glow explain`."""
 
     index_root: Path = option(..., "Index root, whose live version is searched.", env="GLOW_INDEX_ROOT")
     query: str = option(..., "The query.")
@@ -70,12 +70,12 @@ def _explain(index: Index, options: ExplainOptions) -> Explained:
 def _documents(
     index: Index, query: str, ids: Sequence[str], top_k: int
 ) -> tuple[list[Document], list[float | None]]:
-    """The documents to explain, and the score of those that the search finds."""
+    """The documents to explain, and their scores; None for a document that the search does not find."""
     depth = CANDIDATES if ids else top_k
     call = SearchCall(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
     hits = SearchSession(index, call).run().hits
     scores = {hit.document.id: hit.score for hit in hits}
-    # Where an index has passages, the best one stands for the document: it is what the tower read.
+    # If an index has passages, explain the best one: the encoder read passages, not whole documents.
     read = {hit.document.id: passage_document(hit.document, hit.passage) for hit in hits}
     documents = (
         [read.get(name) or index[STORED_FIELDS].get(name) for name in ids] if ids else list(read.values())

@@ -1,4 +1,4 @@
-"""Explanations as tables in a terminal, and as JSON in the shape of `POST /search`."""
+"""Explanations as tables in a terminal, and as JSON like the response of `POST /search`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,21 +16,21 @@ from glow_service.search import Explanations
 __all__ = ["Explained", "as_json", "as_tables"]
 
 _STYLES = {"": "", "query": "bold yellow", "attended": "bold cyan"}
-# What a terminal takes for commands must not come out of a document.
+# Documents may contain control characters, which a terminal would obey.
 _CONTROLS = {code: " " for code in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
 BAR_WIDTH = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A query's documents with their explanations and snippets, in order.
+    """The documents of a query with their explanations and snippets, in order.
 
     Attributes:
-        query: its text.
-        documents: what is explained.
-        scores: by which the search ranked each; None where it did not find it.
-        explanations: of all of them.
-        fragments: field -> fragments, of each.
+        query: text of the query.
+        documents: the explained documents.
+        scores: score of each; None if the search did not find it.
+        explanations: explanations of all documents.
+        fragments: field -> snippets, for each document.
     """
 
     query: str
@@ -41,7 +41,7 @@ class Explained:
 
 
 def as_json(explained: Explained) -> dict[str, Any]:
-    """Everything, in the keys of an answer of `POST /search`."""
+    """Everything as JSON, with the members of a `POST /search` response."""
     explanations = explained.explanations
     hits = [
         {
@@ -78,11 +78,11 @@ def _left_out(explanations: Explanations, place: int) -> dict[str, Any]:
 
 
 def as_tables(explained: Explained, words: int) -> RenderableType:
-    """Tables for people: the query, then each document.
+    """Tables of the query, then of each document.
 
     Args:
         explained: what to show.
-        words: most words of each text.
+        words: most words per text.
     """
     return Group(*_blocks(explained, words))
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from glow.commands import RENAMED_SETTINGS, OptionRow
+from glow.commands import OptionRow
 from glow.errors import ConfigError
+from glow.renamed import RENAMED_SETTINGS
 
 __all__ = ["CONFIG_VARIABLE", "read_files"]
 
@@ -20,18 +21,18 @@ FILE_SUFFIX = "_FILE"
 def read_files(
     config: Path | None, rows: tuple[OptionRow, ...], environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """The settings that files give; flags and variables go before them. Lists of a variable are read here, too.
+    """Reads the settings of files, which flags and variables override; also reads list variables.
 
     Args:
         config: TOML file whose keys are names of settings; None: none.
-        rows: every setting.
-        environ: where a secret's variable with `_FILE` behind its name says which file holds it.
+        rows: all settings.
+        environ: environment variables; one with the suffix `_FILE` names the file of a secret.
 
     Returns:
         name -> value.
 
     Raises:
-        ConfigError: if a file cannot be read, or a key is no setting; secrets are never in the message.
+        ConfigError: if a file cannot be read, or a key is not a setting; messages never contain secrets.
     """
     values: dict[str, Any] = {}
     known = {row.name for row in rows}
@@ -45,7 +46,7 @@ def read_files(
             raise ConfigError(f"cannot read {config}: {error}") from error
         if unknown := sorted(set(values) - known):
             raise ConfigError(
-                f"{config} has {', '.join(unknown)}, which no setting is called; docs/reference/settings.md lists them"
+                f"{config} has unknown settings: {', '.join(unknown)}; docs/reference/settings.md lists all settings"
             )
     for row in rows:
         if row.is_list:

@@ -1,4 +1,4 @@
-"""`glow key`: makes a key for searching, the one for /admin, or the one for writing."""
+"""`glow key`: makes an API key, the admin key, or the write key."""
 
 from glow.commands import command, option, say
 from glow.options import StrictModel
@@ -8,7 +8,7 @@ __all__ = ["KeyOptions", "key_command"]
 
 
 class KeyOptions(StrictModel):
-    """Whose key to make."""
+    """Options of `glow key`."""
 
     name: str = option("", "Name of the key, as logs show it.", is_argument=True, metavar="[NAME]")
     admin: bool = option(False, "Make the key for /admin, which has no name.")
@@ -24,4 +24,4 @@ def key_command(options: KeyOptions) -> None:
         if options.admin or options.write
         else "an entry of GLOW_API_KEYS (entries are separated by commas)"
     )
-    say(f"key, for whoever is to use it, shown only now:\n{key}\n{where}:\n{entry}")
+    say(f"key for the client, shown only once:\n{key}\n{where}:\n{entry}")

@@ -1,4 +1,4 @@
-"""`glow search`: one search, of an index on this machine or of a service, as ranked hits in a terminal or as JSON."""
+"""`glow search`: searches a local index or a service, and prints ranked hits or JSON."""
 
 import html
 import json
@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import model_validator
 from rich.console import Console
@@ -20,6 +20,7 @@ from glow.errors import QueryError
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.options import StrictModel
+from glow.search import RetrieverOrAuto
 from glow_service.search import SearchSession, check_search, result_body
 from glow_service.settings import Settings
 
@@ -27,13 +28,13 @@ __all__ = ["SearchOptions", "search_command"]
 
 KEY_VARIABLE = "GLOW_API_KEY"
 MARK = re.compile(r"(<em[^>]*>)(.*?)</em>", re.DOTALL)
-# What a terminal takes for commands must not come out of a document.
+# Documents may contain control characters, which a terminal would obey.
 CONTROLS = {code: " " for code in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
 SNIPPET_FIELDS = 2
 
 
 class SearchOptions(StrictModel):
-    """What to search for, where, and how to show it; one of `index_root` and `url` is given."""
+    """Options of `glow search`; exactly one of `index_root` and `url` is required."""
 
     text: str = option(..., "The query.", is_argument=True, metavar="TEXT")
     index_root: Path | None = option(None, "Local index root, whose live version is searched.")
@@ -41,7 +42,7 @@ class SearchOptions(StrictModel):
         "", f"Service to search instead, such as http://127.0.0.1:8080; API key in {KEY_VARIABLE}."
     )
     top_k: int = option(10, "Hits to show.", ge=1, le=100)
-    retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"] = option(
+    retriever: RetrieverOrAuto = option(
         "auto", "Retriever; auto: hybrid if the index has a lexical part, otherwise dense."
     )
     rerank: bool = option(False, "Re-rank the first hits with the index's re-ranker.")
@@ -50,7 +51,7 @@ class SearchOptions(StrictModel):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if (self.index_root is None) == (not self.url):
-            raise ValueError("give --index-root DIR or --url http://…, one of them")
+            raise ValueError("give either --index-root DIR or --url http://…")
         return self
 
 
@@ -97,10 +98,10 @@ def _print(answer: Mapping[str, Any], console: Console) -> None:
     if corrected := answer["query"].get("corrected"):
         console.print(Text(f"showing results for {corrected['text'].translate(CONTROLS)!r}", "italic"))
     if unknown := answer["query"].get("unknown"):
-        console.print(Text(f"no document holds {', '.join(unknown).translate(CONTROLS)}", "italic"))
+        console.print(Text(f"no document contains {', '.join(unknown).translate(CONTROLS)}", "italic"))
     hits = answer["hits"]
     if hits and answer.get("confidence") == "none":
-        console.print(Text("probably nothing here answers this; these are the nearest", "italic"))
+        console.print(Text("probably no document answers the query; these are the nearest", "italic"))
     for hit in hits:
         fields = hit["fields"]
         title = _plain(fields.get("title")) or hit["id"]
@@ -119,7 +120,7 @@ def _plain(value: Any) -> str:
 
 
 def _marked(snippet: str) -> Text:
-    """A snippet as a terminal shows it; the service's HTML holds text and <em> alone."""
+    """Converts a snippet, which is HTML with only text and <em>, to terminal text."""
     text, end = Text(), 0
     for match in MARK.finditer(snippet):
         text.append(_unescaped(snippet[end : match.start()]))

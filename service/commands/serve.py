@@ -1,7 +1,7 @@
-"""`glow serve`: reads the settings, then serves.
+"""`glow serve`: reads the settings and starts the service.
 
-Exit status: 0 after SIGTERM or SIGINT, 2 for settings that are not valid, 3 when the service cannot start (artifact,
-device or port; the log says why).
+Exit status: 0 after SIGTERM or SIGINT, 2 for invalid settings, 3 if the service cannot start (because of an
+artifact, a device or the port; see the log).
 """
 
 import logging
@@ -34,12 +34,12 @@ from glow_service.telemetry import configure_logging, metrics_folder
 __all__ = ["serve_command"]
 
 BACKLOG = 2_048
-"""Connections that may wait to be accepted."""
+"""Most connections that wait to be accepted."""
 _logger = logging.getLogger(__name__)
 
 
 def _read(context: typer.Context, config: Path | None) -> Path | None:
-    """What files say becomes the defaults; called before any other flag is read."""
+    """Makes the settings of files the defaults; called before any other flag is read."""
     try:
         context.default_map = {**(context.default_map or {}), **read_files(config, settings_table())}
     except ConfigError as error:
@@ -62,7 +62,7 @@ def _serve(config: Path | None = None, **values: Any) -> None:
     configure_logging(settings.log_level, settings.log_format)
     _require_index(settings)
     with metrics_folder(settings.processes), _files_kept(settings) as kept:
-        # Worker processes, and the app's factory in this one, read them from here.
+        # Worker processes, and the app factory in this process, read the settings from the environment.
         os.environ.update(kept.to_environment())
         status = _run(settings)
     raise typer.Exit(status)
@@ -70,7 +70,7 @@ def _serve(config: Path | None = None, **values: Any) -> None:
 
 @contextmanager
 def _files_kept(settings: Settings) -> Iterator[Settings]:
-    """Settings whose file of tenants is a copy: a worker that is started again later must not read another one than its peers."""
+    """Copies the tenants file, so that a worker that is restarted later reads the same file as its peers."""
     if not settings.tenants:
         yield settings
         return
@@ -81,7 +81,7 @@ def _files_kept(settings: Settings) -> Iterator[Settings]:
 
 
 def _require_index(settings: Settings) -> None:
-    """Says at once what each worker would say later: that there is nothing to serve. Files are verified by the workers."""
+    """Exits if there is no index to serve, before each worker reports it. Workers verify the files."""
     try:
         for folder in (settings.index_root, *settings.collections.values()):
             root = IndexRoot(folder)
@@ -102,7 +102,7 @@ def _run(settings: Settings) -> int:
         timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         log_config=None,
-        access_log=False,  # ours has the request id
+        access_log=False,  # GLOW's has the request id
         server_header=False,
         ws="none",
         lifespan="on",
@@ -115,7 +115,7 @@ def _run(settings: Settings) -> int:
     _logger.info("listening", extra={"fields": fields})
     try:
         if settings.processes == 1:
-            # uvicorn raises SIGTERM again once it has shut down: an ordered end is exit status 0.
+            # uvicorn raises SIGTERM again after shutdown; exit with status 0.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
             uvicorn.Server(config).run(sockets=[listening])
             return 0
@@ -128,7 +128,7 @@ def _run(settings: Settings) -> int:
 
 
 def _listen(settings: Settings) -> socket.socket | None:
-    """The socket that all workers share, or None, with the reason in the log, where the address is not free."""
+    """The socket that all workers share; None, with the reason in the log, if it cannot listen."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)

@@ -1,4 +1,4 @@
-"""uvicorn's supervisor of worker processes, with patience for workers that load an index."""
+"""uvicorn's supervisor of worker processes, changed to wait while workers load an index."""
 
 import gc
 import logging
@@ -15,34 +15,34 @@ __all__ = ["LONGEST_LOAD_S", "Supervisor"]
 POLL_S = 0.1
 STOPS = frozenset((signal.SIGTERM, signal.SIGINT))
 LONGEST_LOAD_S = 600.0
-"""How long a worker that is to take another's place may load."""
+"""How long a replacement worker may load, in seconds."""
 _logger = logging.getLogger(__name__)
 
 
 def _says_more(record: logging.LogRecord) -> bool:
-    """Not so where uvicorn adds to a worker's own words that it did not start."""
+    """Drops uvicorn's message about a failed start, which the worker has already logged."""
     return "failed to start, stopping the parent process" not in record.getMessage()
 
 
 class Supervisor(Multiprocess):
-    """Starts as many workers as are wanted, and again where one ends; SIGHUP exchanges them one by one.
+    """Starts the workers, restarts those that end, and on SIGHUP replaces them one by one.
 
-    A worker has started once it listens, which one of several does when its index is loaded (`glow_service.app`).
+    A worker has started once it listens. A worker that replaces another one loads its index first (`glow_service.app`).
     """
 
     def run(self) -> None:
-        """Runs until it is told to stop, or its workers cannot start, of which they have said why."""
+        """Runs until it receives a stop signal, or its workers cannot start; they log the reason."""
         logging.getLogger("uvicorn.error").addFilter(_says_more)
         if sys.platform == "linux":  # libraries of other systems may not survive a fork
-            # Forked, not spawned: workers share what this process imported, and start a second earlier. It opened no index,
-            # and runs one thread.
+            # Forked workers share the imported modules and start a second faster than spawned ones. This process has one
+            # thread and has opened no index.
             _subprocess.spawn = multiprocessing.get_context("fork")  # type: ignore[assignment]
             gc.collect()
             gc.freeze()
         super().run()
 
     def restart_all(self) -> None:
-        """Exchanges each worker: its successor serves before it ends."""
+        """Replaces each worker; the new one serves before the old one ends."""
         for place, old in enumerate(self.processes):
             new = Process(self.config, self.sockets)
             new.start()
@@ -58,7 +58,7 @@ class Supervisor(Multiprocess):
             self.processes[place] = new
 
     def _has_started(self, process: Process) -> bool:
-        """Whether a worker listens, waited for; uvicorn's own wait does not hear of a stop."""
+        """Waits until a worker listens; returns whether it does. Unlike uvicorn's own wait, it ends at a stop signal."""
         until = time.monotonic() + LONGEST_LOAD_S
         while time.monotonic() < until and process.process.is_alive() and not self._is_to_stop():
             if process.is_ready(timeout=1):
@@ -67,5 +67,5 @@ class Supervisor(Multiprocess):
         return False
 
     def _is_to_stop(self) -> bool:
-        """Whether a signal to stop waits; `run` acts on it."""
+        """Whether a stop signal was received; `run` handles it."""
         return not STOPS.isdisjoint(self.signal_queue)

@@ -1,1 +1,1 @@
-"""Only for `python -m service.explain`, as it was called before `glow explain`."""
+"""Only for `python -m service.explain`, the former name of `glow explain`."""

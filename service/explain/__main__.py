@@ -1,4 +1,4 @@
-"""`python -m service.explain`, as it was called before `glow explain`."""
+"""`python -m service.explain`, the former name of `glow explain`."""
 
 import typer
 

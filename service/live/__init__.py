@@ -1,4 +1,4 @@
-"""The live version: loaded, warmed up, watched for the next one, and exchanged without losing a request."""
+"""The live version: loading, warm-up, watching CURRENT, and hot swaps without losing a request."""
 
 from glow_service.live.channel import Channel, channel_name
 from glow_service.live.readiness import Readiness

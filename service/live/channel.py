@@ -1,7 +1,7 @@
-"""The Redis channel by which replicas tell one another that CURRENT has changed.
+"""The Redis channel on which replicas notify each other that CURRENT has changed.
 
-A message only makes its readers look at CURRENT, whatever it says: who may write to Redis may cost them a look, no more.
-Nothing depends on it. With a Redis that is dead, or none, every replica sees the change by itself within `poll_interval_s`.
+A message, whatever its content, only makes its receivers check CURRENT, so an attacker with access to Redis can do no more.
+The channel is optional: without Redis, every replica notices the change within `poll_interval_s`.
 """
 
 import asyncio
@@ -17,25 +17,25 @@ from glow_service.cache import Link, connector, discard
 __all__ = ["Channel", "channel_name"]
 
 WITHIN_S = 1.0
-"""How long connecting, subscribing or publishing may take."""
+"""Time limit for connecting, subscribing or publishing, in seconds."""
 SILENT_S = 60.0
-"""A connection that brings nothing for so long is made anew: a peer that vanished says nothing, either."""
+"""A connection without messages for so long is replaced, because it may be dead, in seconds."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _logger = logging.getLogger(__name__)
 
 
 def channel_name(index_root: Path) -> str:
-    """Replicas hear one another where their index roots have the same folder name."""
+    """Name of the channel; replicas whose index roots have the same folder name share it."""
     return f"glow:index:{index_root.resolve().name}"
 
 
 class Channel:
-    """Speaks and listens on one channel; belongs to the event loop that it is started in.
+    """Publishes and subscribes on one channel, in the event loop in which it was started.
 
     Args:
-        url: of Redis.
-        name: of the channel.
-        on_message: called for each message, and after each time that messages may have been missed.
+        url: address of Redis.
+        name: name of the channel.
+        on_message: called for each message, and whenever messages may have been missed.
 
     Raises:
         ConfigError: if the URL is not valid.
@@ -52,18 +52,18 @@ class Channel:
         self._jitter = random.Random()  # noqa: S311 (no secret is made of it)
 
     def start(self) -> None:
-        """Begins to listen."""
+        """Starts to listen."""
         self._loop = asyncio.get_running_loop()
         self._keep(self._listen())
 
     def announce(self) -> None:
-        """Tells the others to look; from any thread, at once, and whether or not Redis is there."""
+        """Notifies the others; can be called from any thread, never blocks, and does nothing without Redis."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(lambda: self._keep(self._publish()))
 
     async def close(self) -> None:
-        """Stops both."""
+        """Stops publishing and listening."""
         self._loop = None
         tasks = [*self._tasks]
         for task in tasks:
@@ -72,13 +72,13 @@ class Channel:
         await self._link.close()
 
     def _keep(self, work: Any) -> None:
-        """Runs a coroutine; the loop alone would forget it."""
+        """Runs a coroutine as a task, and keeps a reference, without which it could be garbage-collected."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _publish(self) -> None:
-        with suppress(Exception):  # the others see the change by themselves, a moment later
+        with suppress(Exception):  # the others notice the change by polling
             async with asyncio.timeout(WITHIN_S):
                 await self._link.exchange([("PUBLISH", self._name, b"look")])
 
@@ -87,15 +87,15 @@ class Channel:
             try:
                 await self._hear()
                 continue
-            except Exception as error:  # whatever it is, the next try comes
-                if self._pause_s == FIRST_PAUSE_S:  # once, not for every try
+            except Exception as error:  # any error: try again
+                if self._pause_s == FIRST_PAUSE_S:  # log only the first failure
                     fields = {"error": type(error).__name__, "reason": str(error)[:200]}
-                    _logger.warning("redis brings no news of the index", extra={"fields": fields})
+                    _logger.warning("cannot listen to redis for index changes", extra={"fields": fields})
             await asyncio.sleep(self._pause_s * self._jitter.uniform(0.5, 1.0))
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
     async def _hear(self) -> None:
-        """Listens on one connection until it breaks (raises) or is silent for long (returns)."""
+        """Listens on one connection; raises if it breaks, returns if there is no message for a while."""
         connection = self._connect()
         try:
             async with asyncio.timeout(WITHIN_S):
@@ -105,7 +105,7 @@ class Channel:
             self._pause_s = FIRST_PAUSE_S
             with suppress(TimeoutError):
                 while True:
-                    self._on_message()  # after subscribing, too: a message may have come before
+                    self._on_message()  # also after subscribing: an earlier message may have been missed
                     async with asyncio.timeout(SILENT_S):
                         await connection.read_response()
         finally:

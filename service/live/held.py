@@ -1,8 +1,8 @@
-"""Which index versions are in memory: the live one, and those before it that still have a reader.
+"""The index versions in memory: the live one, and previous ones that requests still use.
 
-A version goes with its last reader, by counting references, as everything in CPython does: whoever answers a request
-holds its index, and nobody else does. Here is only what follows: the count, a line in the log, and memory that is
-given back to the system. Something may still keep a version in a circle (a traceback does); the collector ends that.
+CPython frees a version when its last request ends, because only requests reference a previous version. This module then
+updates the metric, logs a line, and returns memory to the system. A reference cycle, as of a traceback, may keep a
+version longer; the garbage collector then frees it.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from glow_service.telemetry import Metrics
 __all__ = ["HeldVersions"]
 
 COLLECT_AFTER_S = 5.0
-"""How long a replaced version may stay before the collector looks for circles, and how often it does."""
+"""How long a replaced version may stay before a garbage collection, and between two of them, in seconds."""
 _logger = logging.getLogger(__name__)
 
 
@@ -31,16 +31,16 @@ class _Held:
 
 
 class HeldVersions:
-    """Counts versions that are open; `add` and `tidy` belong to one thread.
+    """Counts open versions; only one thread may call `add` and `tidy`.
 
     Args:
-        metrics: told how many there are.
+        metrics: receives their number.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._held: list[_Held] = []
-        # A weak reference's callback may come anywhere, so it takes no lock and leaves the work to `tidy`.
+        # The callback of a weak reference may run at any point, so it takes no lock and leaves the work to `tidy`.
         self._gone: deque[None] = deque()
         self._collected = 0.0
 
@@ -48,7 +48,7 @@ class HeldVersions:
         return sum(held.index() is not None for held in self._held)
 
     def add(self, index: Index) -> None:
-        """Notes the new live version; the one before it is to go."""
+        """Records a new live version, which replaces the previous one."""
         now = time.monotonic()
         for held in self._held:
             held.replaced = held.replaced or now
@@ -57,7 +57,7 @@ class HeldVersions:
         _settle()
 
     def tidy(self) -> None:
-        """Notes versions that went, and gives their memory back; searches for circles where one stays for long."""
+        """Records freed versions and returns their memory; collects garbage if a replaced version stays too long."""
         if len(self) > 1:
             self._collect()
         if not self._gone:
@@ -80,10 +80,10 @@ class HeldVersions:
 
 
 def _settle() -> None:
-    """Collects what is in circles, and takes what stays out of the garbage collector's walks, which stop every thread.
+    """Collects garbage, and excludes the remaining objects from later collections, which stop every thread.
 
-    A walk over all that an index and the program consist of takes some 40 ms, and a request of many small parts would set one
-    off every few moments.
+    A collection of the whole program with an index takes about 40 ms, and requests with many small objects would
+    start one often.
     """
     gc.unfreeze()
     gc.collect()
@@ -91,7 +91,7 @@ def _settle() -> None:
 
 
 def _give_back() -> None:
-    """Has the C library return freed memory: it would keep what small pieces were cut from, for the next version."""
+    """Makes the C library return freed memory to the system, which it would otherwise keep."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):  # not glibc

@@ -1,4 +1,4 @@
-"""Whether every resource answers, asked once for all who want to know."""
+"""The readiness check, whose result concurrent probes share."""
 
 import asyncio
 import time
@@ -12,18 +12,18 @@ from glow_service.live.workers import WorkerGroup
 __all__ = ["Readiness"]
 
 FRESH_S = 0.5
-"""How long an answer counts: probes are free to anyone, so they must not be work for each."""
+"""How long a result is reused, in seconds: probes need no key, so many of them must not cause much work."""
 LONGEST_S = 5.0
 
 
 class Readiness:
-    """One check at a time, in a thread of its own: a line of searches makes a service slow, not unready.
+    """Runs one check at a time in a separate thread: a queue of searches makes a service slow, not unready.
 
     Args:
-        resources: what is checked.
-        group: the other workers. Until all have loaded the index, no one is ready: whoever asks after a start reaches
-            any of them, and what he sends next another one.
-        processes: workers of the service.
+        resources: the resources to check.
+        group: all workers. None is ready until all have loaded the index, because each connection reaches
+            any of them.
+        processes: number of workers.
     """
 
     def __init__(self, resources: Resources, group: WorkerGroup, processes: int) -> None:
@@ -31,20 +31,20 @@ class Readiness:
         self._group = group
         self._processes = processes
         self._executor = ThreadPoolExecutor(1, "readiness")
-        # Why it is not ready, or None: neither an index nor an error, whose traceback holds one, may stay here.
+        # The reason for not being ready, or None. An index or an error, whose traceback references one, must not be kept.
         self._check: asyncio.Future[str | None] | None = None
         self._asked = 0.0
 
     async def check(self) -> Index:
-        """The live index, if all is well.
+        """The live index, if the service is ready.
 
         Raises:
-            DrainingError: if the service is about to stop.
-            NotReadyError: if no index yet, or a resource does not answer, or not in time.
+            DrainingError: if the service is shutting down.
+            NotReadyError: if the index is still loading, or a resource does not respond in time.
         """
         self._resources.require_open()
-        # What is still to come is never remembered, and costs a look into a small folder at most: once one worker has
-        # said that all are ready, no other may say that they are not.
+        # These checks are cheap and never reused: once one worker reports that all are ready, no other may report the
+        # opposite.
         self._resources.live()
         if self._processes > 1 and not self._group.have_loaded(self._processes):
             raise NotReadyError("not all workers have loaded the index yet; try again in a moment")
@@ -55,7 +55,7 @@ class Readiness:
         try:
             fault = await asyncio.wait_for(asyncio.shield(self._check), LONGEST_S)
         except TimeoutError as error:
-            raise NotReadyError(f"the resources do not answer within {LONGEST_S:g} s") from error
+            raise NotReadyError(f"the resources do not respond within {LONGEST_S:g} s") from error
         if fault is not None:
             raise NotReadyError(fault)
         return self._resources.live()
@@ -68,5 +68,5 @@ class Readiness:
         return None
 
     def close(self) -> None:
-        """Leaves a check that still runs to itself."""
+        """Closes the thread without waiting for a running check."""
         self._executor.shutdown(wait=False, cancel_futures=True)

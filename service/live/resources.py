@@ -1,7 +1,7 @@
-"""What the service holds open: the live index behind a reference that is exchanged whole.
+"""The open resources of the service: the live index behind one reference.
 
-A request takes the reference once and keeps it to its end, so an exchange never changes what a running request sees;
-the old index goes when its last reader leaves.
+A request takes the reference once and keeps it to its end, so a swap does not affect running requests. The previous
+index closes after its last request.
 """
 
 import logging
@@ -24,17 +24,17 @@ from glow_service.telemetry import Metrics
 __all__ = ["OpenVersion", "Resources"]
 
 PROBE_MS = 4_000.0
-"""How long the search of a check may take: less than a check waits, so that a slow peer does not keep its thread."""
+"""Time limit for the search of a check, below the check's own, so that a slow search does not block its thread."""
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenVersion:
-    """An index version with what the service opens beside it.
+    """An open index version, with the document encoder if one is configured.
 
     Attributes:
         index: verified and warmed up.
-        document_encoder: tower of the model that built the index; None where none is wanted.
+        document_encoder: document encoder of the model that built the index; None if not configured.
     """
 
     index: Index
@@ -42,18 +42,18 @@ class OpenVersion:
 
 
 class Resources:
-    """The live index and whether the service may be sent requests.
+    """The live index, and whether the service accepts requests.
 
     Args:
-        index_root: where the versions lie.
-        metrics: told which index is live.
-        device: where the query tower and the vectors live.
-        threads: that one search may use, >= 1.
-        warmup_queries: to run before a version is served, >= 0.
-        document_model: model folder whose document tower is opened beside each version; "" for none.
+        index_root: directory of the versions.
+        metrics: receives the live index.
+        device: device of the query encoder and the vectors.
+        threads: threads per search, >= 1.
+        warmup_queries: number of queries to run before a version is served, >= 0.
+        document_model: model folder whose document encoder is opened with each version; "" for none.
 
     Attributes:
-        held: the versions that are in memory.
+        held: the versions in memory.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class Resources:
         self.held = HeldVersions(metrics)
 
     def load(self) -> Index:
-        """Opens the version that CURRENT names and makes it the live one.
+        """Opens the version that CURRENT names and makes it live.
 
-        Blocks for as long as checksums and loading take. On any error the live index stays as it was.
+        Blocks during checksums and loading. On an error the live index stays unchanged.
 
         Raises:
-            ArtifactError, ConfigError: if missing, damaged, or parts that do not belong together.
-            DeviceError: if the device is not there.
+            ArtifactError, ConfigError: if a file is missing or damaged, or components do not match.
+            DeviceError: if the device is not available.
         """
         started = time.perf_counter()
         opened = self.open(self._root.current())
@@ -99,10 +99,10 @@ class Resources:
         return index
 
     def open(self, version: str) -> OpenVersion:
-        """Opens a version beside the live one: verifies every file, loads, runs first queries.
+        """Opens a version: verifies every file, loads it, and runs warm-up queries.
 
         Raises:
-            ArtifactError, ConfigError, DeviceError: as `load`.
+            ArtifactError, ConfigError, DeviceError: as for `load`.
         """
         folder = self._root.folder(version)
         live = None if self._live is None else self._live.index
@@ -112,7 +112,7 @@ class Resources:
         return OpenVersion(index, encoder)
 
     def use(self, opened: OpenVersion) -> None:
-        """Makes a version the live one: every request that comes from now on is answered from it."""
+        """Makes a version live, for all later requests."""
         self._live = opened
         self.held.add(opened.index)
         self._metrics.use(opened.index)
@@ -127,53 +127,53 @@ class Resources:
         return self.live_version().index
 
     def live_version(self) -> OpenVersion:
-        """The live index with what was opened beside it.
+        """The live version, with its document encoder if any.
 
         Raises:
-            NotReadyError: as `live`.
+            NotReadyError: as for `live`.
         """
         if self._live is None:
             raise NotReadyError("the index is still loading; try again in a moment")
         return self._live
 
     def live_name(self) -> str:
-        """The version that is served; "" before one is."""
+        """Name of the live version; "" before one is loaded."""
         return "" if self._live is None else self._live.index.version
 
     @property
     def draining(self) -> bool:
-        """Whether the service is about to end."""
+        """Whether the service is shutting down."""
         return self._draining
 
     def drain(self) -> None:
-        """Says through `/readyz` that no new requests should come; those that come are still answered."""
+        """Makes `/readyz` return 503, so that new requests go elsewhere; requests are still answered."""
         self._draining = True
         self._metrics.ready.set(0)
 
     def require_open(self) -> None:
-        """Checks that the service is not about to stop.
+        """Raises an error if the service is shutting down.
 
         Raises:
             DrainingError: if it is.
         """
         if self._draining:
-            raise DrainingError("the service is about to stop; send requests to another one")
+            raise DrainingError("the service is shutting down; send requests to another replica")
 
     def check(self) -> None:
-        """Asks every resource for an answer; blocks for about the time of one search.
+        """Checks that every resource responds; blocks for about the time of one search.
 
         Raises:
-            NotReadyError: if no index yet, or a resource does not answer; its name is in the message.
+            NotReadyError: if the index is still loading, or a resource does not respond; the message names it.
         """
         failed = _failed(self.live())
         if failed:
-            raise NotReadyError(f"no answer from: {', '.join(failed)}; the log says why")
+            raise NotReadyError(f"no response from: {', '.join(failed)}; see the log for the cause")
 
     def _document_encoder(self, index: Index) -> Encoder:
-        """The document tower of the model that built the index; the live one's, where that is the same model.
+        """Opens the document encoder of the model that built the index; reuses the live one for the same model.
 
         Raises:
-            MismatchError: if it is another model's.
+            MismatchError: if `document_model` is a different model.
         """
         wanted, live = index.manifest.hashes.get("model"), self._live
         if live and live.document_encoder and live.index.manifest.hashes.get("model") == wanted:
@@ -187,7 +187,7 @@ class Resources:
 
 
 def _failed(index: Index) -> list[str]:
-    """Names of the resources that do not answer."""
+    """Names of the resources that do not respond."""
     until = Deadline.after(time.perf_counter(), PROBE_MS)
     probes: dict[str, Callable[[], object]] = {
         "encoder": lambda: index.encoder.run([index.preprocessor.query(PROBE_TEXT)]),
@@ -200,7 +200,7 @@ def _failed(index: Index) -> list[str]:
 def _answers(name: str, probe: Callable[[], object]) -> bool:
     try:
         probe()
-    except Exception:  # whatever it is, readiness reports which resource, and the log has the cause
-        _logger.exception("resource %s does not answer", name)
+    except Exception:  # any error: readiness reports the resource, and the log has the cause
+        _logger.exception("resource %s does not respond", name)
         return False
     return True

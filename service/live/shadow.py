@@ -1,8 +1,8 @@
-"""The shadow: a candidate version that runs a share of the searches beside the live one, to see what it would answer.
+"""The shadow version, which repeats a sample of the searches, to compare its results with the live version's.
 
-A search is handed over once it is answered, and nobody waits for it: the line is short, what finds it full is dropped
-and counted, and the one thread that works it off has the lowest priority. What a candidate cannot do, down to being
-opened, costs a line in the log and a count.
+A search is queued after its response, and nobody waits for it. If the short queue is full, the search is dropped and
+counted. One thread of the lowest priority works on the queue. Failures of the shadow version are only logged
+and counted.
 """
 
 import logging
@@ -30,12 +30,12 @@ __all__ = ["DEPTH", "NEWEST", "OUTCOMES", "Shadow", "mean_difference", "overlap"
 
 NEWEST = "newest"
 DEPTH = 10
-"""Hits that are compared."""
+"""Number of hits to compare."""
 COMPARED, DROPPED, FAILED = "compared", "dropped", "failed"
 OUTCOMES = (COMPARED, DROPPED, FAILED)
 MAX_WAITING = 32
 RECHECK_S = 2.0
-"""How often to see whether there is another candidate."""
+"""Interval of checks for another shadow version, in seconds."""
 LOWEST_PRIORITY = 19
 Scores = Mapping[str, float]
 """Id -> score of the first hits, best first."""
@@ -44,24 +44,24 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """A search that was answered: its body as it came, and its result."""
+    """A search of the live version: its received body, and its result."""
 
     body: dict[str, Any]
     result: ResultFragment
 
 
 class Shadow:
-    """Compares a candidate with the live version.
+    """Compares a shadow version with the live version.
 
     Args:
-        root: where the versions lie.
-        resources: which version is live.
-        metrics: told what was found.
-        limits: what a request may ask for.
-        version: the candidate's name, or `newest`; "" for none.
-        share: of the searches that it runs, in [0, 1].
-        device: where its tower and vectors live.
-        threads: that one search may use, >= 1.
+        root: root of the versions.
+        resources: resources with the live version.
+        metrics: receives the results.
+        limits: limits of requests.
+        version: the shadow version's name, or `newest`; "" for none.
+        share: fraction of the searches to repeat, in [0, 1].
+        device: device of its query encoder and vectors.
+        threads: threads per search, >= 1.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class Shadow:
         self._closed = False
 
     def start(self) -> None:
-        """Begins, where a candidate is wanted."""
+        """Starts the thread, if a shadow version is configured."""
         if self._version and self._bound:
-            # A daemon: a stop must not wait until a large index is loaded.
+            # A daemon thread: shutdown must not wait for the loading of a large index.
             threading.Thread(target=self._run, name="shadow", daemon=True).start()
 
     def offer(self, request_id: str, body: dict[str, Any], result: ResultFragment) -> None:
-        """Hands over a search that was answered, if it is in the sample; some microseconds, and no failure.
+        """Queues a search if it is in the sample; takes microseconds and never raises.
 
         Args:
-            request_id: a hash of it decides.
-            body: the request as it came.
-            result: what was found.
+            request_id: its hash decides whether the search is in the sample.
+            body: the received body.
+            result: result of the live version.
         """
         if self._candidate is None or zlib.crc32(b"shadow" + request_id.encode()) >= self._bound:
             return
@@ -111,7 +111,7 @@ class Shadow:
             self._waiting.put(_Answered(body, result))
 
     def close(self) -> None:
-        """Ends the thread once it is done with what it does."""
+        """Stops the thread after its current work."""
         self._closed = True
         self._waiting.put(None)
 
@@ -127,7 +127,7 @@ class Shadow:
                     self._choose()
                     checked = time.monotonic()
                 self._work()
-            except Exception:  # whatever it is, the service goes on
+            except Exception:  # any error: the service continues
                 self._outcomes[FAILED].inc()
                 _logger.exception("unexpected error of the shadow")
 
@@ -140,10 +140,10 @@ class Shadow:
             self._compare(self._candidate, answered)
 
     def _choose(self) -> None:
-        """Opens the candidate that is wanted now, and lets go of another one before."""
+        """Closes a shadow version that is no longer wanted, and opens the wanted one."""
         wanted = self._wanted()
         if self._candidate is not None and self._candidate.version != wanted:
-            self._metrics.shadow_info.labels(self._candidate.version).set(0)  # it is not shown then
+            self._metrics.shadow_info.labels(self._candidate.version).set(0)  # `/metrics` omits zeros
             self._candidate = None
         if not wanted or self._candidate is not None or wanted == self._refused:
             return
@@ -161,7 +161,7 @@ class Shadow:
         _logger.info("candidate", extra={"fields": {"index": wanted, "share": self._share}})
 
     def _wanted(self) -> str:
-        """The candidate's name; "" where there is none, or it is live."""
+        """Name of the wanted shadow version; "" if there is none, or it is live."""
         try:
             live = self._resources.live().version
         except NotReadyError:
@@ -178,9 +178,9 @@ class Shadow:
         started = time.perf_counter()
         try:
             checked = check_search(answered.body, self._limits, candidate)
-            call = replace(checked.call, facets=(), highlight=None, explain=None)  # they change no ranking
+            call = replace(checked.call, facets=(), highlight=None, explain=None)  # they do not affect ranking
             answer = SearchSession(candidate, call).run()
-        except GlowError as error:  # such as a filter by a field that it has not
+        except GlowError as error:  # such as a filter by a field that it lacks
             self._outcomes[FAILED].inc()
             _logger.warning("candidate failed", extra={"fields": {"code": error.code}})
             return
@@ -194,13 +194,13 @@ class Shadow:
 
 
 def overlap(ours: Scores, theirs: Scores) -> float:
-    """The share of hits that both have, of the longer list, in [0, 1]; 1 where neither has any."""
+    """Number of common hits, divided by the length of the longer list; 1 if both are empty."""
     longest = max(len(ours), len(theirs))
     return len(ours.keys() & theirs.keys()) / longest if longest else 1.0
 
 
 def mean_difference(ours: Scores, theirs: Scores) -> float | None:
-    """The mean absolute difference of the scores of hits that both have; None where there are none."""
+    """Mean absolute difference of the scores of common hits; None if there are none."""
     both = ours.keys() & theirs.keys()
     return sum(abs(ours[hit] - theirs[hit]) for hit in both) / len(both) if both else None
 

@@ -1,7 +1,7 @@
-"""The hot swap: bringing the live index to what CURRENT names.
+"""The hot swap, which makes the version that CURRENT names live.
 
-The new version is opened beside the live one, verified and warmed up, and then takes its place; requests in flight keep
-theirs. A version that cannot be opened is refused: the live one goes on, and `/readyz`, a metric and the log say why.
+The new version is opened, verified and warmed up while the live one serves, and then replaces it; requests in flight keep
+the old one. A version that cannot be opened is refused: the live one stays, and `/readyz` and the log have the reason.
 """
 
 import logging
@@ -21,22 +21,22 @@ __all__ = ["OUTCOMES", "Refusal", "Swap"]
 
 DONE, REFUSED, SUPERSEDED = "done", "refused", "superseded"
 OUTCOMES = (DONE, REFUSED, SUPERSEDED)
-"""Of `glow_index_swaps_total`; superseded: CURRENT named the live version again before the other one was open."""
+"""Outcomes in `glow_index_swaps_total`; superseded: CURRENT named the live version again before the new one was open."""
 MAX_REASON_CHARACTERS = 500
 Identity = tuple[int, int, int]
-"""Inode, time of change and size: another one is another content, or was written anew."""
+"""Inode, modification time and size, which differ after a file was written."""
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A version that CURRENT names and that cannot be served.
+    """A version that CURRENT names, but that cannot be served.
 
     Attributes:
         version: its name.
-        code: of the error.
-        reason: what was found, expected and to do; without paths of this machine.
-        at: UTC, ISO 8601.
+        code: code of the error.
+        reason: message of the error, without paths of this machine.
+        at: time of the refusal, UTC, ISO 8601.
     """
 
     version: str
@@ -47,7 +47,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """What a look found; looks that find the same have nothing to do."""
+    """Result of a check of CURRENT; an unchanged result needs no action."""
 
     version: str
     current: Identity | None
@@ -55,17 +55,17 @@ class _Mark:
 
 
 class Swap:
-    """Follows CURRENT, a look at a time; `follow` belongs to one thread.
+    """Follows CURRENT; only one thread may call `follow`.
 
     Args:
-        index_root: where the versions lie.
-        resources: what holds the live version; it must be loaded before `follow`.
-        metrics: told how swaps end.
-        group: the other workers, who take turns at loading.
-        loaders: how many of them load at the same time, >= 1.
+        index_root: directory of the versions.
+        resources: resources with the live version, which must be loaded before `follow`.
+        metrics: receives the outcomes of swaps.
+        group: the workers, which take turns at loading.
+        loaders: most workers that load at the same time, >= 1.
 
     Attributes:
-        refusal: of the version that CURRENT names; None where that is the live one, or is being opened.
+        refusal: refusal of the version that CURRENT names; None if that is live or being opened.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class Swap:
         self._outcomes = {outcome: metrics.swaps.labels(outcome) for outcome in OUTCOMES}
 
     def follow(self, *, force: bool = False) -> bool:
-        """Looks at CURRENT until the live version is the one it names, or that one is refused; blocks meanwhile.
+        """Checks CURRENT and swaps until the version that it names is live or refused; blocks meanwhile.
 
-        A refused version is tried again when CURRENT or its manifest was written anew.
+        A refused version is tried again after CURRENT or its manifest was written.
 
         Args:
-            force: try a refused version again in any case.
+            force: always try a refused version again.
 
         Returns:
-            Whether CURRENT was written since the last look.
+            Whether CURRENT was written since the last check.
         """
         has_changed = False
         while True:
@@ -105,14 +105,14 @@ class Swap:
                 self._try(mark.version)
 
     def _look(self) -> _Mark | None:
-        """What CURRENT says; None where it cannot be read, as on a network disk at times: nothing follows from that."""
+        """Reads CURRENT; None if it cannot be read, as sometimes on a network disk; then nothing changes."""
         try:
             version = self._root.named()
             current = _identity(self._root.path / CURRENT_FILE)
         except ArtifactNotFoundError as error:
             version, why = "", str(error)
         else:
-            why = "CURRENT names no version"
+            why = "CURRENT does not name a version"
         if not version:
             if self._is_readable:
                 _logger.warning("CURRENT cannot be read", extra={"fields": {"reason": why}})
@@ -145,9 +145,9 @@ class Swap:
         except (GlowError, OSError) as error:
             code = error.code if isinstance(error, GlowError) else "unreadable"
             self._refuse(version, code, str(error))
-        except Exception:  # whatever it is, the live version goes on
-            _logger.exception("unexpected error while %s was opened", version)
-            self._refuse(version, GlowError.code, "an unexpected error; the log holds it")
+        except Exception:  # any error: the live version stays
+            _logger.exception("unexpected error while opening %s", version)
+            self._refuse(version, GlowError.code, "unexpected error; see the log")
         else:
             self._exchange(opened, time.perf_counter() - started)
 
@@ -155,7 +155,7 @@ class Swap:
         version, before = opened.index.version, self._resources.live().version
         fields = {"index": version, "before": before, "seconds": round(seconds, 3)}
         self._metrics.load_seconds.observe(seconds)
-        # Only back: were any newer one waited for, versions that come faster than they load would never be served.
+        # Only a change back supersedes: otherwise, versions published faster than they load would never be served.
         mark = self._look()
         if mark is not None and mark.version == before != version:
             self._outcomes[SUPERSEDED].inc()

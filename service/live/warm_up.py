@@ -1,4 +1,4 @@
-"""First queries of an index: they load code, fill caches and page in the vectors, before a client waits for that."""
+"""Warm-up queries of an index, which load code, fill caches and page in the vectors."""
 
 from dataclasses import replace
 
@@ -14,16 +14,16 @@ from glow_service.search import HighlightCall, SearchCall, SearchSession
 __all__ = ["PROBE_TEXT", "probe_call", "warm_up"]
 
 PROBE_TEXT = "how do honey bees find their way home from a distant field"
-"""Where the index holds no usable text; about as long as real queries are."""
+"""Query for an index without usable texts; about as long as real queries."""
 _WORDS = 12
 
 
 def warm_up(index: Index, queries: int) -> None:
-    """Runs queries made of stored texts, by all that the search page asks for but explanations.
+    """Runs queries of stored texts with the search page's features, except explanations.
 
     Args:
-        index: just opened.
-        queries: how many, >= 0.
+        index: the opened index.
+        queries: number of queries, >= 0.
     """
     rows = range(min(queries, index[STORED_FIELDS].count))
     texts = [PROBE_TEXT] * (queries - len(rows))
@@ -34,17 +34,17 @@ def warm_up(index: Index, queries: int) -> None:
         try:
             SearchSession(index, probe_call(text)).run()
             SearchSession(index, _full_call(index, text)).run()
-        except QueryError:  # a stored text without a word is no query, and no reason not to start
+        except QueryError:  # a stored text without a word
             continue
 
 
 def probe_call(text: str) -> SearchCall:
-    """The plainest search for a text."""
+    """A minimal search for a text."""
     return SearchCall(text, top_k=10, offset=0, candidates=10, params=SearchParams())
 
 
 def _full_call(index: Index, text: str) -> SearchCall:
-    """The towers that explain are opened by the first request that asks for it."""
+    """A search with snippets, re-ranking and hybrid retrieval, if the index supports them."""
     highlight = HighlightCall(index.preprocessor.schema.names, Highlighting())
     call = replace(probe_call(text), highlight=highlight)
     if index.reranker is not None:

@@ -1,6 +1,6 @@
-"""The thread that loads the index at start, and then looks at CURRENT: every `poll_interval_s`, and whenever it is asked to.
+"""The thread that loads the index at startup and then checks CURRENT: every `poll_interval_s`, and on request.
 
-All loading is done in this one thread, so that what a version leaves in the allocator serves the next one.
+All loading happens in this thread, so that a new version reuses the allocator's memory of a previous one.
 """
 
 import logging
@@ -18,23 +18,23 @@ from glow_service.live.workers import WorkerGroup
 __all__ = ["ANNOUNCED_S", "Watcher"]
 
 ANNOUNCED_S = 0.5
-"""Within this time, in seconds and by chance, a replica that is told looks: not all of them load at the same moment."""
+"""Longest random delay of a notified replica, in seconds, so that not all replicas load at the same moment."""
 TICK_S = 0.25
-"""How often at least to see whether another worker asks for a look, and whether a replaced version has gone."""
+"""Interval of checks for requests of other workers and for freed versions, in seconds."""
 JITTER = 0.2
-"""Share by which pauses differ."""
+"""Largest relative variation of pauses."""
 _logger = logging.getLogger(__name__)
 
 
 class Watcher:
-    """Keeps the live index what CURRENT names.
+    """Polls `CURRENT` and hot-swaps the live index when it changes.
 
     Args:
-        resources: where the live index is.
-        swap: what a look is.
-        group: other workers, who may ask for a look and are told what is live.
-        poll_interval_s: seconds between looks; 0 for none but those that are asked for.
-        threads: that one search may use, >= 1.
+        resources: resources with the live index.
+        swap: checks CURRENT and swaps.
+        group: all workers; they may request a check, and receive this worker's status.
+        poll_interval_s: seconds between checks; 0: only on request.
+        threads: threads per search, >= 1.
     """
 
     def __init__(
@@ -56,32 +56,32 @@ class Watcher:
         self._told_due: float | None = None
         self._is_closed = False
         self._request = group.asked()
-        # Unseeded on purpose: replicas that start alike must not look alike.
+        # Unseeded on purpose: replicas must not check at the same times.
         self._jitter = random.Random()  # noqa: S311 (no secret is made of it)
         self.on_change: Callable[[], None] = lambda: None
-        """Called in the thread when this worker is the one that saw CURRENT change, or was asked to look."""
+        """Called in the thread after a check on request, or if this worker noticed a change of CURRENT by itself."""
 
     def run(self, load: Callable[[], bool]) -> None:
-        """The thread's work, until `close`.
+        """Runs the thread's work until `close`.
 
         Args:
-            load: opens the first version; returns whether it could.
+            load: opens the first version; returns whether it succeeded.
         """
-        set_threads(self._threads)  # OpenMP keeps the number for each calling thread apart
+        set_threads(self._threads)  # OpenMP's setting is per calling thread
         if not load():
             return
         self._note()
         while (asked := self._wait()) is not None:
             try:
                 self._look(is_asked=bool(asked))
-            except Exception:  # whatever it is, the next look must come
+            except Exception:  # any error: the next check must happen
                 _logger.exception("unexpected error of the watcher")
             for future in asked:
                 if future.set_running_or_notify_cancel():
                     future.set_result(None)
 
     def look(self) -> "Future[None]":
-        """Asks for a look that also tries a refused version again; the future is done after it."""
+        """Requests a check that also tries a refused version again; the future completes after it."""
         future: Future[None] = Future()
         with self._changed:
             if self._is_closed:
@@ -91,7 +91,7 @@ class Watcher:
         return future
 
     def look_soon(self) -> None:
-        """Another replica has seen CURRENT change: look within half a second."""
+        """Schedules a check within half a second, because another replica noticed a change."""
         with self._changed:
             if self._told_due is None:
                 self._told_due = time.monotonic() + self._jitter.uniform(0.0, ANNOUNCED_S)
@@ -99,7 +99,7 @@ class Watcher:
             self._changed.notify()
 
     def close(self) -> None:
-        """Ends the thread, or leaves it to itself where it is loading; whoever waits for a look waits no longer."""
+        """Stops the thread, without waiting for a load in progress; cancels requested checks."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -107,7 +107,7 @@ class Watcher:
                 future.cancel()
 
     def _wait(self) -> "list[Future[None]] | None":
-        """Whoever asks for a look, once it is time for one; None at the end."""
+        """Waits until a check is due; returns the futures of requested checks, or None after `close`."""
         with self._changed:
             poll_interval_s = self._poll_interval_s
             self._due = time.monotonic() + min(poll_interval_s or TICK_S, TICK_S) * self._share()
@@ -120,7 +120,7 @@ class Watcher:
         return self._jitter.uniform(1 - JITTER, 1 + JITTER)
 
     def _is_time(self) -> bool:
-        """Whether to look at CURRENT unasked: it is due, or another replica told of a change."""
+        """Whether to check CURRENT without a request: polling is due, or another replica announced a change."""
         poll_interval_s, now = self._poll_interval_s, time.monotonic()
         if poll_interval_s and now >= self._poll_due:
             self._poll_due = now + poll_interval_s * self._share()

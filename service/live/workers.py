@@ -1,6 +1,6 @@
-"""What the worker processes of one service share: the fate of their supervisor, and a folder with what each has live.
+"""State that the worker processes of a service share, through files in a folder.
 
-The folder is the one of their metrics (`service/telemetry/exposition.py`); a service of one process has none, and no group.
+It is the folder of their metrics (`service/telemetry/exposition.py`); a service of one process has none.
 """
 
 import ctypes
@@ -25,30 +25,30 @@ _PR_SET_PDEATHSIG = 1
 _MARKER, _FAILED, _COMPLETE, _ASKED, _STATUS = "loaded", "failed", "complete", "asked", "live-{pid}.json"
 LONGEST_TURN_S, TURN_POLL_S = 600.0, 0.02
 _STARTED = 19
-"""Where `/proc/PID/stat` has the start of a process, counted from behind its name and state."""
+"""Index of the start time in `/proc/PID/stat`, counted after the process's name."""
 
 
 def end_with_parent() -> None:
-    """Makes this process end in order when its supervisor is killed, so that no worker keeps the port by itself."""
+    """Stops this process if its supervisor is killed, so that the port becomes free."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def note_loaded() -> None:
-    """Notes for workers that are started later that the index of this service can be loaded."""
+    """Records, for workers that start later, that the index was loaded."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder:
         Path(folder, _MARKER).touch()
 
 
 def was_loaded() -> bool:
-    """Whether a worker of this service has loaded the index before."""
+    """Whether a worker of this service has loaded the index."""
     folder = os.environ.get(FOLDER_VARIABLE)
     return bool(folder) and Path(str(folder), _MARKER).exists()
 
 
 def is_first_to_fail() -> bool:
-    """Whether no worker of this service has failed to load its first index before: all would say the same."""
+    """Whether this is the first worker that fails to load the index; the others need not log the same error."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return True
@@ -61,13 +61,13 @@ def is_first_to_fail() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What one worker has live.
+    """The status of one worker.
 
     Attributes:
-        pid, started: the process; a number is used again, a start is not.
+        pid, started: the process; ids may be reused, so its start time is needed, too.
         version: its live version.
-        refused: code of the error for which it refused the version that CURRENT names; "" for none.
-        request: the last request to look that it has done (`WorkerGroup.ask`).
+        refused: error code of its refusal of the version that CURRENT names; "" for none.
+        request: the last requested check that it has done (`WorkerGroup.ask`).
     """
 
     pid: int
@@ -78,10 +78,10 @@ class WorkerStatus:
 
 
 class WorkerGroup:
-    """The workers of one service, to each other.
+    """The workers of one service.
 
-    Any of them may ask all to look at CURRENT, and read how far each is. A file that cannot be written or read is as
-    one that is not there: nothing but such answers depends on them.
+    Each of them may request a check of CURRENT from all, and read their status. Files that cannot be written or read
+    count as missing.
     """
 
     def __init__(self) -> None:
@@ -92,13 +92,13 @@ class WorkerGroup:
         self._started = _started(os.getpid())
 
     def ask(self) -> str:
-        """Asks every worker to look at CURRENT, this one too; returns the request's name."""
+        """Requests a check of CURRENT from every worker, including this one; returns the request's id."""
         request = secrets.token_hex(8)
         self._write(_ASKED, request.encode())
         return request
 
     def asked(self) -> str:
-        """The last request; "" for none."""
+        """Id of the last request; "" for none."""
         if self._folder is None:
             return ""
         try:
@@ -107,14 +107,14 @@ class WorkerGroup:
             return ""
 
     def note(self, version: str, refused: str, request: str) -> None:
-        """Notes what this worker has live, where that has changed."""
+        """Writes this worker's status, if it has changed."""
         status = WorkerStatus(os.getpid(), self._started, version, refused, request)
         if status != self._noted:
             self._noted = status
             self._write(_STATUS.format(pid=status.pid), orjson.dumps(asdict(status)))
 
     def statuses(self) -> list[WorkerStatus]:
-        """What every living worker noted; nothing where a service has one process."""
+        """The status of every running worker; empty for a service of one process."""
         statuses = []
         for path in self._folder.glob(_STATUS.format(pid="*")) if self._folder else ():
             with suppress(OSError, ValueError, TypeError):
@@ -124,7 +124,7 @@ class WorkerGroup:
         return statuses
 
     def have_loaded(self, processes: int) -> bool:
-        """Whether so many workers have had an index live at the same time; once true, it stays true, whoever dies."""
+        """Whether so many workers have had a live index at the same time; once true, it stays true."""
         if not self._is_complete and self._folder is not None:
             marker = self._folder / _COMPLETE
             if not marker.exists() and len(self.statuses()) >= processes:
@@ -134,7 +134,7 @@ class WorkerGroup:
 
     @contextmanager
     def turn(self, most: int) -> Iterator[None]:
-        """Runs a block in no more than `most` workers at a time; the kernel takes back the turn of one that dies."""
+        """Runs a block in at most `most` workers at a time; the kernel releases the turn of a worker that dies."""
         descriptor = self._take_turn(most) if self._folder is not None else None
         try:
             yield
@@ -143,7 +143,7 @@ class WorkerGroup:
                 os.close(descriptor)
 
     def _take_turn(self, most: int) -> int | None:
-        """An open file whose lock is the turn; None where there are no locks, or another worker takes very long."""
+        """An open file whose lock is the turn; None if locks are not supported, or after `LONGEST_TURN_S`."""
         until = time.monotonic() + LONGEST_TURN_S
         while time.monotonic() < until:
             for place in range(most):
@@ -170,7 +170,7 @@ class WorkerGroup:
 
 
 def _started(pid: int) -> int:
-    """When a process began, in ticks since the system did; 0 where it has ended."""
+    """Start time of a process, in ticks since the system's start; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -26,7 +26,7 @@ export function abilitiesOf(info) {
   return {
     columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }])),
     offered: listed.length ? listed : Object.keys(columns).sort(byUse(columns)),
-    retrievers: components.includes("impacts") ? ["hybrid", "dense", "lexical", ...(components.includes("learned") ? ["learned"] : [])] : ["dense"],
+    retrievers: components.includes("impacts") ? ["hybrid", "dense", "lexical", ...(components.includes("learned") ? ["learned-sparse"] : [])] : ["dense"],
     canHighlight: index.components !== undefined,
     canExplain: components.includes("explain"),
     canRerank: components.includes("rerank"),

@@ -1,4 +1,4 @@
-"""One search from a checked request to its hits, and what lets many of them run side by side."""
+"""The search of a checked request, and the pools in which searches run in parallel."""
 
 from glow_service.search.admission import Admission
 from glow_service.search.batcher import Batcher, Job

@@ -1,7 +1,7 @@
-"""Admission: how many requests a process works on at once.
+"""Admission: limits how many requests a process works on at once.
 
-A permit is taken without waiting, before a request's body is read. Waiting would only move the queue to where nobody
-can see it: a client that is told at once can go to another replica, or come back.
+A request takes a slot before its body is read, or is refused at once: its client can then use another replica, or
+retry. Waiting would only make an invisible queue.
 """
 
 from glow_service.errors import OverloadedError
@@ -10,10 +10,10 @@ __all__ = ["Admission"]
 
 
 class Admission:
-    """Permits of one process; used from its event loop alone.
+    """The slots of one process; only its event loop may use them.
 
     Args:
-        limit: permits in all, >= 1.
+        limit: number of slots, >= 1.
     """
 
     def __init__(self, limit: int) -> None:
@@ -21,7 +21,7 @@ class Admission:
         self.taken = 0
 
     def enter(self, permits: int = 1) -> None:
-        """Takes permits, all or none; whoever took them gives them back by `leave`.
+        """Takes slots, all or none; `leave` releases them.
 
         Raises:
             OverloadedError: if fewer are free.
@@ -31,5 +31,5 @@ class Admission:
         self.taken += permits
 
     def leave(self, permits: int = 1) -> None:
-        """Gives permits back."""
+        """Releases slots."""
         self.taken -= permits

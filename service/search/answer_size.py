@@ -1,6 +1,6 @@
-"""How large an answer may get: hits are measured as they are fetched, so that little more than fits is ever held.
+"""Limits the size of a response: hits are measured as they are fetched, so that memory stays limited, too.
 
-A hit's size is that of its fields, metadata and snippets as JSON; ids, scores and the rest are small and not counted.
+The size of a hit is that of its fields, metadata and snippets as JSON; ids, scores and the rest are not counted.
 """
 
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ from glow_service.search.calls import FoundDocument
 __all__ = ["HIGHLIGHTS", "METADATA", "AnswerSize"]
 
 METADATA, HIGHLIGHTS = "metadata", "highlights"
-"""Stand in `truncated` for metadata and snippets that were left out."""
+"""Names in `truncated` of omitted metadata and snippets."""
 _LEAST_CUT = 40
-"""A field is cut to no fewer bytes than this; with less room it is left out."""
+"""Fewest bytes of a cut field; below this, it is omitted."""
 
 
 class AnswerSize:
-    """The hits of one answer while they come: whole as long as all fit, then each cut to an equal part of the room.
+    """Collects the hits of one response: whole while all fit, otherwise each cut to an equal part.
 
     Args:
-        most: bytes that the hits may have in all, >= 1; 0 for no bound.
-        hits: how many will be shown.
-        may_cut: whether hits may be cut to fit.
+        most: most bytes of all hits, >= 1; 0 for no limit.
+        hits: number of hits.
+        may_cut: whether hits may be cut.
 
     Attributes:
-        found: the hits so far, as they are shown.
+        found: the collected hits.
     """
 
     def __init__(self, most: int, hits: int, *, may_cut: bool) -> None:
@@ -40,10 +40,10 @@ class AnswerSize:
         self.found: list[FoundDocument] = []
 
     def add(self, hit: FoundDocument) -> None:
-        """Takes the next hit, whose document has the fields and metadata that are to be shown.
+        """Adds the next hit, whose document has only the requested fields and metadata.
 
         Raises:
-            AnswerTooLargeError: if it does not fit, and must not be cut.
+            AnswerTooLargeError: if it does not fit, and hits may not be cut.
         """
         if not self._most:
             self.found.append(hit)
@@ -63,7 +63,7 @@ class AnswerSize:
         self._add_cut(hit)
 
     def _add_cut(self, hit: FoundDocument) -> None:
-        """What smaller hits leave of their part goes to those that follow."""
+        """Adds a hit, cut to its part; bytes that a smaller hit does not need go to later ones."""
         part = (self._most - self._used) // max(self._hits - len(self.found), 1)
         shown = _cut(hit, part) if _size_of(hit) > part else hit
         self.found.append(shown)
@@ -73,10 +73,10 @@ class AnswerSize:
         sizes = {**_sizes(hit.document), HIGHLIGHTS: _size(hit.highlights)}
         part = max(sizes, key=sizes.__getitem__)
         fitting = len(self.found) - 1
-        fewer = f"fewer hits (top_k {fitting} fits), or for " if fitting else ""
+        fewer = f"fewer hits (top_k {fitting} fits), or " if fitting else ""
         return AnswerTooLargeError(
-            f"the answer exceeds {self._most} bytes (max_answer_bytes) at hit {len(self.found)} of {self._hits}; ask for "
-            f"{fewer}fewer fields ({part} holds most of that hit), or leave out allow_truncated"
+            f"the response exceeds {self._most} bytes (max_answer_bytes) at hit {len(self.found)} of {self._hits}; request "
+            f"{fewer}fewer fields ({part} is the largest part of that hit), or remove allow_truncated"
         )
 
 
@@ -92,7 +92,7 @@ def _sizes(document: Document) -> dict[str, int]:
 
 
 def _cut(hit: FoundDocument, room: int) -> FoundDocument:
-    """What of a hit has room: its snippets and metadata, each whole or not at all, then field by field, the last one cut."""
+    """Cuts a hit: keeps snippets and metadata each whole or not at all, then fields in order, the last one cut."""
     truncated, highlights = [], hit.highlights
     if highlights and _size(highlights) > room:
         truncated.append(HIGHLIGHTS)
@@ -125,13 +125,13 @@ def _cut_document(document: Document, room: int) -> tuple[Document, tuple[str, .
 
 
 def _shorter(values: Sequence[str], room: int) -> tuple[tuple[str, ...], int]:
-    """The first values, the last of them cut, in at most `room` bytes."""
+    """The first values that fit into `room` bytes, the last one cut."""
     kept: list[str] = []
     used = 0
     for value in values:
         size = _size(value)
         while size > room - used and room - used >= _LEAST_CUT:
-            # Bytes and characters differ by what JSON escapes and UTF-8 spreads; the ratio of this text is near enough.
+            # Bytes and characters differ because of JSON escapes and UTF-8; this text's ratio is a good estimate.
             value = value[: max((room - used) * len(value) // size - 1, 0)]
             size = _size(value)
         if size > room - used or not value:

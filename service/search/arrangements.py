@@ -1,4 +1,4 @@
-"""How a request wants its candidates arranged, checked against the metadata of the index."""
+"""Checks a request's sorting, boosts and grouping against the metadata of the index."""
 
 from glow.errors import FilterError
 from glow.index.columns import Columns, duration_s, now_s
@@ -14,11 +14,11 @@ SCORE = "score"
 
 
 def check_arrangement(body: SearchBody, limits: SearchLimits, columns: Columns) -> Arrangement | None:
-    """What a request asks for; None where nothing changes.
+    """The requested arrangement of the candidates; None if there is none.
 
     Raises:
-        RequestError: if a boost is neither of both kinds, or a half-life is none.
-        FilterError: if a field is unknown, or a filter does not fit.
+        RequestError: if a boost does not have exactly one of `filter` and `recency`, or a half-life is invalid.
+        FilterError: if a field is unknown, or a filter is invalid for the index.
     """
     if (body.min_score, body.sort, body.boosts, body.group_by) == (None, None, None, None):
         return None
@@ -40,16 +40,16 @@ def _boost(
     boost: BoostBody, columns: Columns, limits: SearchLimits, pointer: str
 ) -> FilterBoost | RecencyBoost:
     if (boost.filter is None) == (boost.recency is None):
-        detail = "expected 'filter' or 'recency', one of them"
+        detail = "expected exactly one of 'filter' and 'recency'"
         raise RequestError(f"{pointer}: {detail}", [Fault(pointer, detail)])
     if boost.filter is not None:
         expression = parse_filter(boost.filter, columns, limits.max_filter_terms, pointer=f"{pointer}/filter")
         return FilterBoost(expression, boost.factor)
     recency = boost.recency
-    assert recency is not None  # noqa: S101 - one of both is there
+    assert recency is not None  # noqa: S101 - exactly one of both is set
     _require_field(columns, recency.field, f"{pointer}/recency/field")
     if "date" not in columns.fields[recency.field].parts:
-        detail = f"field {recency.field!r:.80} holds no dates (docs/filters.md says what is one)"
+        detail = f"field {recency.field!r:.80} has no dates (docs/filters.md explains their format)"
         raise FilterError([Fault(f"{pointer}/recency/field", detail)])
     half_life_s = duration_s(recency.half_life)
     if not half_life_s:

@@ -1,11 +1,11 @@
-"""Micro-batching in front of the query tower.
+"""Micro-batching of queries for the query encoder.
 
-A query that finds a thread idle goes alone, at once. While every thread is busy queries wait, in classes of like
-length, and the thread that is free next takes the class of the one that waited longest, up to a budget of tokens. So
-batches grow with load by themselves, a lone query pays nothing, and no text pads the others of its batch by more than a class.
+If a thread is idle, a query is encoded alone, at once. While all threads are busy, queries wait in classes of similar
+length. The next free thread takes the class of the query that waited longest, up to a token limit. So batches grow with
+load, a single query does not wait, and padding is limited.
 
-Queues belong to the event loop; threads get whole batches. What follows encoding (search, fetch) is each job's own
-continuation, run by the same thread, so that a query changes threads twice in all.
+Queues belong to the event loop; threads get whole batches. The same thread runs each job's continuation (search,
+fetch), so that a query changes threads only twice.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from glow_service.telemetry import Metrics
 __all__ = ["Batcher", "Job"]
 
 CLASS_TOKENS = 16
-"""Lengths of a class differ by less than this. Running the tower once costs as much as 11 tokens more in a batch
-(docs/results/serving.md), so a batch gains by texts that it must pad by less."""
+"""Lengths in a class differ by less than this. One more run of the encoder costs as much as 11 tokens of padding
+(docs/results/serving.md)."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class Job(Generic[T]):
-    """One text on its way through the tower.
+    """One text to encode.
 
     Attributes:
-        encoder: the tower; only jobs of the same one share a batch.
-        tokens: what it reads.
-        continuation: what to do with what the tower made of it, in the same thread.
-        deadline: after which nobody wants the result.
-        future: the result, or why there is none; cancelled where the client left.
-        queued: `time.perf_counter()` when the job came.
+        encoder: the encoder; only jobs with the same one share a batch.
+        tokens: its input.
+        continuation: processes the encoder's output in the same thread.
+        deadline: deadline of the result.
+        future: the result or the error; canceled if the client disconnected.
+        queued: `time.perf_counter()` when the job was queued.
         queue_ms, encode_ms: how long it waited, and how long its batch was encoded.
     """
 
@@ -54,14 +54,14 @@ class Job(Generic[T]):
 
 
 class Batcher:
-    """Groups jobs into batches and runs them in the search threads; used from the event loop alone.
+    """Groups jobs into batches and runs them in the search threads; only the event loop may use it.
 
     Args:
-        pool: the threads.
-        metrics: told about batches and the queue.
-        batch_tokens: most tokens of a batch, padding counted.
-        wait_us: how long a batch that has room waits for requests that are on their way, in microseconds.
-        arriving: how many requests are in work or on their way to it, those in the queue and in threads counted.
+        pool: the search threads.
+        metrics: receives figures of batches and the queue.
+        batch_tokens: most tokens of a batch, with padding.
+        wait_us: how long a batch that is not full waits for arriving requests, in microseconds.
+        arriving: returns the number of requests in work, including those in the queue and in threads.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Batcher:
         self._idle = pool.threads
         self._scheduled = False
         self.waiting = 0
-        """Jobs in the queue; those that nobody wants any more are counted until their turn comes."""
+        """Jobs in the queue, including canceled ones whose turn has not come."""
         self.running = 0
-        """Jobs that a thread was given."""
+        """Jobs in threads."""
 
     async def run(
         self,
@@ -92,10 +92,10 @@ class Batcher:
         continuation: Callable[[Job[T], EncodedText], T],
         deadline: Deadline,
     ) -> T:
-        """Encodes a text in some batch and returns what the continuation makes of it.
+        """Encodes a text in a batch; returns the continuation's result.
 
         Raises:
-            DeadlineError: if the deadline passes first; a job that had not begun is dropped.
+            DeadlineError: if the deadline passes first; a job that has not started is dropped.
         """
         loop = asyncio.get_running_loop()
         job = Job(encoder, tokens, continuation, deadline, loop.create_future())
@@ -114,7 +114,7 @@ class Batcher:
                 alarm.cancel()
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Dispatches after the requests that this turn of the loop still has to read."""
+        """Dispatches after the event loop has read the requests of its current turn."""
         if not self._scheduled and self._idle and self.waiting:
             self._scheduled = True
             loop.call_soon(self._dispatch, loop)
@@ -126,7 +126,7 @@ class Batcher:
                 ((key, jobs[0]) for key, jobs in self._classes.items()), key=lambda item: item[1].queued
             )
             if self._should_wait(first, len(self._classes[key])):
-                self._schedule(loop)  # a turn of the loop later: its timers are too coarse for microseconds
+                self._schedule(loop)  # one turn later: the loop's timers are too coarse for microseconds
                 return
             batch = self._take(key)
             if batch:
@@ -142,7 +142,7 @@ class Batcher:
         return waited < self._wait_s and self._arriving() > self.waiting + self.running
 
     def _take(self, key: tuple[int, int]) -> list[Job[Any]]:
-        """The next jobs of a class that somebody still wants; expired ones are told, cancelled ones forgotten."""
+        """Takes the next jobs of a class; expired ones get their error, canceled ones are dropped."""
         jobs = self._classes[key]
         batch: list[Job[Any]] = []
         longest = 0
@@ -162,10 +162,10 @@ class Batcher:
         return batch
 
     def _work(self, loop: asyncio.AbstractEventLoop, batch: list[Job[Any]]) -> None:
-        """Runs in a search thread, and hands back every result as soon as it is there."""
+        """Runs a batch in a search thread, and returns every result as soon as it is ready."""
         try:
             started = time.perf_counter()
-            # Other work may have held this thread since the batch was taken.
+            # Deadlines may have passed while this thread was busy with other work.
             wanted = [job for job in batch if not (job.deadline.has_passed or job.future.done())]
             if not wanted:
                 return
@@ -175,7 +175,7 @@ class Batcher:
             for job, encoded in zip(wanted, read, strict=True):
                 job.queue_ms, job.encode_ms = (started - job.queued) * 1_000, encode_ms
                 _finish(loop, job, encoded)
-        except BaseException as error:  # whatever it is, each waiting client must hear of it
+        except BaseException as error:  # any error: each waiting client must receive it
             for job in batch:
                 loop.call_soon_threadsafe(_fail, job.future, error)
         finally:
@@ -194,7 +194,7 @@ class Batcher:
 
 
 def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], encoded: EncodedText) -> None:
-    """Runs a job's continuation, unless its client left or its time is over."""
+    """Runs a job's continuation, unless its client disconnected or its deadline passed."""
     if job.future.done():
         return
     if job.deadline.has_passed:
@@ -202,7 +202,7 @@ def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], encoded: EncodedText
         return
     try:
         result = job.continuation(job, encoded)
-    except Exception as error:  # the client's answer: the others' must not suffer
+    except Exception as error:  # an error of one job must not affect the others
         loop.call_soon_threadsafe(_fail, job.future, error)
     else:
         loop.call_soon_threadsafe(_settle, job.future, result)

@@ -1,4 +1,4 @@
-"""What a search is asked for and what it answers, once a request was checked and before it is JSON."""
+"""Input and output of a search: the checked request, and the result before it becomes JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from glow.index.columns.filters import Expression, FacetCounts, FacetRequest
 from glow.index.passages import FoundPassage
 from glow.index.vectors import SearchParams
 from glow.records import Document
-from glow.search import Arrangement, Confidence, Reranking, Retriever, Typos
+from glow.search import Arrangement, Confidence, Reranking, Retriever, RetrieverOrAuto, Typos
 from glow.text import Highlighting
 from glow_service.search.explanations import Explanations
 
@@ -30,7 +30,7 @@ Source = Literal["text", "vector", "like", "browse"]
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """Bounds of a search request, and what one that names nothing gets; `docs/reference/settings.md` describes each."""
+    """Limits and defaults of search requests; `docs/reference/settings.md` describes each."""
 
     max_query_chars: int
     max_top_k: int
@@ -41,13 +41,13 @@ class SearchLimits:
     max_answer_bytes: int
     max_timeout_ms: int
     default_timeout_ms: int
-    default_retriever: Literal["auto", "dense", "lexical", "learned", "hybrid"]
+    default_retriever: RetrieverOrAuto
     late_interaction: bool
 
 
 @dataclass(frozen=True, slots=True)
 class HighlightCall:
-    """Which fields to cut snippets from, and how much."""
+    """Fields and sizes of snippets."""
 
     fields: tuple[str, ...]
     options: Highlighting
@@ -55,37 +55,37 @@ class HighlightCall:
 
 @dataclass(frozen=True, slots=True)
 class ExplainCall:
-    """What to explain: words always, leaving out each word where asked."""
+    """What to explain in addition to weights and attention."""
 
     leave_one_out: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SearchCall:
-    """A checked request.
+    """A checked search request.
 
     Attributes:
         text: the query.
         top_k: hits to return, >= 1.
-        offset: hits to pass over first, >= 0.
-        candidates: hits that the search gathers, >= offset + top_k.
+        offset: hits to skip, >= 0.
+        candidates: hits to gather, >= offset + top_k.
         params: how thoroughly to search.
         retriever: by vectors, words, or both; the latter two need `index.impacts`.
-        fusion: how `hybrid` makes one ranking of two.
-        filter: which documents may be found; None: all. Needs `index.columns`, as facets do.
-        facets: what to count over the candidates.
-        highlight, explain: what to say of each hit; None for nothing. The latter needs `index.explainer`.
-        fields, metadata: names of what to return of each document; None for all.
-        max_bytes: most bytes of all hits together; 0 for no bound.
+        fusion: how `hybrid` fuses its rankings; None: as the index is tuned.
+        filter: restricts the documents; None: all.
+        facets: fields to count over the candidates.
+        highlight, explain: snippets and explanation of each hit; None for none. `explain` needs `index.explainer`.
+        fields, metadata: names of fields and metadata to return; None for all.
+        max_bytes: most bytes of all hits in total; 0 for no limit.
         may_cut: whether hits may be cut to fit.
         typos: whether slips in the query are corrected.
-        arrangement: what becomes of the candidates; None: they stay as they were found.
-        source: what is searched for: the text, the vector, what is like a document, or all that the filter allows.
-        vector: of the index' own dimensions, L2-normalised; None unless it is the source.
+        arrangement: boosts, sorting and grouping of the candidates; None for none.
+        source: what to search for: the text, the vector, documents like another one, or all that match the filter.
+        vector: vector of the index's dimensions, L2-normalized; None unless it is the source.
         like: id of a document; "" unless it is the source.
         rerank: how the first hits are read again; None: they are not. Needs `index.reranker`.
-        late: whether a hybrid search compares tokens, if the index has any.
-        vectors: whether the vector of each hit is returned.
+        late: whether a hybrid search compares tokens, if the index has token vectors.
+        vectors: whether to return the vector of each hit.
     """
 
     text: str
@@ -115,7 +115,7 @@ class SearchCall:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of the query: its idf, the weight that the query tower read (both finite, >= 0), and whether documents hold it."""
+    """A term of the query: its idf, its weight for the query encoder (both finite, >= 0), and whether documents contain it."""
 
     word: str
     idf: float
@@ -125,17 +125,17 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A hit with what the store holds of it.
+    """A hit with its document.
 
     Attributes:
-        score: what ranks; the probability that it answers the query if the answer has a confidence.
-        row: of the document in the index.
+        score: the ranking score; the probability of relevance if the response has a confidence.
+        row: row of the document in the index.
         parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), `late` (about -1 to 1), `fused` or `rerank` (of any sign) -> that
             part's score, if it is known.
-        document: as stored, with the fields and metadata that were asked for.
-        passage: its best passage, where the index has passages and vectors found it.
-        truncated: names of the parts of the document that were cut or left out to fit.
-        highlights: field -> snippets as HTML; None where not asked for.
+        document: the stored document, with the requested fields and metadata.
+        passage: its best passage, if the index has passages and dense retrieval found it.
+        truncated: names of the parts of the document that were cut or omitted to fit.
+        highlights: field -> snippets as HTML; None if not requested.
         because: word of the query -> the document's word that it counts for, of those that the document does not hold; only where
             snippets or reasons were asked for.
     """
@@ -152,20 +152,20 @@ class FoundDocument:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """What one search found.
+    """The result of one search.
 
     Attributes:
-        tokens: tokens that the tower read, [CLS] and [SEP] counted.
-        truncated: whether words were lost to the query budget.
-        terms: the different words that the tower read, in order.
-        hits: best first, from `offset` on.
+        tokens: number of encoded tokens, including [CLS] and [SEP].
+        truncated: whether the query was cut at the token limit.
+        terms: the distinct terms that the encoder read, in order.
+        hits: hits from `offset` on, best first.
         timings_ms: stage -> milliseconds.
         facets: field -> counts.
-        text: the query as it was searched.
-        corrected: unknown word of the query -> what was searched in its place.
-        explanations: why each hit was found; None where not asked for.
-        confidence: how sure the first hit is; None if its score is no probability.
-        unknown: words of the query that no document holds, in order; none if the index has no words.
+        text: the query with its typos corrected.
+        corrected: unknown word of the query -> its correction.
+        explanations: explanations of all hits; None if not requested.
+        confidence: confidence of the first hit; None if its score is not a probability.
+        unknown: words of the query that no document contains, in order; empty without a lexical index.
         left_out: what there was no time for: `late`, no tokens were compared; `snippets`, words were not looked for by meaning; `rerank_partial`, not all hits were read again.
     """
 

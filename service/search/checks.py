@@ -1,4 +1,4 @@
-"""From a JSON object to a search call that can be served, or to every fault that stands against it."""
+"""Checks the JSON of a search request: gives a search call, or all errors."""
 
 import reprlib
 from collections.abc import Mapping
@@ -28,20 +28,20 @@ MAX_FAULTS = 20
 SHOWN_METADATA = 30
 _KINDS = frozenset(("bool", "int", "float", "str", "none"))
 _SHORT = reprlib.Repr()
-"""What was found, without writing out all of it first."""
+"""Shortens the representation of found values."""
 _SHORT.maxstring = _SHORT.maxother = 80
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSearch:
-    """A request that can be served.
+    """A valid search request.
 
     Attributes:
-        call: what to search.
-        timeout_ms: its deadline, from its first byte.
-        allow_partial: whether to answer with what there is once the deadline has passed.
-        filter: as it was sent, for the query log; None for none.
-        filter_terms: conditions, groups and values of it.
+        call: the search.
+        timeout_ms: time limit from the request's first byte, in milliseconds.
+        allow_partial: whether partial results are allowed after the deadline.
+        filter: the received filter, for the query log; None for none.
+        filter_terms: number of conditions, groups and values of its filters.
     """
 
     call: SearchCall
@@ -52,25 +52,25 @@ class CheckedSearch:
 
     @property
     def cost(self) -> int:
-        """What the search costs, >= 1."""
+        """Cost of the search, >= 1."""
         return request_cost(self.call, self.filter_terms)
 
     @property
     def work_pool(self) -> WorkPoolName:
-        """Where the search belongs: what costs much beside re-ranking is no work for people who wait."""
+        """Worker pool of the search: `bulk` if it is expensive without re-ranking, else by whether it re-ranks."""
         if request_cost(replace(self.call, rerank=None), self.filter_terms) > MOST_PLAIN:
             return "bulk"
         return "plain" if self.call.rerank is None else "rerank"
 
 
 def check_search(value: dict[str, Any], limits: SearchLimits, index: Index) -> CheckedSearch:
-    """Checks a request's body; all faults of one kind are reported together.
+    """Checks a request's body; all errors of one kind are reported together.
 
     Raises:
-        NotAvailableError: if it names what this index or version lacks.
-        RequestError: if a field is unknown, of a wrong type, or out of its range.
+        NotAvailableError: if it needs a feature that the index lacks.
+        RequestError: if a field is unknown, of a wrong type, or out of range.
         FilterError: if the filter or a facet does not fit the metadata of the index.
-        QueryError: if the query is blank, holds NUL, or is too long.
+        QueryError: if the query is blank, contains NUL, or is too long.
     """
     body = _parse(value)
     source = check_source(body, index)
@@ -118,18 +118,18 @@ def _shown_fields(asked: list[str] | None, names: tuple[str, ...]) -> tuple[str,
 
 
 def _shown_metadata(asked: list[str] | None, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The metadata that are named; all where none are."""
+    """Names of the requested metadata; None for all."""
     return tuple(dict.fromkeys(name for name in asked or () if name not in names)) or None
 
 
 def _filter_terms(body: SearchBody) -> int:
-    """Terms of all filters of a request."""
+    """Number of terms of all filters of a request."""
     filters = [body.filter, *(boost.filter for boost in body.boosts or ())]
     return sum(count_terms(each) for each in filters if each is not None)
 
 
 def _retriever(body: SearchBody, limits: SearchLimits, index: Index) -> Retriever:
-    """What searches; what a request does not name is never what the index lacks."""
+    """The retriever; the default is never one that the index lacks."""
     if body.retriever is not None:
         return body.retriever
     wanted = "hybrid" if limits.default_retriever == "auto" else limits.default_retriever
@@ -144,17 +144,17 @@ def _parse(value: dict[str, Any]) -> SearchBody:
 
 
 def faults_of(error: ValidationError, body: Any) -> RequestError:
-    """A body's faults in our form.
+    """Converts pydantic's errors of a body to a `RequestError`.
 
     Args:
-        error: what pydantic found.
-        body: as it came; pointers lead to places in it, or to a member that it lacks.
+        error: pydantic's error.
+        body: the received body; pointers refer to places in it, or to a missing member.
     """
     errors = error.errors(include_url=False, include_context=False)
     faults: dict[str, Fault] = {}
     for fault in errors:
         pointer, is_inner = _place(fault["loc"], body)
-        # Of the kinds that a value may have, what is said of the one whose members were looked at is of use.
+        # If a value may have several types, the error inside one of them is the most useful.
         if is_inner or pointer not in faults:
             faults.setdefault(pointer, Fault(pointer, _detail(fault)))
     outer = {pointer for pointer in faults if any(other.startswith(f"{pointer}/") for other in faults)}
@@ -163,7 +163,7 @@ def faults_of(error: ValidationError, body: Any) -> RequestError:
 
 
 def _place(location: tuple[int | str, ...], body: Any) -> tuple[str, bool]:
-    """A pointer to the part of a body that pydantic means, whose own names of kinds and keys are no places in it."""
+    """The JSON pointer of pydantic's location, without names of types and keys, and whether it is inside the body."""
     parts: list[int | str] = []
     value, is_inner = body, False
     for at, part in enumerate(location):
@@ -179,7 +179,7 @@ def _place(location: tuple[int | str, ...], body: Any) -> tuple[str, bool]:
 
 
 def _is_kind(part: int | str) -> bool:
-    """Whether a part of pydantic's names one of several kinds that a value may be, or a key, and no member."""
+    """Whether a part of pydantic's location is the name of a type or a key, not of a member."""
     text = str(part)
     return text in _KINDS or text.startswith(("function-", "[", "list[", "dict[")) or text.endswith("Body")
 
@@ -190,7 +190,7 @@ def _check_query(query: str, limits: SearchLimits) -> None:
             f"the query has {len(query)} characters, expected at most {limits.max_query_chars}; shorten it"
         )
     if "\0" in query:
-        raise QueryError("the query holds a NUL character; remove it")
+        raise QueryError("the query contains a NUL character; remove it")
     if not query.strip():
         raise QueryError("the query is empty; send some text")
 
@@ -214,7 +214,7 @@ def _range_faults(body: SearchBody, limits: SearchLimits) -> list[Fault]:
 
 
 def _field_faults(fields: list[str] | None, names: tuple[str, ...], columns: Columns) -> list[Fault]:
-    """Names that are neither fields nor metadata of this index."""
+    """Errors of names that are neither fields nor metadata of this index."""
     if not fields:
         return []
     metadata = {**columns.fields, **columns.left_out}
@@ -236,7 +236,7 @@ def _pointer(location: tuple[int | str, ...]) -> str:
 
 def _detail(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "missing":
-        return "required, and absent"
+        return "required, but missing"
     if fault["type"] == "extra_forbidden":
         return "unknown field; /openapi.json lists the known ones"
     return f"{fault['msg']}, found {_SHORT.repr(fault['input']):.80}"

@@ -1,4 +1,4 @@
-"""How long each stage of a search took, and whether anyone still waits for the next."""
+"""Measures the stages of a search, and ends a search that nobody waits for."""
 
 import time
 from collections.abc import Callable
@@ -9,16 +9,16 @@ __all__ = ["StageClock"]
 
 
 class StageClock:
-    """Measures stages that follow one another, and ends a search whose time is over; starts when it is made.
+    """Measures consecutive stages, and ends a search after its deadline; starts when it is made.
 
-    A thread cannot be stopped from outside: without this it would work on for a client that has its 504 already, while
-    admission, which counts requests, lets the next one in.
+    A thread cannot be stopped from outside. Without this check, it would continue after its client received a 504, while
+    admission already accepts the next request.
 
     Args:
-        deadline: after which nobody wants the answer.
+        deadline: deadline of the search.
 
     Attributes:
-        gone: whether the client has left.
+        gone: returns whether the client has disconnected.
     """
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
@@ -31,7 +31,7 @@ class StageClock:
         """Ends a stage.
 
         Raises:
-            DeadlineError: if the deadline has passed, or the client has left.
+            DeadlineError: if the deadline has passed, or the client has disconnected.
         """
         now = time.perf_counter()
         self.timings_ms[stage] = (now - self._last) * 1_000
@@ -39,25 +39,25 @@ class StageClock:
         self.check()
 
     def switch(self, stage: str) -> None:
-        """Adds the time since the last stage to a stage that comes in several pieces."""
+        """Adds the time since the last stage to a stage that has several parts."""
         now = time.perf_counter()
         self.timings_ms[stage] = self.timings_ms.get(stage, 0.0) + (now - self._last) * 1_000
         self._last = now
 
     def check(self) -> None:
-        """Looks for the end of a search within a long stage.
+        """Ends a search within a long stage.
 
         Raises:
-            DeadlineError: if the deadline has passed, or the client has left.
+            DeadlineError: if the deadline has passed, or the client has disconnected.
         """
         if self.gone() or self._deadline.has_passed:
             raise self._deadline.error()
 
     def has_no_time_for_another(self, reserve_s: float) -> Callable[[], bool]:
-        """A function to ask before each of several like pieces of work: whether it would end too late, or for nobody.
+        """A function to call before each of several similar steps: whether the step would end too late.
 
         Args:
-            reserve_s: seconds that must be left behind the last piece.
+            reserve_s: seconds that must remain after the last step.
         """
         last, longest_s = time.perf_counter(), 0.0
 
@@ -71,6 +71,6 @@ class StageClock:
         return is_over
 
     def set(self, **timings_ms: float) -> None:
-        """Notes stages that were measured elsewhere, up to now."""
+        """Records stages that were measured elsewhere and ended now."""
         self.timings_ms.update(timings_ms)
         self._last = time.perf_counter()

@@ -1,7 +1,7 @@
-"""What a request costs, in the time of a plain search: so many permits of the bulk worker pool, and so many tokens of its key.
+"""Costs of requests, in units of a plain search: the slots in the bulk worker pool, and the tokens of the rate limit.
 
-Prices are whole numbers, estimated from the request alone before any of its work is done; docs/security.md has the table. What no
-request tells is how long its hits are: that part is paid once they were read.
+Costs are integers, estimated from the request before any work; docs/security.md has the table. The length of the hits is
+not known before: its cost is charged after they were read.
 """
 
 from glow.runtime import RerankMethod
@@ -26,33 +26,33 @@ __all__ = [
 ]  # fmt: skip
 
 EXPLAINED_HIT = 4
-"""The document tower reads each hit that is explained."""
+"""Cost per explained hit, which the document encoder reads."""
 LEAVE_ONE_OUT = 8
-"""The query tower reads the query again without each of its words."""
+"""Cost of encoding the query without each of its words."""
 HIGHLIGHTED_CHARS = 50_000
-"""Characters of snippets that a request asks for, for one more."""
+"""Requested characters of snippets per unit of cost."""
 READ_CHARS = 100_000
-"""Characters of hits that are read for snippets, for one more."""
+"""Characters of hits that are read for snippets, per unit of cost."""
 FETCHED_CHARS = 2_000_000
-"""Characters of whole documents that are fetched as hits, whatever of them is shown, for one more."""
+"""Characters of fetched documents per unit of cost, also if only parts are returned."""
 MOST_READING = 1
-"""What the hits of a search may cost where it began; once they have, the others are read in the bulk work_pool."""
+"""Largest cost of hits in the search's first worker pool; the remaining hits are read in the bulk pool."""
 FILTER_TERMS = 200
-"""Conditions, groups and values of a filter, for one more."""
-RERANKED_HITS: dict[RerankMethod, int] = {"join": 20, "late": 40}
-"""Hits that are read again, for one more."""
+"""Conditions, groups and values of a filter per unit of cost."""
+RERANKED_HITS: dict[RerankMethod, int] = {"cross-encoder": 20, "late-interaction": 40}
+"""Re-ranked hits per unit of cost."""
 COMPARED_CANDIDATES = 500
-"""Candidates whose tokens a hybrid search compares, for one more."""
+"""Candidates whose tokens a hybrid search compares, per unit of cost."""
 TEXTS = {"query": 1, "document": 4}
-"""Each text of `/v1/embeddings`, by the tower that reads it."""
+"""Cost per text of `/v1/embeddings`, by encoder."""
 TEXT_CHARS = 10_000
-"""Characters of these texts, for one more: words are counted before the tower's budget cuts them."""
+"""Characters of these texts per unit of cost: all their words are counted before the token limit cuts them."""
 MOST_PLAIN = 4
-"""A search that costs more runs in the bulk work_pool."""
+"""A search that costs more runs in the bulk worker pool."""
 
 
 def request_cost(call: SearchCall, filter_terms: int = 0) -> int:
-    """The cost of one search, >= 1; an ordinary one, with highlights and a filter of people's size, costs 1.
+    """The cost of one search, >= 1; an ordinary one, with snippets and a small filter, costs 1.
 
     Args:
         call: the checked request.
@@ -73,7 +73,7 @@ def request_cost(call: SearchCall, filter_terms: int = 0) -> int:
 
 
 def reading_cost(fetched: int, read: int) -> int:
-    """The cost of a page's hits, >= 0; it comes on top of that of the search.
+    """The cost of reading hits, >= 0, in addition to the cost of the search.
 
     Args:
         fetched: characters of their documents.
@@ -83,5 +83,5 @@ def reading_cost(fetched: int, read: int) -> int:
 
 
 def texts_cost(count: int, input_type: str, characters: int) -> int:
-    """The cost of a request for the embeddings of so many texts of so many characters together, >= 1."""
+    """The cost of embeddings for a number of texts with a total number of characters, >= 1."""
     return count * TEXTS[input_type] + characters // TEXT_CHARS

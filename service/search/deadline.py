@@ -1,4 +1,4 @@
-"""Until when somebody waits for an answer, as a value that goes with a request."""
+"""Deadlines of requests."""
 
 import math
 import time
@@ -10,10 +10,10 @@ __all__ = ["NEVER", "Deadline"]
 
 
 class Deadline:
-    """A moment after which nobody wants the answer; immutable.
+    """The time after which a response is not needed; immutable.
 
     Args:
-        at: in seconds of `time.perf_counter()`; infinity: never.
+        at: seconds of `time.perf_counter()`; infinity: never.
     """
 
     __slots__ = ("at",)
@@ -23,24 +23,24 @@ class Deadline:
 
     @classmethod
     def after(cls, started: float, timeout_ms: float) -> Self:
-        """So many milliseconds after a request's first byte, in `time.perf_counter()`."""
+        """A deadline some milliseconds after a request's first byte, which is in `time.perf_counter()`."""
         return cls(started + timeout_ms / 1_000)
 
     @property
     def has_passed(self) -> bool:
-        """Whether it is over."""
+        """Whether the deadline has passed."""
         return time.perf_counter() >= self.at
 
     def left_s(self) -> float | None:
-        """Seconds that are left, >= 0; None for no end, as asyncio takes it."""
+        """Remaining seconds, >= 0; None for no deadline, as for asyncio."""
         return None if self.at == math.inf else max(self.at - time.perf_counter(), 0.0)
 
     def error(self) -> DeadlineError:
-        """What a client hears that waited in vain."""
-        return DeadlineError("the deadline passed before the answer was made; ask for a later one")
+        """The error of a passed deadline."""
+        return DeadlineError("the deadline passed before the response was ready; allow more time (timeout_ms)")
 
     def check(self) -> None:
-        """Ends work that nobody waits for.
+        """Raises an error after the deadline.
 
         Raises:
             DeadlineError: if the deadline has passed.
@@ -50,4 +50,4 @@ class Deadline:
 
 
 NEVER = Deadline()
-"""For work that nobody waits for with a watch in hand, such as a command's."""
+"""No deadline, for example for commands."""

@@ -1,4 +1,4 @@
-"""What a query tower makes of a text, as bytes that a cache can keep."""
+"""Converts encoded queries to bytes for the cache, and back."""
 
 import numpy as np
 
@@ -10,21 +10,21 @@ NORM_TOLERANCE = 1e-2
 
 
 def to_bytes(encoded: EncodedText) -> bytes:
-    """The vector's numbers, and behind them those of the tokens."""
+    """The vector's numbers, followed by those of the token vectors."""
     tokens = b"" if encoded.tokens is None else encoded.tokens.tobytes()
     return encoded.vector.tobytes() + tokens
 
 
 def encoded_of(value: bytes | None, encoder: Encoder, length: int) -> EncodedText | None:
-    """What a cache gave for a text.
+    """Decodes a cached value.
 
     Args:
-        value: as `to_bytes` made it, or whatever else a cache holds.
-        encoder: the tower.
-        length: tokens of the text.
+        value: output of `to_bytes`, or any other bytes from the cache.
+        encoder: the query encoder.
+        length: number of tokens of the text.
 
     Returns:
-        None if it is of another size, or its vector or a token is not of length 1, as every one is.
+        The encoded text; None if the size is wrong, or a vector is not of length 1.
     """
     width, size = encoder.dimensions, encoder.token_size or 0
     if value is None or len(value) != 4 * (width + length * size):

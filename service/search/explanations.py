@@ -1,4 +1,4 @@
-"""Explanations of a query's hits, from one index version."""
+"""Explanations of the hits of a query."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ __all__ = ["Explanations", "answers_of", "explain", "require_explainer"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanations:
-    """Why documents were found.
+    """Explanations of a query and its hits.
 
     Attributes:
-        query: what the query tower read, and where it looked.
-        documents: the same of each document, in order.
-        left_out: a word of the query -> what leaving it out does to each document's cosine; empty if not asked for.
-        reranked: where the re-ranker looked, of each document that it read, by its place; empty without re-ranking.
-        answered: what each document answers the query's words with; empty if no tokens were compared.
+        query: weights and attention of the query encoder.
+        documents: weights and attention of the document encoder, for each document in order.
+        left_out: change of each document's cosine without each query word; empty if not requested.
+        reranked: position of a re-ranked document -> attention of the re-ranker; empty without re-ranking.
+        answered: most similar word of each document for each query word; empty if no tokens were compared.
     """
 
     query: Explanation
@@ -35,7 +35,7 @@ class Explanations:
 
     @property
     def cosines(self) -> tuple[float, ...]:
-        """Cosine of the query with each document, from the vectors of these runs."""
+        """Cosine of the query with each document, from the vectors of the explaining encoders."""
         return tuple(float(self.query.vector @ document.vector) for document in self.documents)
 
 
@@ -46,14 +46,14 @@ def answers_of(
     hits: tuple[NDArray[np.int64], Mapping[int, int]],
     read: Sequence[Document],
 ) -> tuple[tuple[AnsweredWord, ...], ...]:
-    """What each hit answers the words of the query with.
+    """The words of each hit that are most similar to the query's words.
 
     Args:
-        index: with token vectors.
-        query: its vector, which tells a document's best passage.
-        tokens: of the query.
+        index: index with token vectors.
+        query: the encoded query, whose vector selects a document's best passage.
+        tokens: tokens of the query.
         hits: rows int64 [m], and document row -> row of its best passage, if the search found it.
-        read: [m], what the tower read of each.
+        read: [m], the documents as the encoder read them.
     """
     documents, passages = hits
     rows = rows_read(index, documents, passages, query.vector).tolist()
@@ -68,12 +68,12 @@ def require_explainer(index: Index) -> Explainer:
     """The explainer of an index.
 
     Raises:
-        NotAvailableError: if the index was built without.
+        NotAvailableError: if the index has no explain graphs.
     """
     if index.explainer is None:
         raise NotAvailableError(
-            f"index {index.version} holds no explain graphs; build it again without --no-explain, from a model that "
-            "has them (glow export-model --add-explain gives them to an older one)"
+            f"index {index.version} has no explain graphs; build it again without --no-explain, from a model that "
+            "has them (glow export-model --add-explain adds them to an older one)"
         )
     return index.explainer
 
@@ -85,14 +85,14 @@ def explain(
     leave_one_out: bool = False,
     check: Callable[[], None] = lambda: None,
 ) -> Explanations:
-    """Explains a query and documents; blocks for about as long as it takes to encode them.
+    """Explains a query and documents; blocks for about as long as encoding them takes.
 
     Args:
-        index: whose towers and term table are used.
-        query: with at least one word.
-        documents: hits; a passage as a document of its own.
-        leave_one_out: whether to leave out each word of the query as well.
-        check: called before every document and batch; what it raises ends the work.
+        index: index whose encoders and term statistics are used.
+        query: query with at least one word.
+        documents: hits; a passage is a separate document.
+        leave_one_out: whether to also measure the effect of removing each query word.
+        check: called before every document and batch; it may raise to end the work.
 
     Raises:
         NotAvailableError: if the index was built without explain graphs.

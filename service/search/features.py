@@ -1,4 +1,4 @@
-"""What a search asks for beside the plain ranking, checked against what the index holds."""
+"""Checks the optional features of a search against the components of the index."""
 
 from dataclasses import dataclass
 
@@ -19,12 +19,12 @@ __all__ = ["Features", "check_features"]
 
 _NO_HIGHLIGHT = HighlightBody(fields=None, fragments=2, fragment_chars=200)
 ORDER = ("/retriever", "/explain", "/rerank")
-"""Of faults in a response."""
+"""Order of errors in a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The parts of a `SearchCall` that bear the same names."""
+    """The fields of a `SearchCall` with the same names."""
 
     fusion: Fusion | None = None
     filter: Expression | None = None
@@ -39,23 +39,23 @@ class Features:
 def check_features(
     body: SearchBody, retriever: Retriever, fields: tuple[str, ...], limits: SearchLimits, index: Index
 ) -> Features:
-    """Checks what a request asks for.
+    """Checks the optional features of a request.
 
     Args:
-        body: of the right shape.
-        retriever: what searches.
-        fields: names of the fields that the answer holds.
-        limits: bounds.
-        index: must hold what is asked for.
+        body: the parsed body.
+        retriever: the retriever.
+        fields: names of the returned fields.
+        limits: limits of requests.
+        index: the index to search.
 
     Raises:
-        NotAvailableError: if the index lacks what is asked for; it names all of it, and how to build it.
-        RequestError: if members that do not go together.
+        NotAvailableError: if the index lacks requested features; the message lists them, and how to build them.
+        RequestError: if members cannot be combined.
         FilterError: if the filter or a facet does not fit the metadata of the index.
     """
     _require_served(body, retriever, index)
     if body.fusion is not None and retriever != "hybrid":
-        detail = f"only the retriever 'hybrid' fuses, found {retriever!r}; leave 'fusion' out"
+        detail = f"only the retriever 'hybrid' fuses, found {retriever!r}; remove 'fusion'"
         raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)])
     arrangement = check_arrangement(body, limits, index[COLUMNS].columns)
     plain = (body.filter, body.facets, body.fusion, arrangement) == (None, None, None, None)
@@ -75,7 +75,7 @@ def check_features(
 
 
 def _require_served(body: SearchBody, retriever: Retriever, index: Index) -> None:
-    """Refuses what no component of the index can serve, all of it at once."""
+    """Raises one error for all features that the index cannot serve."""
     asked: dict[str, str] = {"/retriever": retriever}
     if body.rerank:
         asked["/rerank"] = "late" if body.rerank is True and index.reranker is None else "rerank"
@@ -83,7 +83,7 @@ def _require_served(body: SearchBody, retriever: Retriever, index: Index) -> Non
         Fault(pointer, refusal) for pointer, name in asked.items() if (refusal := index.refusals[name])
     ]
     if body.explain and index.explainer is None:
-        detail = "this index holds no explain graphs; build it again without --no-explain"
+        detail = "this index has no explain graphs; build it again without --no-explain"
         lacking.append(Fault("/explain", detail))
     if lacking:
         lacking.sort(key=lambda fault: ORDER.index(fault.pointer))
@@ -92,7 +92,7 @@ def _require_served(body: SearchBody, retriever: Retriever, index: Index) -> Non
 
 
 def _fusion(body: FusionBody, own: Fusion) -> Fusion:
-    """What is left out is the index's own; weights come together, because only their ratio means something."""
+    """The index's fusion with the request's changes. Given weights replace all: only their ratio matters."""
     changes = body.model_dump(exclude_none=True)
     if body.weights is not None:
         changes["weights"] = {"dense": 0.0, "lexical": 0.0, **body.weights}
@@ -137,16 +137,16 @@ def _rerank(body: SearchBody, retriever: Retriever, index: Index) -> Reranking |
         return None
     if index.reranker is None:
         if retriever != "hybrid":
-            detail = f"without a re-ranker, this index re-ranks hybrid searches alone, found {retriever!r}; leave it out"
+            detail = f"without a re-ranker, this index re-ranks only hybrid searches, found {retriever!r}; remove 'rerank'"
             raise RequestError(f"/rerank: {detail}", [Fault("/rerank", detail)])
         return None
-    asked = RerankBody(depth=50, method="join") if body.rerank is True else body.rerank
+    asked = RerankBody(depth=50, method="cross-encoder") if body.rerank is True else body.rerank
     known = index.reranker.shape.methods
     if not (body.query or "").strip():
-        detail = "only a query in words can be read together with a hit; give 'query', or leave 'rerank' out"
+        detail = "re-ranking needs a text query; give 'query', or remove 'rerank'"
         raise RequestError(f"/rerank: {detail}", [Fault("/rerank", detail)])
     if asked.method not in known:
-        detail = f"this index' re-ranker has the methods {', '.join(known)}, found {asked.method!r}"
+        detail = f"this index's re-ranker has the methods {', '.join(known)}, found {asked.method!r}"
         raise NotAvailableError(f"/rerank/method: {detail}", [Fault("/rerank/method", detail)])
     return Reranking(asked.depth, asked.method)
 
@@ -155,6 +155,6 @@ def _explain(body: SearchBody, limits: SearchLimits) -> ExplainCall | None:
     if not body.explain:
         return None
     if body.top_k > limits.max_explained_hits:
-        detail = f"explains at most {limits.max_explained_hits} hits, found top_k {body.top_k}; ask for fewer"
+        detail = f"explains at most {limits.max_explained_hits} hits, found top_k {body.top_k}; request fewer"
         raise RequestError(f"/explain: {detail}", [Fault("/explain", detail)])
     return ExplainCall(leave_one_out=body.explain is not True and body.explain.leave_one_out)

@@ -1,6 +1,6 @@
-"""Hits as they are shown: their snippets, and of their documents no more than was asked for.
+"""The returned hits: reads their documents, cuts snippets, and keeps only the requested fields.
 
-A page is read a few documents at a time. It stops on the way if that is much work, and goes on where it is told to.
+A page is read a few documents at a time. If that is much work, reading stops, and continues in another worker pool.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,13 +28,13 @@ __all__ = [
 ]  # fmt: skip
 
 Causes = Callable[[int, Document], Mapping[str, str]]
-"""A document's row and text -> word of the query, which it does not hold -> the word of its own that it counts for."""
+"""Function of a document's row and text: query word that it lacks -> its own related word."""
 READING_RESERVE_S = 0.005
-"""Time that is left for the rest of a page, without which words are not looked for by meaning."""
+"""Time reserved for the rest of a page, in seconds; with less, snippets use only lexical matches."""
 MOST_READ = 1_000_000
-"""Characters of all hits of a response that are read for snippets."""
+"""Most characters of all hits of a response that are read for snippets."""
 FETCHED_FIRST, FETCHED_AT_ONCE = 3, 10
-"""Documents that are read together; while they are looked at, no more of them are in memory. The first few tell how long they are."""
+"""Documents that are fetched at once, which limits memory; the first, small group shows how long documents are."""
 
 
 class RankedHit(NamedTuple):
@@ -47,20 +47,20 @@ class RankedHit(NamedTuple):
 
 
 def page_of(call: SearchCall, ranked: RankedDocuments) -> list[RankedHit]:
-    """The hits that are returned."""
+    """The hits of the requested page."""
     page = slice(call.offset, call.offset + call.top_k)
     rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
     parts = {name: values[page].tolist() for name, values in ranked.parts.items()}
     hits = []
     for place, (row, score) in enumerate(zip(rows, scores, strict=True)):
-        # NaN, the one number that is not itself, stands for a score that is not known.
+        # NaN, which differs from itself, means an unknown score.
         known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
         hits.append(RankedHit(row, score, known, ranked.passages.get(row)))
     return hits
 
 
 def rows_of(page: Sequence[RankedHit]) -> tuple[NDArray[np.int64], dict[int, int]]:
-    """The hits' rows, int64 [m], and row -> row of the best passage, of those whose passage the search found."""
+    """The hits' rows, int64 [m], and row -> row of its best passage, if the search found one."""
     known = {hit.row: hit.passage for hit in page if hit.passage is not None}
     return np.array([hit.row for hit in page], np.int64), known
 
@@ -68,7 +68,7 @@ def rows_of(page: Sequence[RankedHit]) -> tuple[NDArray[np.int64], dict[int, int
 def documents_of(
     index: Index, page: Sequence[RankedHit]
 ) -> Iterator[tuple[RankedHit, Document, FoundPassage | None]]:
-    """Each hit with its whole document and its best passage."""
+    """Yields each hit with its whole document and its best passage."""
     for start in (0, *range(FETCHED_FIRST, len(page), FETCHED_AT_ONCE)):
         hits = page[start : start + FETCHED_AT_ONCE] if start else page[:FETCHED_FIRST]
         for hit, document in zip(hits, index[STORED_FIELDS].rows([hit.row for hit in hits]), strict=True):
@@ -79,14 +79,14 @@ def documents_of(
 
 
 def passage_document(document: Document, passage: FoundPassage | None) -> Document:
-    """What the document tower read: the document, or with a passage in place of the body it was cut from."""
+    """The document encoder's input: the document, or one with the passage in place of its body."""
     if passage is None:
         return document
     return Document(document.id, {**document.fields, passage.field: (passage.text,)}, document.metadata)
 
 
 def shown_part(document: Document, call: SearchCall) -> Document:
-    """A document with the fields and metadata that a call asks for; what is not shown need not be kept in memory."""
+    """A document with only the requested fields and metadata, so that the rest is freed."""
     if call.fields is None and call.metadata is None:
         return document
     fields, metadata = document.fields, document.metadata
@@ -98,15 +98,15 @@ def shown_part(document: Document, call: SearchCall) -> Document:
 
 
 def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
-    """What tells why documents count for words that they do not hold; nothing where that is not asked for, or cannot be.
+    """A function that gives the related words of a document; it gives none if they are not needed or not available.
 
     Args:
-        index: whose learned impacts decide.
-        call: asks for snippets or reasons, of a search in which learned impacts have a part.
+        index: index with the learned impacts.
+        call: the search; related words need snippets or explanations, and a retriever with learned impacts.
         text: the query.
     """
     is_asked = (call.highlight is not None or call.explain is not None) and call.source == "text"
-    if not index.holds(LEARNED_SPARSE) or not is_asked or call.retriever not in ("learned", "hybrid"):
+    if not index.holds(LEARNED_SPARSE) or not is_asked or call.retriever not in ("learned-sparse", "hybrid"):
         return lambda row, document: {}
     learned, words = index[LEARNED_SPARSE], index.preprocessor.pieces.words(text)
 
@@ -124,17 +124,17 @@ def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
 
 
 class Snippets:
-    """Makes the snippets of each hit of a page, as HTML.
+    """Makes the HTML snippets of the hits of a page.
 
     Args:
-        index: whose words and idf decide.
+        index: index with the analyzer and idf.
         text: the query, whose words are marked.
-        asked: fields and how much to show.
-        hits: of the whole page; each has an equal part of `MOST_READ`, whatever the others need.
+        asked: fields and sizes of snippets.
+        hits: number of hits of the page; each may use an equal part of `MOST_READ`.
 
     Attributes:
-        share: most characters of a hit that are read.
-        read: characters that were read of all hits so far.
+        share: most characters to read of a hit.
+        read: characters read of all hits so far.
     """
 
     def __init__(self, index: Index, text: str, asked: HighlightCall, hits: int) -> None:
@@ -151,7 +151,7 @@ class Snippets:
         Args:
             document: the hit.
             attended: further words to mark.
-            read: what the tower read of it, if words are to be found by meaning too.
+            read: the encoder's view of the document, to also find words with similar meaning; None for none.
         """
         asked = self._asked
         self.read += min(self._highlighter.characters(document, asked.fields), self.share)
@@ -162,23 +162,23 @@ class Snippets:
 
 
 class LongHitsError(Exception):
-    """The hits are too long to be read where the search began; it keeps what it has, and is to go on elsewhere."""
+    """The hits are too long for the search's worker pool; it keeps its results, and must continue in another pool."""
 
 
 class PageReader:
-    """The hits of one page; of each document only what is shown is kept.
+    """Reads the hits of one page; keeps only the requested parts of each document.
 
     Args:
-        index: that was searched.
-        call: what is shown.
-        text: the query as it was searched.
+        index: the searched index.
+        call: the search.
+        text: the query with its typos corrected.
         page: the hits.
-        explanations: of each of them, if they are asked for.
-        clock: told about both stages.
-        meaning: of the hits' words, if their tokens were compared.
+        explanations: explanations of the hits, if requested.
+        clock: measures the stages `fetch` and `highlight`.
+        meaning: finds words with similar meaning, if tokens were compared.
 
     Attributes:
-        left_out: `snippets` if time was too short for meaning; as `SearchAnswer` has it.
+        left_out: `snippets` if time was too short to find words with similar meaning.
     """
 
     def __init__(
@@ -203,25 +203,25 @@ class PageReader:
 
     @property
     def cost(self) -> int:
-        """What the hits cost so far, >= 0."""
+        """Cost of the hits so far, >= 0."""
         return reading_cost(self._fetched, 0 if self._snippets is None else self._snippets.read)
 
     @property
     def price_left(self) -> int:
-        """What those that are left may cost, if they are like the others, >= 1."""
+        """Estimated cost of the remaining hits, >= 1."""
         done = max(len(self._size.found), 1)
         return max(-(-self.cost * (self._hits - done) // done), 1)
 
     def run(self, most: int | None = None) -> tuple[FoundDocument, ...]:
-        """Every hit of the page.
+        """Reads the hits of the page.
 
         Args:
-            most: cost after which hits are left for another call, >= 1; None: all are read.
+            most: cost after which reading stops, >= 1; None: read all. Another call reads the rest.
 
         Raises:
-            LongHitsError: if hits are left.
-            AnswerTooLargeError: if they do not fit, and must not be cut.
-            DeadlineError: if the deadline passes, or the client leaves.
+            LongHitsError: if reading stopped before the end.
+            AnswerTooLargeError: if the hits do not fit, and may not be cut.
+            DeadlineError: if the deadline passes, or the client disconnects.
         """
         clock, explanations = self._clock, self._explanations
         is_over = clock.has_no_time_for_another(READING_RESERVE_S)

@@ -1,4 +1,4 @@
-"""The bounded threads that searches run in, off the event loop."""
+"""The threads in which searches run, off the event loop."""
 
 import asyncio
 import os
@@ -19,33 +19,33 @@ _T = TypeVar("_T")
 
 
 class SearchPool:
-    """Runs blocking work in a fixed number of threads; more of it waits in line.
+    """Runs blocking work in a fixed number of threads; further work waits in a queue.
 
     Args:
-        threads: how many searches run side by side, >= 1.
-        encode_threads: threads that one search may use, >= 1.
-        niceness: 0 to 19; how far the threads stand back for others.
+        threads: number of parallel searches, >= 1.
+        encode_threads: threads per search, >= 1.
+        niceness: niceness of the threads, 0 to 19.
 
     Attributes:
-        threads: how many searches run side by side.
+        threads: number of parallel searches.
     """
 
     def __init__(self, threads: int, encode_threads: int, niceness: int = 0) -> None:
         self.threads = threads
         limit = partial(_begin, encode_threads, niceness)
         self._executor = ThreadPoolExecutor(self.threads, "search", initializer=limit)
-        # What needs no tower must not look like a batch: the batcher counts on the threads above.
+        # Work without encoding has its own threads, because the batcher relies on the ones above.
         self._side = ThreadPoolExecutor(self.threads, "side", initializer=limit)
 
     async def run(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Runs `work`, which encodes nothing, in a thread and returns what it returns."""
+        """Runs work that does not encode in a thread, and returns its result."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._side, lambda: work(*args, **kwargs))
 
     async def run_by(
         self, deadline: Deadline, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """As `run`, for no longer than a deadline.
+        """Like `run`, until a deadline.
 
         Raises:
             DeadlineError: if the deadline passes first.
@@ -57,7 +57,7 @@ class SearchPool:
             raise deadline.error() from error
 
     def submit(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
-        """Runs a batch, which handles its own errors, in a search thread without waiting for it."""
+        """Starts a batch in a search thread without waiting for it; the batch handles its own errors."""
         self._executor.submit(work, *args, **kwargs)
 
     def close(self) -> None:
@@ -67,8 +67,8 @@ class SearchPool:
 
 
 def _begin(encode_threads: int, niceness: int) -> None:
-    # OpenMP keeps its number of threads for each calling thread apart, so each of ours sets it.
+    # OpenMP's number of threads is per calling thread, so each thread sets it.
     set_threads(encode_threads)
     if niceness:
-        with suppress(OSError):  # another system than Linux: the worker pool has the priority of the process
+        with suppress(OSError):  # on other systems than Linux, the priority stays unchanged
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -1,4 +1,4 @@
-"""What an answer shows of a search: the query as it was read, hits, facets, and what was asked for beside."""
+"""Converts a search result to the JSON members of a response."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,12 +21,12 @@ WEIGHT_DIGITS = 4
 
 
 def result_body(index: Index, call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
-    """The members of an answer that depend on index and request alone: `index`, `query`, `hits`, `confidence`, `facets`.
+    """The members that depend only on index and request: `index`, `query`, `hits`, `confidence`, `facets`.
 
     Args:
-        index: that was searched.
-        call: what was asked.
-        answer: what was found.
+        index: the searched index.
+        call: the search.
+        answer: its result.
     """
     body: dict[str, Any] = {
         "index": index_body(index),
@@ -149,24 +149,24 @@ def _short(value: float) -> float:
 
 
 def index_body(index: Index) -> dict[str, str]:
-    """Which index answered."""
+    """Version and model of an index."""
     return {"version": index.version, "model": index.model}
 
 
 def list_fields(schema: FieldSchema) -> frozenset[str]:
-    """Names of the fields that are shown as lists whatever they hold: those with a limit on their values."""
+    """Names of the fields that are always returned as lists: those that may have several values."""
     return frozenset(spec.name for spec in schema.fields if spec.max_values not in (None, 1))
 
 
 def shown_fields(
     document: Document, names: Iterable[str], lists: frozenset[str]
 ) -> dict[str, str | tuple[str, ...]]:
-    """A document's fields as an answer shows them; an empty one is left out.
+    """The returned fields of a document; empty ones are left out.
 
     Args:
-        document: as the store has it.
-        names: which fields.
-        lists: fields that are always lists; another is a string, or a list where it has several values.
+        document: the stored document.
+        names: names of the fields.
+        lists: fields that are always lists; others are strings, or lists if they have several values.
     """
     shown: dict[str, Any] = {}
     for name in names:

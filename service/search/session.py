@@ -1,7 +1,7 @@
-"""One search, stage by stage: preprocess, encode, filter, search, fetch, and what was asked for beside.
+"""One search, stage by stage: preprocess, encode, filter, search, re-rank, fetch, explain, highlight.
 
-The functions block and are safe to run in many threads; `service/search/batcher.py` keeps all but the first stage, which takes
-some microseconds, off the event loop.
+The functions block and may run in many threads. `service/search/batcher.py` keeps all stages off the event loop, except
+the first one, which takes microseconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,14 +63,14 @@ __all__ = ["SearchSession", "query_tokens"]
 Vector = NDArray[np.float32]
 
 RERANK_RESERVE_S = 0.005
-"""Time that is left for what follows re-ranking: reading the page's documents and writing the answer."""
+"""Time reserved after re-ranking for reading the page's documents and making the response, in seconds."""
 
 
 def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
-    """The query tower's input.
+    """The query encoder's input.
 
     Raises:
-        QueryError: if the query holds no word.
+        QueryError: if the query has no word.
     """
     tokens = preprocessor.query(text)
     require_words(tokens)
@@ -78,35 +78,35 @@ def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
 
 
 def require_words(tokens: WeightedTokens) -> None:
-    """Refuses a query without words.
+    """Raises an error for a query without words.
 
     Raises:
-        QueryError: if it holds none.
+        QueryError: if there are no words.
     """
     if not tokens.words:
-        raise QueryError("the query holds no word, only white space or control characters; send some text")
+        raise QueryError("the query has no word, only white space or control characters; send some text")
 
 
 class SearchSession:
-    """One search of one index version on its way: tokens, vector, answer.
+    """The state of one search of one index version.
 
-    A route lets other parts do single stages (a batch encodes, the cache has a vector); whoever is alone calls `run`. The
-    methods block and belong to one thread at a time.
+    Routes run the stages separately, because batches encode queries and caches keep vectors; other callers use `run`. The
+    methods block, and only one thread at a time may call them.
 
     Args:
-        index: used throughout, so that an answer never mixes versions.
+        index: the version for all stages, so that a result never mixes versions.
         call: the checked request.
-        deadline: after which nobody wants the answer.
+        deadline: deadline of the result.
 
     Attributes:
-        index, call, deadline: as given.
-        clock: its stages; they go into the answer.
-        tokens: the query as the tower reads it, once it is preprocessed.
-        text: the query as it is searched: as it came, until it is preprocessed, then with its slips corrected.
-        corrected: unknown word -> what is searched in its place.
-        ranked: the candidates, once they are ranked.
-        left_out: what there was no time for, as `SearchAnswer` has it.
-        reads_first: cost of hits after which `retrieve` stops, and `go_on` is to read the rest; None: it reads all.
+        index, call, deadline: the arguments.
+        clock: measures the stages.
+        tokens: the query encoder's input; None before preprocessing.
+        text: the received query; after preprocessing, the query with its typos corrected.
+        corrected: unknown word -> its correction.
+        ranked: the ranked candidates; None before ranking.
+        left_out: skipped steps, as in `SearchAnswer`.
+        reads_first: cost of hits at which `retrieve` stops, so that `go_on` must read the rest; None: read all.
     """
 
     __slots__ = (
@@ -133,24 +133,24 @@ class SearchSession:
 
     @property
     def reading_price(self) -> int:
-        """What its hits cost so far beyond the search itself, >= 0."""
+        """Cost of its hits so far, in addition to the search, >= 0."""
         return 0 if self._reader is None else self._reader.cost
 
     @property
     def reading_left(self) -> int:
-        """What `go_on` may cost, >= 1."""
+        """Estimated cost of `go_on`, >= 1."""
         return 1 if self._reader is None else self._reader.price_left
 
     @property
     def needs_vector(self) -> bool:
-        """Whether the query must be encoded; words are searched without."""
+        """Whether the query must be encoded, for dense retrieval."""
         return self.call.source == "text" and self.call.retriever in ("dense", "hybrid")
 
     def preprocess(self) -> WeightedTokens:
-        """The query tower's input; for a search of a text.
+        """Makes the query encoder's input of the query text.
 
         Raises:
-            QueryError: if the query holds no word.
+            QueryError: if the query has no word.
         """
         reading = analyze_query(self.index, self.call.text, self.call.typos)
         require_words(reading.tokens)
@@ -159,11 +159,11 @@ class SearchSession:
         return reading.tokens
 
     def run(self) -> SearchAnswer:
-        """Every stage, alone, from text to documents.
+        """Runs all stages.
 
         Raises:
-            QueryError: if the query holds no word.
-            DeadlineError: if the deadline passes; looked for after each stage, and while hits are explained.
+            QueryError: if the query has no word.
+            DeadlineError: if the deadline passes; checked after each stage, and while hits are explained.
         """
         encoded = None
         if self.call.source == "text":
@@ -174,14 +174,14 @@ class SearchSession:
         return self.retrieve(encoded)
 
     def retrieve(self, encoded: EncodedText | None) -> SearchAnswer:
-        """What follows encoding: filters, searches, fetches, and says more of the hits where asked.
+        """Runs the stages after encoding.
 
         Args:
-            encoded: what the index' own tower made of the query; None for a lexical search, which needs nothing of it.
+            encoded: the query encoded by the index's encoder; None if the search does not need it.
 
         Raises:
-            DeadlineError: as `run`.
-            LongHitsError: if `reads_first` stops it.
+            DeadlineError: as for `run`.
+            LongHitsError: if reading the hits reached the cost `reads_first`.
         """
         with wanted_until(self.deadline.at):
             return self._retrieve(encoded)
@@ -203,27 +203,27 @@ class SearchSession:
         return self._answer(self._reader.run(self.reads_first), self._facets, self._explanations)
 
     def go_on(self) -> SearchAnswer:
-        """Reads what `retrieve` left, however much that is.
+        """Reads the remaining hits after a `LongHitsError`.
 
         Raises:
-            DeadlineError: as `run`.
+            DeadlineError: as for `run`.
         """
-        assert self._reader is not None  # noqa: S101 - `retrieve` stopped on the way
+        assert self._reader is not None  # noqa: S101 - `retrieve` raised LongHitsError
         self.clock.switch("queue")
         return self._answer(self._reader.run(), self._facets, self._explanations)
 
     def _rank(self, encoded: EncodedText | None, allowed: RowMask | None) -> RankedDocuments:
-        """The candidates, or as many of them as the page needs; an approximate search may find fewer."""
+        """Ranks the candidates, or only as many as the page needs; an approximate search may find fewer."""
         index, call = self.index, self.call
         if call.retriever == "hybrid" and call.source == "text" and encoded is not None:
             return self._rank_hybrid(encoded, allowed)
         if call.source != "text":
             ranked = rank_without_text(index, call, allowed)
         elif encoded is None:
-            by: Words = "learned" if call.retriever == "learned" else "lexical"
+            by: Words = "learned" if call.retriever == "learned-sparse" else "lexical"
             ranked = rank_lexical(index, self.text, call.candidates, allowed, by)
         else:
-            # What an exact search finds first does not depend on how much more it was asked for.
+            # The first hits of an exact search do not depend on the number of candidates.
             is_exact = index[VECTORS].kind == "flat" or call.params.exact
             is_page = is_exact and not call.facets and call.arrangement is None and call.rerank is None
             needed = call.offset + call.top_k if is_page else call.candidates
@@ -232,7 +232,7 @@ class SearchSession:
         return ranked
 
     def _rank_hybrid(self, encoded: EncodedText, allowed: RowMask | None) -> RankedDocuments:
-        """Both parts of a hybrid search, and their tokens compared if time allows."""
+        """Runs both retrievers of a hybrid search, and compares tokens if time allows."""
         index, call, clock = self.index, self.call, self.clock
         fusion, tokens = call.fusion or index.fusion, None
         if call.late and self.tokens is not None and encoded.tokens is not None:
@@ -243,7 +243,7 @@ class SearchSession:
         )
         clock.lap("search")
         is_over = clock.has_no_time_for_another(RERANK_RESERVE_S)
-        # A re-ranker adds to what a search scores by, not to probabilities.
+        # A re-ranker needs the uncalibrated scores, not probabilities.
         calibrates = call.rerank is None
         ranked = fuse_hybrid(
             index, gathered, call.candidates, fusion, dense.passages, is_over, calibrates=calibrates
@@ -258,7 +258,7 @@ class SearchSession:
         return ranked
 
     def _reranked(self, ranked: RankedDocuments, wanted: Reranking, vector: Vector | None) -> RankedDocuments:
-        """The first hits by the re-ranker too, as many as time allows."""
+        """Re-ranks the first hits, as many as time allows."""
         index, call = self.index, self.call
         unit = score_unit(index, call.retriever, call.fusion)
         is_over = self.clock.has_no_time_for_another(RERANK_RESERVE_S)
@@ -268,12 +268,12 @@ class SearchSession:
         return reordered
 
     def unfinished(self) -> SearchAnswer:
-        """What is there of an answer whose time is over: the page's documents if they were ranked by then, and no more of them.
+        """The partial result after the deadline: the page's documents, if they were ranked, without snippets or explanations.
 
-        From another thread than the one that may still be at work; takes as long as a page takes to read.
+        It may run while another thread still works on the search; it takes as long as reading a page.
 
         Raises:
-            AnswerTooLargeError: if the page is too large, and must not be cut.
+            AnswerTooLargeError: if the page is too large, and hits may not be cut.
         """
         page = [] if self.ranked is None else page_of(self.call, self.ranked)
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
@@ -283,7 +283,7 @@ class SearchSession:
         return self._answer(tuple(size.found), {}, None)
 
     def _to_explain(self, page: Sequence[RankedHit]) -> list[Document]:
-        """What the tower read of each hit; an answer that would be too large is refused before it is explained."""
+        """The encoder's input of each hit; also checks the size of the response before the expensive explanation."""
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
         read = []
         for found, document, passage in documents_of(self.index, page):
@@ -294,7 +294,7 @@ class SearchSession:
     def _with_attention(
         self, explanations: Explanations, page: Sequence[RankedHit], read: Sequence[Document]
     ) -> Explanations:
-        """What the re-ranker looked at in the hits that it read."""
+        """Adds the re-ranker's attention in the hits that it re-ranked."""
         places = [place for place, hit in enumerate(page) if "rerank" in hit.parts]
         if not places:
             return explanations
@@ -326,13 +326,13 @@ class SearchSession:
         )
 
     def _open(self, page: Sequence[RankedHit]) -> PageReader:
-        """The page, with the reasons of its hits if they are asked for."""
+        """Makes the reader of the page, with explanations if requested."""
         index, call, clock = self.index, self.call, self.clock
         if call.explain is not None:
             read = self._to_explain(page)
             clock.lap("fetch")
             self._explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
-            if call.rerank is not None and call.rerank.method == "join":
+            if call.rerank is not None and call.rerank.method == "cross-encoder":
                 self._explanations = self._with_attention(self._explanations, page, read)
             if (compared := self._compared(page)) is not None:
                 answered = answers_of(index, *compared, rows_of(page), read)
@@ -342,14 +342,14 @@ class SearchSession:
         return PageReader(index, call, self.text, page, self._explanations, clock, meaning)
 
     def _compared(self, page: Sequence[RankedHit]) -> tuple[EncodedQuery, QueryTokens] | None:
-        """The query, if its tokens were compared with those of every hit."""
+        """The query and its tokens, if they were compared with those of every hit."""
         query = self._query
         if query is None or query.tokens is None or not all("late" in hit.parts for hit in page):
             return None
         return query, query.tokens
 
     def _meaning(self, page: Sequence[RankedHit]) -> Meaning | None:
-        """What tells which words of the hits answer the query's, if their tokens were compared."""
+        """Finds the words of the hits with similar meaning, if tokens were compared."""
         compared = self._compared(page)
         if compared is None or not can_tell(self.index.preprocessor):
             return None
@@ -357,7 +357,7 @@ class SearchSession:
 
 
 def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:
-    """Each different word once; all its pieces, wherever it occurs, carry the same weight."""
+    """The distinct words of the query; all tokens of a word have the same weight."""
     weights = {
         tokens.words[word]: weight
         for word, weight in zip(tokens.word_ids.tolist(), tokens.weights.tolist(), strict=True)
@@ -382,14 +382,14 @@ def _mask(index: Index, clock: StageClock, expression: Expression) -> RowMask:
 def _count(
     index: Index, call: SearchCall, rows: NDArray[np.int64], allowed: RowMask | None, clock: StageClock
 ) -> dict[str, FacetCounts]:
-    """Values over the candidates; approximate where there may be more documents than these."""
+    """Facets of the candidates; approximate if more documents may match."""
     if not call.facets:
         return {}
     most = index[STORED_FIELDS].count if allowed is None else allowed.count
     if call.source == "browse":
         most = len(rows)
-    if call.retriever in ("lexical", "learned") and len(rows) < call.candidates:
-        most = len(rows)  # no other document shares a word with the query
+    if call.retriever in ("lexical", "learned-sparse") and len(rows) < call.candidates:
+        most = len(rows)  # no other document has a term of the query
     counts = {
         facet.field: count_values(index[COLUMNS].columns, facet.field, rows, facet.limit, most)
         for facet in call.facets

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from glow.runtime import RerankMethod
 from glow.search import MAX_DEPTH, Retriever
 
 __all__ = [
@@ -123,9 +124,9 @@ class RerankBody(Shape):
     """How to re-rank the first hits."""
 
     depth: int = Field(50, ge=1, le=MAX_DEPTH, description="Number of hits to re-rank.")
-    method: Literal["join", "late"] = Field(
-        "join",
-        description="`join`: the trained re-ranker's joined layers; `late`: late interaction, which is faster.",
+    method: RerankMethod = Field(
+        "cross-encoder",
+        description="`cross-encoder`: the trained re-ranker's joined layers; `late-interaction`: faster.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a request searches for where that is no text: a vector, what is like a document, or all that a filter allows."""
+"""Searches without a text: by a vector, for documents like another one, or for all that match a filter."""
 
 import math
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ __all__ = ["check_source", "rank_without_text", "unit_vector", "vector_of"]
 
 
 def check_source(body: SearchBody, index: Index) -> Source:
-    """Which of them a request means.
+    """The source of a request.
 
     Raises:
-        RequestError: if it names none or several, or members that need a text.
+        RequestError: if it has no source or several, or members that need a text.
         NotAvailableError: if the index cannot read vectors by row.
     """
     for name in ("like", "vectors"):
@@ -45,24 +45,24 @@ def check_source(body: SearchBody, index: Index) -> Source:
 
 def _require_text(body: SearchBody) -> Source:
     if body.query is None:
-        raise _fault("/query", "required, and absent")
+        raise _fault("/query", "required, but missing")
     return "text"
 
 
 def _refuse_text_members(body: SearchBody, source: Source) -> None:
     allowed = (None, "dense") if source != "browse" else (None,)
     if body.retriever not in allowed:
-        raise _fault("/retriever", f"{body.retriever!r} needs a 'query'; leave it out")
+        raise _fault("/retriever", f"{body.retriever!r} needs a 'query'; remove it")
     for name in ("explain", "fusion"):
         if getattr(body, name):
-            raise _fault(f"/{name}", "needs a 'query'; leave it out")
+            raise _fault(f"/{name}", "needs a 'query'; remove it")
 
 
 def unit_vector(values: Sequence[float] | None, index: Index) -> tuple[float, ...]:
-    """A vector of a request, L2-normalised.
+    """The vector of a request, L2-normalized.
 
     Raises:
-        RequestError: if it has another number of dimensions, or no direction.
+        RequestError: if it has the wrong number of dimensions, or is zero or not finite.
     """
     numbers = np.array(values or (), np.float64)
     if len(numbers) != index[VECTORS].dimensions:
@@ -80,10 +80,10 @@ def _fault(pointer: str, detail: str) -> RequestError:
 
 
 def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -> RankedDocuments:
-    """The candidates of a search whose source is no text.
+    """Ranks the candidates of a search without a text.
 
     Raises:
-        DocumentNotFoundError: if no document has the id that others are to be like.
+        DocumentNotFoundError: if the document of `like` does not exist.
     """
     if call.source == "browse":
         return _every(index, allowed)
@@ -99,7 +99,7 @@ def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -
 
 
 def vector_of(index: Index, row: int) -> NDArray[np.float32]:
-    """A document's vector, L2-normalised; of passages their mean."""
+    """A document's vector, L2-normalized; with passages, their mean."""
     rows = np.array([row], np.int64)
     if index.holds(PASSAGES):
         rows = np.flatnonzero(index[PASSAGES].documents == row).astype(np.int64)
@@ -109,7 +109,7 @@ def vector_of(index: Index, row: int) -> NDArray[np.float32]:
 
 
 def _every(index: Index, allowed: RowMask | None) -> RankedDocuments:
-    """Every row that is allowed, by id; nothing ranks them."""
+    """All rows that the filter allows, ordered by id, with score 0."""
     assert allowed is not None  # noqa: S101 - browsing needs a filter
     rows = allowed.rows
     if index.order is not None:

@@ -1,7 +1,7 @@
-"""Three worker pools: plain searches; searches whose hits are read again; batches, and work that costs many times as much.
+"""Worker pools: `plain` for searches, `rerank` for re-ranked searches, `bulk` for batches and expensive requests.
 
-Each has permits, threads and batches of its own, so what fills one is not in the way of the other. The threads of the others yield
-the CPU to those of the plain one, as far as the system's scheduler knows priorities of threads (Linux).
+Each has its own slots, threads and batches, so a full pool does not block the others. On Linux, threads of the plain pool
+have the highest priority.
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ __all__ = ["BULK_NICENESS", "RERANK_NICENESS", "WorkPool", "WorkPoolName"]
 WorkPoolName = Literal["plain", "rerank", "bulk"]
 
 RERANK_NICENESS = 5
-"""Of the threads that re-rank: people wait for them, and more of them for plain searches."""
+"""Niceness of the `rerank` threads, between those of `plain` and `bulk`."""
 BULK_NICENESS = 10
-"""Of the bulk worker pool's threads: beside a plain search they get about a tenth of a core that both want (sched(7))."""
+"""Niceness of the `bulk` threads: beside a plain search, they get about a tenth of a shared core (sched(7))."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkPool:
-    """What work of one kind runs in.
+    """Slots, threads and a query batcher for one class of requests.
 
     Attributes:
         admission: permits; a request takes one in the plain worker pool, and as many as its cost (`glow_service.search.costs`) in the others.
-        pool: threads.
-        batcher: queries of the worker pool that are encoded together.
+        pool: the threads.
+        batcher: batches the pool's queries for the query encoder.
     """
 
     admission: Admission
@@ -48,16 +48,16 @@ class WorkPool:
         batch_wait_us: int = 0,
         niceness: int = 0,
     ) -> Self:
-        """Makes a work_pool.
+        """Makes a worker pool.
 
         Args:
-            metrics: told about batches and the queue.
-            permits: in all, >= 1.
-            threads: searches that run side by side, >= 1.
-            encode_threads: threads that one search may use, >= 1.
-            batch_tokens: most tokens of a batch, padding counted.
-            batch_wait_us: how long a batch waits for requests that are on their way, in microseconds.
-            niceness: 0 to 19; how far the threads stand back for others.
+            metrics: receives figures of batches and the queue.
+            permits: number of slots, >= 1.
+            threads: number of parallel searches, >= 1.
+            encode_threads: threads per search, >= 1.
+            batch_tokens: most tokens of a batch, with padding.
+            batch_wait_us: how long a batch waits for arriving requests, in microseconds.
+            niceness: niceness of the threads, 0 to 19.
         """
         admission = Admission(permits)
         pool = SearchPool(threads, encode_threads, niceness)

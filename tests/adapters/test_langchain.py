@@ -95,7 +95,7 @@ def test_a_store_over_a_local_index(tmp_path: Path) -> None:
     service.close()
     with pytest.raises(GlowError):
         store.similarity_search("lynx")
-    with pytest.raises(ConfigError, match="the index cannot be built: glow: error"):
+    with pytest.raises(ConfigError, match="building the index failed: glow: error"):
         GlowVectorStore.from_texts([""], None, index_root=tmp_path / "none")
 
 

@@ -57,7 +57,7 @@ def test_stores_are_apart_and_cannot_write_without_a_key(
     documents: GlowStore, new_store: Callable[[], GlowStore]
 ) -> None:
     assert list(new_store().scan()) == []
-    with pytest.raises(ConfigError, match="no key for writing"):
+    with pytest.raises(ConfigError, match="this store is read-only"):
         documents.write(["x"], ["y"], [{}])
     assert documents.get("nobody") is None
 

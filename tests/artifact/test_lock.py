@@ -74,7 +74,7 @@ def test_a_holder_may_take_it_again_inside_and_other_threads_wait(tmp_path: Path
 
 def test_a_folder_that_cannot_be_written_says_so() -> None:
     with (
-        pytest.raises(ReadOnlyError, match="run the command where it can be"),
+        pytest.raises(ReadOnlyError, match="run the command with write access"),
         IndexRoot(Path("/proc/nowhere" if os.geteuid() else "/sys/kernel")).locked(),
     ):
         pass

@@ -139,7 +139,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(artifact: Path, name: st
 
 def test_a_newer_format_says_that_a_newer_glow_may_read_it(artifact: Path) -> None:
     remake(artifact, lambda body: body.update(format=2))
-    with pytest.raises(FormatError, match="format 2, expected 1; a newer GLOW"):
+    with pytest.raises(FormatError, match="format 2, expected 1; use a newer GLOW"):
         verify(artifact, "index")
 
 

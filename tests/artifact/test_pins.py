@@ -33,7 +33,7 @@ def test_pins_are_kept_in_a_file_and_may_be_set_twice(root: IndexRoot) -> None:
 def test_what_is_not_there_cannot_be_pinned(root: IndexRoot) -> None:
     with pytest.raises(ArtifactNotFoundError):
         root.pin("v9")
-    with pytest.raises(ArtifactNotFoundError, match="no version name"):
+    with pytest.raises(ArtifactNotFoundError, match="not a version name"):
         root.pin("../v1")
     assert not (root.path / "PINNED").exists()
     nowhere = IndexRoot(root.path / "nowhere")

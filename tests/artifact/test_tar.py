@@ -1,4 +1,4 @@
-"""Archives that every tar reads, and a reader that takes files and folders alone."""
+"""Archives that every tar reads, and a reader that takes files and directories."""
 
 import io
 import tarfile

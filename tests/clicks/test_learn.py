@@ -270,7 +270,7 @@ def test_what_cannot_be_learned_from_is_told(service: tuple[Path, Path], tmp_pat
     empty.write_text("")
     given = ("learn-clicks", "--index-root", root, "--out", tmp_path / "out")
     done = run(*given, "--query-log", empty, "--feedback-log", folder / "feedback.jsonl")
-    assert done.exit_code == 2 and "no click belongs to a search of the query log (40 of other" in " ".join(
+    assert done.exit_code == 2 and "no click matches a logged search (40 unmatched" in " ".join(
         done.output.split()
     )
     done = run(*given, "--query-log", tmp_path / "no.jsonl", "--feedback-log", empty)

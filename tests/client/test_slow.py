@@ -83,5 +83,5 @@ def test_a_response_that_is_too_long_is_refused(stub: Any, call: Any, reply: Any
     body = b'{"a": "' + b"x" * (1 << 20) + b'"}'
     headers = {"Content-Encoding": encoding} if encoding else {}
     stub.script = [reply(body=gzip.compress(body) if encoding else body, headers=headers)]
-    with pytest.raises(InvalidResponseError, match="more than 100000 bytes; ask for less"):
+    with pytest.raises(InvalidResponseError, match="more than 100000 bytes; request less"):
         call(stub.url, "search", "bees", client={"max_response_bytes": 100_000})

@@ -195,10 +195,10 @@ def test_health_and_metrics_are_those_of_all(service: str) -> None:
     ("values", "said"),
     [
         ({"index": "films"}, "expected NAME=ROOT"),
-        ({"index": "search=x"}, "is taken"),
-        ({"index": "a=x,a=y"}, "is taken"),
+        ({"index": "search=x"}, "is reserved or used twice"),
+        ({"index": "a=x,a=y"}, "is reserved or used twice"),
         ({"index": "A/b=x"}, "expected NAME=ROOT"),
-        ({"index": "a=x", "workers": 2}, "are served by one process"),
+        ({"index": "a=x", "workers": 2}, "one process serves several indexes"),
     ],
 )
 def test_settings_that_cannot_be_meant(values: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_file_of_tenants_that_opens_more_than_was_meant_is_refused(
     assert isinstance(refused.value, ValidationError)
     (fault,) = refused.value.errors()
     assert "\n" not in fault["msg"]
-    with pytest.raises(ValueError, match=r"there are no API keys|is no API key|Extra|cannot read"):
+    with pytest.raises(ValueError, match=r"there are no API keys|is not the name of an API key|Extra|cannot read"):
         Settings(index_root=tmp_path, tenants=str(path))
 
 

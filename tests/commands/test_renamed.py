@@ -8,18 +8,12 @@ from typer.testing import CliRunner
 from glow.cli import VERBS
 from glow.cli import app as glow
 from glow.cli.app import load
-from glow.commands import (
-    RENAMED_COMMANDS,
-    RENAMED_FLAGS,
-    RENAMED_SETTINGS,
-    IndexRootOptions,
-    command,
-    option,
-    package_app,
-    say,
-)
+from glow.commands import IndexRootOptions, command, option, package_app, say
 from glow.commands.renamed import rename_variables, renamed
+from glow.renamed import RENAMED_COMMANDS, RENAMED_FLAGS, RENAMED_SETTINGS
+from glow.runtime.reranker import RerankerShape
 from glow_service.commands.files import read_files
+from glow_service.search.shapes import RerankBody, SearchBody
 from glow_service.settings import Settings, settings_table
 
 
@@ -64,6 +58,8 @@ def test_a_value_of_before_is_todays_for_its_flag_alone() -> None:
     assert renamed(["--impacts", "packed"], known) == ["--postings", "compressed"]
     assert renamed(["--impacts=packed"], known) == ["--postings=compressed"]
     assert renamed(["--output", "packed"], known) == ["--index-root", "packed"]
+    assert renamed(["--retriever", "learned"], {"--retriever"}) == ["--retriever", "learned-sparse"]
+    assert renamed(["--rerank-method=late"], {"--rerank-method"}) == ["--rerank-method=late-interaction"]
 
 
 def test_a_command_of_before_is_todays() -> None:
@@ -86,6 +82,17 @@ def test_variables_of_before_are_todays_and_todays_win(capsys: pytest.CaptureFix
 def test_a_file_of_settings_may_have_names_of_before(tmp_path: Path) -> None:
     (tmp_path / "glow.toml").write_text("otel_share = 0.5\n")
     assert read_files(tmp_path / "glow.toml", settings_table(), {}) == {"otel_sample_rate": 0.5}
+
+
+def test_requests_settings_and_packages_may_have_values_of_before() -> None:
+    body = SearchBody.model_validate({"query": "q", "retriever": "learned", "rerank": {"method": "late"}})
+    assert body.retriever == "learned-sparse"
+    assert isinstance(body.rerank, RerankBody) and body.rerank.method == "late-interaction"
+    settings = Settings.model_validate({"index_root": "x", "default_retriever": "learned"})
+    assert settings.default_retriever == "learned-sparse"
+    shape = {"layers": 2, "split": 1, "size": 8, "compressed": False, "query_tokens": 9, "document_tokens": 9}
+    found = RerankerShape.model_validate({**shape, "methods": ["join", "late"]})
+    assert found.methods == ("cross-encoder", "late-interaction")
 
 
 def test_every_new_name_is_a_flag_of_some_command_and_no_old_one_is() -> None:

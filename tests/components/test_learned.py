@@ -115,20 +115,20 @@ def test_they_say_what_they_serve_and_why_a_document_was_found(made: Segment) ->
     learned = LEARNED_SPARSE.open(made.with_reader(POSTINGS, impacts))
     assert learned is not None
     assert POSTINGS.serves(impacts) == {"lexical": "", "hybrid": ""} and LEARNED_SPARSE.serves(learned) == {
-        "learned": ""
+        "learned-sparse": ""
     }
     assert (
         POSTINGS.serves(None)["hybrid"]
         == "this index holds no words, 'hybrid' needs them; build it with --lexical"
     )
-    assert LEARNED_SPARSE.serves(None)["learned"].endswith("build it with glow build --learned")
+    assert LEARNED_SPARSE.serves(None)["learned-sparse"].endswith("build it with glow build --learned-sparse")
     assert POSTINGS.info(impacts) == {"analyzer": "plain"} and POSTINGS.info(None) == {"analyzer": None}
     assert LEARNED_SPARSE.info(learned) == {"learned": {"weight": 0.25}}
     row = int(impacts.search(["bees"], 1)[1][0])
     hit = Explained(row, {"bees": "owls"})
     lines = POSTINGS.explain(impacts, "hybrid", ["bees", "unheard"], hit)["lexical"]
     assert [line["word"] for line in lines] == ["bees"] and lines[0]["impact"] > 0
-    told = LEARNED_SPARSE.explain(learned, "learned", ["bees"], hit)["learned"]
+    told = LEARNED_SPARSE.explain(learned, "learned-sparse", ["bees"], hit)["learned"]
     assert told[0]["bm25"] == lines[0]["impact"] and told[0]["because"] == "owls"
     assert (
         POSTINGS.explain(impacts, "dense", ["bees"], hit)
@@ -139,7 +139,7 @@ def test_they_say_what_they_serve_and_why_a_document_was_found(made: Segment) ->
 
 def test_learned_impacts_need_a_head_and_words(toy_model: Path, learned_model: Path) -> None:
     learned = LEARNED_SPARSE.options.model_validate({"learned": True})
-    with pytest.raises(ConfigError, match=r"--learned: model .* makes no learned impacts"):
+    with pytest.raises(ConfigError, match=r"--learned-sparse: model .* makes no learned impacts"):
         LEARNED_SPARSE.rules(learned, asked(Model.open(toy_model), "postings"))
     with pytest.raises(ConfigError, match="leave --no-lexical out"):
         LEARNED_SPARSE.rules(learned, asked(Model.open(learned_model)))

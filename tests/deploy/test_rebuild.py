@@ -100,7 +100,7 @@ def test_three_nights(volumes: Path, arrive: Any, night: Any, toy_corpus: Path) 
     done = night()
     assert done.returncode == 6  # podFailurePolicy ends the job there
     (reason,) = (line for line in done.stderr.splitlines() if "error (" in line)
-    assert "error (gate_refused)" in reason and f"{second} goes on being live: nDCG@10 dense" in reason
+    assert "error (gate_refused)" in reason and f"{second} stays live: nDCG@10 dense" in reason
     assert root.current() == second
     (refused,) = set(root.versions()) - {first, second}
     assert root.manifest(refused).parameters["gate"]["status"] == "failed"

@@ -89,11 +89,12 @@ def test_an_index_is_measured_as_it_is_served(
         served = SearchSession(index, call).run().hits
         assert [hit.document_id for hit in hits] == [hit.document.id for hit in served]
     refused = refuse("run", *arguments, "--index-root", toy_index, "--cache", tmp_path)
-    assert "--index-root brings its model" in refused
+    assert "--index-root has its own model" in refused
 
 
 @pytest.mark.parametrize(
-    ("retriever", "method"), [("dense", "late"), ("lexical", "join"), ("hybrid", "join")]
+    ("retriever", "method"),
+    [("dense", "late-interaction"), ("lexical", "cross-encoder"), ("hybrid", "cross-encoder")],
 )
 def test_re_ranking_is_measured_as_it_is_served(
     rerank_index: Path, toy_index: Path, toy_data: Path, tmp_path: Path, retriever: str, method: str
@@ -112,7 +113,7 @@ def test_re_ranking_is_measured_as_it_is_served(
         served = SearchSession(index, call).run().hits
         assert [hit.document_id for hit in hits] == [hit.document.id for hit in served]
     assert "give --index-root" in refuse("run", *arguments)
-    with pytest.raises(MismatchError, match="cannot re-rank by 'join'"):
+    with pytest.raises(MismatchError, match="cannot re-rank by 'cross-encoder'"):
         open_version(toy_index, "dense", reranking=Reranking(20))
 
 
@@ -165,7 +166,7 @@ def test_a_written_run_compares_with_another(toy_model: Path, toy_data: Path, tm
 def test_a_run_of_other_queries_is_refused(toy_data: Path, tmp_path: Path) -> None:
     (tmp_path / "other.trec").write_text("stranger Q0 toy/0 1 1.0 tag\n")
     run, qrels = tmp_path / "other.trec", toy_data / "qrels" / "dev.tsv"
-    assert "other.trec answers none of the queries" in refuse("compare", run, run, "--qrels", qrels)
+    assert "other.trec holds none of the judged queries" in refuse("compare", run, run, "--qrels", qrels)
 
 
 def test_what_cannot_be_evaluated_is_refused_with_the_reason(
@@ -174,12 +175,12 @@ def test_what_cannot_be_evaluated_is_refused_with_the_reason(
     good = ("run", "--model", toy_model, "--data", toy_data, "--split", "dev")
     cases: dict[str, tuple[object, ...]] = {
         "unknown measure 'NCG@x'": (*good, "--measures", "NCG@x"),
-        "R@500 looks at 500 hits, and the run holds 200; raise --top-k": (*good, "--measures", "R@500"),
+        "R@500 needs 500 hits, and the run holds 200; raise --top-k": (*good, "--measures", "R@500"),
         "--rel must be at least 1": (*good, "--rel", 0),
-        "no measure was asked for": (*good, "--measures", " "),
+        "no measure was given": (*good, "--measures", " "),
         "has no qrels/SPLIT.tsv for test; found dev, graded": (*good[:-1], "test"),
         "no data folder has qrels/test.tsv": (*good, "--split", "test"),
-        "--run holds one run": (*good, "--split", "graded", "--run", tmp_path / "run"),
+        "--run writes a single run": (*good, "--split", "graded", "--run", tmp_path / "run"),
         "(artifact_not_found): no model at": ("run", "--model", tmp_path, *good[3:]),
         "cannot write": (*good, "--json", tmp_path / "no" / "report.json"),
     }

@@ -167,7 +167,7 @@ def test_a_comparison_can_be_of_unseen_queries_alone(qrels: Path, runs: list[Pat
     found = call_json(*arguments, "--only-unseen", "train")
     assert (found["RR@10"]["queries"], found["RR@10"]["mean_b"]) == (2, 0.75)
     message = invoke(2, *arguments, "--only-unseen", "dev")
-    assert "every query of dev.tsv has a relevant document that dev shows" in message
+    assert "every query of dev.tsv has a relevant document that is also relevant in dev" in message
 
 
 def test_files_of_one_name_are_told_apart_by_their_paths(
@@ -221,10 +221,10 @@ def test_what_cannot_be_done_is_refused_with_the_reason(
     cases: dict[str, tuple[object, ...]] = {
         "--per-query adds to the JSON: give --json": (*measure, "--per-query"),
         "there is no no-such.tsv beside": (*measure, "--unseen", "no-such"),
-        "other.trec answers none of the queries that dev.tsv judges": ("measure", other, *measure[2:]),
+        "other.trec holds none of the judged queries of dev.tsv": ("measure", other, *measure[2:]),
         "cannot read": ("measure", runs[0], "--qrels", qrels.parent / "none.tsv"),
         "fusion needs two runs or more, found 1": ("fuse", runs[0], "--out", out),
-        "other.trec and perfect.trec answer no query in common": ("fuse", runs[0], other, "--out", out),
+        "other.trec and perfect.trec have no query in common": ("fuse", runs[0], other, "--out", out),
         "standard output takes one report": (*compare, "--json", "-", "--markdown", "-", "--samples", 9),
         "has no qrels/SPLIT.tsv for test": (*failures, "test"),
         "unknown measure 'papers'": (*failures, "dev", "--measure", "papers"),

@@ -53,9 +53,7 @@ def test_negative_grades_satisfy_nobody() -> None:
 
 
 def test_a_grade_above_the_scale_is_refused_with_the_measure_to_ask_for() -> None:
-    with pytest.raises(
-        InputError, match=r"grades up to 3, and there is a grade 4: ask for ERR\(g_max=4\)@20"
-    ):
+    with pytest.raises(InputError, match=r"grades up to 3, found grade 4: use ERR\(g_max=4\)@20"):
         err(["fair"], GRADES, 20, g_max=3)
 
 

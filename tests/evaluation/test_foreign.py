@@ -173,7 +173,7 @@ def test_the_command_takes_the_name(registered: str, tmp_path: Path, monkeypatch
 
 
 def test_what_it_does_not_know_is_told(registered: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="knows no 'glow-none'"):
+    with pytest.raises(InputError, match="does not know 'glow-none'"):
         data_folder(Path("irds:glow-none"), ["test"], tmp_path)
     with pytest.raises(InputError, match="has no queries and no qrels"):
         data_folder(Path("irds:glow-toy"), ["test"], tmp_path)
@@ -247,13 +247,13 @@ def test_bad_records_are_put_aside_with_their_reason(tmp_path: Path) -> None:
     )
     found = [(row["file"], row["place"], row["reason"]) for row in lines(tmp_path / "out" / "rejects.jsonl")]
     assert found == [
-        ("docs", "bees", "a document before has this id too"),
+        ("docs", "bees", "an earlier document has this id"),
         ("docs", "blank", "no text"),
         ("docs", "", "'_id' must be text without NUL and lone surrogates, found ''"),
-        ("queries", "q1", "a query before has this id too"),
+        ("queries", "q1", "an earlier query has this id"),
         ("queries", "q3", "no text"),
         ("scoreddocs", "q1 gone", "no document has this id"),
-        ("scoreddocs", "q1 two words", "a TREC run holds no id with white space"),
+        ("scoreddocs", "q1 two words", "a TREC run allows no white space in ids"),
         ("scoreddocs", "q8 owls", "no query has this id"),
     ]
     assert counts == {
@@ -283,7 +283,7 @@ def test_scattered_rankings_are_left_out_and_the_folder_is_whole(tmp_path: Path)
     counts = fetch([name], tmp_path / "out")
     assert counts == {"documents": 3, "queries": 2, "rejects": 1, "judgments train": 2}
     (reject,) = lines(tmp_path / "out" / "rejects.jsonl")
-    assert reject["reason"] == "the rows of query q1 are not together; no candidates are written"
+    assert reject["reason"] == "the rows of query q1 are not consecutive; no candidates are written"
     assert not list(tmp_path.rglob("train.run"))
     assert not list(tmp_path.rglob("train.jsonl"))
 

@@ -45,5 +45,5 @@ def test_missing_and_empty_files_are_refused(tmp_path: Path) -> None:
         read_judgements(tmp_path / "none")
     for text in ("", "query-id\tcorpus-id\tscore\n"):
         (tmp_path / "qrels").write_text(text)
-        with pytest.raises(InputError, match="judges nothing"):
+        with pytest.raises(InputError, match="has no judgments"):
             read_judgements(tmp_path / "qrels")

@@ -159,7 +159,7 @@ def test_cut_offs_of_rr_10_and_20_differ() -> None:
 def test_err_takes_its_scale_from_its_name_and_ignores_rel() -> None:
     found = evaluate(made(q2=["d4"]), QRELS, ["ERR@20", "ERR(g_max=3)@20"], rel=2)
     assert [values[1] for values in found.values.values()] == [1 / 16, 1 / 8]
-    with pytest.raises(InputError, match="ask for ERR"):
+    with pytest.raises(InputError, match="use ERR"):
         evaluate(RUN, QRELS, ["ERR(g_max=2)@20"])
 
 
@@ -171,7 +171,7 @@ def test_names_are_split_and_sets_are_opened_once() -> None:
 def test_a_cutoff_deeper_than_the_run_is_refused() -> None:
     check_measures(["R@100", "NCG@50", "ERR@20", "AP"], rel=1, depth=100)
     for name in ("R@101", "NCG@101", "ERR@101"):
-        with pytest.raises(ConfigError, match="looks at 101 hits, and the run holds 100"):
+        with pytest.raises(ConfigError, match="needs 101 hits, and the run holds 100"):
             check_measures([name], rel=1, depth=100)
 
 

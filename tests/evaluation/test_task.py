@@ -47,7 +47,7 @@ def test_a_judged_query_without_text_is_refused_by_name(folder: Path) -> None:
 
 def test_judgements_without_a_row_are_refused(folder: Path) -> None:
     (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    with pytest.raises(InputError, match="judges nothing"):
+    with pytest.raises(InputError, match="has no judgments"):
         find_tasks(folder, ["dev"])
 
 

@@ -90,7 +90,7 @@ CORPORA = {
                 "--passages",
                 "--passage-overlap",
                 "1",
-                "--learned",
+                "--learned-sparse",
                 "--expansion-terms",
                 "30",
                 "--index",

@@ -6,7 +6,7 @@ __all__ = ["DOCUMENTS", "SEARCHES"]
 
 Json = dict[str, Any]
 HOME, SHADE = "how do bees find the way home", "coffee beans grow in the shade"
-RETRIEVERS = ("dense", "lexical", "learned", "hybrid")
+RETRIEVERS = ("dense", "lexical", "learned-sparse", "hybrid")
 FILTER: Json = {
     "and": [
         {"or": [{"field": "lang", "in": ["en", "de"]}, {"field": "place.city", "exists": True}]},
@@ -61,7 +61,7 @@ def _others() -> dict[str, Json]:
             "facets": [{"field": "lang", "limit": 2}],
         },
         "join": {**home, "rerank": {"depth": 8}},
-        "late": {**home, "rerank": {"depth": 8, "method": "late"}, "filter": FILTER},
+        "late": {**home, "rerank": {"depth": 8, "method": "late-interaction"}, "filter": FILTER},
         "join explained": {**home, "top_k": 1, "rerank": True, "explain": True},
     }
 

@@ -138,7 +138,7 @@ def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
     assert [line.partition(":")[0] for line in told] == STAGES[:stages]
     assert last.startswith("glow: ")
     assert "cannot write" in last
-    assert ("run the same command again to go on" in last) is (stages > 0)
+    assert ("run the same command again to resume" in last) is (stages > 0)
     assert names(output) == ([".work"] if stages else []) + before
     assert live()[STORED_FIELDS].count == 50
     done = build(file, "--encode-batch-documents", 300)

@@ -43,7 +43,7 @@ def test_a_build_of_a_damaged_arrow_file_ends_in_one_line(build: Run, tmp_path: 
     done = build(path)
     assert done.exit_code == 2
     assert done.stderr.startswith(
-        f"glow: error (invalid_input): bad.{kind} is damaged or no Arrow file, in batch 0: "
+        f"glow: error (invalid_input): bad.{kind} is damaged or not an Arrow file, in batch 0: "
     )
     assert done.stderr.count("\n") == 1
 

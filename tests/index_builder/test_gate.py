@@ -113,7 +113,7 @@ def test_a_worse_version_is_refused_and_force_says_who(
     before = root.current()
     done = build(shuffled, "--gate", judged, "--json", tmp_path / "r.json")
     assert done.exit_code == 6
-    assert "error (gate_refused): version" in done.stderr and f"{before} goes on being live" in done.stderr
+    assert "error (gate_refused): version" in done.stderr and f"{before} stays live" in done.stderr
     failed = report(tmp_path)
     assert (failed["status"], failed["code"], root.current()) == ("failed", "gate_refused", before)
     assert not checks(failed["gate"])["nDCG@10 dense"] and checks(failed["gate"])["recall@10"]
@@ -210,8 +210,8 @@ def test_a_version_that_is_there_can_be_judged_and_then_published(
     ("options", "said"),
     [
         (("--gate", "live"), "add --query-log"),
-        (("--query-log", "q.jsonl"), "belong to a gate"),
-        (("--force",), "belong to a gate"),
+        (("--query-log", "q.jsonl"), "require a gate"),
+        (("--force",), "require a gate"),
         (("--gate", "nowhere"), "no qrels/SPLIT.tsv"),
         (("--gate", "live", "--query-log", "nowhere.jsonl"), "cannot read the log"),
     ],

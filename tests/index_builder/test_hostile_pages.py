@@ -92,7 +92,7 @@ def test_a_hostile_page_is_a_reject_by_name(build: Run, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
     assert "9 documents" in done.stdout and "2 lines rejected" in done.stdout
     rejects = next((tmp_path / "index").glob("*/rejects.jsonl")).read_text()
-    assert "slow.md is no page: its parser takes more than 1 s" in rejects
+    assert "slow.md is not a page: its parser takes more than 1 s" in rejects
     assert "its name, which becomes its id, is not UTF-8" in rejects
 
 
@@ -103,7 +103,7 @@ def test_a_parser_that_crashes_costs_its_page(parser: PageParser) -> None:
     zygote = parser._process.pid
     (fork,) = Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()
     os.kill(int(fork), signal.SIGSEGV)
-    with pytest.raises(RecordError, match=r"b\.md is no page: its parser crashed \(SIGSEGV\)"):
+    with pytest.raises(RecordError, match=r"b\.md is not a page: its parser crashed \(SIGSEGV\)"):
         parser.line("b.md", b"# Ants")
     assert b"Owls" in parser.line("c.md", b"# Owls")
     assert parser._process.pid == zygote
@@ -129,11 +129,11 @@ def test_links_out_of_a_folder_are_rejects(build: Run, tmp_path: Path) -> None:
     done = build(folder)
     assert done.exit_code == 0, done.stderr
     assert "21 documents" in done.stdout
-    assert "3 lines rejected: 3 x a link out of the folder that was named" in done.stdout
+    assert "3 lines rejected: 3 x a link out of the input directory" in done.stdout
     version = next(path for path in (tmp_path / "index").iterdir() if (path / "manifest.json").is_file())
     assert not any(b"Nobody" in path.read_bytes() for path in version.rglob("*") if path.is_file())
     for path in folder.glob("*.md"):
         if not path.is_symlink():
             path.unlink()
     done = build(folder)
-    assert done.exit_code == 2 and "nothing but links out of it" in done.stderr
+    assert done.exit_code == 2 and "only links out of it" in done.stderr

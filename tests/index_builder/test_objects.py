@@ -119,7 +119,7 @@ def test_parquet_arrow_and_pages_are_read_there(bucket: str, tmp_path: Path) -> 
             (source,) = open_sources(place)
             assert [json.loads(line.data) for line in source.lines(1_000)] == LINES
         (tmp_path / name).write_bytes(data[: len(data) * 2 // 3])
-        with pytest.raises(InputError, match=f"{name} is damaged or no"):
+        with pytest.raises(InputError, match=f"{name} is damaged or not a"):
             list(open_sources(str(tmp_path / name))[0].lines(1_000))
     put(f"{bucket}/pages/zoo/bees.md", b"# Bees\n\nThey find home.")
     (source,) = open_sources(f"{bucket}/pages")
@@ -197,7 +197,7 @@ def test_a_web_server_that_sends_other_bytes_than_asked_is_refused(tmp_path: Pat
             with RemoteFile(f"http://127.0.0.1:{port}/{path}").open() as file:
                 if path == "place":
                     file.seek(10_000_000)
-                with pytest.raises(OSError, match=r"were asked for|was asked for"):
+                with pytest.raises(OSError, match=r"requested|range requests"):
                     file.read()
     assert sum(sent) < 60_000_000
 
@@ -218,7 +218,7 @@ def test_a_version_goes_there_and_comes_back(bucket: str, toy_model: Path, tmp_p
     assert there.current() == root.current()
     assert Index.open(there.folder(there.current()))[STORED_FIELDS].count == 30
     refused = glow("export-index", "--index-root", root.path, "--to", "https://example.org/x.tar")
-    assert refused.returncode == 2 and "can be read alone" in refused.stderr
+    assert refused.returncode == 2 and "is read-only" in refused.stderr
 
 
 def test_what_fails_on_the_way_leaves_nothing(bucket: str) -> None:

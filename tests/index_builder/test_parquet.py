@@ -53,7 +53,7 @@ def test_damaged_parquet_is_refused_with_the_place(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(table, path, row_group_size=500, compression="zstd", use_dictionary=False)
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
-    with pytest.raises(InputError, match=r"rows\.parquet is damaged or no Parquet file, in its footer: "):
+    with pytest.raises(InputError, match=r"rows\.parquet is damaged or not a Parquet file, in its footer: "):
         lines(path, 100)
     damaged = bytearray(whole)
     damaged[60:200] = bytes(140)

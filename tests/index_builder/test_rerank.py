@@ -193,7 +193,7 @@ def test_the_best_passage_is_what_is_read(make: Callable[..., IndexRoot]) -> Non
     query = index.reranker.query(text)
     stored, mask = index[TOKEN_EMBEDDINGS].read(np.array([first.passages[row]]))
     assert ranked.parts["rerank"][place] == pytest.approx(
-        float(index.reranker.score(query, stored, mask, "join")[0]), abs=1e-4
+        float(index.reranker.score(query, stored, mask, "cross-encoder")[0]), abs=1e-4
     )
     # Words alone know no passage: the vector tells which.
     words_only = type(first)(first.scores, first.rows, first.parts, {})
@@ -260,7 +260,7 @@ def test_the_share_is_fitted_to_judged_queries_and_kept(
     report = done.report(published=True)
     after = opened(root)
     # An untrained re-ranker knows nothing: what it says counts less than it did.
-    assert after.mixture.share == report["mixture"]["share"] < before.mixture.share == 0.5
+    assert after.rerank_weight.share == report["rerank_weight"]["share"] < before.rerank_weight.share == 0.5
     values = report["nDCG@10"]
     assert values["fitted"] >= values["first"] - 1e-9 and values["fitted"] > values["present"]
     assert values["queries"] == 30 and "first search" in done.summary(published=True)
@@ -269,7 +269,7 @@ def test_the_share_is_fitted_to_judged_queries_and_kept(
     changed.write_text('{"_id": "more", "text": "bees"}\n')
     upsert(UpsertOptions(index_root=root.path, source=str(changed), model=TOY_MODEL), stages())
     compact(CompactOptions(index_root=root.path), stages())
-    assert opened(root).mixture == after.mixture
+    assert opened(root).rerank_weight == after.rerank_weight
 
 
 def test_an_index_without_a_re_ranker_has_no_share_to_fit(

@@ -150,7 +150,7 @@ def test_an_interrupted_build_says_that_it_can_go_on_and_does_not_where_it_shall
     done = build(many, "--encode-batch-documents", 100)
     assert done.exit_code == 130
     told, last = done.stderr.splitlines()[-2:]
-    assert told == "what is done is kept: run the same command again to go on"
+    assert told == "finished steps are kept; run the same command again to resume"
     assert last.startswith("glow: interrupted")
     assert [path.name for path in output.iterdir()] == [".work"]
     monkeypatch.undo()

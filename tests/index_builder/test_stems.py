@@ -1,4 +1,4 @@
-"""Stems in a version's life: a build, a delta, a compaction and a rebuild answer alike, and slips are corrected in each."""
+"""Stems in a version's life: a build, a delta, a compaction and a rebuild answer alike, and typos are corrected in each."""
 
 import json
 import shutil
@@ -80,7 +80,7 @@ def test_slips_are_corrected_to_whole_words(versions: dict[str, Index]) -> None:
         assert analyze_query(index, "direcotries").corrected == {"direcotries": "directories"}
         assert (
             analyze_query(index, "telescoped gardening searche").corrected == {}
-        )  # other forms are no slips
+        )  # other forms are no typos
         assert analyze_query(index, "searchs").corrected == {
             "searchs": "searches"
         }  # its stem is known, and it is no form

@@ -43,17 +43,17 @@ def test_tabs_separate_the_values_of_a_tsv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "expected different names"),
-        (b"_id,_id\n1,2\n", "expected different names"),
+        (b"", "expected distinct column names"),
+        (b"_id,_id\n1,2\n", "expected distinct column names"),
         (b"_id,\xff\nd1,a\n", "not UTF-8 in its first row"),
         (b"_id," + b"x" * 2_000 + b"\n", "first row, .*too long"),
-        (b'_id,text\nd1,"open\n', "no table"),
+        (b'_id,text\nd1,"open\n', "not a table"),
         (b'_id,text\nd1,"open\n' + b"d2,a\n" * 1_000, "row 2: a quote is not closed"),
-        (b'_id,text\nd1,"open\n' + b'd2,"a"\n' * 1_000, "no table"),
+        (b'_id,text\nd1,"open\n' + b'd2,"a"\n' * 1_000, "not a table"),
         (b'_id,text\nd1,"' + b"x" * 1_500 + b'"x"\n', "row 2: a quote is missing"),
     ],
 )
-def test_what_is_no_table_is_refused_in_words(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_an_invalid_table_is_refused_with_an_explanation(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     with pytest.raises(InputError, match=reason):

@@ -131,10 +131,10 @@ def test_lines_are_taken_and_bad_documents_cost_themselves_alone(http: httpx.Cli
             "at most 600 seconds",
         ),
         ("/documents/delete", {}, 422, "invalid_request", "'ids', 'filter' or 'all'"),
-        ("/documents/delete", {"all": False}, 422, "invalid_request", "restricts nothing"),
+        ("/documents/delete", {"all": False}, 422, "invalid_request", "matches every document"),
         ("/documents/delete", {"all": 1}, 422, "invalid_request", "'all': true"),
-        ("/documents/delete", {"ids": ["a"], "all": True}, 422, "invalid_request", "nothing else"),
-        ("/documents/delete", {"filter": {"and": []}}, 422, "invalid_request", "restricts nothing"),
+        ("/documents/delete", {"ids": ["a"], "all": True}, 422, "invalid_request", "can be combined"),
+        ("/documents/delete", {"filter": {"and": []}}, 422, "invalid_request", "matches every document"),
         ("/documents/delete", {"filter": {"not": {"or": []}}}, 422, "invalid_request", "restricts nothing"),
         (
             "/documents/delete",

@@ -149,7 +149,7 @@ def do(world: Path, *arguments: str) -> None:
 def run_command(command: Command, root: Path, world: Path) -> dict[str, Any]:
     """Runs a command in this process: its exit status, and what it said where that is not 0."""
     model = (world / "model").resolve()
-    learned = "--learned" if (model / LEARNED_HEAD).is_file() else "--no-learned"
+    learned = "--learned-sparse" if (model / LEARNED_HEAD).is_file() else "--no-learned-sparse"
     places = {"root": root, "world": world, "model": model, "reranker": TOY_RERANKER, "learned": learned}
     done = CliRunner().invoke(app, [argument.format(**places) for argument in command.arguments])
     return {"exit": done.exit_code} | ({"said": done.output} if done.exit_code else {})

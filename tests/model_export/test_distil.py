@@ -118,8 +118,8 @@ def test_a_stopped_call_makes_no_vector_again(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--layers", "0,2"), "--layers rise from 0 to 1"),
-        (("--layers", "1,0"), "--layers rise from 0 to 1"),
+        (("--layers", "0,2"), "--layers must ascend from 0 to 1"),
+        (("--layers", "1,0"), "--layers must ascend from 0 to 1"),
         (("--layers", "first"), "a list of numbers such as 0,4,5"),
         (("--input", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
     ],
@@ -160,7 +160,7 @@ def test_a_model_is_made_again_of_its_query_tower_and_the_encoder(
         (lambda path: _about(path, encoder="0" * 64), "belongs to an encoder of SHA-256 000000000000…"),
         (lambda path: _about(path, tokens=9), "give --query-tokens 9"),
         (lambda path: _about(path, layers=[0]), "does not hold 1 layers"),
-        (lambda path: _about(path, layers=[0, 200]), "asks for layer 200"),
+        (lambda path: _about(path, layers=[0, 200]), "requires layer 200"),
     ],
 )
 def test_a_query_tower_that_does_not_belong_is_refused_in_one_line(

@@ -129,5 +129,5 @@ def test_a_graph_without_attention_is_refused(toy_model: Path) -> None:
     model = onnx.load(toy_model / "query.onnx", load_external_data=False)
     for node in [node for node in model.graph.node if node.op_type == "Softmax"]:
         model.graph.node.remove(node)
-    with pytest.raises(ExportError, match="no softmax"):
+    with pytest.raises(ExportError, match="no attention softmax"):
         add_attention(model)

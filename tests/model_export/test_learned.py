@@ -73,7 +73,7 @@ def test_a_head_of_another_model_is_refused(model: Path, tmp_path: Path) -> None
     trained = TrainedImpacts(untrained_head(32), "0" * 64, {"bees": 1.0}, {})
     save_impacts(tmp_path / "checkpoint", trained)
     before = {path.name: path.read_bytes() for path in model.iterdir() if path.is_file()}
-    with pytest.raises(MismatchError, match="train a head over this one"):
+    with pytest.raises(MismatchError, match="train a head for this one"):
         add_learned(model, tmp_path / "checkpoint")
     assert {path.name: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
 

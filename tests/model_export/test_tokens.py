@@ -233,7 +233,7 @@ def test_learned_impacts_stay_and_their_head_fits_the_new_model(toy_model: Path,
 def test_a_head_of_a_model_with_other_weights_is_refused_still(toy_model: Path, tmp_path: Path) -> None:
     model_with_tokens(toy_model, tmp_path / "new", token_size=8)
     save_impacts(tmp_path / "checkpoint", TrainedImpacts(untrained_head(32), "0" * 64, {"bees": 1.0}, {}))
-    with pytest.raises(ArtifactError, match="trained over a model of hash 00000000"):
+    with pytest.raises(ArtifactError, match="trained for a model of hash 00000000"):
         add_learned(tmp_path / "new", tmp_path / "checkpoint")
 
 
@@ -296,7 +296,7 @@ def _half_a_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_graph_without_states, "last states are not found"),
+        (_graph_without_states, "graph has no token embeddings"),
         (_zeros, r"query\.onnx: tokens have length 1 only within 1"),
         (_half_a_file, r"tokens\.bin holds 255 numbers, expected a multiple of 256"),
     ],

@@ -61,7 +61,7 @@ def test_of_a_finished_image_it_has_what_is_there(service: dict) -> None:
     assert found["libstdc++6"]["purl"] == (
         "pkg:deb/debian/libstdc%2B%2B6@1%3A12.2.0-14%2Bdeb12u1?arch=amd64&distro=debian-12"
     )
-    with pytest.raises(ValueError, match=r"the image service holds what service\.txt does not have: evil"):
+    with pytest.raises(ValueError, match=r"the image service holds packages that service\.txt lacks: evil"):
         sbom("service", Contents("debian-12", (), "3.11.2", {**packages, "evil": "1.0"}))
     with pytest.raises(ValueError, match="numpy"):
         sbom("service", Contents("debian-12", (), "3.11.2", {**packages, "numpy": "0.1"}))

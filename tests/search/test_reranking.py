@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
-from glow.index import Fusion, Index, Mixture
+from glow.index import Fusion, Index, RerankWeight
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import RerankMethod
@@ -38,7 +38,7 @@ def vector(index: Index) -> NDArray[np.float32]:
     return index.encoder.run([index.preprocessor.query(TEXT)])[0]
 
 
-def alone(index: Index, row: int, method: RerankMethod = "join") -> float:
+def alone(index: Index, row: int, method: RerankMethod = "cross-encoder") -> float:
     """The score of one document, read now and by itself, from states that nobody stored."""
     assert index.reranker is not None
     document = index[STORED_FIELDS].rows([row])[0]
@@ -47,7 +47,7 @@ def alone(index: Index, row: int, method: RerankMethod = "join") -> float:
     return float(index.reranker.score(index.reranker.query(TEXT), stored, mask, method)[0])
 
 
-@pytest.mark.parametrize("method", ["join", "late"])
+@pytest.mark.parametrize("method", ["cross-encoder", "late-interaction"])
 def test_every_hit_has_the_score_of_its_own_document(
     index: Index, vector: NDArray[np.float32], method: RerankMethod
 ) -> None:
@@ -89,7 +89,7 @@ def test_hits_beyond_the_depth_follow_in_their_order_and_scores_never_rise(
 
 def test_a_share_of_0_leaves_the_order(index: Index, vector: NDArray[np.float32]) -> None:
     first = rank_dense(index, vector, 30)
-    ranked, _ = rerank(replace(index, mixture=Mixture(share=0.0)), TEXT, first, Reranking(30))
+    ranked, _ = rerank(replace(index, rerank_weight=RerankWeight(share=0.0)), TEXT, first, Reranking(30))
     assert ranked.rows.tolist() == first.rows.tolist()
     np.testing.assert_allclose(ranked.scores, first.scores, atol=1e-6)
 

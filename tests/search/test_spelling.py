@@ -1,4 +1,4 @@
-"""Slips in queries: what is a slip, what was meant, and what is left alone."""
+"""Typos in queries: what is a typo, what was meant, and what is left alone."""
 
 import random
 import string
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from glow.errors import FormatError
 from glow.index.spelling import Speller, SpellingTable, build_spelling, forms, is_one_edit
-from glow.text import TermTable, WordPieces, slip
+from glow.text import TermTable, WordPieces, misspell
 
 WORDS = {
     "bees": 5,
@@ -74,16 +74,16 @@ def test_words_that_are_one_edit_apart_share_a_form(a: str, b: str) -> None:
 KEYBOARD = ("qwertyuiop ", "asdfghjkl ", "zxcvbnm ")
 
 
-def test_every_slip_of_the_typist_is_one_edit() -> None:
+def test_every_typo_of_the_typist_is_one_edit() -> None:
     """A letter in place of another lies beside it."""
     chance = random.Random(0)  # noqa: S311 - no secret
     for _ in range(500):
         word = "".join(chance.choices(string.ascii_lowercase, k=chance.randint(4, 12)))
-        slipped = slip(word, chance)
-        assert is_one_edit(word, slipped)
-        exchanged = [a + b for a, b in zip(word, slipped, strict=False) if a != b]
-        if len(slipped) == len(word) and len(exchanged) == 1:
-            assert any(exchanged[0] in row + row[::-1] for row in KEYBOARD), (word, slipped)
+        misspelled = misspell(word, chance)
+        assert is_one_edit(word, misspelled)
+        exchanged = [a + b for a, b in zip(word, misspelled, strict=False) if a != b]
+        if len(misspelled) == len(word) and len(exchanged) == 1:
+            assert any(exchanged[0] in row + row[::-1] for row in KEYBOARD), (word, misspelled)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_every_slip_of_the_typist_is_one_edit() -> None:
         ("", ""),
     ],
 )
-def test_slips_are_corrected_and_the_rest_stays(speller: Speller, text: str, searched: str) -> None:
+def test_typos_are_corrected_and_the_rest_stays(speller: Speller, text: str, searched: str) -> None:
     assert speller.correct(text).text == searched
 
 

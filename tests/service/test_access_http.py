@@ -222,7 +222,7 @@ def test_a_500_shows_no_trace_no_message_no_path(
     problem = json.loads(response.content)
     assert (response.status_code, problem["detail"]) == (
         500,
-        "an unexpected error; the log holds it under this request id",
+        "unexpected error; see the log entry with this request id",
     )
     for word in ("Traceback", "inside", "Error(", ".py", "RuntimeError", "cause"):
         assert word not in response.text + str(response.headers)

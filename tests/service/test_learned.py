@@ -1,4 +1,4 @@
-"""`"retriever": "learned"` over HTTP: what it finds, why, and what an index without learned impacts answers."""
+"""`"retriever": "learned-sparse"` over HTTP: what it finds, why, and what an index without learned impacts answers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -57,7 +57,7 @@ def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
 
 def test_hits_are_those_of_the_library(client: httpx.Client, index: Index) -> None:
     ranked = rank_lexical(index, QUERY, 50, by="learned")
-    hits = ask(client, retriever="learned", top_k=50)["hits"]
+    hits = ask(client, retriever="learned-sparse", top_k=50)["hits"]
     assert [hit["id"] for hit in hits] == [
         each.id for each in index[STORED_FIELDS].rows(ranked.rows.tolist())
     ]
@@ -78,7 +78,7 @@ def test_hybrid_counts_words_and_their_like(client: httpx.Client, index: Index) 
 
 
 def test_reasons_name_the_word_that_a_hit_says_instead(client: httpx.Client) -> None:
-    hits = ask(client, retriever="learned", top_k=20, explain=True, highlight=True)["hits"]
+    hits = ask(client, retriever="learned-sparse", top_k=20, explain=True, highlight=True)["hits"]
     expanded = [(hit, each) for hit in hits for each in hit["explanation"]["learned"] if "because" in each]
     assert expanded
     for hit, each in expanded:
@@ -93,31 +93,33 @@ def test_reasons_name_the_word_that_a_hit_says_instead(client: httpx.Client) -> 
 
 
 def test_pages_are_one_ranking_and_filters_hold(client: httpx.Client) -> None:
-    every = [hit["id"] for hit in ask(client, retriever="learned", top_k=20)["hits"]]
-    pages = [ask(client, retriever="learned", top_k=5, offset=start)["hits"] for start in range(0, 20, 5)]
+    every = [hit["id"] for hit in ask(client, retriever="learned-sparse", top_k=20)["hits"]]
+    pages = [
+        ask(client, retriever="learned-sparse", top_k=5, offset=start)["hits"] for start in range(0, 20, 5)
+    ]
     assert [hit["id"] for page in pages for hit in page] == every
-    some = ask(client, retriever="learned", top_k=50, filter={"field": "year", "lt": 2010})["hits"]
+    some = ask(client, retriever="learned-sparse", top_k=50, filter={"field": "year", "lt": 2010})["hits"]
     assert some and all(hit["metadata"]["year"] < 2010 for hit in some)
-    whole = ask(client, retriever="learned", top_k=50)["hits"]
+    whole = ask(client, retriever="learned-sparse", top_k=50)["hits"]
     assert [hit["id"] for hit in some] == [hit["id"] for hit in whole if hit["metadata"]["year"] < 2010]
     assert len(some) < len(whole)
 
 
 def test_the_server_says_what_it_can_do(client: httpx.Client, plain: httpx.Client) -> None:
     told = client.get("/info").json()
-    assert told["retrievers"] == ["dense", "lexical", "learned", "hybrid"]
+    assert told["retrievers"] == ["dense", "lexical", "learned-sparse", "hybrid"]
     assert told["index"]["learned"] == {"weight": 1.0} and "learned" in told["index"]["components"]
     assert plain.get("/info").json()["index"]["learned"] is None
 
 
 def test_an_index_without_says_how_to_build_one(plain: httpx.Client) -> None:
-    response = plain.post("/search", json={"query": QUERY, "retriever": "learned"})
+    response = plain.post("/search", json={"query": QUERY, "retriever": "learned-sparse"})
     assert response.status_code == 422
-    assert response.json()["code"] == "not_available" and "glow build --learned" in response.text
+    assert response.json()["code"] == "not_available" and "glow build --learned-sparse" in response.text
 
 
 def test_the_client_reads_reasons(client: httpx.Client) -> None:
     with GlowClient(str(client.base_url)) as glow:
-        found = glow.search(QUERY, retriever="learned", explain=True)
+        found = glow.search(QUERY, retriever="learned-sparse", explain=True)
     told = [each for hit in found.hits if hit.explanation for each in hit.explanation.learned]
     assert any(each.because for each in told) and all(each.bm25 or each.learned for each in told)

@@ -50,7 +50,7 @@ def test_what_takes_long_costs_more() -> None:
         4,
         4,
     ]
-    assert request_cost(replace(call(), rerank=Reranking(50, "late"))) == 3
+    assert request_cost(replace(call(), rerank=Reranking(50, "late-interaction"))) == 3
     assert request_cost(call(20, explain=ExplainCall(leave_one_out=False))) == 1 + 20 * costs.EXPLAINED_HIT
     left_out = request_cost(call(20, explain=ExplainCall(leave_one_out=True)))
     assert left_out == 1 + 20 * costs.EXPLAINED_HIT + costs.LEAVE_ONE_OUT

@@ -79,14 +79,14 @@ def test_an_answer_is_the_reranked_ranking_page_by_page(serve: Serve, index: Ind
         assert marks[20:] == [None] * 29
         assert pages[0]["timings_ms"]["rerank"] > 0 and pages[0]["degraded"] == []
         assert ids(ask(client)) != wanted[:10] and ids(ask(client, rerank=True)) == ids(
-            ask(client, rerank={"depth": 50, "method": "join"})
+            ask(client, rerank={"depth": 50, "method": "cross-encoder"})
         )
         plain = ask(client, rerank=False)["hits"]
         assert all(not {"late", "rerank"} & set(hit["scores"]) for hit in plain)
 
 
 @pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
-@pytest.mark.parametrize("method", ["join", "late"])
+@pytest.mark.parametrize("method", ["cross-encoder", "late-interaction"])
 def test_every_retriever_and_method_can_be_read_again(serve: Serve, retriever: str, method: str) -> None:
     with serve() as (client, _):
         options: dict[str, Any] = {"query": WORDY, "retriever": retriever, "top_k": 20}
@@ -117,7 +117,7 @@ def test_reasons_say_where_the_joined_layers_looked(serve: Serve) -> None:
             assert {word["word"] for word in words if word["field"] == "query"} == set(QUERY.split())
             assert {word["field"] for word in words} > {"query", "text"}
         assert all("rerank" not in hit["explanation"] for hit in hits[3:])
-        late = ask(client, rerank={"method": "late"}, explain=True, top_k=1)["hits"]
+        late = ask(client, rerank={"method": "late-interaction"}, explain=True, top_k=1)["hits"]
         assert "rerank" not in late[0]["explanation"]
 
 
@@ -153,7 +153,12 @@ def test_info_tells_what_reads_again(serve: Serve) -> None:
     with serve() as (client, _):
         told = client.get("/info").json()["index"]
         assert "rerank" in told["components"]
-        assert told["rerank"] == {"methods": ["join", "late"], "bits": 4, "size": 16, "share": 0.5}
+        assert told["rerank"] == {
+            "methods": ["cross-encoder", "late-interaction"],
+            "bits": 4,
+            "size": 16,
+            "share": 0.5,
+        }
 
 
 class Slow:

@@ -1,4 +1,4 @@
-"""Queries with slips, over HTTP."""
+"""Queries with typos, over HTTP."""
 
 from typing import Any
 

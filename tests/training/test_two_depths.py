@@ -146,29 +146,29 @@ def test_batches_follow_topics_and_slips_come_as_often_as_asked(
     config = TrainConfig(name="topics")
     truth = np.arange(len(toy_collection.queries)) % 4
     batches = PairBatches(
-        [toy_collection], make_preprocessor(config), 8, 0, slips=0.5, topics=[np.asarray(truth, np.int64)]
+        [toy_collection], make_preprocessor(config), 8, 0, typo_rate=0.5, topics=[np.asarray(truth, np.int64)]
     )
     found = [batches.batch(step, 0, 1) for step in range(batches.steps(1))]
     topics = [set(truth[batch.queries]) for batch in found]
     assert all(len(topic) <= 2 for topic in topics)
     assert sum(len(topic) == 1 for topic in topics) > len(topics) / 2
-    share = float(np.mean([batch.slips > 0 for batch in found]))
+    share = float(np.mean([batch.typos > 0 for batch in found]))
     assert 0.3 < share < 0.7
-    assert [batches.batch(step, 0, 1).slips.tolist() for step in (3, 1)] == [
-        found[step].slips.tolist() for step in (3, 1)
+    assert [batches.batch(step, 0, 1).typos.tolist() for step in (3, 1)] == [
+        found[step].typos.tolist() for step in (3, 1)
     ]
     batch = found[0]
     for row, tokens in enumerate(batches.queries_of(batch)):
         kept = batches.queries[0][int(batch.queries[row])]
-        if batch.slips[row] == 0:
+        if batch.typos[row] == 0:
             assert tokens is kept
     changed = [
         tokens.ids.tolist() != batches.queries[0][int(number)].ids.tolist()
         for batch in found
-        for tokens, number, seed in zip(batches.queries_of(batch), batch.queries, batch.slips, strict=True)
+        for tokens, number, seed in zip(batches.queries_of(batch), batch.queries, batch.typos, strict=True)
         if seed
     ]
-    assert sum(changed) > len(changed) / 2  # a query of short words alone has no slip
+    assert sum(changed) > len(changed) / 2  # a query of short words alone has no typo
 
 
 def test_topics_of_vectors_that_lie_apart_are_found() -> None:

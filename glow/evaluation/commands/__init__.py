@@ -1,1 +1,1 @@
-"""The commands of evaluation, a file for each family; `glow.commands.verbs` names them."""
+"""The evaluation commands, one file for each family; `glow.cli.verbs` lists them."""

@@ -1,4 +1,4 @@
-"""`glow compare` and `glow failures`: one run, the baseline, beside others."""
+"""`glow compare` and `glow failures`: compare runs with a baseline run."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ __all__ = ["compare_command", "failures_command"]
 
 
 class CompareOptions(MarkdownOptions, MeasureOptions, QrelsOptions):
-    """Which runs to compare, and by which test."""
+    """Which runs to compare, and with which test."""
 
     baseline: Path = option(..., "TREC run file of the baseline.", is_argument=True, metavar="BASELINE")
     runs: tuple[Path, ...] = option(
@@ -41,7 +41,7 @@ class CompareOptions(MarkdownOptions, MeasureOptions, QrelsOptions):
 
 
 class FailuresOptions(MarkdownOptions, RelevanceOptions):
-    """Which two runs to look into, and how far."""
+    """Which two runs to analyze, and how many queries and hits to show."""
 
     baseline: Path = option(..., "TREC run file of the baseline.", is_argument=True, metavar="BASELINE")
     run: Path = option(..., "TREC run file to compare with the baseline.", is_argument=True, metavar="RUN")
@@ -64,7 +64,7 @@ def compare_command(options: CompareOptions) -> None:
         kept = unseen_queries(judgements, sibling_split(qrels, options.only_unseen), rel)
         if not kept:
             raise InputError(
-                f"every query of {qrels.name} has a relevant document that {options.only_unseen} shows"
+                f"every query of {qrels.name} has a relevant document that is also relevant in {options.only_unseen}"
             )
         evaluations = [evaluation.only(kept) for evaluation in evaluations]
     name, *labels = run_labels(paths)

@@ -1,4 +1,4 @@
-"""What the evaluation commands share: options, reading of runs, and writing of reports."""
+"""Shared by the evaluation commands: options, reading of runs and writing of reports."""
 
 import sys
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ __all__ = [
     "unseen_part",
 ]  # fmt: skip
 
-# Twice as deep as R@100 looks: fusion needs candidates from below the depth at which it is measured.
+# Twice the cutoff of R@100: fusion needs candidates from below the measured depth.
 TOP_K = 200
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 class ReportOptions(StrictModel):
-    """Where a report goes."""
+    """Where to write a report."""
 
     json_file: Path | None = option(
         None, "Write the report as JSON; `-` is standard output.", flag="--json", metavar="FILE"
@@ -36,7 +36,7 @@ class ReportOptions(StrictModel):
 
 
 class MarkdownOptions(ReportOptions):
-    """Where a report goes that can be a page as well."""
+    """Where to write a report that can also be Markdown."""
 
     markdown_file: Path | None = option(
         None, "Write the report as Markdown; `-` is standard output.", flag="--markdown", metavar="FILE"
@@ -59,7 +59,7 @@ class MeasureOptions(RelevanceOptions):
 
 
 class QueryOptions(ReportOptions):
-    """What to say of queries beside their mean."""
+    """What to report of single queries."""
 
     unseen: str | None = option(
         None,
@@ -70,13 +70,13 @@ class QueryOptions(ReportOptions):
 
 
 class QrelsOptions(StrictModel):
-    """Judgements in a file."""
+    """A file of relevance judgments."""
 
     qrels: Path = option(..., "Relevance judgments: a BEIR qrels/SPLIT.tsv or a TREC file.", metavar="FILE")
 
 
 def check_per_query(per_query: bool, json_file: Path | None) -> None:
-    """Refuses `--per-query` where there is no JSON to hold the values."""
+    """Refuses `--per-query` without a JSON report to hold the values."""
     if per_query and json_file is None:
         raise ConfigError("--per-query adds to the JSON: give --json FILE, or --json - for standard output")
 
@@ -84,7 +84,7 @@ def check_per_query(per_query: bool, json_file: Path | None) -> None:
 def emit(
     tables: Sequence[Table], json_file: Path | None, text: str, markdown: tuple[Path | None, str] = (None, "")
 ) -> None:
-    """Writes the files that were asked for; standard output gets one of them (`-`), or else the tables."""
+    """Writes the requested files; standard output gets one of them (`-`), or else the tables."""
     outputs = [(path, body) for path, body in ((json_file, text), markdown) if path is not None]
     shown = [body for path, body in outputs if str(path) == "-"]
     if len(shown) > 1:
@@ -100,33 +100,33 @@ def emit(
 
 
 def read_runs(paths: Sequence[Path], qrels: Sequence[Qrel], name: str) -> list[Run]:
-    """Reads run files, and refuses one that answers none of the judged queries.
+    """Reads run files, and refuses one without any judged query.
 
     Args:
         paths: TREC run files.
-        qrels: the judgements.
-        name: of the judgements, for the message.
+        qrels: the relevance judgments.
+        name: their name, for the message.
     """
     judged = {qrel.query_id for qrel in qrels}
     runs = []
     for path in paths:
         runs.append(read_run(path))
         if not judged & runs[-1].keys():
-            raise InputError(f"{path.name} answers none of the queries that {name} judges")
+            raise InputError(f"{path.name} holds none of the judged queries of {name}")
     return runs
 
 
 def run_labels(paths: Sequence[Path]) -> list[str]:
-    """Names of runs: the file's without its suffix, or the path as given where two would be called the same."""
+    """Names of runs: the file name without its suffix, or the given path if two names would be equal."""
     stems = [path.stem for path in paths]
     return [stem if stems.count(stem) == 1 else str(path) for stem, path in zip(stems, paths, strict=True)]
 
 
 def sibling_split(qrels: Path, split: str) -> list[Qrel]:
-    """The judgements of another split, which lie beside a judgement file.
+    """The judgments of another split, which are beside a judgment file.
 
     Raises:
-        InputError: if they are not there.
+        InputError: if they are missing.
     """
     path = qrels.parent / f"{split}{qrels.suffix}"
     if not path.is_file():
@@ -137,5 +137,5 @@ def sibling_split(qrels: Path, split: str) -> list[Qrel]:
 def unseen_part(
     evaluation: Evaluation, qrels: Sequence[Qrel], split: str, shown: Sequence[Qrel], rel: int
 ) -> Unseen:
-    """The values of the queries whose relevant documents `split` does not show."""
+    """The values of the queries whose relevant documents are not relevant in `split`."""
     return Unseen(split, evaluation.only(unseen_queries(qrels, shown, rel)))

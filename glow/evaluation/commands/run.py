@@ -1,4 +1,4 @@
-"""`glow evaluate`: search the judged queries with one retriever, and measure the hits."""
+"""`glow evaluate`: searches the judged queries with one retriever, and measures the hits."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ __all__ = ["run_command"]
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What `run` was asked to do, checked."""
+    """The checked request of `run`."""
 
     model: Model | None
     tasks: Sequence[tuple[Path, Sequence[Task]]]
@@ -49,7 +49,7 @@ class _Plan:
 
 
 class RunOptions(QueryOptions, MeasureOptions):
-    """What to search, by what, and how to measure it."""
+    """What to search, with which retriever, and how to measure it."""
 
     data: tuple[Path, ...] = option(
         ..., "Data directory in BEIR format, or irds:NAME of ir_datasets; repeatable.", metavar="DIR"
@@ -68,7 +68,7 @@ class RunOptions(QueryOptions, MeasureOptions):
         ge=0,
         le=MAX_DEPTH,
     )
-    rerank_method: RerankMethod = option("join", "Re-ranking method: joined layers, or late interaction.")
+    rerank_method: RerankMethod = option("cross-encoder", "Re-ranking method.")
     top_k: int = option(TOP_K, "Hits per query; hybrid fuses at least 100.", ge=1)
     term_stats: TermStats = option("corpus", "Source of idf: the corpus, the model's own documents, or both.")
     analyzer: AnalyzerName = option(DEFAULT_ANALYZER, "Analyzer of lexical search.")
@@ -92,11 +92,11 @@ def run_command(options: RunOptions) -> None:
     data = [data_folder(each, options.split) for each in options.data]
     tasks = _find_all(data, options.split, options.unseen)
     if options.run_file is not None and sum(len(some) for _, some in tasks) > 1:
-        raise ConfigError("--run holds one run: give it with one --data and one --split")
+        raise ConfigError("--run writes a single run: give it with one --data and one --split")
     if options.index_root is not None and (options.model or options.cache):
-        raise ConfigError("--index-root brings its model and its vectors: leave --model and --cache out")
+        raise ConfigError("--index-root has its own model and vectors: leave --model and --cache out")
     if options.rerank and options.index_root is None:
-        raise ConfigError("--rerank needs what an index has stored of its documents: give --index-root")
+        raise ConfigError("--rerank needs the stored documents of an index: give --index-root")
     needs_model = options.retriever != "lexical" and options.index_root is None
     model = Model.open(options.model or default_model()) if needs_model else None
     dense = DenseOptions(
@@ -165,7 +165,7 @@ def _report(
         write_run(plan.run_file, run, label or plan.retriever)
     evaluation = evaluate(run, task.qrels, plan.measures, plan.rel)
     unseen = None
-    # Another folder may have the split; where it is missing nothing was shown, and there is no part to tell apart.
+    # Another directory may have the split; if it is missing here, all queries are unseen.
     if plan.unseen is not None and _split_file(folder, plan.unseen).is_file():
         shown = sibling_split(_split_file(folder, task.split), plan.unseen)
         unseen = unseen_part(evaluation, task.qrels, plan.unseen, shown, plan.rel)
@@ -174,7 +174,7 @@ def _report(
 
 
 def _open(plan: _Plan, folder: Path) -> tuple[str | None, Retriever]:
-    """What searches, and the name of its model."""
+    """The retriever, and the name of its model."""
     if plan.index_root is not None:
         index, served = open_version(
             plan.index_root, plan.retriever, plan.dense.device, plan.dense.threads, plan.reranking

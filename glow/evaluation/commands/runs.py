@@ -58,7 +58,7 @@ def measure_command(options: MeasureRunsOptions) -> None:
         part = None
         if unseen is not None and shown is not None:
             part = unseen_part(evaluation, judgements, unseen, shown, rel)
-        # How deep the file goes tells which cut-offs can be believed.
+        # The depth of the file limits the valid cutoffs.
         figures = {"rel": rel, "depth": max(len(hits) for hits in run.values())}
         about = {"run": label, "qrels": options.qrels.name}
         reports.append(Report(about, label, evaluation, figures, part))
@@ -74,7 +74,7 @@ def fuse_command(options: FuseOptions) -> None:
     runs = [read_run(path) for path in paths]
     for path, run in zip(paths[1:], runs[1:], strict=True):
         if not run.keys() & runs[0].keys():
-            raise InputError(f"{path.name} and {paths[0].name} answer no query in common")
+            raise InputError(f"{path.name} and {paths[0].name} have no query in common")
     fused = fuse(runs, options.top_k, options.k)
     write_run(options.out, fused, f"rrf-{options.k}")
     errors.print(f"{len(fused)} queries in {options.out}", markup=False)

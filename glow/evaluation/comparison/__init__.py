@@ -1,4 +1,4 @@
-"""Runs beside each other: tests of significance, queries never seen, queries that failed."""
+"""Compares runs: significance tests, unseen queries and failure analysis."""
 
 from glow.evaluation.comparison.failures import Analysis, Change, Found, analyse
 from glow.evaluation.comparison.significance import SAMPLES, Comparison, Test, compare, compare_all, holm

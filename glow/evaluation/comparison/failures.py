@@ -1,4 +1,4 @@
-"""Failure analysis: the queries that a system wins and loses most against a baseline, with what both of them did."""
+"""Failure analysis: the queries that a system wins and loses most against a baseline, with the hits of both."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from glow.records import Document
 
 __all__ = ["Analysis", "Change", "Found", "analyse", "read_titles"]
 
-# As much of a text as names a document that has no title.
+# Length of the text that identifies a document without a title.
 TITLE_LETTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A document beside a query.
+    """A document shown for a query.
 
     Attributes:
-        id: the document's.
-        title: its title, or the start of its text; empty where the corpus does not hold it.
-        grade: its judgement; None where it has none.
-        baseline_rank, system_rank: where each run has it, from 1; None where it has not.
+        id: the document's id.
+        title: its title, or the start of its text; empty if the corpus lacks it.
+        grade: its grade; None if it is unjudged.
+        baseline_rank, system_rank: its rank in each run, from 1; None if the run lacks it.
     """
 
     id: str
@@ -38,13 +38,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One query, and how differently the two runs answered it.
+    """One query and its results in both runs.
 
     Attributes:
         query_id, text: the query.
         baseline, system: values of the measure.
         relevant: its relevant documents, best grade first.
-        baseline_first, system_first: what each run put first, best first.
+        baseline_first, system_first: the first hits of each run.
     """
 
     query_id: str
@@ -58,12 +58,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A system beside a baseline over one split.
+    """A comparison of a system with a baseline over one split.
 
     Attributes:
-        measure: what was compared.
+        measure: the compared measure.
         baseline, system: means over all judged queries.
-        counts: how many queries were won, lost and alike.
+        counts: numbers of queries won, lost and alike.
         won, lost: the queries with the largest differences, largest first.
     """
 
@@ -77,7 +77,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Both runs, and what is known about queries and documents."""
+    """Both runs with their queries and documents."""
 
     baseline: Run
     system: Run
@@ -100,14 +100,14 @@ def analyse(
     """Finds the queries that differ most.
 
     Args:
-        baseline: what the system is held against.
+        baseline: the baseline run.
         system: another run over the same queries.
         task: the judged queries.
-        corpus: where titles are read from.
-        measure: one measure, as `evaluate` takes them.
+        corpus: source of the titles.
+        measure: one measure, as in `evaluate`.
         rel: lowest relevant grade.
-        top: most queries of each kind, >= 0; equal differences keep the order of the judgements.
-        hits: first hits of each run that are shown, >= 1.
+        top: most queries of each kind, >= 0; equal differences keep the order of the judgments.
+        hits: number of first hits of each run to show, >= 1.
 
     Raises:
         ConfigError: if the measure is unknown.
@@ -136,7 +136,7 @@ def analyse(
 
 
 def read_titles(corpus: Corpus, wanted: Collection[str]) -> dict[str, str]:
-    """Document id -> title, or the start of the text where there is none; only of the documents that are wanted.
+    """Document id -> title, or the start of the text without a title; only of the wanted documents.
 
     Raises:
         InputError: if the corpus cannot be read, or holds none of them.
@@ -157,7 +157,7 @@ def _title(document: Document) -> str:
 
 
 def _named(pair: _Pair, query_id: str) -> Iterator[str]:
-    """Documents that are shown beside a query."""
+    """The documents to show for a query."""
     yield from _relevant(pair, query_id)
     for run in (pair.baseline, pair.system):
         yield from (hit.document_id for hit in run.get(query_id, ())[: pair.hits])

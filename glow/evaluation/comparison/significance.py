@@ -1,7 +1,7 @@
-"""Paired comparison of runs: is a difference more than luck in the choice of queries?
+"""Paired comparison of runs: tests whether a difference is more than chance in the choice of queries.
 
-All methods look at the difference of each query's value, so that hard queries are hard for both runs. Who makes many
-comparisons finds some differences by chance alone; Holm's correction keeps the chance of even one such find at the level
+All methods use the difference of each query's values, because hard queries are hard for both runs. Many comparisons
+find some differences by chance alone. Holm's correction keeps the probability of even one such find at the level
 (S. Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979).
 
     n   queries     s   samples
@@ -24,22 +24,22 @@ Test = Literal["randomisation", "t"]
 
 SAMPLES = 10_000
 LEVEL = 0.95
-# Bounds the memory of one block of samples, whatever the number of queries: 4 million draws of 8 bytes.
+# Limits the memory of one block of samples: 4 million draws of 8 bytes.
 BLOCK_DRAWS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How run B differs from run A in one measure.
+    """The difference of run B from run A in one measure.
 
     Attributes:
         queries: n.
         mean_a, mean_b: means over the queries.
         difference: mean_b - mean_a.
         low, high: ends of the 95 % interval of the difference (percentile bootstrap over queries).
-        p_value: two-sided paired randomisation test, in (0, 1]; 1 where the runs are alike.
-        t_p_value: two-sided paired t-test, in [0, 1]; 1 where the runs are alike.
-        p_holm, t_p_holm: the same, corrected for all comparisons that were made together.
+        p_value: two-sided paired randomization test, in (0, 1]; 1 if the runs are equal.
+        t_p_value: two-sided paired t-test, in [0, 1]; 1 if the runs are equal.
+        p_holm, t_p_holm: the same, corrected for all comparisons made together.
     """
 
     queries: int
@@ -54,20 +54,20 @@ class Comparison:
     t_p_holm: float
 
     def by_test(self, test: Test) -> tuple[float, float]:
-        """The p-value of one test, as it is and corrected."""
+        """The p-value of one test, plain and corrected."""
         return (self.t_p_value, self.t_p_holm) if test == "t" else (self.p_value, self.p_holm)
 
 
 def compare(
     a: NDArray[np.float64], b: NDArray[np.float64], samples: int = SAMPLES, seed: int = 0
 ) -> Comparison:
-    """Compares two runs over the same queries, as the only comparison that is made.
+    """Compares two runs over the same queries, as a single comparison.
 
     Args:
         a: float64 [n], run A's value of each query.
         b: float64 [n], run B's, in the same order of queries.
         samples: resamples of each method, >= 1.
-        seed: of both methods; the same seed gives the same figures.
+        seed: of both methods; equal seeds give equal figures.
 
     Raises:
         InputError: if the runs differ in length, or hold no query.
@@ -93,17 +93,17 @@ def compare_all(
         baseline: run A.
         systems: each is a run B, with the baseline's queries and measures.
         samples: resamples of each method, >= 1.
-        seed: of every comparison, so that one does not depend on which others are made.
+        seed: of every comparison, so that one does not depend on the others.
 
     Returns:
         For each system: measure name -> comparison, corrected over all systems and measures together.
 
     Raises:
-        InputError: if the queries differ, or there is none.
+        InputError: if the queries differ, or there are none.
     """
     for system in systems:
         if system.queries != baseline.queries:
-            raise InputError("expected the same queries in all runs: measure them by the same judgements")
+            raise InputError("expected the same queries in all runs: measure them by the same qrels")
     found = [
         {
             name: compare(values, system.values[name], samples, seed)
@@ -122,7 +122,7 @@ def compare_all(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrects p-values for being many: the i-th smallest of m times m - i + 1, never below a smaller one's, at most 1.
+    """Corrects m p-values: the i-th smallest times m - i + 1, at least the previous result and at most 1.
 
     Args:
         p_values: any number, in [0, 1].
@@ -145,7 +145,7 @@ def _corrected(item: Comparison, p_holm: float, t_p_holm: float) -> Comparison:
 def _bootstrap(
     differences: NDArray[np.float64], samples: int, generator: np.random.Generator
 ) -> tuple[float, float]:
-    """Percentile interval of the mean: n queries are drawn with replacement, s times."""
+    """Percentile interval of the mean from s samples of n queries with replacement."""
     n = len(differences)
     means = [differences[generator.integers(0, n, (rows, n))].mean(axis=1) for rows in _blocks(samples, n)]
     tail = (1.0 - LEVEL) / 2
@@ -154,9 +154,9 @@ def _bootstrap(
 
 
 def _randomisation(differences: NDArray[np.float64], samples: int, generator: np.random.Generator) -> float:
-    """Share of random sign flips whose mean is as far from 0; the runs' own labelling counts as one of them."""
+    """Fraction of random sign flips whose mean is at least as far from 0; the actual labels count as one of them."""
     n = len(differences)
-    # Flips that differ from the truth only by rounding are as extreme as the truth.
+    # Flips that differ from the actual mean only by rounding count as equally extreme.
     observed = abs(float(differences.sum())) - 1e-12 * n
     extreme = 1
     for rows in _blocks(samples, n):
@@ -166,6 +166,6 @@ def _randomisation(differences: NDArray[np.float64], samples: int, generator: np
 
 
 def _blocks(samples: int, n: int) -> list[int]:
-    """Sizes of the blocks that `samples` rows of n draws are made in."""
+    """Sizes of the blocks in which `samples` rows of n draws are made."""
     size = max(BLOCK_DRAWS // n, 1)
     return [min(size, samples - start) for start in range(0, samples, size)]

@@ -1,6 +1,6 @@
-"""The paired t-test, with Student's distribution from its definition, so that no statistics package is needed.
+"""The paired t-test, with Student's distribution from its definition, without a statistics package.
 
-The two-sided p-value is I_x(ν/2, 1/2) at x = ν / (ν + t²), where I is the regularised incomplete beta function
+The two-sided p-value is I_x(ν/2, 1/2) at x = ν / (ν + t²), where I is the regularized incomplete beta function
 (Abramowitz and Stegun 26.7.1 and 26.5.2), here by its continued fraction (26.5.8) with Lentz's method.
 
     n   queries     ν   degrees of freedom, n - 1
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 __all__ = ["paired_t_test", "t_tail"]
 
-# Fractions of even 10^7 degrees of freedom settle within some hundred steps.
+# Even for 10^7 degrees of freedom the fraction converges within a few hundred steps.
 MAX_STEPS = 10_000
 PRECISION = 1e-15
 TINY = 1e-300
@@ -26,8 +26,8 @@ def paired_t_test(differences: NDArray[np.float64]) -> float:
         differences: float64 [n].
 
     Returns:
-        In [0, 1]. 1 for a single query, which is no evidence, and where all differences are 0; 0 where they are all the
-        same other number.
+        In [0, 1]. It is 1 for a single query, which is no evidence, and if all differences are 0. It is 0 if all are
+        equal and not 0.
     """
     n = len(differences)
     mean = float(differences.mean())
@@ -38,10 +38,10 @@ def paired_t_test(differences: NDArray[np.float64]) -> float:
 
 
 def t_tail(t: float, nu: float) -> float:
-    """Probability that Student's t with ν degrees of freedom is as far from 0 as `t`, either way.
+    """Two-sided probability that Student's t with ν degrees of freedom is as far from 0 as `t`.
 
     Args:
-        t: any number, infinities included.
+        t: any number, including infinities.
         nu: ν > 0.
     """
     square = t * t
@@ -52,11 +52,11 @@ def t_tail(t: float, nu: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
-    """I_x(a, b) with `rest` = 1 - x, given apart because subtraction would lose its digits."""
+    """I_x(a, b) with `rest` = 1 - x, a separate argument because subtraction would lose digits."""
     if x <= 0.0 or rest <= 0.0:
         return 0.0 if x <= 0.0 else 1.0
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(rest))
-    # The fraction settles fast below the mean; above it the symmetry I_x(a, b) = 1 - I_{1-x}(b, a) helps.
+    # The fraction converges fast below the mean; above it, use the symmetry I_x(a, b) = 1 - I_{1-x}(b, a).
     if x < (a + 1.0) / (a + b + 2.0):
         return front * _fraction(a, b, x) / a
     return 1.0 - front * _fraction(b, a, rest) / b

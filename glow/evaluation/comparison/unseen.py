@@ -1,7 +1,7 @@
-"""Queries apart whose relevant documents another split never showed: a model can know the others by heart.
+"""Separates queries whose relevant documents are not relevant in another split; a model may have memorized the others.
 
-In a click log most documents that are relevant in a dev split are relevant to other queries in the train split too. A
-gain on such documents may be memory; a gain on the others is not.
+In a click log, most relevant documents of a dev split are also relevant to other queries of the train split. A gain on
+such documents may come from memory; a gain on the others does not.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from glow.records import Qrel
 
 __all__ = ["Unseen", "unseen_queries"]
 
-# What training takes as a positive (glow.training.data.dataset), whatever grade the measured split calls relevant.
+# Lowest grade of a positive in training (glow.training.data.dataset), independent of the measured split's.
 SEEN_GRADE = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unseen:
-    """The part of an evaluation that another split did not show.
+    """The unseen queries of an evaluation.
 
     Attributes:
-        split: name of that other split.
+        split: name of the other split.
         evaluation: values of the unseen queries only.
     """
 
@@ -30,15 +30,15 @@ class Unseen:
 
 
 def unseen_queries(qrels: Sequence[Qrel], shown: Sequence[Qrel], rel: int = 1) -> frozenset[str]:
-    """Queries none of whose relevant documents is relevant to a query of another split.
+    """Queries without a relevant document that is also relevant to a query of another split.
 
     Args:
-        qrels: judgements of the measured split.
-        shown: judgements of the other split; grades >= 1 are relevant there.
+        qrels: judgments of the measured split.
+        shown: judgments of the other split, in which grades >= 1 are relevant.
         rel: lowest relevant grade of the measured split.
 
     Returns:
-        Ids of judged queries. One without any relevant document is among them, as nothing of it was shown.
+        Ids of judged queries, including those without any relevant document.
     """
     known = {qrel.document_id for qrel in shown if qrel.grade >= SEEN_GRADE}
     seen = {qrel.query_id for qrel in qrels if qrel.grade >= rel and qrel.document_id in known}

@@ -1,4 +1,4 @@
-"""Measures of a ranking against judgements."""
+"""Measures of a ranking against relevance judgments."""
 
 from glow.evaluation.measures.evaluation import (
     DEFAULT_MEASURES,

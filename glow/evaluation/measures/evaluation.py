@@ -1,8 +1,7 @@
-"""Measures of a run, in the names of `ir-measures`, with our NCG and ERR beside them.
+"""Measures of a run, named as in `ir-measures`, plus GLOW's NCG and ERR.
 
-A run is measured in the order in which the retriever returned it; trec_eval would sort equal scores anew by document
-id, which is no order that a user ever sees. Every query of the judgements counts: one without hits scores 0, and so
-does one without a relevant document.
+A run is measured in the retriever's order; trec_eval would sort equal scores by document id, which users never see.
+Every judged query counts: one without hits scores 0, and so does one without a relevant document.
 """
 
 import re
@@ -29,12 +28,12 @@ MEASURE_SETS = {
         "RR@10 RR@20 nDCG@1 nDCG@3 nDCG@10 NCG@10 NCG@20 NCG@50 R@100 P@20 ERR@20".split(),
     )
 }
-"""Words that stand for several measures: `papers` is what GLOW and BISON report, and R@100."""
+"""Names of sets of measures: `papers` is those of GLOW and BISON, and R@100."""
 _NCG = re.compile(r"NCG@([1-9]\d{0,5})")
 _ERR = re.compile(r"ERR(?:\(g_max=([1-9]|[1-5]\d)\))?@([1-9]\d{0,5})")
 _HELP = f"try {' '.join(DEFAULT_MEASURES)}, P@5, Success@1, AP, ERR@20, ERR(g_max=3)@20"
 Judge = Callable[[Sequence[str], Mapping[str, int]], float]
-"""Value of one query, from its ranking and the grades of its documents."""
+"""The value of one query, from its ranking and the grades of its documents."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +41,8 @@ class Evaluation:
     """Values of one run.
 
     Attributes:
-        queries: ids of the judged queries, in the order of the judgements.
-        values: measure name -> float64 [n], one value a query, in that order.
+        queries: ids of the judged queries, in the order of the judgments.
+        values: measure name -> float64 [n], one value per query, in that order.
     """
 
     queries: tuple[str, ...]
@@ -51,7 +50,7 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, float]:
-        """Measure name -> mean over all judged queries; empty where there is none."""
+        """Measure name -> mean over all judged queries; empty if there are none."""
         return {name: float(values.mean()) for name, values in self.values.items() if len(values)}
 
     @property
@@ -70,55 +69,55 @@ class Evaluation:
 
 
 def measure_names(words: Sequence[str]) -> list[str]:
-    """Measures as they were asked for, one or several in a string, with the names of sets replaced by their measures."""
+    """Splits requested measures, one or several in a string, and expands the names of sets."""
     names = [name for word in words for part in word.split() for name in MEASURE_SETS.get(part, (part,))]
     return list(dict.fromkeys(names))
 
 
 def check_measures(names: Sequence[str], rel: int, depth: int | None = None) -> None:
-    """Checks measures before the work whose result they shall measure.
+    """Checks measures before the work that they will measure.
 
     Args:
         names: as `ir-measures` spells them, NCG@k, ERR@k or ERR(g_max=3)@k.
         rel: lowest relevant grade.
-        depth: hits a query that the run will hold; None where that is not known.
+        depth: hits per query in the run; None if unknown.
 
     Raises:
-        ConfigError: if an unknown name, a `rel` below 1, or a cut-off deeper than the run.
+        ConfigError: if a name is unknown, `rel` is below 1, or a cutoff is deeper than the run.
         DependencyError: if `ir-measures` is not installed.
     """
     if rel < 1:
         raise ConfigError(f"--rel must be at least 1, found {rel}")
     if not names:
-        raise ConfigError(f"no measure was asked for; try {' '.join(DEFAULT_MEASURES)}")
+        raise ConfigError(f"no measure was given; try {' '.join(DEFAULT_MEASURES)}")
     for name in names:
         own = _own(name)
         cutoff = own[0] if own else _parse(name, rel).params.get("cutoff")
         if depth is not None and cutoff is not None and cutoff > depth:
-            raise ConfigError(f"{name} looks at {cutoff} hits, and the run holds {depth}; raise --top-k")
+            raise ConfigError(f"{name} needs {cutoff} hits, and the run holds {depth}; raise --top-k")
 
 
 def evaluate(
     run: Run, qrels: Sequence[Qrel], names: Sequence[str] = DEFAULT_MEASURES, rel: int = 1
 ) -> Evaluation:
-    """Measures a run against judgements.
+    """Measures a run against relevance judgments.
 
     Args:
-        run: hits of each query; queries that are not judged are passed over.
-        qrels: all judgements of a split.
+        run: hits of each query; unjudged queries are ignored.
+        qrels: all judgments of a split.
         names: measures, as `ir-measures` spells them, NCG@k, ERR@k (of a scale up to 4) or ERR(g_max=3)@k.
-        rel: lowest grade that is relevant, for each measure that knows such a level and does not name its own
-            (RR, R, P, Success, AP, …); nDCG, NCG and ERR go by the grades.
+        rel: lowest relevant grade, for measures that need one and do not name their own (RR, R, P, Success, AP, …);
+            nDCG, NCG and ERR use the grades.
 
     Raises:
         ConfigError: as `check_measures`.
-        InputError: if there is no judgement, or a grade is above what ERR counts to.
+        InputError: if there are no judgments, or a grade is above ERR's g_max.
         DependencyError: if `ir-measures` is not installed.
     """
     check_measures(names, rel)
     grades = grades_by_query(qrels)
     if not grades:
-        raise InputError("there is no judgement to measure by: the qrels are empty")
+        raise InputError("there are no judgments: the qrels are empty")
     names = list(dict.fromkeys(names))
     ranked = {query: [hit.document_id for hit in run.get(query, ())] for query in grades}
     values = _library_values(ranked, grades, [name for name in names if not _own(name)], rel)
@@ -147,7 +146,7 @@ def grades_by_query(qrels: Sequence[Qrel]) -> dict[str, dict[str, int]]:
 
 
 def _own(name: str) -> tuple[int, Judge] | None:
-    """Cut-off and function of a measure that is ours; None for the library's."""
+    """Cutoff and function of a measure of GLOW's own; None for the library's."""
     if match := _NCG.fullmatch(name):
         k = int(match[1])
         return k, lambda ranking, grades: ncg(ranking, grades, k)
@@ -169,7 +168,7 @@ def _library_values(
     library = _ir_measures()
     measures = {name: _parse(name, rel) for name in names}
     judged = [library.Qrel(q, d, grade) for q, documents in grades.items() for d, grade in documents.items()]
-    # Descending whole numbers keep the retriever's order through any sorting by score.
+    # Descending integers keep the retriever's order when scores are sorted.
     scored = [
         library.ScoredDoc(q, d, float(-rank)) for q, found in ranked.items() for rank, d in enumerate(found)
     ]
@@ -186,7 +185,7 @@ def _parse(name: str, rel: int) -> Any:
         measure = library.parse_measure(name)
         if "rel" in measure.SUPPORTED_PARAMS and "rel" not in measure.params:
             measure = measure(rel=rel)
-        # gdeval is a perl program that the library starts: it may not be there, and fails on grades that it does not know.
+        # The library runs gdeval, a perl program, which may be missing and fails on unknown grades.
         providers = [provider for key, provider in library.providers.registry.items() if key != "gdeval"]
         known = any(provider.is_available() and provider.supports(measure) for provider in providers)
     except (NameError, ValueError, SyntaxError, TypeError, AssertionError) as error:

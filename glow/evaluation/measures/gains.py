@@ -1,25 +1,25 @@
-"""Measures by graded gains: nDCG, NCG and expected reciprocal rank, each of one query.
+"""Measures of one query by graded gains: nDCG, NCG and expected reciprocal rank.
 
-**nDCG** is how much of the gain of the best possible ranking a ranking has in its first places.
+**nDCG** is the discounted gain of the first k hits relative to the best possible ranking.
 
 Järvelin and Kekäläinen 2002, "Cumulated gain-based evaluation of IR techniques", with grades as gains and log2(rank + 1) as
-discount, as `ir-measures` has it; written out because building an index must not need that package.
+discount, as in `ir-measures`; implemented here because building an index must not need that package.
 
-**NCG** is how much of the best possible gain the first k hits hold, wherever they stand.
+**NCG** is the gain of the first k hits, in any order, relative to the best possible gain.
 
 GLOW section 4.2.1, Eq. 11-12 (https://arxiv.org/abs/2007.05186): NCG = CG / iCG, where CG is the sum of the grades
-of the first k hits and iCG that of the k best judged documents. A later ranking stage sets the order, so the first
-stage is asked only what it lets through.
+of the first k hits and iCG that of the k best judged documents. A later ranking stage sets the order, so only the set
+of documents that the first stage passes on counts.
 
-**ERR** is where a user stops who reads down the list and is satisfied by good documents.
+**ERR** is the expected reciprocal rank at which a user who reads down the list is satisfied.
 
 Chapelle, Metzler, Zhang and Grinspan, CIKM 2009 (https://doi.org/10.1145/1645953.1646033). A document of
 grade g satisfies with probability R(g) = (2^g - 1) / 2^g_max, and
 
     ERR@k = sum over r = 1 … k of 1/r · R(g_r) · product over i < r of (1 - R(g_i)).
 
-g_max is the highest grade of the scale, not of the query: with another g_max the same run has another ERR. The value
-is not divided by the best that is possible: with grades 0 and 1 and g_max 4, twenty relevant hits give ERR@20 = .176.
+g_max is the highest grade of the scale, not of the query; ERR depends on it. The value is not divided by the best
+possible one: with grades 0 and 1 and g_max 4, twenty relevant hits give ERR@20 = .176.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,20 +31,20 @@ from glow.errors import InputError
 __all__ = ["ERR_MAX_GRADE", "dcg", "err", "ncg", "ndcg"]
 
 ERR_MAX_GRADE = 4
-"""g_max of gdeval.pl, the program that judged the TREC Web tracks, so of the figures published there."""
+"""g_max of gdeval.pl, the program that measured the TREC Web tracks and their published figures."""
 
 
 def err(ranking: Sequence[str], grades: Mapping[str, int], k: int, g_max: int = ERR_MAX_GRADE) -> float:
     """ERR@k of one query.
 
     Args:
-        ranking: document ids, best first; a document that comes again satisfies nobody at its later place.
-        grades: document id -> grade; unjudged documents and negative grades satisfy nobody.
-        k: hits that count, >= 1.
+        ranking: document ids, best first; a repeated document counts only at its first rank.
+        grades: document id -> grade; unjudged documents and negative grades count as 0.
+        k: cutoff, >= 1.
         g_max: highest grade of the scale, >= 1.
 
     Returns:
-        In [0, 1); 0 where the first k hits hold no document with a grade above 0.
+        In [0, 1); 0 if none of the first k hits has a grade above 0.
 
     Raises:
         InputError: if a grade is above g_max.
@@ -55,7 +55,7 @@ def err(ranking: Sequence[str], grades: Mapping[str, int], k: int, g_max: int = 
     highest = max(grades.values(), default=0)
     if highest > g_max:
         raise InputError(
-            f"ERR@{k} expects grades up to {g_max}, and there is a grade {highest}: ask for ERR(g_max={highest})@{k}"
+            f"ERR@{k} expects grades up to {g_max}, found grade {highest}: use ERR(g_max={highest})@{k}"
         )
     value, still_reading = 0.0, 1.0
     seen: set[str] = set()
@@ -72,12 +72,12 @@ def ncg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """NCG@k of one query.
 
     Args:
-        ranking: document ids, best first; a document that comes again counts once.
+        ranking: document ids, best first; a repeated document counts once.
         grades: document id -> grade; unjudged documents and negative grades gain 0.
-        k: hits that count, >= 1.
+        k: cutoff, >= 1.
 
     Returns:
-        In [0, 1]; 0 where no document has a grade above 0 (as `ir-measures` does for nDCG).
+        In [0, 1]; 0 if no document has a grade above 0 (as in `ir-measures` for nDCG).
 
     Raises:
         ValueError: if k is below 1.
@@ -91,17 +91,17 @@ def ncg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
 
 
 def dcg(gains: Sequence[int]) -> float:
-    """Gains divided by the binary logarithm of their rank + 1, added up."""
+    """Sum of the gains, each divided by the binary logarithm of its rank + 1."""
     return float(sum(gain / np.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain))
 
 
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """nDCG@k in [0, 1]; 0 where no document is relevant.
+    """nDCG@k in [0, 1]; 0 if no document is relevant.
 
     Args:
         ranking: document ids, best first.
         grades: document id -> grade; those below 0 count as 0.
-        k: places that count, >= 1.
+        k: cutoff, >= 1.
     """
     ideal = dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k])
     return dcg([max(grades.get(document, 0), 0) for document in ranking[:k]]) / ideal if ideal else 0.0

@@ -1,4 +1,4 @@
-"""A corpus in memory, as an index of it would be: the same preprocessing, term table, towers, vectors and impacts.
+"""A corpus in memory, equal to an index of it: the same preprocessing, term statistics, towers, vectors and impacts.
 
 n   documents       D   dimensions
 """
@@ -51,19 +51,19 @@ __all__ = ["CorpusIndex", "DenseOptions", "Progress"]
 
 R = TypeVar("R")
 Progress = Callable[[int, int], None]
-"""Called with the documents encoded so far and all of them."""
+"""Called with the numbers of documents encoded so far and in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseOptions:
-    """How to encode.
+    """Options of encoding.
 
     Attributes:
-        term_stats: which documents the idf comes from, as for the builder.
+        term_stats: source of idf, as for the builder.
         analyzer: makes the terms of a lexical index, as for the builder.
         device: `cpu` or `cuda`, for towers and index.
         threads: threads of one encoding, >= 1.
-        cache: folder that keeps document vectors between runs; None keeps none.
+        cache: directory that keeps document vectors between runs; None: no cache.
     """
 
     term_stats: TermStats = "corpus"
@@ -74,27 +74,27 @@ class DenseOptions:
 
 
 class CorpusIndex:
-    """A corpus, encoded, with an exact vector index and, where wanted, its words; searched as an `Index` is.
+    """An encoded corpus with an exact vector index and optionally a lexical index; searched like an `Index`.
 
     Args:
         model: the model.
-        corpus: the documents; those without text in the model's fields are left out, as the builder does.
-        options: how to encode.
-        has_words: whether words are indexed as well, for hybrid and lexical search.
-        progress: told how far the encoding is.
+        corpus: the documents; those without text in the model's fields are left out, as in a build.
+        options: options of encoding.
+        has_words: whether to add a lexical index, for hybrid and lexical search.
+        progress: called with the progress of the encoding.
 
     Attributes:
-        ids: document ids, in the order of the rows.
-        preprocessor: with the corpus's term table, or what `options` chose.
+        ids: document ids, in row order.
+        preprocessor: with the term statistics that `options` chose.
         encoder: the query tower.
         fusion, calibrations, order, speller: as for `Index`, as are `holds` and `corpus_index[VECTORS]`.
 
     Raises:
-        GlowError: if the corpus cannot be read, the model cannot be opened, or the device is not there.
+        GlowError: if the corpus cannot be read, the model cannot be opened, or the device is missing.
     """
 
     fusion: Fusion = DEFAULT_FUSION
-    calibrations: Calibrations = UNCALIBRATED  # it is ranks that are measured
+    calibrations: Calibrations = UNCALIBRATED  # only ranks are measured
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class CorpusIndex:
         self.preprocessor = model.with_terms(terms, caps_unknown=True)
         self.encoder = model.encoder("query", options.device, options.threads)
         shape = (len(self.ids), self.encoder.dimensions)
-        # Its files are mapped, so the folder stays as long as this does.
+        # Its files are memory-mapped, so the directory lives as long as this object.
         self._folder = tempfile.TemporaryDirectory(prefix="glow-corpus-")
         folder = Path(self._folder.name)
         path = _cache_path(model, corpus, terms, options)
@@ -146,16 +146,16 @@ class CorpusIndex:
         return self._view.holds(component)
 
     def __getitem__(self, component: Key[Any, R]) -> R:
-        """As of an `Index`."""
+        """As `Index.__getitem__`."""
         return self._view[component]
 
     def names(self, rows: Sequence[int]) -> list[str]:
-        """The ids of rows."""
+        """The ids of the documents in these rows."""
         return [self.ids[row] for row in rows]
 
 
 def _speller(preprocessor: Preprocessor, view: View, words: TermTable, folder: Path) -> Speller | None:
-    """As a version built of the corpus would have it, which holds words whatever searches it."""
+    """The spelling corrector of an index of the corpus, which always holds words."""
     if preprocessor.weighting.unit != "word":
         return None
     if not view.holds(POSTINGS):
@@ -180,7 +180,7 @@ def _documents(model: Model, corpus: Corpus) -> Iterator[Document]:
 
 
 def _statistics(model: Model, corpus: Corpus, analyzer: Analyzer) -> tuple[list[str], TermTable, TermTable]:
-    """Ids, and the tables of words and of terms."""
+    """Ids, and the statistics of words and of terms."""
     counter = CorpusCounter(analyzer)
     ids = []
     own = model.preprocessor
@@ -199,7 +199,7 @@ def _encode(
     tokens: Path | None,
     progress: Progress | None,
 ) -> NDArray[np.float32]:
-    """Vectors of all; and in a folder, if one is given, their tokens."""
+    """Encodes all documents; writes their token embeddings to a directory if one is given."""
     vectors = np.empty(shape, np.float32)
     encoder = model.encoder("document", options.device, options.threads)
     writer = None if tokens is None else _late_writer(tokens, model.hash, encoder)
@@ -233,7 +233,7 @@ def _late_writer(folder: Path, model: str, encoder: Encoder) -> LateWriter:
 
 
 def _cache_path(model: Model, corpus: Corpus, terms: TermTable, options: DenseOptions) -> Path | None:
-    """One file for everything that decides the vectors: model, corpus, term table and device."""
+    """A path that depends on everything that decides the vectors: model, corpus, term statistics and device."""
     if options.cache is None:
         return None
     parts = [model.hash, corpus.hash, list(corpus.fields), terms.hash, options.device]
@@ -241,7 +241,7 @@ def _cache_path(model: Model, corpus: Corpus, terms: TermTable, options: DenseOp
 
 
 def _cached(path: Path | None, shape: tuple[int, int]) -> NDArray[np.float32] | None:
-    """Cached vectors, or None where there are none that can be used."""
+    """Cached vectors, or None if there are no usable ones."""
     if path is None or not path.is_file():
         return None
     try:
@@ -258,4 +258,4 @@ def _store(path: Path | None, vectors: NDArray[np.float32]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".partial.npy")
     np.save(temporary, vectors, allow_pickle=False)
-    temporary.replace(path)  # a run that is stopped half-way leaves no half file under the final name
+    temporary.replace(path)  # so that a stopped run leaves no incomplete file under the final name

@@ -1,7 +1,7 @@
-"""The lexical baseline: BM25 by the `bm25s` library over all text fields joined.
+"""The lexical baseline: BM25 by the `bm25s` library over all joined text fields.
 
-Words of two and more letters, lower-cased, English stop words dropped, no stemming; k1 1.2, b 0.75. URLs are left
-out: they are no text, and cutting them is the model's business.
+Terms are lower-cased words of two or more letters, without English stop words and stemming; k1 1.2, b 0.75. URLs are
+left out, because splitting them is the model's task.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,13 +42,13 @@ class LexicalRetriever:
             self.ids.append(document.id)
             texts.append(" ".join(text for name in fields for text in document.fields.get(name, ())))
         tokens = self._tokens(texts)
-        # A corpus of nothing but stop words has no term to index, and the library cannot say so.
+        # The library cannot handle a corpus of only stop words, which has no terms.
         self._index = self._library.BM25(k1=K1, b=B) if any(tokens) else None
         if self._index is not None:
             self._index.index(tokens, show_progress=False)
 
     def search(self, queries: Sequence[Query], k: int) -> Run:
-        """The k best documents of each query that share a word with it; ties go to the earlier document."""
+        """The k best documents of each query that share a word with it; the earlier document wins a tie."""
         if self._index is None or not queries:
             return {query.id: [] for query in queries}
         tokens = self._tokens([query.text for query in queries])
@@ -71,9 +71,9 @@ class LexicalRetriever:
 
 
 def _best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Places of the k largest scores above 0, largest first, ties by place.
+    """Positions of the k largest scores above 0, largest first, ties by position.
 
-    The library's own choice is arbitrary among the documents that tie with the k-th.
+    The library's own choice is arbitrary among documents that tie with the k-th.
     """
     rows = np.flatnonzero(scores > 0.0)
     if 0 < k < len(rows):

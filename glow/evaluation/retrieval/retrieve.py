@@ -19,14 +19,14 @@ __all__ = [
     "DenseOptions", "FusedRetriever", "HybridRetriever", "Retriever", "RetrieverKind", "open_retriever",
 ]  # fmt: skip
 
-RetrieverKind = Literal["dense", "lexical", "learned", "hybrid"]
+RetrieverKind = Literal["dense", "lexical", "learned-sparse", "hybrid"]
 
 
 class Retriever(Protocol):
-    """Something that finds documents for queries.
+    """Searches documents for queries.
 
     Attributes:
-        ids: the documents that it can find.
+        ids: ids of the searchable documents.
     """
 
     ids: list[str]
@@ -37,7 +37,7 @@ class Retriever(Protocol):
 
 
 class FusedRetriever:
-    """Reciprocal rank fusion of the k best hits of each of several retrievers."""
+    """Reciprocal rank fusion of the k best hits of several retrievers."""
 
     def __init__(self, parts: Sequence[Retriever]) -> None:
         self._parts = parts
@@ -58,14 +58,14 @@ def open_retriever(
     """Reads a corpus and makes it searchable.
 
     Args:
-        kind: which retriever.
-        data: the data folder.
-        model: needed by all but `lexical`.
-        options: how to encode, for all but `lexical`.
-        progress: told how far the encoding is.
+        kind: the retriever.
+        data: the data directory.
+        model: the model; not needed for `lexical`.
+        options: options of encoding; not needed for `lexical`.
+        progress: called with the progress of the encoding.
 
     Raises:
-        ConfigError: if no model where one is needed.
+        ConfigError: if the model is missing.
         InputError: if the corpus cannot be read, or is empty.
         GlowError: as the retrievers.
     """
@@ -76,9 +76,9 @@ def open_retriever(
     retriever: Retriever
     if kind == "lexical":
         retriever = LexicalRetriever(corpus, text_fields)
-    elif kind == "learned":
+    elif kind == "learned-sparse":
         raise ConfigError(
-            "retriever 'learned' is measured over an index that was built with --learned: give --index-root"
+            "retriever 'learned-sparse' is measured over an index that was built with --learned-sparse: give --index-root"
         )
     elif model is None:
         raise ConfigError(f"retriever {kind!r} needs a model; give --model")

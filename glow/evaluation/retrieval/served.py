@@ -1,4 +1,4 @@
-"""Retrieval as a service does it: the same ranking functions and fusion, over a version or over a corpus in memory."""
+"""Searches as a service does, with the same ranking functions and fusion, over a version or a corpus in memory."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +22,7 @@ from glow.search import (
     Reranking,
     Retriever,
     Typos,
+    Words,
     analyze_query,
     rank_dense,
     rank_hybrid,
@@ -36,16 +37,16 @@ QUERIES_AT_ONCE = 256
 
 
 class ServedRetriever:
-    """Searches as `POST /search` does, one query after the other.
+    """Searches like `POST /search`, one query after another.
 
     Args:
-        index: what is searched.
+        index: the index to search.
         encoder: the query tower.
-        ids: the documents that can be found.
-        names: rows of documents -> their ids.
-        kind: what searches.
-        typos: whether slips in queries are corrected, as in a request.
-        reranking: how the first hits are read again; None: they are not.
+        ids: ids of the searchable documents.
+        names: maps rows to document ids.
+        kind: the retriever.
+        typos: whether to correct typos in queries, as in a request.
+        reranking: how to re-rank the first hits; None: no re-ranking.
 
     Attributes:
         ids: as given.
@@ -73,7 +74,7 @@ class ServedRetriever:
         asked = [(query, reading) for query, reading in readings if reading.tokens.words]
         for start in range(0, len(asked), QUERIES_AT_ONCE):
             block = asked[start : start + QUERIES_AT_ONCE]
-            if self._kind in ("lexical", "learned"):
+            if self._kind in ("lexical", "learned-sparse"):
                 read: list[EncodedText | None] = [None] * len(block)
             else:
                 read = list(self._encoder.read([reading.tokens for _, reading in block]))
@@ -94,8 +95,9 @@ class ServedRetriever:
         return rerank(self._index, reading.text, ranked, self._reranking, unit, vector)[0]
 
     def _first(self, reading: AnalyzedQuery, encoded: EncodedText | None, k: int) -> RankedDocuments:
-        if self._kind == "lexical" or self._kind == "learned":
-            return rank_lexical(self._index, reading.text, k, by=self._kind)
+        if self._kind in ("lexical", "learned-sparse"):
+            by: Words = "lexical" if self._kind == "lexical" else "learned"
+            return rank_lexical(self._index, reading.text, k, by=by)
         assert encoded is not None  # noqa: S101 - every other kind has one
         if self._kind == "dense":
             return rank_dense(self._index, encoded.vector, k)
@@ -104,7 +106,7 @@ class ServedRetriever:
 
 
 class DenseRetriever(ServedRetriever):
-    """A corpus in memory, searched by vectors; arguments as for `CorpusIndex`."""
+    """Dense retrieval over a corpus in memory; arguments as for `CorpusIndex`."""
 
     def __init__(
         self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
@@ -114,7 +116,7 @@ class DenseRetriever(ServedRetriever):
 
 
 class HybridRetriever(ServedRetriever):
-    """A corpus in memory, searched by vectors and words, under the default fusion; arguments as for `CorpusIndex`."""
+    """Hybrid retrieval over a corpus in memory with the default fusion; arguments as for `CorpusIndex`."""
 
     def __init__(
         self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
@@ -130,16 +132,18 @@ def open_version(
     threads: int = 1,
     reranking: Reranking | None = None,
 ) -> tuple[Index, ServedRetriever]:
-    """The live version of an index root, searched as it is served: its vectors, its words, its fusion.
+    """Opens the live version of an index root for searches like those of a service.
 
     Raises:
         ArtifactError: if there is no live version, or it is damaged.
-        MismatchError: if it holds no words, or no re-ranker, and they are asked for.
+        MismatchError: if it lacks the requested lexical index or re-ranker.
     """
     versions = IndexRoot(root)
     index = Index.open(versions.folder(versions.current()), device, threads)
-    if kind == "learned" and not index.holds(LEARNED_SPARSE):
-        raise MismatchError(f"index {index.version} has no learned impacts; build it again with --learned")
+    if kind == "learned-sparse" and not index.holds(LEARNED_SPARSE):
+        raise MismatchError(
+            f"index {index.version} has no learned impacts; build it again with --learned-sparse"
+        )
     if kind != "dense" and not index.holds(POSTINGS):
         raise MismatchError(
             f"version {index.version} holds no words, {kind!r} needs them; build it with --lexical"

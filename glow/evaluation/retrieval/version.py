@@ -1,6 +1,6 @@
-"""What an index version finds, as a service would: for measuring it, and for comparing it with another.
+"""Searches an index version as a service does, to measure it and to compare it with another.
 
-q   queries     k   hits a query    D   dimensions
+q   queries     k   hits per query  D   dimensions
 """
 
 from collections.abc import Sequence
@@ -29,23 +29,23 @@ from glow.search import (
 __all__ = ["DEPTH", "Retriever", "VersionSearch", "mean_overlap"]
 
 Retriever = Literal["dense", "learned", "hybrid", "rerank"]
-"""`rerank`: the best of the others, whose first hits are read again."""
+"""The retriever `rerank`: the best of the others, with its first hits re-ranked."""
 
 DEPTH = 10
-"""Hits that people look at."""
+"""Cutoff: the hits that users examine."""
 # Below this, scores of two products of the same vectors may differ by rounding.
 TIE = 1e-5
 
 
 class VersionSearch:
-    """Queries for one open version, encoded by its own tower; a query without a word finds nothing, as in a service.
+    """Queries for one open version, encoded by its own tower; a query without words finds nothing, as in a service.
 
     Args:
         index: the version.
         texts: the queries.
 
     Attributes:
-        retrievers: what the version can be asked for.
+        retrievers: the retrievers of the version.
     """
 
     def __init__(self, index: Index, texts: Sequence[str]) -> None:
@@ -90,9 +90,9 @@ class VersionSearch:
         return ranked.rows[:k]
 
     def recall(self, k: int = DEPTH) -> float | None:
-        """Share of the exact top k that the dense index finds, in [0, 1]; ties count as found.
+        """Fraction of the exact top k that the dense index finds, in [0, 1]; ties count as found.
 
-        None where it cannot be known: no query has a word.
+        None if no query has words.
         """
         dense = self._index[VECTORS]
         if not self._queries:
@@ -107,10 +107,10 @@ class VersionSearch:
 
 
 def mean_overlap(a: Sequence[tuple[str, ...]], b: Sequence[tuple[str, ...]]) -> float | None:
-    """Mean share of common hits, in [0, 1], over the queries for which either found any; None where there is none.
+    """Mean fraction of common hits, in [0, 1], over the queries with hits in either; None if there are none.
 
     Args:
-        a, b: hits of each query; the longer list of a query is what the common ones are a share of.
+        a, b: hits of each query; the fraction is relative to the longer list.
     """
     shares = [
         len(set(one) & set(other)) / max(len(one), len(other))

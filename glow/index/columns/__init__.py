@@ -1,4 +1,4 @@
-"""Metadata by field: the columns that filters and facets read."""
+"""Metadata by field: the columns for filters and facets."""
 
 from glow.index.columns.build import build_columns
 from glow.index.columns.component import COLUMNS

@@ -1,7 +1,7 @@
-"""Writing columns: the document store is read twice, once to choose fields and once for their values.
+"""Writes columns: the document store is read twice, once to choose fields and once for their values.
 
-Memory does not grow with what documents hold: values wait on disk in sorted runs (`columns_spill`), but for 12 bytes
-for each different value of one field at a time.
+Memory does not grow with the documents' content: values wait on disk in sorted runs (`columns_spill`). Only 12 bytes
+per distinct value, of one field at a time, are in memory.
 """
 
 from collections import Counter
@@ -29,10 +29,10 @@ from glow.index.stored_fields import DocumentStore
 __all__ = ["build_columns"]
 
 MAX_SURVEYED = 65_536
-"""Different fields that are counted to choose among; those that first come later are left out."""
+"""Limit of the distinct fields that are counted for the choice; later ones are left out."""
 MAX_NAMED = 1_000
 MAX_VALUE_BYTES = 2_048
-"""A string field with a longer value holds texts, which are for searching, not for filtering."""
+"""A string field with a longer value holds text for searching, not for filtering."""
 RUN_VALUES = 1 << 18
 RUN_BYTES = 32 << 20
 
@@ -40,14 +40,14 @@ Metadata = Mapping[str, Any]
 
 
 def build_columns(store: DocumentStore, folder: Path) -> ColumnsHeader:
-    """Writes `columns/` into the folder of a version in the making.
+    """Writes `columns/` into the directory of an unfinished version.
 
     Args:
         store: the finished document store.
-        folder: the version's folder; columns/ must not exist.
+        folder: the version's directory, without columns/.
 
     Returns:
-        what was written, for the report.
+        the header, for the report.
 
     Raises:
         OSError: if the disk is full or cannot be written.
@@ -73,21 +73,21 @@ def build_columns(store: DocumentStore, folder: Path) -> ColumnsHeader:
 
 
 class _Survey:
-    """Which fields there are, and which of them get columns."""
+    """Chooses the fields that get columns."""
 
     def __init__(self, documents: Iterable[Metadata]) -> None:
         self.uncounted = 0
         self._documents: Counter[str] = Counter()
         self._crowd: dict[str, int] = {}
-        """Fields of the smallest document that has the field."""
+        """Field -> number of fields of the smallest document that has it."""
         self._texts: set[str] = set()
         self._with_dates: set[str] = set()
         self._with_others: set[str] = set()
-        """Fields with strings that are dates, and with strings that are none."""
+        """Fields with strings that are dates, and fields with other strings."""
         for metadata in documents:
             self._add(metadata)
         usable = [name for name in self._documents if name not in self._texts]
-        # Of fields that occur equally often those of small documents come first: one author's thousand keys are nobody else's.
+        # Ties go to fields of small documents: a thousand keys of one author are rare elsewhere.
         usable.sort(key=lambda name: (-self._documents[name], self._crowd[name], name))
         self.chosen = frozenset(usable[:MAX_FIELDS])
 
@@ -113,7 +113,7 @@ class _Survey:
         return self.chosen & self._with_dates - self._with_others
 
     def mixed(self) -> list[str]:
-        """Fields with columns that hold dates, and other strings as well."""
+        """Fields with columns that hold both dates and other strings."""
         return sorted(self.chosen & self._with_dates & self._with_others)
 
     def left_out(self) -> dict[str, str]:
@@ -135,7 +135,7 @@ def _collect(
         seen: set[tuple[str, ValueType, Scalar]] = set()
         for name, value in field_values(metadata):
             kind = type_of(value)
-            # A value counts once for each document; true, 1 and "1" are different values.
+            # A document counts once per value; true, 1 and "1" are distinct values.
             if kind is None or name not in chosen or (name, kind, value) in seen:
                 continue
             seen.add((name, kind, value))
@@ -154,7 +154,7 @@ def _collect(
 
 
 class _FieldWriter:
-    """One field in the making: a part for each type that it meets."""
+    """Collects the values of one field, by type."""
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
@@ -163,7 +163,7 @@ class _FieldWriter:
         self._last_row = -1
 
     def add(self, row: int, kind: ValueType, value: Scalar) -> int:
-        """Takes a value and returns about how many bytes it holds."""
+        """Adds a value and returns its approximate size in bytes."""
         if row != self._last_row:
             self._last_row, self._documents = row, self._documents + 1
         if kind not in self._parts:

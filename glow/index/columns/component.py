@@ -23,7 +23,7 @@ SHOWN_COLUMNS = 200
 
 
 class MetadataColumns(Component[Columns, FilteredColumns, Rules, ComponentOptions]):
-    """Metadata to filter, count and order by, and the rank of each document's id; built and merged from stored documents."""
+    """Metadata for filters, facets and sorting, and the rank of each document's id; built and merged from stored documents."""
 
     name = "columns"
     part = "columns"
@@ -44,15 +44,15 @@ class MetadataColumns(Component[Columns, FilteredColumns, Rules, ComponentOption
         build_columns(corpus.made[STORED_FIELDS], corpus.made.folder)
 
     def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
-        """Builds them anew: which fields have columns depends on all documents."""
+        """Builds them anew: the choice of fields depends on all documents."""
         build_columns(made[STORED_FIELDS], made.folder)
 
     def report(self, made: Segment, rules: Rules, seconds: Mapping[str, float]) -> dict[str, Any]:
-        """Which metadata can be filtered by."""
+        """Metadata that can be filtered."""
         return {"columns": _describe(_header(made.path(COLUMNS_FOLDER)))}
 
     def open(self, segment: Segment) -> Columns:
-        """Opens the folder; an index of an older GLOW, which had none, is refused."""
+        """Opens the directory; an index of an old version of GLOW, which lacks it, is refused."""
         if not segment.has_any(self.paths):
             where = " in its delta" if segment.below else ""
             raise MismatchError(f"index {segment.name} holds no metadata columns{where}; {segment.remedy}")
@@ -70,7 +70,7 @@ class MetadataColumns(Component[Columns, FilteredColumns, Rules, ComponentOption
         return FilteredColumns(reader, FilterMasks(reader, tells_filters=True))
 
     def join(self, both: BaseAndDelta[Columns]) -> FilteredColumns:
-        """The columns of both, and masks without the rows that are gone."""
+        """The columns of both segments, and masks without deleted rows."""
         columns = join_columns(both.base, both.delta, both.tombstones, both.order)
         return FilteredColumns(columns, segment_masks(columns, both.segments))
 
@@ -80,7 +80,7 @@ class MetadataColumns(Component[Columns, FilteredColumns, Rules, ComponentOption
         return dict.fromkeys(("filter", "facets"), lacks if reader is None else "")
 
     def info(self, reader: FilteredColumns | None) -> dict[str, Any]:
-        """Metadata that can be filtered and counted by: types, documents with a value, different values."""
+        """Metadata that can be filtered and counted: types, documents with a value, distinct values."""
         fields = {} if reader is None else reader.columns.fields
         return {"columns": {name: _column(field) for name, field in list(fields.items())[:SHOWN_COLUMNS]}}
 
@@ -93,7 +93,7 @@ def _header(folder: Path) -> ColumnsHeader:
 
 
 def _describe(header: ColumnsHeader) -> dict[str, Any]:
-    """For each field its documents, and by type the different values."""
+    """For each field the number of documents, and distinct values by type."""
     fields = {
         field.name: {
             "documents": field.documents,
@@ -111,7 +111,7 @@ def _describe(header: ColumnsHeader) -> dict[str, Any]:
 
 
 def _column(field: Field) -> dict[str, Any]:
-    # The strings of a field of dates are those dates.
+    # The strings of a date field are its dates.
     hidden = "string" if "date" in field.parts else "date"
     types = [kind for kind in field.parts if kind != hidden]
     distinct = sum(len(part.values) for kind, part in field.parts.items() if kind in types)

@@ -1,7 +1,7 @@
-"""Dates in metadata: ISO 8601 texts as instants in UTC, so that they compare as moments whatever zone they name.
+"""Dates in metadata: ISO 8601 texts as instants in UTC, so that dates of different time zones compare correctly.
 
-`2024-05-01`, `2024-05-01T10:00`, `2024-05-01T10:00:00.5Z`, `2024-05-01T12:00:00+02:00`; a blank may stand for the `T`. A time
-without a zone is UTC. A date without a time is the instant at which that day begins, and as a bound the whole day.
+`2024-05-01`, `2024-05-01T10:00`, `2024-05-01T10:00:00.5Z`, `2024-05-01T12:00:00+02:00`; a blank may replace the `T`. A time
+without a zone is UTC. A date without a time is the start of that day; as a bound, it is the whole day.
 """
 
 import re
@@ -16,7 +16,7 @@ _DATE = re.compile(
 _DURATION = re.compile(r"([0-9]{1,6})([smhdwMy])")
 _NOW = re.compile(r"now(?:([+-])([0-9]{1,6}[smhdwMy]))?")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "M": 2_629_746, "y": 31_556_952}
-"""Seconds; a month and a year are means of the Gregorian calendar."""
+"""In seconds; a month and a year have their mean lengths in the Gregorian calendar."""
 _LONGEST = 36
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -26,26 +26,26 @@ NOW_STEP_S = 60
 
 @dataclass(frozen=True, slots=True)
 class DateSpan:
-    """What a date of a request stands for: microseconds since 1970 in UTC, from the first to the last of them."""
+    """Meaning of a date in a request: its first and last microsecond since 1970 in UTC."""
 
     first: int
     last: int
 
 
 def instant_of(text: str) -> int | None:
-    """Microseconds since 1970 in UTC; None where a text is no date."""
+    """Microseconds since 1970 in UTC; None if the text is not a date."""
     moment = _moment(text)
     return None if moment is None else (moment - _EPOCH) // _MICROSECOND
 
 
 def duration_s(text: str) -> int | None:
-    """Seconds of a number and a unit, such as `30d`: units s, m, h, d, w, M, y; None where a text is none."""
+    """Seconds of a number and a unit, such as `30d`: units s, m, h, d, w, M, y; None if the text has another form."""
     parsed = _DURATION.fullmatch(text)
     return None if parsed is None else int(parsed[1]) * _UNITS[parsed[2]]
 
 
 def now_s(now: datetime | None = None) -> int:
-    """Seconds since 1970 of the last full minute, so that requests within it share their masks and answers.
+    """Seconds since 1970 of the last full minute, so that requests within a minute share masks and responses.
 
     Args:
         now: the time; None: the clock's.
@@ -54,10 +54,10 @@ def now_s(now: datetime | None = None) -> int:
 
 
 def span_of(text: str, now: datetime | None = None) -> DateSpan | None:
-    """What a date in a request stands for; None where a text is none.
+    """The meaning of a date in a request; None if the text is not a date.
 
     Args:
-        text: a date as documents have them, or `now`, `now-7d`, `now+1h`, with the units of `duration_s`.
+        text: a date as in documents, or `now`, `now-7d`, `now+1h`, with the units of `duration_s`.
         now: the time; None: the clock's.
     """
     if relative := _NOW.fullmatch(text):
@@ -83,5 +83,5 @@ def _moment(text: str) -> datetime | None:
     except (
         ValueError,
         OverflowError,
-    ):  # a 30th of February, or a year that the zone moves out of the calendar
+    ):  # a 30th of February, or a year that the time zone moves out of the calendar
         return None

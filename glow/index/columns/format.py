@@ -1,8 +1,8 @@
-"""The header of an index's columns, `columns/columns.json`, which says what lies where in `columns/values.bin`.
+"""The header of an index's columns, `columns/columns.json`: it locates the arrays in `columns/values.bin`.
 
-One field has up to four parts, one for each type of value that it holds (dates are texts as well), and a part up to four arrays: `codes`,
-`offsets` (lists only), and a dictionary: `text` and `ends` of strings, `near` and, where float64 is not enough, `rest`
-of numbers and booleans. All lie in one file, because every mapped file takes one of a process's file handles.
+A field has up to four parts, one per type of its values (dates are also texts). A part has up to four arrays: `codes`,
+`offsets` (lists only), and a dictionary: `text` and `ends` of strings; of numbers and booleans `near` and, if float64 is
+not exact enough, `rest`. All are in one file, because every mapped file takes one of a process's file handles.
 """
 
 from typing import Annotated, Literal
@@ -22,14 +22,14 @@ COLUMNS_HEADER = "columns.json"
 VALUES_FILE = "values.bin"
 ORDER_FILE = "order.npy"
 MAX_FIELDS = 256
-"""Most fields that get columns; thousands of keys are data in the place of names."""
+"""Most fields with columns; thousands of keys are data used as names."""
 
 ArrayName = Literal["codes", "offsets", "text", "ends", "near", "rest"]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 
 
 class Place(StrictModel):
-    """Where an array lies in `values.bin`."""
+    """Position of an array in `values.bin`."""
 
     start: Count
     size_bytes: Count
@@ -40,11 +40,11 @@ class PartHeader(StrictModel):
 
     Attributes:
         type: of the values.
-        distinct: different values.
-        values: values in all, each counted once for each document.
-        documents: documents with a value of this type.
-        has_lists: whether a document holds more than one.
-        arrays: where its arrays lie.
+        distinct: number of distinct values.
+        values: number of values, each counted once per document.
+        documents: number of documents with a value of this type.
+        has_lists: whether a document has more than one value.
+        arrays: positions of its arrays.
     """
 
     type: ValueType
@@ -56,7 +56,7 @@ class PartHeader(StrictModel):
 
 
 class FieldHeader(StrictModel):
-    """One field: its dotted path, documents that have it, and its values by type."""
+    """One field: its dotted path, number of documents, and values by type."""
 
     name: str
     documents: Count
@@ -67,12 +67,12 @@ class ColumnsHeader(StrictModel):
     """`columns.json`.
 
     Attributes:
-        format: of the folder.
+        format: format version.
         documents: rows of every column.
         fields: sorted by name.
         left_out: field -> why it has no column; the first thousand by name.
-        left_out_fields: how many those are in all, as far as they were counted.
-        mixed: fields that hold dates and other texts, and are texts therefore.
+        left_out_fields: total number of those fields, as far as they were counted.
+        mixed: fields that hold dates and other texts, and therefore count as texts.
     """
 
     format: Literal[1]

@@ -1,4 +1,4 @@
-"""Metadata of a base and a delta as columns of both: masks and fields; `facets` counts over segments by itself."""
+"""The metadata columns of a base and a delta as one: masks and fields; `facets` counts per segment itself."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ __all__ = ["FilteredColumns", "SegmentedColumns", "join_columns", "segment_masks
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilteredColumns:
-    """What searches ask of metadata.
+    """Columns and their filter masks, for searches.
 
     Attributes:
         columns: the metadata, of one segment or of two.
@@ -28,7 +28,7 @@ class FilteredColumns:
 
 @dataclass(frozen=True, slots=True)
 class SegmentedColumns(Columns):
-    """Columns of two segments. `fields` tells names, types and documents; codes are each segment's own.
+    """Columns of two segments. `fields` has names, types and documents; codes belong to each segment.
 
     Attributes:
         base, delta: the segments' columns.
@@ -46,11 +46,11 @@ class SegmentedColumns(Columns):
 def join_columns(
     base: Columns, delta: Columns, gone: NDArray[np.int64], order: NDArray[np.uint32]
 ) -> SegmentedColumns:
-    """The columns of both. A field that either of them left out has no column, as in a rebuild.
+    """The columns of both. A field that one of them left out has no column, as in a rebuild.
 
     Args:
         base, delta: N and M documents.
-        gone: rows of the base that are gone, int64 [t].
+        gone: deleted rows of the base, int64 [t].
         order: uint32 [N + M], the rank of each document's id.
     """
     left_out = {**base.left_out, **delta.left_out}
@@ -63,7 +63,7 @@ def join_columns(
 
 
 def segment_masks(columns: SegmentedColumns, segments: Segments) -> FilterMasks:
-    """The masks of filters over both: complements and all, rows that are gone are in none."""
+    """The masks of filters over both; no mask includes deleted rows, not even a complement."""
     return FilterMasks(
         lambda expression, check: segments.join(
             evaluate(expression, columns.base, check), evaluate(expression, columns.delta, check)
@@ -78,7 +78,7 @@ def _join(name: str, base: Field | None, delta: Field | None, gone: NDArray[np.i
     for field in (delta, base):
         if field is not None:
             parts |= field.parts
-    # Dates of one segment and other texts of the other make a field of texts, as in a rebuild.
+    # Dates in one segment and other texts in the other make a text field, as in a rebuild.
     if any(
         field is not None and "string" in field.parts and "date" not in field.parts for field in (base, delta)
     ):
@@ -87,7 +87,7 @@ def _join(name: str, base: Field | None, delta: Field | None, gone: NDArray[np.i
 
 
 def _holders(field: Field, rows: NDArray[np.int64]) -> int:
-    """How many of some rows have the field."""
+    """How many of the rows have the field."""
     held = np.zeros(len(rows), np.bool_)
     for part in field.parts.values():
         if part.offsets is None:

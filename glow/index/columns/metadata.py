@@ -1,7 +1,7 @@
 """A document's metadata as fields: dotted path -> values of three types.
 
 `{"year": 2024, "place": {"city": "Bern"}, "authors": [{"name": "Ada"}, {"name": "Bo"}]}` has the fields `year`,
-`place.city` and `authors.name`, the last with two values. null and empty lists and objects are no values.
+`place.city` and `authors.name`, the last with two values. null and empty lists and objects are not values.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -11,30 +11,30 @@ __all__ = ["MAX_NAME_CHARACTERS", "VALUE_TYPES", "Scalar", "ValueType", "field_v
 
 Scalar = str | int | float | bool
 ValueType = Literal["string", "number", "boolean", "date"]
-"""Types of values; the strings of a field that holds dates alone are its `date` values as well, as instants."""
+"""Types of values; a field that only holds dates has its strings also as `date` values, which are instants."""
 VALUE_TYPES: tuple[ValueType, ...] = ("string", "number", "boolean")
-"""Those that values are shown as."""
+"""Types of values as output."""
 
 MAX_NAME_CHARACTERS = 256
-"""A longer path is no field: names of any length would let one document take all memory."""
+"""A longer path is ignored: unlimited names would let one document take all memory."""
 
 
 def field_values(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     """Yields each value with its field, in the document's order; a list's members one by one.
 
     Args:
-        metadata: JSON values, nested as deep as `glow.collection` lets them be.
+        metadata: JSON values, nested no deeper than `glow.collection` allows.
     """
     for name, value in metadata.items():
         yield from _walk(name, value)
 
 
 def pick(metadata: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
-    """The part of a document's metadata that some fields name, nested as it is there.
+    """The fields of a document's metadata with the given names, nested as in the document.
 
     Args:
         metadata: as for `field_values`.
-        names: dotted paths; what a document lacks is left out.
+        names: dotted paths; missing fields are left out.
     """
     found: dict[str, Any] = {}
     for key, value in metadata.items():
@@ -53,7 +53,7 @@ def _pick(value: Any, names: Set[str]) -> Any:
 
 
 def type_of(value: object) -> ValueType | None:
-    """The type of a single value; None for null, lists and objects. true is no number."""
+    """The type of a single value; None for null, lists and objects. true is not a number."""
     if isinstance(value, str):
         return "string"
     if isinstance(value, bool):

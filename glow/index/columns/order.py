@@ -1,6 +1,6 @@
-"""Documents in the order of a field's values, over any rows of one or two segments.
+"""Orders documents by a field's values, over any rows of one or two segments.
 
-m   rows that are asked about
+m   requested rows
 """
 
 import numpy as np
@@ -16,20 +16,20 @@ MISSING = -1
 
 
 def order_kind(field: Field) -> ValueType:
-    """The type whose values order a field: instants before numbers before texts; the others count as missing."""
+    """The type whose values order a field: instants before numbers before texts; other values count as missing."""
     return next(kind for kind in _ORDERS if kind in field.parts)
 
 
 def value_ranks(
     columns: Columns, name: str, rows: NDArray[np.int64], *, largest: bool = False
 ) -> NDArray[np.int64]:
-    """The rank of each document's value among those of all of them.
+    """The rank of each document's value among all values.
 
     Args:
         columns: of the index.
-        name: of a field that has a column.
+        name: of a field with a column.
         rows: int64 [m].
-        largest: whether a document with several values counts with its largest, not its smallest.
+        largest: whether a document with several values has the rank of its largest, not its smallest.
 
     Returns:
         int64 [m], >= 0, equal for equal values; -1 for a document without a value.
@@ -53,7 +53,7 @@ def value_ranks(
 
 
 def _codes(part: TypedColumn, rows: NDArray[np.int64], *, largest: bool) -> NDArray[np.int64]:
-    """Each row's code, in the order of values; 0 for none."""
+    """Each row's code, in the order of values; 0 if it has none."""
     if part.offsets is None:
         return part.codes[rows].astype(np.int64)
     codes = np.zeros(len(rows), np.int64)
@@ -68,12 +68,12 @@ def _codes(part: TypedColumn, rows: NDArray[np.int64], *, largest: bool) -> NDAr
 def _over_segments(
     codes: NDArray[np.int64], parts: list[TypedColumn | None], inside: list[NDArray[np.bool_]]
 ) -> NDArray[np.int64]:
-    """Ranks from codes of different dictionaries: the values themselves are compared, each once."""
+    """Ranks from codes of two dictionaries: compares the values themselves, each once."""
     keys = []
     for part, within in zip(parts, inside, strict=True):
         different = np.unique(codes[within & (codes > 0)]).tolist()
         keys.append({code: part.values.key(code - 1) for code in different} if part is not None else {})
-    # Keys of one type: strings as UTF-8, the rest as exact numbers.
+    # Keys of one type: strings as UTF-8, others as exact numbers.
     every: list[bytes | int | float] = sorted({key for held in keys for key in held.values()})
     place_of = {key: place for place, key in enumerate(every)}
     ranks = np.full(len(codes), MISSING, np.int64)

@@ -1,9 +1,9 @@
-"""Metadata as typed columns: for every field, which documents hold which values; memory-mapped.
+"""Metadata as typed columns, memory-mapped: for every field, the values of each document.
 
-Each part of a field (its strings, its numbers, its booleans) has a sorted dictionary of d different values. A code is a
-value's place in it, counted from 1; 0 is no value. Sorted codes make a range of values a range of codes.
+Each part of a field (its strings, its numbers, its booleans) has a sorted dictionary of d distinct values. A code is a
+value's position in it, counted from 1; 0 is no value. Sorted codes make a range of values a range of codes.
 
-n   documents    d   different values    m   values of all documents
+n   documents    d   distinct values    m   values of all documents
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,7 +30,7 @@ from glow.storage import SortedStrings, map_array, map_bytes, read_header
 
 __all__ = ["Columns", "Field", "NumberValues", "StringValues", "TypedColumn"]
 
-# Whole numbers beyond have no place in another's JSON.
+# Other JSON libraries cannot read larger whole numbers.
 MAX_WHOLE = 2**63
 
 
@@ -44,25 +44,25 @@ class StringValues:
         return len(self.strings)
 
     def value(self, place: int) -> str:
-        """The value at a place, 0 to d - 1."""
+        """The value at a position, 0 to d - 1."""
         return self.strings.value(place)
 
     def key(self, place: int) -> bytes:
-        """What the order is of: UTF-8 sorts as code points do."""
+        """The sort key: UTF-8 sorts like code points."""
         return self.strings.key(place)
 
     def key_of(self, value: Scalar) -> bytes:
-        """The key of a string that may not be there."""
+        """The key of a string that may be absent."""
         return str(value).encode()
 
     def place(self, value: Scalar, after: bool) -> int:
-        """How many values come before a string that may not be there, or up to and with it where `after`."""
+        """How many values come before a string that may be absent; if `after`, it is counted too."""
         return self.strings.place(self.key_of(value), after=after)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberValues:
-    """Numbers in order: the nearest float64 [d], and what is left to an exact whole number, int64 [d] or None."""
+    """Numbers in order: the nearest float64 [d], and the difference of exact whole numbers, int64 [d] or None."""
 
     near: NDArray[np.float64]
     rest: NDArray[np.int64] | None
@@ -72,7 +72,7 @@ class NumberValues:
         return len(self.near)
 
     def value(self, place: int) -> Scalar:
-        """The value at a place, 0 to d - 1; a whole number has no fraction."""
+        """The value at a position, 0 to d - 1; a whole number has no fraction."""
         key = self.key(place)
         return bool(key) if self.is_boolean else key
 
@@ -83,11 +83,11 @@ class NumberValues:
         return whole if near.is_integer() and abs(whole) < MAX_WHOLE else near
 
     def key_of(self, value: Scalar) -> int | float:
-        """The key of a number or boolean that may not be there."""
+        """The key of a number or boolean that may be absent."""
         return value if isinstance(value, int | float) else float(value)
 
     def place(self, value: Scalar, after: bool) -> int:
-        """How many values come before a number that may not be there, or up to and with it where `after`."""
+        """How many values come before a number that may be absent; if `after`, it is counted too."""
         key = self.key_of(value)
         # Rounding keeps the order, so only numbers with the same nearest float64 need an exact comparison.
         first, last = (int(self.near.searchsorted(float(key), side)) for side in ("left", "right"))
@@ -101,8 +101,8 @@ class TypedColumn:
 
     Attributes:
         type: of the values.
-        codes: unsigned [n] of single values; [m] where documents hold lists.
-        offsets: int64 [n + 1]: document i holds codes[offsets[i]:offsets[i + 1]]; None for single values.
+        codes: unsigned [n] of single values; [m] if documents have lists.
+        offsets: int64 [n + 1]: document i has codes[offsets[i]:offsets[i + 1]]; None for single values.
         values: the dictionary.
         documents: documents with a value.
     """
@@ -114,7 +114,7 @@ class TypedColumn:
     documents: int
 
     def find(self, value: Scalar) -> int:
-        """The code of a value, 0 where no document holds it."""
+        """The code of a value, 0 if no document has it."""
         place = self.values.place(value, after=False)
         is_there = place < len(self.values) and self.values.key(place) == self.values.key_of(value)
         return place + 1 if is_there else 0
@@ -137,7 +137,7 @@ class TypedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field by its dotted path: documents that have it, and its values, each type apart."""
+    """A field: its dotted path, number of documents, and values by type."""
 
     name: str
     documents: int
@@ -170,13 +170,13 @@ class Columns:
         """Opens `columns/` of an index version.
 
         Args:
-            folder: the version's folder.
+            folder: the version's directory.
             documents: n.
-            verified: paths in the version whose checksums were compared; None takes every file.
+            verified: paths in the version with verified checksums; None accepts every file.
 
         Raises:
-            FormatError: if a file is missing, damaged or of another format version; it is named.
-            MismatchError: if columns of another number of documents, or a file that was not verified.
+            FormatError: if a file is missing, damaged or of another format version; the message names it.
+            MismatchError: if the number of documents differs, or a file was not verified.
         """
         header = read_header(folder / COLUMNS_FOLDER / COLUMNS_HEADER, ColumnsHeader)
         if header.documents != documents:
@@ -236,7 +236,7 @@ def _array(
 def _ascending(
     data: NDArray[np.uint8], header: PartHeader, name: ArrayName, count: int, end: int
 ) -> NDArray[np.int64]:
-    """Offsets from 0 to `end` that never fall, int64 [count + 1]."""
+    """Offsets from 0 to `end`, not descending, int64 [count + 1]."""
     offsets = _array(data, header, name, np.int64, count + 1)
     if int(offsets[0]) or int(offsets[-1]) != end or (offsets[:-1] > offsets[1:]).any():
         raise _damaged(f"array {name!r} holds no offsets")

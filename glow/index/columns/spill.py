@@ -1,6 +1,6 @@
-"""One part of a column in the making: sorted runs on disk, merged into one dictionary at the end.
+"""Writes one part of a column: sorted runs on disk, merged into one dictionary at the end.
 
-d   different values    n   documents
+d   distinct values    n   documents
 """
 
 import heapq
@@ -32,7 +32,7 @@ Key = Any
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Where a run lies: bytes of its dictionary, and how many pairs it has."""
+    """Position of a run: bytes of its dictionary, and number of its pairs."""
 
     start: int
     stop: int
@@ -40,7 +40,7 @@ class _Run:
 
 
 class ValuesFile:
-    """`values.bin` in the making: arrays one after another; use as a context manager."""
+    """Writer of `values.bin`: arrays one after another; use as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,7 +62,7 @@ class ValuesFile:
         return Place(start=start, size_bytes=self._file.tell() - start)
 
     def reserve(self, kind: DTypeLike, length: int) -> tuple[Place, NDArray[Any]]:
-        """Room for an array of zeros, to be filled in any order; length >= 1."""
+        """Space for an array of zeros, to be filled in any order; length >= 1."""
         start = self._align()
         self._file.flush()
         allocate(self._path, start, np.dtype(kind).itemsize * length)
@@ -79,7 +79,7 @@ class PartWriter:
     """Collects (row, value) pairs of one type in row order.
 
     Args:
-        runs: name of its working files, which it makes when it must.
+        runs: path of its working files, which are created if needed.
         kind: the type.
     """
 
@@ -88,7 +88,7 @@ class PartWriter:
         self._rows = array("I")
         self._keys: list[Key] = []
         self._runs: list[_Run] = []
-        # Opened anew for each run: hundreds of parts may be in the making at once.
+        # Reopened for each run: hundreds of parts may be written at once.
         self._values_file = runs.with_name(runs.name + ".values")
         self._pairs_file = runs.with_name(runs.name + ".pairs")
         self._last_row = -1
@@ -96,12 +96,12 @@ class PartWriter:
         self._has_lists = False
 
     def add(self, row: int, value: Scalar) -> int:
-        """Takes a value, once for each document, and returns about how many bytes it holds."""
+        """Adds a value, once per document, and returns its approximate size in bytes."""
         if row == self._last_row:
             self._has_lists = True
         else:
             self._last_row, self._documents = row, self._documents + 1
-        # UTF-8 sorts as code points do.
+        # UTF-8 sorts like code points.
         key: Key = value.encode() if isinstance(value, str) else value
         self._rows.append(row)
         self._keys.append(key)
@@ -109,7 +109,7 @@ class PartWriter:
         return 64 + (len(key) if isinstance(key, bytes) else 0)
 
     def spill(self) -> None:
-        """Writes what was collected as one sorted run."""
+        """Writes the collected pairs as one sorted run."""
         if not self._keys:
             return
         distinct = sorted(set(self._keys))
@@ -128,7 +128,7 @@ class PartWriter:
         """Writes the part's arrays and removes its working files.
 
         Args:
-            file: where they go.
+            file: destination.
             count: n.
         """
         self.spill()
@@ -146,7 +146,7 @@ class PartWriter:
         )
 
     def _write_dictionary(self, file: ValuesFile) -> "tuple[dict[ArrayName, Place], list[array[int]], int]":
-        """The different values in order; for each run, the final code of each of its values; how many they are."""
+        """Writes the distinct values in order; returns their arrays, the final codes of each run's values, and their number."""
         moves = [array("I") for _ in self._runs]
         with (
             self._values_file.open("rb") as values,
@@ -193,7 +193,7 @@ class PartWriter:
 
 
 def _split(value: int | float) -> tuple[float, int]:
-    """A number as the nearest float64 and what is left, so that whole numbers of 64 bits stay exact."""
+    """A number as the nearest float64 and the difference, so that 64-bit whole numbers stay exact."""
     near = float(value)
     return near, value - int(near) if isinstance(value, int) else 0
 
@@ -219,7 +219,7 @@ def _keys(stored: mmap.mmap, run: _Run, kind: ValueType) -> Iterator[Key]:
 
 
 def _merge(runs: list[Iterator[Key]], moves: "list[array[int]]") -> Iterator[Key]:
-    """Each different value of all runs once, in order; notes its code, counted from 1, for each run that has it."""
+    """Each distinct value of all runs once, in order; notes its code, counted from 1, for each run with it."""
     code, last = 0, None
     for key, at in heapq.merge(*(_numbered(run, at) for at, run in enumerate(runs))):
         is_new = last is None or key != last

@@ -1,4 +1,4 @@
-"""Late interaction: a vector in signs for every token of every document, and how a query's tokens are compared with them."""
+"""Late interaction: binary embeddings of every document token, and their comparison with a query's tokens."""
 
 from glow.index.late_interaction.codes import CodedTokens, code_texts, encode_tokens
 from glow.index.late_interaction.component import LATE_INTERACTION

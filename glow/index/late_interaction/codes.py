@@ -1,6 +1,6 @@
-"""Codes of a document's tokens: for each group of like ones the signs of its mean, and the place of the token that stands for it.
+"""Binary codes of a document's tokens: for each group of similar tokens, the signs of its mean and a representative token.
 
-r   rows        t   groups of all rows      g   groups of one       L   tokens      P   numbers of a token
+r   rows        t   groups of all rows      g   groups of one       L   tokens      P   dimensions of a token
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ __all__ = ["CodedTokens", "code_texts", "encode_tokens"]
 
 
 class CodedTokens(NamedTuple):
-    """Rows as they are stored.
+    """Rows in their stored form.
 
     Attributes:
-        lengths: groups of each, int64 [r].
+        lengths: number of groups of each, int64 [r].
         codes: uint8 [t, P / 8], one row after another.
-        places: uint16 [t], the token of the document or passage that stands for the group; [CLS] is 0.
+        places: uint16 [t], position of the group's representative in the document or passage; [CLS] is 0.
     """
 
     lengths: NDArray[np.int64]
@@ -30,15 +30,15 @@ class CodedTokens(NamedTuple):
 
 
 def encode_tokens(tokens: NDArray[np.float32], budget: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Codes of one document's tokens.
+    """Binary codes of one document's tokens.
 
     Args:
-        tokens: float32 [L, P], finite, of length 1; L >= 1, P a multiple of 8.
+        tokens: float32 [L, P], finite, of norm 1; L >= 1, P a multiple of 8.
         budget: most groups, >= 1.
 
     Returns:
-        uint8 [g, P / 8], a bit for each number of a group's mean, 1 if it is at least 0, and int64 [g], the token of each group that is
-        nearest to its mean, the first among equals.
+        uint8 [g, P / 8], a bit for each dimension of a group's mean, 1 if it is at least 0, and int64 [g], the token of each group
+            that is nearest to its mean; of ties, the first.
     """
     label = pool(tokens, budget)
     mates = np.argsort(label, kind="stable")
@@ -52,11 +52,11 @@ def encode_tokens(tokens: NDArray[np.float32], budget: int) -> tuple[NDArray[np.
 def code_texts(
     sequences: Sequence[WeightedTokens], tokens: Sequence[NDArray[np.float32]], budget: int
 ) -> CodedTokens:
-    """Rows as they are stored, of documents or passages in their order.
+    """The stored form of documents or passages, in their order.
 
     Args:
         sequences: their tokens; at least one text.
-        tokens: float32 [L or more, P] of each, finite, of length 1; what stands for padding is not read.
+        tokens: float32 [L or more, P] of each, finite, of norm 1; padding is ignored.
         budget: most groups of a row, >= 1.
     """
     kept = [stored_tokens(each) for each in sequences]

@@ -1,4 +1,4 @@
-"""Late interaction as a component of an index: what the document tower makes of every token, in signs."""
+"""Late interaction as a component of an index: binary embeddings of every document token."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ __all__ = ["LATE_INTERACTION", "LateInteraction", "LateOptions", "LateRules"]
 
 
 class LateOptions(ComponentOptions):
-    """Whether tokens are stored."""
+    """Whether token embeddings are stored."""
 
     late_interaction: bool | None = option(
         None,
@@ -38,10 +38,10 @@ class LateOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRules(Rules):
-    """How tokens are stored.
+    """How token embeddings are stored.
 
     Attributes:
-        header: of the store, its counts 0.
+        header: of the store, with counts of 0.
     """
 
     header: LateHeader
@@ -56,7 +56,7 @@ class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions,
     options = LateOptions
 
     def rules(self, options: LateOptions, asked: Asked) -> LateRules | None:
-        """By the model's own tokens, if it has any; hybrid search alone compares them, so an index without words has none."""
+        """Uses the model's token output, if any. Only hybrid search needs it, so an index without terms lacks it."""
         wanted = options.late_interaction
         if wanted is False or (wanted is None and POSTINGS.name not in asked.rules):
             return None
@@ -75,7 +75,7 @@ class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions,
         return LateRules(header=LateHeader(model=model.hash, size=size, budget=BUDGET, rows=0, tokens=0))
 
     def rules_of(self, segment: Segment, *, delta: bool) -> LateRules | None:
-        """In as many numbers and within the same budget."""
+        """The same dimensions and token limit."""
         late = segment.get(self)
         return (
             None
@@ -84,34 +84,34 @@ class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions,
         )
 
     def encoding(self, made: Segment, rules: LateRules) -> LateJob:
-        """Of what the document tower makes anyway."""
+        """Uses outputs that the document tower computes anyway."""
         return LateJob(rules.header.size, rules.header.budget)
 
     def blocks(self, corpus: Corpus, rules: LateRules) -> Iterator[CodedTokens]:
-        """What was encoded."""
+        """The encoded rows."""
         for records in corpus.encoded.records(self.name):
             if len(records.counts):
                 yield coded_of(records)
 
     def stored(self, reader: LateTokens, rows: NDArray[np.int64]) -> CodedTokens:
-        """Nothing is encoded again."""
+        """Reads them; nothing is encoded again."""
         return reader.coded(rows)
 
     def write(self, folder: Path, rules: LateRules, blocks: Iterator[CodedTokens]) -> None:
-        """Writes the store, in memory that does not grow with it."""
+        """Writes the store in constant memory."""
         with LateWriter(folder / LATE_FOLDER, rules.header) as writer:
             for block in blocks:
                 writer.add(block)
             writer.close()
 
     def merge(self, kept: Sequence[MergeSource], rules: LateRules, made: Segment) -> None:
-        """Copies the codes that stay; stores of different models, sizes or budgets are refused."""
+        """Copies the codes of live rows; stores of different models, sizes or limits are refused."""
         for each in kept:
             each.segment[self].require_like(rules.header)
         super().merge(kept, rules, made)
 
     def report(self, made: Segment, rules: LateRules, seconds: Mapping[str, float]) -> dict[str, Any]:
-        """What they are and take."""
+        """Parameters and size."""
         header = made[self].header
         size_bytes = sum(path.stat().st_size for path in made.path(LATE_FOLDER).iterdir())
         stored = {
@@ -142,12 +142,12 @@ class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions,
         return reader
 
     def join(self, both: BaseAndDelta[LateTokens]) -> LateView:
-        """Rows of both, if one model made them in one size."""
+        """Rows of both, if model and size are the same."""
         both.delta.require_like(both.base.header)
         return SegmentedLate(both)
 
     def serves(self, reader: LateView | None) -> Mapping[str, str]:
-        """The second stage."""
+        """Late interaction in hybrid search."""
         lacks = (
             "this index holds no token vectors for the second stage; build it with a model that has a token output "
             "(glow export-model --add-tokens), without --no-late-interaction"
@@ -155,7 +155,7 @@ class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions,
         return {"late": lacks if reader is None else ""}
 
     def info(self, reader: LateView | None) -> dict[str, Any]:
-        """How they are stored."""
+        """Parameters of the store."""
         stored = None if reader is None else {"size": reader.header.size, "budget": reader.header.budget}
         return {"late": stored}
 

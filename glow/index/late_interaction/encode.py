@@ -1,4 +1,4 @@
-"""Token vectors: what the document tower makes of each token beside a document's vector, in the codes that an index stores."""
+"""Encodes token embeddings of the document tower as the binary codes that an index stores."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +17,10 @@ __all__ = ["LateEncoder", "LateJob", "coded_of"]
 
 @dataclass(frozen=True, slots=True)
 class LateJob:
-    """How tokens are stored.
+    """How token embeddings are stored.
 
     Attributes:
-        size: P, numbers of a token.
+        size: P, dimensions of a token embedding.
         budget: most tokens of a document or passage.
     """
 
@@ -29,20 +29,20 @@ class LateJob:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of a token: its place in the text, and its signs."""
+        """Dtype of a token: its position in the text, and its signs."""
         return np.dtype([("place", "<u2"), ("code", "u1", (self.size // 8,))])
 
     def open(self, model: Model, terms: TermTable, device: Device) -> "LateEncoder":
-        """As `EncodeJob`; there is nothing to open."""
+        """As `EncodeJob`; loads nothing."""
         use_one_thread()
         return LateEncoder(self)
 
 
 class LateEncoder:
-    """The tower's tokens to codes; safe to use from many threads.
+    """Converts the tower's token embeddings to codes; safe to use from many threads.
 
     Args:
-        job: how they are stored.
+        job: parameters of the store.
     """
 
     reads: tuple[str, ...] = (TOKENS,)
@@ -51,10 +51,10 @@ class LateEncoder:
         self._job = job
 
     def encode(self, batch: Texts) -> Records:
-        """Codes of documents or passages, in their order, one token at least of each.
+        """Codes of documents or passages, in their order, at least one for each.
 
         Raises:
-            ValueError: if a token is not finite, so that the model is broken or a document poisonous.
+            ValueError: if an embedding is not finite, because the model or a document is broken.
         """
         tokens = list(batch.outputs[TOKENS])
         for document, sequence, read in zip(batch.texts, batch.sequences, tokens, strict=True):
@@ -67,6 +67,6 @@ class LateEncoder:
 
 
 def coded_of(records: Records) -> CodedTokens:
-    """Rows as they are stored, of records as `LateEncoder` makes them."""
+    """Stored rows from records of `LateEncoder`."""
     tokens = records.records
     return CodedTokens(records.counts, tokens["code"], tokens["place"])

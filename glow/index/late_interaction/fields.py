@@ -1,4 +1,4 @@
-"""Which of a row's tokens are of which field: between two fields stands a [SEP], which is not stored and so leaves a gap."""
+"""Finds the tokens of a field among a row's: [SEP] between two fields is not stored, and so leaves a gap."""
 
 from bisect import bisect_left
 
@@ -12,17 +12,17 @@ def tokens_of_field(places: NDArray[np.uint16], field: int) -> slice:
     """The tokens of one field.
 
     Args:
-        places: uint16 [t], of every token of a word in a text that begins with [CLS] and ends each field with a [SEP]. Of a text
-            whose tokens share codes, so that some are not stored, nothing can be told.
-        field: its place in the schema, >= 0.
+        places: uint16 [t], of every word token in a text that begins with [CLS] and ends each field with [SEP]. Pooled tokens
+                are incomplete, so their places give no answer.
+        field: its position in the schema, >= 0.
 
     Returns:
-        Which of the t; of a field without a word none.
+        Slice of the t tokens; empty for a field without words.
     """
     known = places.tolist()
 
     def before(number: int) -> int:
-        """How many that are not stored stand before a token."""
+        """How many tokens before this one are not stored."""
         return int(known[number]) - number
 
     first = bisect_left(range(len(known)), field + 1, key=before)

@@ -1,4 +1,4 @@
-"""Files of the token vectors: a JSON header, where each row's tokens begin, their codes, and the words that they stand for."""
+"""Files of the token embeddings: a JSON header, starts of rows, codes, and the represented tokens."""
 
 from typing import Literal
 
@@ -22,9 +22,9 @@ class LateHeader(StrictModel):
     """`late.json`.
 
     Attributes:
-        format: version of the lay-out.
-        model: hash of the model that read the documents; queries of no other can be compared.
-        size: P, numbers of a token, each stored as its sign.
+        format: format version.
+        model: hash of the model that encoded the documents; queries must be encoded by the same one.
+        size: P, dimensions of a token, each stored as its sign.
         budget: most tokens of a row.
         rows, tokens: v and t.
     """

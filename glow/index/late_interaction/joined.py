@@ -1,4 +1,4 @@
-"""The token vectors of a base and a delta as one store."""
+"""The token embeddings of a base and a delta as one store."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ __all__ = ["SegmentedLate"]
 
 
 class SegmentedLate:
-    """Token vectors of both, made by one model in one size; arguments as for `LateTokens`.
+    """Token embeddings of both, from one model and of one size; arguments as for `LateTokens`.
 
     Args:
         both: the stores.
@@ -25,11 +25,11 @@ class SegmentedLate:
         return len(self._both.segments)
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tokens of rows, int64 [m]."""
+        """Numbers of tokens of rows, int64 [m]."""
         return self._both.gather(rows, LateTokens.lengths)
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Codes of rows, and where each row begins."""
+        """Codes of rows, and the start of each row."""
         lengths, first = self.lengths(rows), self._both.segments.base
         is_new = np.repeat(rows >= first, lengths)
         codes = np.empty((len(is_new), self.header.size // 8), np.uint8)
@@ -38,6 +38,6 @@ class SegmentedLate:
         return codes, np.cumsum(lengths) - lengths
 
     def places(self, row: int) -> NDArray[np.uint16]:
-        """The tokens of a row's text that stand for its codes."""
+        """Positions of the tokens that a row's codes represent."""
         store, own = self._both.owner(row)
         return store.places(own)

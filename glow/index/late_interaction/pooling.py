@@ -1,8 +1,8 @@
-"""Which tokens of a document are stored, and which of them share one code.
+"""Chooses the tokens of a document to store, and groups those that share one code.
 
-Source: token pooling (Clavié, Chaffin and Adams 2024) by Ward's clusters. Mutual nearest tokens are as good where we measured, and need numpy alone.
+Source: token pooling (Clavié, Chaffin and Adams 2024) with Ward's clusters. Mutual nearest tokens measured as good, and only need numpy.
 
-    L   tokens      P   numbers of a token      g   groups
+    L   tokens      P   dimensions of a token      g   groups
 """
 
 import numpy as np
@@ -13,54 +13,54 @@ from glow.text import WeightedTokens
 __all__ = ["BUDGET", "nearest", "pool", "stored_tokens"]
 
 BUDGET = 160
-"""Most groups of a document or passage; a shorter one keeps each of its tokens, as every text that the default model reads does."""
+"""Most groups of a document or passage; a shorter one, such as every text of the default model, keeps each of its tokens."""
 
 
 def stored_tokens(sequence: WeightedTokens) -> NDArray[np.int64]:
-    """Places of the tokens that may answer a query's, int64, ascending, one at least.
+    """Positions of the tokens that may match a query's, int64, ascending, at least one.
 
-    These are the tokens of words, punctuation among them. [CLS] and [SEP] stand for no word that a reason or a snippet could show. A text
-    without a word has its [CLS] alone, so that every row has a token.
+    These are the tokens of words, including punctuation. [CLS] and [SEP] belong to no word that an explanation or a snippet could
+    show. A text without words keeps only its [CLS], so that every row has a token.
     """
     places = np.flatnonzero(sequence.word_ids >= 0)
     return places if len(places) else np.zeros(1, np.int64)
 
 
 def pool(tokens: NDArray[np.float32], budget: int) -> NDArray[np.int64]:
-    """The group of each token: in rounds, two groups become one if each is the other's nearest, the likest first.
+    """The group of each token: in rounds, two groups are merged if each is the other's nearest, the most similar first.
 
     Args:
-        tokens: float32 [L, P], finite, of length 1.
+        tokens: float32 [L, P], finite, of norm 1.
         budget: most groups, >= 1.
 
     Returns:
-        int64 [L], the groups 0 to g - 1 in the order of their first tokens; g is L, or `budget` if that is less. The same tokens give the
-        same groups.
+        int64 [L], groups 0 to g - 1 in the order of their first tokens; g is L, or `budget` if that is less. The result is
+            deterministic.
     """
     label, sums = np.arange(len(tokens)), tokens.copy()
     while len(sums) > budget:
         partner, alike = nearest(sums)
         own = np.arange(len(sums))
         first = np.flatnonzero((partner[partner] == own) & (own < partner))
-        if not len(first):  # equals in a ring, if a product's two halves were not the same to the bit
+        if not len(first):  # a ring of ties, possible if a product's two halves differed in a bit
             first = own[:1].copy()
         first = first[np.argsort(-alike[first], kind="stable")[: len(sums) - budget]]
         own[partner[first]] = first
         stays = own == np.arange(len(sums))
-        # Pairs share no group, so that each sum is of two.
+        # No group is in two pairs, so each sum has two terms.
         sums[first] += sums[partner[first]]
         label, sums = (np.cumsum(stays) - 1)[own[label]], sums[stays]
     return label
 
 
 def nearest(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The nearest other group of each, the first among equals.
+    """The nearest other group of each; of ties, the first.
 
     Args:
         sums: float32 [g, P], the sum of each group's tokens; g >= 2.
 
     Returns:
-        int64 [g], never the group itself, and float32 [g], the cosine of both.
+        int64 [g], never the group itself, and float32 [g], their cosine.
     """
     unit = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)
     near = unit @ unit.T

@@ -1,9 +1,9 @@
-"""Late interaction: each token of a query finds the token of a document that answers it best.
+"""Late interaction: finds the most similar document token for each query token.
 
-Source: MaxSim of ColBERT (Khattab and Zaharia 2020), over signs on the documents' side. Query numbers are rounded to whole ones, so that sums are exact in
-float32: a row has the same bits whatever it is scored with, and on every processor.
+Source: MaxSim of ColBERT (Khattab and Zaharia 2020), over signs of the documents' embeddings. Query values are rounded to whole
+numbers, so that sums are exact in float32: a row's score has the same bits in any batch and on every processor.
 
-    m   rows        t   tokens of these rows        q   tokens of the query     P   numbers of a token, at most `MOST_NUMBERS`
+    m   rows        t   tokens of these rows        q   tokens of the query     P   dimensions of a token, at most `MOST_NUMBERS`
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 __all__ = ["CHUNK", "MOST_NUMBERS", "Answers", "best_in", "best_tokens", "max_sim"]
 
 CHUNK = 512
-"""Tokens whose bits are held at once: with 128 numbers they stay in a core's cache beside the query."""
+"""Number of tokens that are unpacked at once: with 128 dimensions they fit a core's cache beside the query."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
-"""Of each byte, as numbers, [256, 8]; taking them is faster than unpacking and converting."""
+"""The bits of each byte, as numbers, [256, 8]; a look-up is faster than unpacking and converting."""
 LEVELS = 32767
-"""A query token's largest number, as a whole one."""
+"""Largest rounded value of a query token."""
 MOST_NUMBERS = 512
-"""P, so that no sum reaches 2²⁴, from which on float32 has gaps between whole numbers."""
+"""Limit of P: no sum reaches 2²⁴, from which on float32 has gaps between whole numbers."""
 
 
 class Answers(NamedTuple):
-    """What answers each token of a query.
+    """The best match of each query token.
 
     Attributes:
-        places: int64 [q] or [m, q], of the document's token.
-        similarities: float32 of the same shape, of both.
+        places: int64 [q] or [m, q], positions of the document's tokens.
+        similarities: float32 of the same shape.
     """
 
     places: NDArray[np.int64]
@@ -42,16 +42,16 @@ def max_sim(
     tokens: NDArray[np.float32],
     weights: NDArray[np.float32],
 ) -> NDArray[np.float32]:
-    """The weighted mean, over a query's tokens, of the best similarity that a row has to each.
+    """The weighted mean, over a query's tokens, of each token's best similarity in a row.
 
     Args:
         codes: uint8 [t, P / 8] of m rows, one after another.
-        starts: int64 [m], where each row begins; every row has a token.
-        tokens: float32 [q, P], finite, of length 1.
-        weights: float32 [q], of sum 1.
+        starts: int64 [m], the start of each row; every row has a token.
+        tokens: float32 [q, P], finite, of norm 1.
+        weights: float32 [q], which add up to 1.
 
     Returns:
-        float32 [m], each in about -1 to 1; 0 for a query without a token.
+        float32 [m], each in about -1 to 1; 0 for a query without tokens.
 
     Raises:
         ValueError: if tokens and codes differ in P.
@@ -65,11 +65,11 @@ def max_sim(
 
 
 def best_tokens(codes: NDArray[np.uint8], places: NDArray[np.uint16], tokens: NDArray[np.float32]) -> Answers:
-    """What answers each token of a query in one row, as `max_sim` has it; the first of equals.
+    """The best match of each query token in one row, as in `max_sim`; of ties, the first.
 
     Args:
         codes, places: uint8 [t, P / 8] and uint16 [t] of the row, t >= 1.
-        tokens: float32 [q, P], finite, of length 1.
+        tokens: float32 [q, P], finite, of norm 1.
 
     Raises:
         ValueError: if tokens and codes differ in P.
@@ -82,15 +82,15 @@ def best_tokens(codes: NDArray[np.uint8], places: NDArray[np.uint16], tokens: ND
 
 
 def best_in(codes: NDArray[np.uint8], parts: Sequence[slice], tokens: NDArray[np.float32]) -> Answers:
-    """What answers each token of a query in each of several parts, as `max_sim` has it; the first of equals.
+    """The best match of each query token in each of several parts, as in `max_sim`; of ties, the first.
 
     Args:
         codes: uint8 [t, P / 8] of some rows.
-        parts: m of these t, each with a token at least.
-        tokens: float32 [q, P], finite, of length 1.
+        parts: m slices of these t, none empty.
+        tokens: float32 [q, P], finite, of norm 1.
 
     Returns:
-        Both [m, q]; places count from the beginning of their part.
+        Both [m, q]; positions count from the start of their part.
 
     Raises:
         ValueError: if tokens and codes differ in P.
@@ -107,20 +107,20 @@ def best_in(codes: NDArray[np.uint8], parts: Sequence[slice], tokens: NDArray[np
 
 
 def _whole(tokens: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """A query's numbers as whole ones, float32 [P, q], and what each token's are multiples of, float64 [q]."""
+    """A query's values as whole numbers, float32 [P, q], and the unit of each token's, float64 [q]."""
     unit = np.abs(tokens).max(1, initial=1e-9).astype(np.float64) / LEVELS
     return np.ascontiguousarray(np.rint(tokens / unit[:, None]).T.astype(np.float32)), unit
 
 
 def _products(codes: NDArray[np.uint8], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """ScoreAccumulator of the query's numbers where a code has a 1: whole numbers, float32 [t, q]."""
+    """Sums of the query's values at the 1 bits of each code: whole numbers, float32 [t, q]."""
     found = np.empty((len(codes), query.shape[1]), np.float32)
     width = codes.shape[1]
     bits = np.empty((min(CHUNK, len(codes)), width, 8), np.float32)
     for at in range(0, len(codes), CHUNK):
         block = codes[at : at + CHUNK]
         here = bits[: len(block)]
-        _BITS.take(block, axis=0, out=here, mode="clip")  # of modes without a copy in between, the faster one
+        _BITS.take(block, axis=0, out=here, mode="clip")  # the faster of the modes that do not copy
         np.matmul(here.reshape(len(block), 8 * width), query, out=found[at : at + CHUNK])
     return found
 
@@ -128,7 +128,7 @@ def _products(codes: NDArray[np.uint8], query: NDArray[np.float32]) -> NDArray[n
 def _signed(
     sums: NDArray[np.float32], query: NDArray[np.float32], unit: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Cosines of the query's tokens and vectors of signs, float64 [m, q], of the sums over 1 bits [m, q]."""
+    """Cosines of query tokens and sign vectors, float64 [m, q], from the sums over 1 bits [m, q]."""
     total = query.sum(0, dtype=np.float64)
     signed: NDArray[np.float64] = (2.0 * sums.astype(np.float64) - total) * (unit / np.sqrt(len(query)))
     return signed

@@ -1,6 +1,6 @@
-"""The store of token vectors: memory-mapped signs of every row's tokens.
+"""The store of token embeddings: memory-mapped signs of every row's tokens.
 
-v   rows of vectors     t   tokens of all       P   numbers of a token      m   rows asked for
+v   rows of vectors     t   all tokens       P   dimensions of a token      m   requested rows
 """
 
 from pathlib import Path
@@ -24,11 +24,11 @@ __all__ = ["LateTokens", "LateWriter"]
 
 
 class LateWriter:
-    """A store in the making, row after row; no more than what is added at once is held in memory.
+    """Writes a store row by row; only the rows of one call are held in memory.
 
     Args:
-        folder: to be made; it must not exist.
-        header: of the store; its counts are filled in.
+        folder: to create; it must not exist.
+        header: of the store; its counts are set at the end.
     """
 
     def __init__(self, folder: Path, header: LateHeader) -> None:
@@ -50,7 +50,7 @@ class LateWriter:
         """Adds rows, in their order.
 
         Raises:
-            ValueError: if a row has no token or more than the budget, or tokens are of another size.
+            ValueError: if a row has no token or more than the limit, or tokens have another size.
         """
         lengths = rows.lengths
         if ((lengths < 1) | (lengths > self._header.budget)).any():
@@ -62,7 +62,7 @@ class LateWriter:
         self._places.add(rows.places)
 
     def close(self) -> LateHeader:
-        """Ends the files; returns the header as written."""
+        """Finishes the files; returns the header as written."""
         for file in (self._starts, self._codes, self._places):
             file.end()
         counts = {"rows": self._starts.length - 1, "tokens": self._codes.length}
@@ -72,13 +72,13 @@ class LateWriter:
 
 
 class LateTokens:
-    """A store, open; safe to read from many threads.
+    """An open store; safe to read from many threads.
 
     Args:
-        header: what it holds.
-        starts: int64 [v + 1], where each row's tokens begin, and t.
+        header: of the store.
+        starts: int64 [v + 1], the start of each row's tokens, and t.
         codes: uint8 [t, P / 8], signs.
-        places: uint16 [t], the token of the text that stands for each.
+        places: uint16 [t], position of the token that each code represents.
     """
 
     def __init__(
@@ -95,36 +95,36 @@ class LateTokens:
         return self.header.rows
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tokens of rows, int64 [m]."""
+        """Numbers of tokens of rows, int64 [m]."""
         lengths: NDArray[np.int64] = self._starts[rows + 1] - self._starts[rows]
         return lengths
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """What `max_sim` reads of rows.
+        """The codes of rows, for `max_sim`.
 
         Args:
             rows: int64 [m], each in 0 to v - 1, in any order.
 
         Returns:
-            uint8 [tokens of these rows, P / 8], one row after another, and int64 [m], where each row begins.
+            uint8 [tokens of these rows, P / 8], one row after another, and int64 [m], the start of each row.
         """
         lengths = self.lengths(rows)
         return self._codes[places_of(self._starts, rows)], np.cumsum(lengths) - lengths
 
     def places(self, row: int) -> NDArray[np.uint16]:
-        """The tokens of a row's text that stand for its codes, uint16 [tokens of the row]."""
+        """Positions of the tokens that a row's codes represent, uint16 [tokens of the row]."""
         return self._places[self._starts[row] : self._starts[row + 1]]
 
     def coded(self, rows: NDArray[np.int64]) -> CodedTokens:
-        """Rows as they are stored."""
+        """Rows in their stored form."""
         tokens = places_of(self._starts, rows)
         return CodedTokens(self.lengths(rows), self._codes[tokens], self._places[tokens])
 
     def require_like(self, other: LateHeader) -> None:
-        """Refuses a store that cannot stand beside another.
+        """Refuses a store that cannot be combined with another.
 
         Raises:
-            MismatchError: if it was made by another model, or holds tokens of another size or budget.
+            MismatchError: if model, size or token limit differ.
         """
         mine = self.header.model_copy(update={"rows": other.rows, "tokens": other.tokens})
         if mine != other:
@@ -137,14 +137,14 @@ class LateTokens:
 
     @classmethod
     def open(cls, folder: Path, rows: int | None = None) -> "LateTokens":
-        """Opens a store whose checksums were verified before; arrays are memory-mapped.
+        """Opens a store with verified checksums; arrays are memory-mapped.
 
         Args:
-            folder: holds `LATE_FILES`.
-            rows: how many it must hold; None: what it says.
+            folder: directory with `LATE_FILES`.
+            rows: expected number of rows; None: that of the header.
 
         Raises:
-            FormatError: if a file is missing, cut off, of another format, or does not fit the others; it is named.
+            FormatError: if a file is missing, truncated, of another format, or inconsistent with the others; the message names it.
         """
         header = read_header(folder / LATE_HEADER, LateHeader)
         if rows is not None and header.rows != rows:

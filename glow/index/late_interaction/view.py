@@ -1,4 +1,4 @@
-"""What searches ask of token vectors, whether one segment holds them or two."""
+"""The interface of token embeddings for searches, over one or two segments."""
 
 from typing import Protocol
 
@@ -11,7 +11,7 @@ __all__ = ["LateView"]
 
 
 class LateView(Protocol):
-    """What searches ask of token vectors; `LateTokens` describes each of it. Rows are those of vectors."""
+    """Token embeddings for searches; `LateTokens` describes each method. Rows are those of vectors."""
 
     @property
     def header(self) -> LateHeader: ...  # noqa: D102 - see the class

@@ -1,4 +1,4 @@
-"""Learned impacts: the words that a document counts for, even if it lacks them."""
+"""Learned sparse retrieval: the words that a document matches, even if it lacks them."""
 
 from glow.index.learned_sparse.component import LEARNED_SPARSE, LearnedOptions, LearnedRules
 from glow.index.learned_sparse.impacts import LearnedImpacts

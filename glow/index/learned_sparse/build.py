@@ -1,4 +1,4 @@
-"""Writing `learned/`: the learned words of every document as an inverted index of eight-bit impacts."""
+"""Writes `learned/`: the learned words of every document as an inverted index of 8-bit impacts."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
@@ -25,13 +25,13 @@ def build_learned(
     """Writes the folder.
 
     Args:
-        folder: made if need be.
+        folder: created if missing.
         rows: the words of each document, or of each passage, in order.
-        words: what their places are of, sorted by UTF-8 bytes.
+        words: the vocabulary, sorted by UTF-8 bytes.
         unit: impact of code 1.
         budget: most words of a document.
-        join: makes a document's words of its passages', as `WordScorer.best_of`; needed where there are passages.
-        first: int [n + 1], the first row of each document where rows are passages; None: row i is document i.
+        join: combines the words of a document's passages, as `WordScorer.best_of`; required for passages.
+        first: int [n + 1], the first row of each document if rows are passages; None: row i is document i.
     """
     documents = iter(rows)
     if first is not None and join is not None:

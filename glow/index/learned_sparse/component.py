@@ -1,4 +1,4 @@
-"""Learned impacts as a component of an index: `learned/`, and `learned-words/` with the words that they are made for."""
+"""Learned impacts as a component of an index: `learned/`, and `learned-words/` with their vocabulary."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,15 +34,16 @@ from glow.runtime import LearnedHead, Model
 __all__ = ["LEARNED_SPARSE", "LearnedOptions", "LearnedRules", "LearnedSparse"]
 
 WEIGHT_DIGITS = 4
-"""Of an impact, in explanations."""
+"""Decimal places of an impact, in explanations."""
 
 
 class LearnedOptions(ComponentOptions):
-    """Of `glow build`."""
+    """Options of `glow build`."""
 
     learned: bool = option(
         False,
         "Add learned sparse retrieval, which also finds related terms. Needs a model with a head for it.",
+        flag="--learned-sparse",
     )
     learned_budget: int = option(
         100, "Most learned terms per document.", ge=1, le=10_000, flag="--expansion-terms"
@@ -61,10 +62,10 @@ class LearnedRules(Rules):
 
     Attributes:
         budget: most words of a document.
-        limit: most words that are chosen; no matter if `words` are.
-        words: folder of the words, as the index has it; None: they are to be chosen.
-        unit: impact of code 1, as the index has it; None: what suits the words.
-        index: that has them, for messages; empty: there is none yet.
+        limit: most words of the vocabulary; ignored if `words` is given.
+        words: directory of the index's vocabulary; None: it is still to be chosen.
+        unit: the index's impact of code 1; None: derived from the vocabulary.
+        index: its name, for messages; empty: there is none yet.
     """
 
     budget: int = 100
@@ -75,7 +76,7 @@ class LearnedRules(Rules):
 
 
 class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, LearnedOptions]):
-    """Learned impacts, searched together with BM25's."""
+    """Learned impacts, searched together with those of BM25."""
 
     name, label, stage, prepares = "learned_sparse", "learned impacts", "learned", "learned-words"
     part = "learned"
@@ -89,7 +90,7 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
             return None
         digest = require_learned(asked.model)
         if POSTINGS.name not in asked.rules:
-            raise ConfigError("--learned counts beside BM25: leave --no-lexical out")
+            raise ConfigError("--learned-sparse counts beside BM25: leave --no-lexical out")
         return LearnedRules(
             hashes={"learned": digest}, budget=options.learned_budget, limit=options.learned_words
         )
@@ -118,7 +119,7 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
             )
 
     def prepare(self, corpus: Corpus, rules: LearnedRules) -> None:
-        """Chooses the words; they stay as they are if documents are left out later, as records name their places."""
+        """Chooses the vocabulary; it stays the same if documents are left out later, because records refer to its positions."""
         chosen = f"{LEARNED_WORDS_FOLDER}/{LEARNED_WORDS_FILES[0]}"
         if rules.words is None and not corpus.made.has(chosen):
             side = make_word_side(
@@ -134,7 +135,7 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
         """As `Component`."""
         made = corpus.made
         side = WordSide.load(_words_folder(made, rules))
-        # Nothing is scored here: of the head only the unit is wanted, which an index that is added to has.
+        # Nothing is scored here: only the head's unit is needed, which an existing index has.
         cut = 0.0 if rules.unit is not None else LearnedHead.load(corpus.model.folder / LEARNED_HEAD).cut
         scorer = WordScorer(side, cut, rules.budget, rules.unit)
         rows = words_of(corpus.encoded.records(self.name))
@@ -161,7 +162,7 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
         }
 
     def open(self, segment: Segment) -> LearnedImpacts | None:
-        """As `Component`; a delta has the words of its base."""
+        """As `Component`; a delta has the vocabulary of its base."""
         if not segment.has_any(self.paths):
             return None
         segment.require(*(f"{LEARNED_FOLDER}/{name}" for name in LEARNED_FILES))
@@ -180,11 +181,11 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
         return LearnedImpacts(segment[POSTINGS], learned, read_weight(segment))
 
     def alone(self, reader: LearnedImpacts, segment: Segment) -> LearnedView:
-        """As it is."""
+        """The reader itself."""
         return reader
 
     def join(self, both: BaseAndDelta[LearnedImpacts]) -> LearnedView:
-        """As `Component`, under the base's weight."""
+        """As `Component`, with the base's weight."""
         base, delta = both.base.learned.header.unit, both.delta.learned.header.unit
         if base != delta:
             raise MismatchError(
@@ -194,19 +195,19 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
         return JoinedLearned(replace(both, delta=both.delta.with_weight(both.base.weight)))
 
     def serves(self, reader: LearnedView | None) -> Mapping[str, str]:
-        """Searches by learned impacts."""
-        why = "this index holds no learned impacts; build it with glow build --learned"
-        return {"learned": "" if reader is not None else why}
+        """Learned sparse retrieval."""
+        why = "this index holds no learned impacts; build it with glow build --learned-sparse"
+        return {"learned-sparse": "" if reader is not None else why}
 
     def info(self, reader: LearnedView | None) -> dict[str, Any]:
-        """How much they count."""
+        """Their weight."""
         return {"learned": None if reader is None else {"weight": reader.weight}}
 
     def explain(
         self, reader: LearnedView, retriever: str, words: Sequence[str], hit: Explained
     ) -> dict[str, Any]:
-        """What each word of the query adds, by where it comes from."""
-        if retriever not in ("learned", "hybrid"):
+        """What each word of the query adds, by its source."""
+        if retriever not in ("learned-sparse", "hybrid"):
             return {}
         expansions = reader.expansions(words, hit.row)
         return {"learned": [_line(word, each, hit.because.get(word)) for word, each in expansions.items()]}

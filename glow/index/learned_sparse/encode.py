@@ -1,4 +1,4 @@
-"""Learned impacts of documents, made in the same pass of the document tower as their vectors.
+"""Encodes documents as learned impacts, in the same pass of the document tower as their vectors.
 
 b   texts of a batch        L   tokens
 """
@@ -24,20 +24,20 @@ from glow.text import TermTable, is_lexical, lexical_tokens
 __all__ = ["LearnedEncoder", "LearnedJob", "make_word_side", "require_learned", "words_of"]
 
 CLICKED_QUERIES = "clicked_queries"
-"""Field of the queries by which people came to a document, if the schema has it."""
+"""Field of the queries whose users clicked the document, if the schema has it."""
 RECORD = np.dtype([("word", "<u4"), ("cause", "u1"), ("code", "u1")])
 
 
 def require_learned(model: Model) -> str:
-    """The hash of what a model makes learned impacts with.
+    """The hash of a model's head for learned impacts.
 
     Raises:
-        ConfigError: if it has nothing of the kind.
+        ConfigError: if the model has none.
     """
     digest = learned_hash(model.manifest.files)
     if digest is None:
         raise ConfigError(
-            f"--learned: model {model.label} makes no learned impacts; train a head (glow train --config configs/learned.toml) "
+            f"--learned-sparse: model {model.label} makes no learned impacts; train a head (glow train --config configs/learned.toml) "
             "and add it (glow export-model --add-learned)"
         )
     return digest
@@ -46,15 +46,15 @@ def require_learned(model: Model) -> str:
 def make_word_side(
     model: Model, documents: Iterable[Document], corpus: TermTable, terms: TermTable, limit: int, threads: int
 ) -> WordSide:
-    """The words that an index' learned impacts are made for, with what the model's head makes of them.
+    """The vocabulary of an index's learned impacts, with the outputs of the model's head.
 
     Args:
         model: with a head.
-        documents: of the index, whose clicked queries tell which words are asked for.
-        corpus: the table of their own words.
-        terms: the index's table.
-        limit: most words.
-        threads: of encoding them.
+        documents: of the index; their clicked queries show which words are searched.
+        corpus: their word statistics.
+        terms: the index's term statistics.
+        limit: maximum number of words.
+        threads: number of encoding threads.
     """
     head = LearnedHead.load(model.folder / LEARNED_HEAD)
     encoder = model.encoder("query", "cpu", threads)
@@ -71,12 +71,12 @@ def make_word_side(
 
 @dataclass(frozen=True, slots=True)
 class LearnedJob:
-    """What makes learned impacts.
+    """Makes learned impacts.
 
     Attributes:
-        words: folder of the words.
-        budget: words of a document.
-        unit: impact of code 1, as the index has it already; None: what suits the words.
+        words: directory of the vocabulary.
+        budget: most words of a document.
+        unit: the index's impact of code 1; None: derived from the vocabulary.
     """
 
     words: Path
@@ -85,14 +85,14 @@ class LearnedJob:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As `EncodeJob`: a word's place, its cause and its code."""
+        """As `EncodeJob`: a word's number, its cause and its code."""
         return RECORD
 
     def open(self, model: Model, terms: TermTable, device: Device) -> "LearnedEncoder":
-        """Opens it, by a model that has a head.
+        """Opens the encoder, for a model with a head.
 
         Raises:
-            ArtifactError: if a file is gone or damaged.
+            ArtifactError: if a file is missing or damaged.
         """
         use_one_thread()
         head = LearnedHead.load(model.folder / LEARNED_HEAD)
@@ -100,7 +100,7 @@ class LearnedJob:
 
 
 class LearnedEncoder:
-    """Directions of tokens to learned words; safe to use from many threads.
+    """Converts directions of tokens to learned words; safe to use from many threads.
 
     Args:
         scorer: scores words.
@@ -112,10 +112,10 @@ class LearnedEncoder:
         self._scorer = scorer
 
     def encode(self, batch: Texts) -> Records:
-        """The words of each text that matter most.
+        """The most important words of each text.
 
         Raises:
-            ValueError: if a direction is not finite, so that the head is broken.
+            ValueError: if a direction is not finite, because the head is broken.
         """
         directions = batch.outputs[TERMS]
         found = [np.empty(0, RECORD)]
@@ -133,7 +133,7 @@ class LearnedEncoder:
 
 
 def words_of(blocks: Iterable[Records]) -> Iterator[LearnedWords]:
-    """The learned words of each text, of what `LearnedEncoder` made of them."""
+    """The learned words of each text, from records of `LearnedEncoder`."""
     for records, counts in blocks:
         ends = np.cumsum(counts).tolist()
         for stop, count in zip(ends, counts.tolist(), strict=True):

@@ -1,6 +1,6 @@
-"""Learned impacts of documents: made from directions, and searched together with BM25's.
+"""Learned impacts of documents: computed from directions, and searched together with those of BM25.
 
-L   tokens      W   words       K   dimensions of a direction       b   budget of words a document
+L   tokens      W   words       K   dimensions of a direction       b   most words of a document
 """
 
 from collections import Counter
@@ -22,12 +22,12 @@ LARGEST_CODE, NO_CAUSE = 255, 255
 
 
 class LearnedWords(NamedTuple):
-    """A document's words that were kept, in the order of the vocabulary.
+    """A document's most important words, in the order of the vocabulary.
 
     Attributes:
-        words: uint32 [b'], b' <= b, places in `WordSide.words`.
-        codes: uint8 [b'], > 0; times the unit an impact.
-        causes: uint8 [b'], the place of the document's word that each comes from; 255 where it lies farther back, or in a passage.
+        words: uint32 [b'], b' <= b, positions in `WordSide.words`.
+        codes: uint8 [b'], > 0; an impact is the code times the unit.
+        causes: uint8 [b'], position of the document's word that each comes from; 255 if it is greater, or in a passage.
     """
 
     words: NDArray[np.uint32]
@@ -36,16 +36,16 @@ class LearnedWords(NamedTuple):
 
 
 class WordScorer:
-    """Scores every word against a document and keeps the ones that matter most; safe to use from many threads.
+    """Scores every word for a document and keeps the most important ones; safe to use from many threads.
 
     Args:
-        side: the words.
-        cut: cosine below which a token says nothing of a word.
+        side: the vocabulary.
+        cut: cosine below which a token contributes nothing to a word.
         budget: b.
-        unit: impact of code 1; None: the largest that any word can have is code 255.
+        unit: impact of code 1; None: code 255 is the largest possible impact.
 
     Attributes:
-        unit: as given or worked out.
+        unit: as given or computed.
     """
 
     def __init__(self, side: WordSide, cut: float, budget: int, unit: float | None = None) -> None:
@@ -55,11 +55,11 @@ class WordScorer:
         self.unit = unit or max(largest, 1e-6) / LARGEST_CODE
 
     def score(self, tokens: NDArray[np.float32], places: NDArray[np.int64]) -> LearnedWords:
-        """The b words of a document that matter most.
+        """The b most important words of a document.
 
         Args:
-            tokens: float32 [L, K], L2-normalised.
-            places: int64 [L], the place of each token's word in the document.
+            tokens: float32 [L, K], L2-normalized.
+            places: int64 [L], position of each token's word in the document.
         """
         if not len(tokens) or not len(self._side.words):
             return LearnedWords(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
@@ -68,7 +68,7 @@ class WordScorer:
         worth = codes * self._side.weights
         kept = np.flatnonzero(worth)
         if len(kept) > self.budget:
-            # Ties go to the word that comes first, so that the same document always keeps the same.
+            # Ties go to the first word, so that the result is deterministic.
             kept = np.sort(kept[np.argsort(-worth[kept], kind="stable")[: self.budget]])
         chosen = (tokens @ self._side.directions[kept].T).argmax(0)
         return LearnedWords(
@@ -78,7 +78,7 @@ class WordScorer:
         )
 
     def best_of(self, parts: Sequence[LearnedWords]) -> LearnedWords:
-        """The words of a document whose passages were scored each for itself: of each word its largest impact, b in all."""
+        """Combines the words of a document's passages, which were scored separately: each word's largest impact, at most b words."""
         words = np.concatenate([part.words for part in parts])
         codes = np.concatenate([part.codes for part in parts])
         first = np.lexsort((-codes.astype(np.int64), words))
@@ -88,17 +88,17 @@ class WordScorer:
         if len(rows) > self.budget:
             kept = np.sort(np.argsort(-worth, kind="stable")[: self.budget])
             words, rows = words[kept], rows[kept]
-        # A cause is a place in its passage, and a search may show another one.
+        # A cause is a position in its passage, and a search may show another passage.
         return LearnedWords(words.astype(np.uint32), codes[rows], np.full(len(rows), NO_CAUSE, np.uint8))
 
 
 class Expansion(NamedTuple):
-    """What a word of a query adds to a document's score.
+    """What a query word adds to a document's score, by source.
 
     Attributes:
-        bm25: because the document has the word, or another of its term.
-        learned: because of what the document says.
-        cause: the place of the document's word that `learned` comes from; None where it is 0.
+        bm25: because the document has the word, or another with the same term.
+        learned: the learned impact.
+        cause: position of the document's word that `learned` comes from; None if it is 0.
     """
 
     bm25: float
@@ -110,9 +110,9 @@ class LearnedImpacts:
     """BM25 and learned impacts of one segment as one inverted index; arguments and results as for `ImpactIndex`.
 
     Args:
-        bm25: of the documents' own words, or their terms.
-        learned: of words, also those that a document does not hold.
-        weight: times a learned impact, >= 0; 0 leaves BM25 alone.
+        bm25: impacts of the documents' own terms.
+        learned: impacts of words, also of those that a document lacks.
+        weight: factor of learned impacts, >= 0; 0 leaves only BM25.
     """
 
     def __init__(self, bm25: ImpactIndex, learned: ImpactIndex, weight: float = 1.0) -> None:
@@ -120,26 +120,26 @@ class LearnedImpacts:
         self._sums = ScoreAccumulator(len(bm25))
 
     def with_weight(self, weight: float) -> "LearnedImpacts":
-        """The same impacts under another weight."""
+        """The same impacts with another weight."""
         return LearnedImpacts(self._bm25, self._learned, weight)
 
     @property
     def learned(self) -> ImpactIndex:
-        """The learned impacts alone."""
+        """The learned impacts without BM25."""
         return self._learned
 
     @property
     def analyzer(self) -> Analyzer:
-        """Of BM25; learned impacts are of words as they are."""
+        """Analyzer of BM25; learned impacts use words as they are."""
         return self._bm25.analyzer
 
     @property
     def largest(self) -> float:
-        """Of BM25: the scale on which words count beside vectors."""
+        """Largest BM25 impact; scales lexical scores for fusion."""
         return self._bm25.largest
 
     def largest_of(self, alive: RowMask | None) -> float:
-        """As `ImpactIndex.largest_of`, of BM25."""
+        """As `ImpactIndex.largest_of`, for BM25."""
         return self._bm25.largest_of(alive)
 
     def __len__(self) -> int:
@@ -156,7 +156,7 @@ class LearnedImpacts:
         return self._sums.search(self._lists(words), k, allowed, order)
 
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The scores of some documents, to the bit those of `search`."""
+        """The scores of given documents, bit for bit those of `search`."""
         return look_up(self._lists(words), rows)
 
     def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
@@ -165,7 +165,7 @@ class LearnedImpacts:
         return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
-        """What each word of a query adds, by where it comes from; of those that add anything."""
+        """What each query word adds, by source; words that add nothing are left out."""
         at, found = np.array([row], np.int64), {}
         for word, count in Counter(words).items():
             bm25 = float(self._bm25.score([word] * count, at)[0])
@@ -176,11 +176,11 @@ class LearnedImpacts:
         return found
 
     def holds(self, word: str) -> bool:
-        """Whether any document holds a word itself, or another of its term."""
+        """Whether any document has a word, or another with the same term."""
         return self._bm25.holds(word)
 
     def bound(self, words: Sequence[str]) -> float:
-        """What no document's score exceeds."""
+        """Upper bound of all documents' scores."""
         return self._bm25.bound(words) + self.weight * self._learned.bound(words)
 
     def _lists(self, words: Sequence[str]) -> list[PostingList]:

@@ -1,4 +1,4 @@
-"""Learned impacts of a base and its delta, with BM25's, as one."""
+"""Learned impacts of a base and its delta, with those of BM25, as one index."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +11,10 @@ __all__ = ["JoinedLearned"]
 
 
 class JoinedLearned(JoinedImpacts[LearnedImpacts]):
-    """Learned impacts of both, with BM25's.
+    """Learned impacts of both, with those of BM25.
 
     Args:
-        both: the impacts, under one weight.
+        both: the impacts, with one weight.
     """
 
     def __init__(self, both: BaseAndDelta[LearnedImpacts]) -> None:
@@ -22,13 +22,13 @@ class JoinedLearned(JoinedImpacts[LearnedImpacts]):
         self.weight = both.base.weight
 
     def with_weight(self, weight: float) -> "JoinedLearned":
-        """The same impacts under another weight."""
+        """The same impacts with another weight."""
         both = self._both
         return JoinedLearned(
             replace(both, base=both.base.with_weight(weight), delta=both.delta.with_weight(weight))
         )
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
-        """What each word of a query adds to one document's score, by where it comes from."""
+        """What each query word adds to one document's score, by source."""
         reader, here = self._both.owner(row)
         return reader.expansions(words, here)

@@ -1,4 +1,4 @@
-"""What searches ask of learned impacts, whether one segment holds them or two (`glow.index.segment`)."""
+"""The interface of learned impacts for searches, over one or two segments (`glow.index.segment`)."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ __all__ = ["LearnedView"]
 
 
 class LearnedView(ImpactsView, Protocol):
-    """What searches ask of learned impacts with BM25's; `LearnedImpacts` describes each of it."""
+    """Learned impacts with BM25, for searches; `LearnedImpacts` describes each method."""
 
     @property
     def weight(self) -> float: ...  # noqa: D102 - see the class

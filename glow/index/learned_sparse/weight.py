@@ -1,4 +1,4 @@
-"""How much learned impacts count beside BM25's: `learned.json` of a version."""
+"""The weight of learned impacts relative to BM25: `learned.json` of a version."""
 
 from pydantic import Field
 
@@ -12,17 +12,17 @@ LEARNED_WEIGHT_FILE = "learned.json"
 
 
 class LearnedWeight(StrictModel):
-    """`learned.json` of a version: how much learned impacts count beside BM25's, fitted by `glow tune`.
+    """`learned.json` of a version: the weight of learned impacts, fitted by `glow tune`.
 
     Attributes:
-        weight: 1 is what the head was trained with; 0 leaves BM25 alone.
+        weight: 1 as in the head's training; 0 leaves only BM25.
     """
 
     weight: float = Field(default=1.0, ge=0.0, le=100.0)
 
 
 def read_weight(segment: Segment) -> float:
-    """What a base says; 1 if it says nothing, and of a delta, which joining gives its base's.
+    """The weight of a base, 1 by default; 1 for a delta, which gets its base's when they are joined.
 
     Raises:
         FormatError: if the file cannot be read.

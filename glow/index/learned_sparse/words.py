@@ -1,4 +1,4 @@
-"""The words that learned impacts are made for, with direction, gain and weight in pruning of each; `learned-words/` of an index.
+"""The vocabulary of learned impacts, with each word's direction, gain and pruning weight; `learned-words/` of an index.
 
 W   words       K   dimensions of a direction
 """
@@ -22,19 +22,19 @@ LEARNED_WORDS_FOLDER = "learned-words"
 _VECTORS, _GAINS, _WEIGHTS = "directions.npy", "gains.npy", "weights.npy"
 LEARNED_WORDS_FILES = ("words.bin", "offsets.npy", _VECTORS, _GAINS, _WEIGHTS)
 WEIGHT_POWER = 0.25
-"""Of a word's share among the words of queries; alike from .25 to .5 where it was measured (docs/results/models.md)."""
+"""Exponent of a word's frequency in queries; .25 to .5 measured alike (docs/results/models.md)."""
 _LEAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordSide:
-    """Words, in the order of their UTF-8 bytes.
+    """The vocabulary, in the order of the words' UTF-8 bytes.
 
     Attributes:
         words: W.
-        directions: float32 [W, K], L2-normalised.
+        directions: float32 [W, K], L2-normalized.
         gains: float32 [W], > 0.
-        weights: float32 [W], > 0: what an impact counts when a document's are pruned; higher where queries hold the word more often.
+        weights: float32 [W], > 0: factor of an impact when a document's are pruned; greater for words that are frequent in queries.
     """
 
     words: tuple[str, ...]
@@ -46,13 +46,13 @@ class WordSide:
     def make(
         cls, shares: Mapping[str, float], head: LearnedHead, preprocessor: Preprocessor, encoder: Encoder
     ) -> "WordSide":
-        """Works out what the head makes of words.
+        """Computes the head's outputs for words.
 
         Args:
-            shares: words as `choose_words` gives them.
+            shares: words and frequencies from `choose_words`.
             head: of the model.
-            preprocessor: with the index's own term table.
-            encoder: the model's query tower.
+            preprocessor: with the index's own term statistics.
+            encoder: the model's query encoder.
         """
         words = sorted(shares, key=str.encode)
         directions, gains = head.directions(words, preprocessor, encoder)
@@ -60,7 +60,7 @@ class WordSide:
         return cls(tuple(words), directions, gains, weights.astype(np.float32))
 
     def save(self, folder: Path) -> None:
-        """Writes the folder, which is made."""
+        """Writes the directory, which is created."""
         folder.mkdir(parents=True)
         Vocabulary.save(folder, self.words)
         for name, array in self._arrays():
@@ -71,10 +71,10 @@ class WordSide:
 
     @classmethod
     def load(cls, folder: Path) -> "WordSide":
-        """Reads a folder whose checksums were verified before.
+        """Reads a directory with verified checksums.
 
         Raises:
-            FormatError: if a file is missing or does not fit the others; it is named.
+            FormatError: if a file is missing or inconsistent with the others; the message names it.
         """
         vocabulary = Vocabulary.load(folder)
         count = len(vocabulary)
@@ -91,16 +91,16 @@ class WordSide:
 def choose_words(
     corpus: TermTable, head: LearnedHead, limit: int, asked: Mapping[str, int] | None = None
 ) -> dict[str, float]:
-    """The words that queries are likeliest to hold, at most `limit`, each with its share.
+    """The words that are most likely in queries, at most `limit`, each with its estimated frequency.
 
-    A share is the mean of what is known: the queries that the head learned from, how many of the index's own documents hold the word,
-    and the queries by which people came to those documents.
+    The estimate is the mean of the known frequencies: in the head's training queries, in the index's own documents, and in
+    the queries whose users clicked those documents.
 
     Args:
-        corpus: the table of the documents' own words.
+        corpus: the documents' word statistics.
         head: of the model.
-        limit: most words.
-        asked: how often each word stands in the documents' clicked queries; None or empty: there are none.
+        limit: maximum number of words.
+        asked: count of each word in the documents' clicked queries; None or empty: there are none.
     """
     counted = {word: df for word, df in corpus.items() if is_lexical(word)}
     learned = dict(zip(head.words, head.priors.tolist(), strict=True))

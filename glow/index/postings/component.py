@@ -191,7 +191,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
             return {"lexical": "", "hybrid": ""}
         return {
             request: f"this index holds no words, {request!r} needs them; build it with --lexical"
-            for request in ("lexical", "learned", "hybrid")
+            for request in ("lexical", "learned-sparse", "hybrid")
         }
 
     def info(self, reader: ImpactsView | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import MIXTURE_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
+from glow.artifact import RERANK_WEIGHT_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
 from glow.errors import MismatchError
 from glow.index.component import Asked, ComponentOptions, RowComponent, Rules
 from glow.index.corpus import Corpus
@@ -64,7 +64,7 @@ class TokenEmbeddings(
     stage = "states"
     per = "vector"
     paths = (f"{STATES_FOLDER}/",)
-    stays = (f"{RERANKER_FOLDER}/", MIXTURE_FILE)
+    stays = (f"{RERANKER_FOLDER}/", RERANK_WEIGHT_FILE)
     options = TokenEmbeddingsOptions
 
     def rules(self, options: TokenEmbeddingsOptions, asked: Asked) -> TokenEmbeddingsRules | None:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.text import Preprocessor, WeightedTokens, slip_in
+from glow.text import Preprocessor, WeightedTokens, misspell_in
 from glow.training.data.dataset import Collection
 from glow.training.data.epochs import Epochs, Rows
 
@@ -28,14 +28,14 @@ class PairBatch:
         queries: int64 [B], numbers in the collection.
         documents: int64 [M]: the pairs' documents, then the negatives of pair 0, of pair 1, …
         relevant: bool [B, M], where document j answers query i, by judgement or equal text.
-        slips: int64 [B], the seed of each query's slip of the keyboard; 0 where it is written as it is.
+        typos: int64 [B], the seed of each query's typo; 0: it is written as it is.
     """
 
     collection: int
     queries: NDArray[np.int64]
     documents: NDArray[np.int64]
     relevant: NDArray[np.bool_]
-    slips: NDArray[np.int64]
+    typos: NDArray[np.int64]
 
 
 class Preprocessed(Sequence[WeightedTokens], Generic[Text]):
@@ -75,7 +75,7 @@ class PairBatches:
         hard_negatives: N, drawn anew each epoch from a query's mined ones.
         compared: whether the loss compares queries with documents; without, `relevant` holds the pairs alone, and
             texts of a side that nothing encodes are never preprocessed.
-        slips: share of the queries that get a slip of the keyboard.
+        typo_rate: fraction of the queries that get a typo.
         topics: a collection's labels of queries, int64 [queries]; pairs of one label come together. None: none of any.
         epochs, max_steps: passes over the pairs, and where a run stops earlier (0: no bound).
     """
@@ -88,12 +88,12 @@ class PairBatches:
         seed: int,
         hard_negatives: int = 0,
         compared: bool = True,
-        slips: float = 0.0,
+        typo_rate: float = 0.0,
         topics: Sequence[NDArray[np.int64]] | None = None,
         epochs: int = 1,
         max_steps: int = 0,
     ) -> None:
-        self.compared, self.slips, self.topics = compared, slips, topics
+        self.compared, self.typo_rate, self.topics = compared, typo_rate, topics
         self._preprocessor = preprocessor
         self.collections = collections
         self.batch_size = batch_size
@@ -115,7 +115,7 @@ class PairBatches:
         negatives = self._negatives(collection, pairs, drawn)
         documents = np.concatenate([pairs[:, 1], negatives.reshape(-1)])
         relevant = self._relevant(collection, pairs[:, 0], documents)
-        return PairBatch(collection, pairs[:, 0], documents, relevant, self._slips(len(pairs), drawn))
+        return PairBatch(collection, pairs[:, 0], documents, relevant, self._typos(len(pairs), drawn))
 
     def _plan(self, random: np.random.Generator) -> list[Rows]:
         batches = []
@@ -128,17 +128,17 @@ class PairBatches:
         return batches
 
     def queries_of(self, batch: PairBatch) -> list[WeightedTokens]:
-        """The queries of a batch, preprocessed, some with a slip of the keyboard."""
+        """The queries of a batch, preprocessed, some with a typo."""
         texts, kept = self.collections[batch.collection].queries, self.queries[batch.collection]
         return [
-            self._preprocessor.query(slip_in(texts[number], Random(seed))) if seed else kept[number]  # noqa: S311 - no secret
-            for number, seed in zip(batch.queries, batch.slips.tolist(), strict=True)
+            self._preprocessor.query(misspell_in(texts[number], Random(seed))) if seed else kept[number]  # noqa: S311 - no secret
+            for number, seed in zip(batch.queries, batch.typos.tolist(), strict=True)
         ]
 
-    def _slips(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-        if not self.slips:
+    def _typos(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+        if not self.typo_rate:
             return np.zeros(count, np.int64)
-        return np.where(random.random(count) < self.slips, random.integers(1, 2**31, count), 0)
+        return np.where(random.random(count) < self.typo_rate, random.integers(1, 2**31, count), 0)
 
     def _negatives(
         self, collection: int, pairs: NDArray[np.int64], random: np.random.Generator

@@ -54,7 +54,7 @@ def test_every_route_is_shown_once_in_its_group(tab: Any) -> None:
 def test_fields_have_types_and_meanings(tab: Any) -> None:
     table = opened(tab, "post_search").locator("table")
     row = table.locator("tr", has=tab.page.locator("th", has_text="retriever"))
-    assert row.locator("td").all_inner_texts()[0] == '"dense" or "lexical" or "learned" or "hybrid"'
+    assert row.locator("td").all_inner_texts()[0] == '"dense" or "lexical" or "learned-sparse" or "hybrid"'
     filter_row = table.locator("tr", has=tab.page.locator("th", has_text="top_k"))
     assert "max_top_k" in filter_row.inner_text()
 

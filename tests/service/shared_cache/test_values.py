@@ -123,7 +123,7 @@ def test_a_password_is_used_and_a_wrong_one_is_an_error_that_nobody_sees_in_the_
             assert await ask(url) == (None, {"error": FAILURES_TO_OPEN + 1, "skipped": 10 - FAILURES_TO_OPEN})
 
     run(test())
-    assert any("redis fails" in record.message for record in caplog.records)
+    assert any("redis reads fail" in record.message for record in caplog.records)
     assert not any(word in str(vars(record)) for record in caplog.records for word in ("hunter2", "s3cret"))
 
 

@@ -79,7 +79,7 @@ def test_rollback_goes_back_or_to_the_version_that_is_named(
         assert (none.status_code, none.json()["code"]) == (409, "swap_refused")
         assert "has no previous version" in none.json()["detail"]
         assert roll_back(version="a2").json()["live"]["version"] == "a2"
-        for wrong, word in (("b9", "b9"), ("../a1", "no version name")):
+        for wrong, word in (("b9", "b9"), ("../a1", "not a version name")):
             refused = roll_back(version=wrong)
             assert (refused.status_code, refused.json()["code"]) == (409, "swap_refused")
             assert word in refused.json()["detail"]

@@ -1,4 +1,4 @@
-"""Conditions on metadata: read from a request, turned into row masks; and counts of values."""
+"""Metadata conditions: parsed from a request and turned into row masks; and facet counts."""
 
 from glow.index.columns.filters.facets import (
     FacetCounts,

@@ -1,4 +1,4 @@
-"""Facets: how often each value of a metadata field occurs among some documents."""
+"""Facets: how many of some documents have each value of a metadata field."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ DEFAULT_VALUES = 10
 
 @dataclass(frozen=True, slots=True)
 class FacetRequest:
-    """Which field to count, and how many of its values to return, 1 to 100."""
+    """The field to count, and how many of its values to return, 1 to 100."""
 
     field: str
     limit: int
@@ -32,7 +32,7 @@ class FacetRequest:
 
 @dataclass(frozen=True, slots=True)
 class ValueCount:
-    """A value and how many of the counted documents hold it, >= 1."""
+    """A value and the number of counted documents with it, >= 1."""
 
     value: Scalar
     count: int
@@ -44,8 +44,8 @@ class FacetCounts:
 
     Attributes:
         values: by count, largest first, then by value: booleans, numbers, strings.
-        counted: documents that were looked at, those without the field among them.
-        approximate: whether these are only some of the documents that the search is about.
+        counted: number of counted documents, including those without the field.
+        approximate: whether only some of the search's matches were counted.
     """
 
     values: tuple[ValueCount, ...]
@@ -59,10 +59,10 @@ def parse_facets(value: Any, columns: Columns, pointer: str = "/facets") -> tupl
     Args:
         value: JSON values; a list of at most 16 objects, each field once.
         columns: the index's metadata.
-        pointer: JSON pointer to the facets, for faults.
+        pointer: JSON pointer to the facets, for error messages.
 
     Raises:
-        FilterError: if malformed, or an unknown field; every fault has its place.
+        FilterError: if malformed, or if a field is unknown; every fault has its pointer.
     """
     if not isinstance(value, list) or len(value) > MAX_FACETS:
         raise FilterError([Fault(pointer, f"expected a list of at most {MAX_FACETS} facets")])
@@ -89,10 +89,10 @@ def count_values(
     Args:
         columns: n documents.
         field: one of its fields.
-        rows: the documents, as different rows int64 [m], or as a mask bool [n].
+        rows: the documents, as distinct rows int64 [m], or as a mask bool [n].
         limit: most values to return, 1 to 100.
-        matching: documents that the search is about (n, or what its filter allows); fewer rows make the counts
-            approximate.
+        matching: documents that the search is about (n, or those that its filter allows); with fewer rows the counts
+                are approximate.
     """
     documents = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
     segments, counts = columns.segments, list[tuple[int, Scalar]]()
@@ -113,7 +113,7 @@ def count_values(
 
 
 def _inside(segment: Columns, start: int, documents: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of some documents that are in a segment, by their rows there."""
+    """Those of the documents that are in a segment, as its row numbers."""
     return documents[(documents >= start) & (documents < start + segment.documents)] - start
 
 
@@ -121,7 +121,7 @@ def _top(part: TypedColumn, documents: NDArray[np.int64], limit: int) -> list[tu
     """The most frequent values with their counts, by count, then value."""
     counts = _counts(part, documents)
     codes = np.flatnonzero(counts)
-    # Codes are in the order of values, so a stable sort leaves equal counts in it.
+    # Codes are in the order of values, so a stable sort keeps it for equal counts.
     best = codes[np.argsort(-counts[codes], kind="stable")][:limit]
     return [(int(counts[code]), part.values.value(int(code) - 1)) for code in best]
 
@@ -129,10 +129,10 @@ def _top(part: TypedColumn, documents: NDArray[np.int64], limit: int) -> list[tu
 def _top_of_all(
     held: Sequence[tuple[TypedColumn, NDArray[np.int64]]], limit: int
 ) -> list[tuple[int, Scalar]]:
-    """As `_top`, over several segments, the first of them the large one.
+    """As `_top`, over several segments, the largest first.
 
-    A value that the later segments do not hold is among the best of all only if it is among the best of the first, so
-    only these and the values of the later ones are looked at.
+    A value that only the first segment has is among the best overall only if it is among the best there. So only the
+    best values of the first segment and the values of the others are compared.
     """
     (first, documents), *later = held
     counts = _counts(first, documents)
@@ -146,13 +146,13 @@ def _top_of_all(
 
 
 def _counts(part: TypedColumn, documents: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each code how many of the documents hold it, int64 [d + 1]; code 0, no value, counts none."""
+    """The number of documents with each code, int64 [d + 1]; 0 for code 0, which means no value."""
     if part.offsets is None:
         held = part.codes[documents]
     else:
         starts = part.offsets[documents]
         lengths = part.offsets[documents + 1] - starts
-        # Place i of a document's list is its start + i: all places of all documents, one after another.
+        # Index i of a document's list is its start + i: all indexes of all documents, one after another.
         firsts = np.cumsum(lengths) - lengths
         places = np.arange(int(lengths.sum())) + np.repeat(starts - firsts, lengths)
         held = part.codes[places]

@@ -1,4 +1,4 @@
-"""Expressions to rows: whole columns of codes are compared at once, and the masks of late requests are kept."""
+"""Evaluates expressions to row masks: compares whole columns of codes at once, and caches the masks of recent requests."""
 
 import threading
 from collections import OrderedDict
@@ -17,26 +17,26 @@ __all__ = ["FilterMasks", "evaluate"]
 DEFAULT_MAX_BYTES = 64 << 20
 KEY_BYTES = 16
 TOLD_BYTES = 8
-"""What a filter takes in memory for each character of its text, about."""
+"""Approximate memory of a filter per character of its text."""
 ENTRY_BYTES = 512
-"""What an entry takes beside its mask: the key and the mask's object."""
+"""Memory of an entry besides its mask: the key and the mask object."""
 Mask = NDArray[np.bool_]
 Check = Callable[[], None]
 
 
 def nothing() -> None:
-    """Lets work go on."""
+    """A check that always passes."""
 
 
 class FilterMasks:
-    """The masks of an index's filters; safe to use from many threads.
+    """LRU cache of an index's filter masks; safe to use from many threads.
 
-    A mask is kept under a digest of its expression, because a client chooses how long an expression is.
+    The key is a digest of the expression, because clients may send long expressions.
 
     Args:
-        columns: the index's metadata, or a function that makes the mask of an expression.
-        max_bytes: what the kept entries may take; the one that was not used for longest goes first.
-        tells_filters: whether masks say which filter they come from, because vectors are searched elsewhere by it.
+        columns: the index's metadata, or a function that computes the mask of an expression.
+        max_bytes: size of the cache; the least recently used entry is removed first.
+        tells_filters: whether masks carry their filter, for a vector store that evaluates filters itself.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class FilterMasks:
 
         Args:
             expression: checked against these columns.
-            check: called before each of its terms; what it raises ends the work.
+            check: called before each term; what it raises ends the work.
         """
         key = blake2b(repr(expression).encode(), digest_size=KEY_BYTES).digest()
         with self._lock:
@@ -66,7 +66,7 @@ class FilterMasks:
             if cached is not None:
                 self._kept.move_to_end(key)
                 return cached
-        # Outside the lock: two threads that ask for the same at once both work, and nobody waits.
+        # Outside the lock: two threads with the same filter may both compute it, and none waits.
         made = self._make(expression, check)
         if self._tells_filters:
             made.tell(expression)
@@ -92,7 +92,7 @@ def evaluate(expression: Expression, columns: Columns, check: Check = nothing) -
     """The documents that an expression matches, bool [n], a new array.
 
     Args:
-        expression: checked against these columns, or those of an index that they are a segment of.
+        expression: checked against these columns, or those of an index with this segment.
         columns: n documents.
         check: called before each term; what it raises ends the work.
     """
@@ -106,7 +106,7 @@ def evaluate(expression: Expression, columns: Columns, check: Check = nothing) -
             join(mask, evaluate(term, columns, check), mask)
         return mask
     field = columns.fields.get(expression.field)
-    if field is None:  # a segment in which no document has it
+    if field is None:  # no document of this segment has it
         return np.zeros(columns.documents, np.bool_)
     if isinstance(expression, Exists):
         return _exists(field, columns.documents)
@@ -130,7 +130,7 @@ def _exists(field: Field, documents: int) -> Mask:
 
 
 def _among(part: TypedColumn, codes: NDArray[np.int64]) -> Mask:
-    """Which of a part's codes are among some, sorted and different."""
+    """Which of a part's codes are in a sorted list of distinct codes."""
     if not len(codes):
         return np.zeros(len(part.codes), np.bool_)
     if codes[-1] - codes[0] + 1 == len(codes):
@@ -142,14 +142,14 @@ def _among(part: TypedColumn, codes: NDArray[np.int64]) -> Mask:
 
 
 def _within(part: TypedColumn, wanted: range) -> Mask:
-    """Which of a part's codes lie in a range of codes >= 1."""
+    """Which of a part's codes are in a range of codes >= 1."""
     if not wanted:
         return np.zeros(len(part.codes), np.bool_)
     kind = part.codes.dtype.type
     if len(wanted) == 1:
         hits: Mask = part.codes == kind(wanted.start)
     else:
-        # What lies below the range wraps around to large numbers: one comparison is enough.
+        # Codes below the range wrap around to large numbers, so one comparison suffices.
         hits = np.subtract(part.codes, kind(wanted.start)) <= kind(len(wanted) - 1)
     return hits
 
@@ -160,6 +160,6 @@ def _of_documents(part: TypedColumn, hits: Mask, documents: int) -> Mask:
         return hits
     mask = np.zeros(documents, np.bool_)
     has_values = np.diff(part.offsets) > 0
-    # Documents without a value take no room, so the others' starts are all that there are.
+    # Documents without a value have no entries, so the starts of the others suffice.
     mask[has_values] = np.logical_or.reduceat(hits, part.offsets[:-1][has_values])
     return mask

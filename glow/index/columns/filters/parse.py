@@ -1,4 +1,4 @@
-"""The filter language: JSON in a request to a checked expression over an index's columns. docs/filters.md has it whole."""
+"""The filter language: parses JSON into a checked expression over an index's columns. docs/filters.md describes it."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -18,7 +18,7 @@ MAX_TERMS = 1_000
 MAX_FAULTS = 20
 SHOWN_FIELDS = 30
 SHOWN_CHARACTERS = 80
-# What documents can hold.
+# Limits of values in documents.
 MAX_WHOLE = 2**63 - 1
 BOUNDS = ("gt", "gte", "lt", "lte")
 CONDITIONS = ("eq", "in", "exists", *BOUNDS)
@@ -31,7 +31,7 @@ _PLURALS: Mapping[ValueType, str] = {
 
 
 def count_terms(value: Any) -> int:
-    """Conditions, groups and values of a filter as it came, whether or not it is one; much cheaper than to check it.
+    """Number of conditions, groups and values of a filter, valid or not; much cheaper than parsing.
 
     Args:
         value: JSON values.
@@ -58,17 +58,17 @@ def parse_filter(
     max_depth: int = MAX_DEPTH,
     pointer: str = "/filter",
 ) -> Expression:
-    """Checks a filter against what the index holds.
+    """Parses a filter and checks it against the index.
 
     Args:
         value: the filter as JSON values.
         columns: the index's metadata.
         max_terms: most conditions, groups and values in all, >= 1.
         max_depth: most levels of groups, >= 1.
-        pointer: JSON pointer to the filter, for faults.
+        pointer: JSON pointer to the filter, for error messages.
 
     Raises:
-        FilterError: if it is no filter, or none for this index; every fault has its place.
+        FilterError: if the filter is invalid, or does not fit this index; every fault has its pointer.
     """
     parser = _Parser(columns, max_terms, max_depth)
     try:
@@ -81,10 +81,10 @@ def parse_filter(
 
 
 def field_of(columns: Columns, name: Any, pointer: str) -> Field:
-    """The field of a name in a request.
+    """The field that a request names.
 
     Raises:
-        FilterError: if no string, unknown, or left out of the columns; the message has the known fields.
+        FilterError: if it is not a string, is unknown, or has no column; the message lists the known fields.
     """
     if not isinstance(name, str):
         raise FilterError([Fault(pointer, f"expected the name of a field, found {_shown(name)}")])
@@ -97,7 +97,7 @@ def field_of(columns: Columns, name: Any, pointer: str) -> Field:
 
 
 def known_fields(columns: Columns) -> str:
-    """What can be filtered by, for people: `known: lang (strings), year (numbers)`."""
+    """The filterable fields, for people: `known: lang (strings), year (numbers)`."""
     if not columns.fields:
         return "no document of this index has metadata"
     named = (f"{_clipped(name)} ({types_of(field)})" for name, field in columns.fields.items())
@@ -106,12 +106,12 @@ def known_fields(columns: Columns) -> str:
 
 
 def types_of(field: Field) -> str:
-    """The types of a field's values: `numbers, strings`; dates are not told as strings again."""
+    """The types of a field's values: `numbers, strings`; dates are not listed as strings again."""
     return ", ".join(_PLURALS[kind] for kind in field.parts if kind != "string" or "date" not in field.parts)
 
 
 class _Stop(Exception):
-    """Ends the reading of a filter at once, with what was found until then."""
+    """Stops the parser at once, with the faults found until then."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class _Stop(Exception):
 
 
 class _Parser:
-    """One filter on its way; collects what is wrong and goes on, up to a bound."""
+    """Parses one filter; collects faults and continues, up to a limit."""
 
     def __init__(self, columns: Columns, max_terms: int, max_depth: int) -> None:
         self.faults: list[Fault] = []
@@ -129,7 +129,7 @@ class _Parser:
         self._terms = 0
 
     def node(self, value: Any, pointer: str, depth: int) -> Expression | None:
-        """A group or a condition; None where it is faulty."""
+        """A group or a condition; None if it is invalid."""
         if depth > self._max_depth:
             self._stop(pointer, f"nested deeper than {self._max_depth} levels")
         self._count(1, pointer)
@@ -214,7 +214,7 @@ class _Parser:
     def _dates(
         self, field: Field, bounds: Mapping[str, Scalar], lows: list[str], highs: list[str], pointer: str
     ) -> Expression:
-        """A range of instants; a day as a bound is all of it, so `lte` ends with its last moment."""
+        """A range of instants; a day as a bound is the whole day, so `lte` includes its last moment."""
         spans = {name: span_of(bound) if isinstance(bound, str) else None for name, bound in bounds.items()}
         for name, span in spans.items():
             if span is None:
@@ -284,13 +284,13 @@ def _keys(value: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value for a message, bounded; Python's form of it, which shows what a terminal would not."""
+    """A value in Python's notation for a message, shortened; it escapes what a terminal would not show."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
         return "a list"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_WHOLE:
-        return "a number of more than 64 bits"  # thousands of digits take their time
+        return "a number of more than 64 bits"  # printing thousands of digits takes time
     names = {None: "null", True: "true", False: "false"}
     if value is None or isinstance(value, bool):
         return names[value]

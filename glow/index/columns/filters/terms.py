@@ -1,6 +1,6 @@
-"""Filters as checked, immutable expressions in one canonical form, so that equal ones are equal and hash alike.
+"""Filters as immutable expressions in one canonical form, so that equivalent spellings are equal and hash alike.
 
-`repr` of an expression is the same in every process and may be part of a cache's key.
+The `repr` of an expression is the same in every process and may be part of a cache key.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ MOST_CONDITIONS = 10
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A field holds one of these values, all of one type, sorted and different; none matches nothing."""
+    """A field has one of these values, which have one type, sorted and distinct; an empty list matches nothing."""
 
     field: str
     type: ValueType
@@ -38,7 +38,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A field holds a string or number within bounds; None is no bound."""
+    """A field has a string or number within bounds; None is no bound."""
 
     field: str
     type: ValueType
@@ -50,7 +50,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """A field holds any value."""
+    """A field has any value."""
 
     field: str
 
@@ -64,14 +64,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of these match; none of them is every document."""
+    """All of these match; an empty list matches every document."""
 
     terms: tuple["Expression", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of these matches; none of them is no document."""
+    """Any of these matches; an empty list matches nothing."""
 
     terms: tuple["Expression", ...]
 
@@ -80,10 +80,10 @@ Expression: TypeAlias = OneOf | Between | Exists | Not | And | Or
 
 
 def restricts_nothing(expression: Expression) -> bool:
-    """Whether every document matches, whatever it holds: `{"and": []}`, or a condition or its opposite.
+    """Whether every possible document matches: for `{"and": []}`, or for a condition combined with its opposite.
 
-    Conditions count as independent of each other. With more than `MOST_CONDITIONS` of them only groups that are empty are looked
-    at. So a filter of which this says so matches every document; another one may, too.
+    Conditions count as independent of each other. With more than `MOST_CONDITIONS` of them, only empty groups are considered.
+    So True is certain, but False is not.
     """
     if _holds(expression, {}):
         return True
@@ -103,7 +103,7 @@ def _conditions(expression: Expression) -> set[Expression]:
 
 
 def _holds(expression: Expression, world: Mapping[Expression, bool]) -> bool | None:
-    """Whether a document matches of which some conditions are known; None if that depends on others."""
+    """Whether a document matches if some conditions are known; None if that depends on the others."""
     if isinstance(expression, Not):
         inner = _holds(expression.term, world)
         return None if inner is None else not inner
@@ -117,19 +117,19 @@ def _holds(expression: Expression, world: Mapping[Expression, bool]) -> bool | N
 
 
 def negated(term: Expression) -> Expression:
-    """The complement; of a complement, what it was of."""
+    """The complement; a double complement is removed."""
     return term.term if isinstance(term, Not) else Not(term)
 
 
 def all_of(terms: Iterable[Expression]) -> Expression:
-    """The canonical `And`: flat, sorted, each term once; one term stands alone."""
+    """The canonical `And`: flat, sorted, each term once; a single term is returned as it is."""
     flat = [inner for term in terms for inner in (term.terms if isinstance(term, And) else (term,))]
     found = _sorted(flat)
     return found[0] if len(found) == 1 else And(found)
 
 
 def any_of(terms: Iterable[Expression]) -> Expression:
-    """The canonical `Or`: flat, sorted, each term once, values of one field together; one term stands alone."""
+    """The canonical `Or`: flat, sorted, each term once, values of one field merged; a single term is returned as it is."""
     flat = [inner for term in terms for inner in (term.terms if isinstance(term, Or) else (term,))]
     values: dict[tuple[str, ValueType], set[Scalar]] = {}
     others: list[Expression] = []

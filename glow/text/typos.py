@@ -1,18 +1,18 @@
-"""Slips of the keyboard, made on purpose: for measuring what they cost, and for training against them."""
+"""Typos, made on purpose: for measuring what they cost, and for training against them."""
 
 from random import Random
 
 from glow.text.lexical import is_lexical
 
-__all__ = ["slip", "slip_in"]
+__all__ = ["misspell", "misspell_in"]
 
 LEAST_LETTERS = 4
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 """Of a keyboard: a key is hit beside its neighbours in a row."""
 
 
-def slip(word: str, chance: Random) -> str:
-    """A word with one slip, which makes another word of it: a letter left out, doubled, hit beside, or swapped with the next.
+def misspell(word: str, chance: Random) -> str:
+    """A word with one typo, which makes another word of it: a letter left out, doubled, hit beside, or swapped with the next.
 
     Args:
         word: of two different small letters at least.
@@ -22,19 +22,19 @@ def slip(word: str, chance: Random) -> str:
         at = chance.randrange(len(word))
         kind = chance.choice(("left out", "doubled", "beside", "swapped"))
         if kind == "left out":
-            slipped_word = word[:at] + word[at + 1 :]
+            misspelled = word[:at] + word[at + 1 :]
         elif kind == "doubled":
-            slipped_word = word[: at + 1] + word[at:]
+            misspelled = word[: at + 1] + word[at:]
         elif kind == "beside":
-            slipped_word = word[:at] + chance.choice(_beside(word[at])) + word[at + 1 :]
+            misspelled = word[:at] + chance.choice(_beside(word[at])) + word[at + 1 :]
         else:
-            slipped_word = word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
-        if slipped_word != word:
-            return slipped_word
+            misspelled = word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
+        if misspelled != word:
+            return misspelled
 
 
-def slip_in(text: str, chance: Random) -> str:
-    """A text with a slip in one of its content words of four letters or more; one without such a word stays as it is."""
+def misspell_in(text: str, chance: Random) -> str:
+    """A text with a typo in one of its content words of four letters or more; one without such a word stays as it is."""
     words = text.split(" ")
     places = [
         at
@@ -43,7 +43,7 @@ def slip_in(text: str, chance: Random) -> str:
     ]
     if places:
         at = chance.choice(places)
-        words[at] = slip(words[at].lower(), chance)
+        words[at] = misspell(words[at].lower(), chance)
     return " ".join(words)
 
 
