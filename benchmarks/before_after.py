@@ -1,10 +1,10 @@
-"""Serving speed of two checkouts side by side: the same queries over HTTP, by turns, in one run.
+"""Compares the serving speed of two checkouts by the same queries over HTTP, alternating in one run.
 
     python -m benchmarks.before_after --before CHECKOUT --before-index INDEX_ROOT --index-root INDEX_ROOT --data $DATA/tldr
 
-Each service has one worker and its own index, built by its own checkout. One client asks one after the other, each query once of each service, in an
-order drawn anew; the ratios are those of the medians and of the 99th percentiles (before / after, so above 1 is faster than before), their intervals come from a bootstrap over
-queries. CPU is what the worker took for all of its queries.
+Each service has one worker and its own index, built by its own checkout. One client sends each query once to each
+service, in random order. Ratios of medians and 99th percentiles are before / after, so above 1 means faster. Their
+intervals come from a bootstrap over queries. CPU is the worker's CPU time for all of its queries.
 """
 
 import os
@@ -68,7 +68,7 @@ def main(
 
 @contextmanager
 def service(tree: Path, root: Path, port: int) -> Iterator[tuple[httpx.Client, int]]:
-    """A running service of a checkout: its client, and its process."""
+    """Starts the service of a checkout; yields its client and its process."""
     environment = {**os.environ, "PYTHONPATH": f"{tree}:{tree / '.rooms'}", "OMP_NUM_THREADS": "1"}
     command = [
         sys.executable,
@@ -93,7 +93,7 @@ def service(tree: Path, root: Path, port: int) -> Iterator[tuple[httpx.Client, i
 
 
 def wait_until_ready(client: httpx.Client) -> None:
-    """Returns once the service answers."""
+    """Waits until the service responds."""
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         try:
@@ -112,7 +112,7 @@ def ask(
     times = np.empty((len(services), len(texts)))
     cpu = [-cpu_s(process) for _, process in services]
     for place, text in enumerate(texts):
-        # In another order each time: what the one brings into the caches must not always serve the same other.
+        # In random order, so that one service does not always profit from caches that the other filled.
         for who in np.random.default_rng(place).permutation(len(services)).tolist():
             started = time.perf_counter()
             services[who][0].post("/search", json={"query": text, "retriever": retriever}).raise_for_status()
@@ -121,13 +121,13 @@ def ask(
 
 
 def cpu_s(process: int) -> float:
-    """User and system seconds of a process so far."""
+    """User and system CPU seconds of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ratio_of(times: Times, quantile: float) -> tuple[float, float, float]:
-    """A quantile before / the same after, with its 95 % interval."""
+    """The ratio of a quantile before to the same after, with its 95 % interval."""
     drawn = np.random.default_rng(0).integers(0, times.shape[1], (SAMPLES, times.shape[1]))
     before, after = (np.quantile(each[drawn], quantile, axis=1) for each in times)
     low, high = np.quantile(before / after, [0.025, 0.975])

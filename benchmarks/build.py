@@ -1,12 +1,12 @@
-"""What a build costs: documents a second and memory of each stage, with workers, and after it was killed again and again.
+"""Measures builds: documents per second and memory of each stage, with several workers, and after repeated kills.
 
     python -m benchmarks.build --data $DATA/medquad [--documents 20000 --documents 100000] [--workers 1 --workers 2]
         [--kills 10] [--out runs/build.md]
 
-The documents are windows of 110 words over MedQuAD's bodies, which fill the model's budget, as many as are asked for: the
-windows overlap as far as that takes. Every build is the command that users run, in a process of its own. Memory is the
-peak of a stage in the building process, of its largest worker, and of all its processes together, sampled ten times a
-second. Killed builds get SIGKILL at seeded random times and are run again with the same command until they end.
+The documents are windows of 110 words over MedQuAD's bodies, which fill the model's token limit; they overlap as needed
+for the requested number. Every build is the users' command in a new process. Memory is the peak of a stage in the
+building process, of its largest worker, and of all its processes together, sampled ten times a second. Killed builds
+get SIGKILL at seeded random times, and the same command resumes them until they finish.
 """
 
 import json
@@ -27,7 +27,7 @@ from glow.artifact import IndexRoot
 
 ROOT = Path(__file__).parent.parent
 WINDOW_WORDS = 110
-"""Fill the model's budget; `--words` makes them shorter, which makes encoding faster and nothing else smaller."""
+"""Default words per document, which fill the model's token limit; a smaller `--words` only makes encoding faster."""
 SAMPLE_S = 0.1
 STAGES = ("read", "terms", "encode", "columns", "lexical", "index", "recall", "check")
 MIB = 2**20
@@ -35,14 +35,14 @@ MIB = 2**20
 
 @dataclass
 class Built:
-    """One build, however many processes it took.
+    """One build in one or more runs.
 
     Attributes:
-        seconds: of all of them.
-        report: of the last.
-        tree_bytes: the most memory that all processes of one run held together.
-        kills: runs that were killed.
-        files: path in the version -> SHA-256, but for those that hold times.
+        seconds: time of all runs.
+        report: report of the last run.
+        tree_bytes: peak memory of all processes of one run together.
+        kills: number of killed runs.
+        files: path in the version -> SHA-256, except for files that hold times.
     """
 
     seconds: float = 0.0
@@ -128,7 +128,7 @@ def _starts(words: int, length: int, stride: float) -> list[int]:
 
 
 def _build(source: Path, root: Path, options: list[str], kill_after: list[float]) -> Built:
-    """Runs a build, once for each time after which it is killed, and once to its end."""
+    """Runs a build once for each kill time, and then to its end."""
     built = Built()
     report = root.with_suffix(".json")
     command = [sys.executable, "-m", "glow", "build", "--input", str(source), "--index-root", str(root)]
@@ -158,7 +158,7 @@ def _build(source: Path, root: Path, options: list[str], kill_after: list[float]
 
 
 def _tree_bytes(pid: int) -> int:
-    """Memory of a process and all below it; pages that several hold count for each."""
+    """Memory of a process and its descendants; shared pages count for each."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

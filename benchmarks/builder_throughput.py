@@ -1,6 +1,6 @@
-"""Documents a second: the whole index build against sentence-transformers' encoding alone.
+"""Compares documents per second of a whole index build with sentence-transformers' encoding alone.
 
-Both see at most 128 tokens of the same documents, on all cores, in one run. Needs `pip install sentence-transformers`.
+Both read at most 128 tokens of the same documents, on all cores, in one run. Needs `pip install sentence-transformers`.
 
     python -m benchmarks.builder_throughput --corpus $DATA/medquad/corpus.jsonl [--documents 3000]
 """
@@ -34,7 +34,7 @@ def main(
     model: Annotated[Path | None, typer.Option(help="Model folder; default: models/DEFAULT.")] = None,
     rounds: Annotated[int, typer.Option(help="Times each side runs; they take turns.")] = 2,
 ) -> None:
-    """Prints documents a second of both, and their ratio, as JSON."""
+    """Prints documents per second of both, and their ratio, as JSON."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _shorten(model or default_model(), folder / "model")
@@ -56,7 +56,7 @@ def main(
 
 
 def _shorten(model: Path, out: Path) -> None:
-    """The same model with a document budget of 128 tokens."""
+    """The same model with a limit of 128 document tokens."""
     with write_artifact(out, "model") as writer:
         shutil.copytree(model, writer.folder, dirs_exist_ok=True, ignore=lambda *_: ["manifest.json"])
         schema = FieldSchema.load(model / "schema.json").model_copy(update={"document_tokens": TOKENS})
@@ -65,7 +65,7 @@ def _shorten(model: Path, out: Path) -> None:
 
 
 def _build(folder: Path, sample: Path, number: int) -> float:
-    """Seconds of a whole build as users run it: process start, both passes, index, verification, publish."""
+    """Seconds of a whole build command: process start, both passes, index, verification and publication."""
     command = [sys.executable, "-m", "glow", "build", "--model", str(folder / "model")]
     start = time.perf_counter()
     subprocess.run(
@@ -79,7 +79,7 @@ def _build(folder: Path, sample: Path, number: int) -> float:
 
 
 def _encode(sample: Path) -> float:
-    """Seconds of sentence-transformers' `encode` alone, fp32, model loading not counted."""
+    """Seconds of sentence-transformers' `encode` alone in fp32, without loading the model."""
     from sentence_transformers import SentenceTransformer
 
     names = FieldSchema.preset("glow-default").names

@@ -1,12 +1,12 @@
-"""Deltas on an index of any size: seconds until 100 upserts and 900 deletes are served, and whether answers stay right.
+"""Measures deltas: seconds until 100 upserts and 900 deletes are served, and whether responses stay correct.
 
     python -m benchmarks.delta --root INDEX_ROOT [--model models/NAME] [--upserts 100] [--deletes 900] [--json FILE]
 
-The root is copied as hard links and stays as it is; its live version is the base. Half of the upserts are new ids, half
-replace; their texts are those of documents of the index with a word more. A service follows the copy, and a change counts
-as visible when it answers for the last document. Answers are compared, exact search and 10 hits, with those of a
-compacted index and, with `--rebuild`, with those of one that is encoded again from all documents with the same term table
-(as long as a build takes).
+The root is copied by hard links and does not change; its live version is the base. Half of the upserts are new ids, half
+replace documents; their texts are those of indexed documents plus a word. A service follows the copy, and a change is
+visible when the service finds the last document. The first 10 hits of exact search are compared with those of a
+compacted index. With `--rebuild` they are also compared with those of an index encoded again from all documents with
+the same term statistics, which takes as long as a build.
 """
 
 import json
@@ -65,7 +65,7 @@ def main(
     with tempfile.TemporaryDirectory(dir=root.resolve().parent, prefix="delta-benchmark-") as scratch:
         folder = Path(scratch)
         copy = IndexRoot(Path(shutil.copytree(root, folder / "root", copy_function=os.link)))
-        (copy.path / "CURRENT").unlink()  # a link to the other's, which must not change
+        (copy.path / "CURRENT").unlink()  # a hard link to the other's file, which must not change
         (copy.path / "CURRENT").write_text(IndexRoot(root).current() + "\n")
         chosen = _choose(copy, upserts, deletes, queries, seed)
         _write(chosen, folder)
@@ -99,7 +99,7 @@ def main(
 
 
 def _choose(root: IndexRoot, upserts: int, deletes: int, queries: int, seed: int) -> dict[str, Any]:
-    """What to change and ask, from the index's own documents."""
+    """Chooses changes and queries from the index's own documents."""
     documents = OpenVersion.open(root).documents
     generator = random.Random(seed)  # noqa: S311 - a sample
     rows = generator.sample(range(documents.count), upserts + deletes + queries)
@@ -137,7 +137,7 @@ def _write(chosen: dict[str, Any], folder: Path) -> None:
 
 
 def _timed(arguments: list[str], folder: Path, is_visible: Callable[[], bool]) -> Seconds:
-    """Seconds from the start of a command to its end, to what the service shows, and of its stages."""
+    """Seconds from a command's start to its end and to the visible change, and of its stages."""
     started = time.perf_counter()
     command = [sys.executable, "-m", "index_builder", *arguments, "--json", str(folder / "report.json")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -198,7 +198,7 @@ def _status(client: httpx.Client, identifier: str) -> int:
 
 
 class Searched(NamedTuple):
-    """What is compared: parts as those of `Index`."""
+    """An index to compare, with parts like those of `Index`."""
 
     dense: DenseView
     documents: DocumentsView
@@ -217,7 +217,7 @@ def _parts(index: Index) -> Searched:
 
 
 def _rebuilt(root: IndexRoot, index: Index, model: Path, threads: int, folder: Path) -> Searched:
-    """All documents of an index made anew with its term table and average length."""
+    """Rebuilds all documents of an index with its term statistics and average length."""
     made = write_segment(
         index[STORED_FIELDS].scan(),
         OpenVersion.open(root),
@@ -231,7 +231,7 @@ def _rebuilt(root: IndexRoot, index: Index, model: Path, threads: int, folder: P
 
 
 def _answers(searched: Searched, index: Index, queries: list[str]) -> Answers:
-    """The ids of the first hits by vectors and by words, the queries as an index reads them."""
+    """The ids of the first dense and lexical hits of each query."""
     vectors = index.encoder.encode([index.preprocessor.query(query) for query in queries])
     params = SearchParams(exact=True)
     if searched.passages is not None:
@@ -249,7 +249,7 @@ def _answers(searched: Searched, index: Index, queries: list[str]) -> Answers:
 
 
 def _agreement(here: Answers, there: Answers) -> dict[str, float]:
-    """The share of queries with the same ids in the first hits."""
+    """The fraction of queries whose first hits have the same ids."""
     return {
         name: round(float(np.mean([a == b for a, b in zip(here[name], there[name], strict=True)])), 4)
         for name in here

@@ -1,8 +1,8 @@
-"""Which kind of dense index suits which size: time, recall, build time and bytes of each kind.
+"""Compares the kinds of dense index by size: search time, recall, build time and bytes.
 
 `python -m benchmarks.dense_index --json runs/dense-index.json` takes about five minutes on two cores.
-The vectors are made up: clusters in a space of few dimensions, turned into D dimensions, with noise. Embeddings of
-documents are like that in kind, but their recall will differ; every build reports its own.
+The vectors are synthetic: clusters in a space of few dimensions, rotated into D dimensions, with noise. Document
+embeddings are similar, but their recall differs; every build reports its own.
 """
 
 import json
@@ -46,12 +46,12 @@ SWEEP: dict[IndexKind, tuple[SearchParams, ...]] = {
     "ivf-flat": tuple(SearchParams(nprobe=nprobe) for nprobe in (8, 16, 32, DEFAULT_NPROBE, 128)),
     "ivf-pq": tuple(SearchParams(nprobe=nprobe) for nprobe in (8, 16, 32, DEFAULT_NPROBE, 128)),
 }
-"""What is measured; the defaults were chosen from it."""
+"""The measured settings, from which the defaults were chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: one query at a time, one thread. CPU seconds do not count what else the machine does."""
+    """One measurement: one query at a time on one thread, in CPU seconds, which exclude other load."""
 
     vectors: int
     kind: IndexKind
@@ -95,7 +95,7 @@ def main(
 
 
 def made_up(count: int, dimensions: int, seed: int = 0) -> tuple[Vectors, Vectors]:
-    """Documents and queries: float32 [count, D] and [QUERIES, D], L2-normalised."""
+    """Synthetic documents and queries: float32 [count, D] and [QUERIES, D], L2-normalized."""
     generator = np.random.default_rng(seed)
     turn = generator.standard_normal((LATENT_DIMENSIONS, dimensions)).astype(np.float32)
     turn /= np.sqrt(np.float32(LATENT_DIMENSIONS))
@@ -124,7 +124,7 @@ def nearest(vectors: Vectors, queries: Vectors) -> NDArray[np.int64]:
 def measure(
     vectors: Vectors, queries: Vectors, exact: NDArray[np.int64], kind: IndexKind, threads: int
 ) -> list[Row]:
-    """Builds one kind, opens it from its file as the service does, and searches with each setting of the sweep."""
+    """Builds one kind, opens it from its file as a service does, and searches with each setting."""
     set_threads(threads)
     start = time.process_time()
     built = build_dense(vectors, kind)
@@ -151,7 +151,7 @@ def measure(
 def timed(
     index: DenseIndex, queries: Vectors, exact: NDArray[np.int64], params: SearchParams
 ) -> tuple[float, float]:
-    """Median ms of one query, and recall@10."""
+    """Median milliseconds per query, and recall@10."""
     index.search(queries[:20], DEPTH, params)  # warm-up
     times, hits = [], 0
     for row in range(len(queries)):

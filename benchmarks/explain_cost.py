@@ -1,6 +1,6 @@
-"""What reasons and snippets cost: `python -m benchmarks.explain_cost --model models/glow-mini --data $DATA/medquad`.
+"""Cost of explanations and snippets: `python -m benchmarks.explain_cost --model models/glow-mini --data $DATA/medquad`.
 
-CPU milliseconds of one thread (the wall clock says more of the machine's other work), each with the plain towers beside it.
+CPU milliseconds of one thread (wall time would include other load), each compared with the plain towers.
 """
 
 import time
@@ -24,7 +24,7 @@ LONG = {"1 MB ASCII": "The bees go home. ", "1 MB accents": "Café crème brûl�
 
 
 def milliseconds(work: Callable[[int], object], times: int) -> dict[str, float]:
-    """p50 and p99 of CPU time over `times` calls, each told its number."""
+    """p50 and p99 of CPU time over `times` calls, which get their number."""
     work(0)
     found = []
     for number in range(times):
@@ -38,7 +38,7 @@ def main(
     model: Annotated[Path, typer.Option(help="Model with explain graphs.")],
     data: Annotated[Path, typer.Option(help="BEIR-style folder.")],
 ) -> None:
-    """Measure, and write JSON to standard output."""
+    """Prints the measurements as JSON."""
     opened = Model.open(model)
     own = opened.preprocessor
     documents = list(islice(read_documents(data / "corpus.jsonl", own.schema.names), HITS * QUERIES))

@@ -1,10 +1,10 @@
-"""Recall and latency of filtered searches by selectivity, and what columns cost.
+"""Measures recall and latency of filtered searches by selectivity, and the cost of columns.
 
 `OMP_NUM_THREADS=1 python -m benchmarks.filters --json FILE` takes about four minutes of one core, most of it for building the graph;
-`--keep DIR` keeps built indexes for the next run. The vectors are those of benchmarks/dense_index.py (made up: clusters
-with noise, a hard case) or, with `--vectors DIR`, `vectors.npy` and `queries.npy` as benchmarks/scale/__main__.py leaves them. The
-metadata is random and knows nothing of the vectors. Times are those of the one thread's CPU, so other work on the machine
-counts for little.
+`--keep DIR` keeps built indexes for the next run. The vectors are those of benchmarks/dense_index.py (synthetic clusters
+with noise, a hard case) or, with `--vectors DIR`, the `vectors.npy` and `queries.npy` of benchmarks/scale/__main__.py.
+The metadata is random and independent of the vectors. Times are CPU times of one thread, so other load on the machine
+matters little.
 """
 
 import json
@@ -38,7 +38,7 @@ MEASURED: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind at one selectivity; `way` is how it was searched. Milliseconds of CPU, one query at a time."""
+    """One kind at one selectivity; `way` is the search method. CPU milliseconds, one query at a time."""
 
     kind: IndexKind
     selectivity: float
@@ -89,14 +89,14 @@ def main(
 
 
 def read(folder: Path | None, count: int) -> tuple[Vectors, Vectors]:
-    """Documents and queries, float32 [n, D] and [q, D]."""
+    """Reads documents and queries, float32 [n, D] and [q, D]."""
     if folder is None:
         return made_up(count, DIMENSIONS)
     return np.load(folder / "vectors.npy", mmap_mode="r")[:count], np.load(folder / "queries.npy")
 
 
 def make_columns(count: int, folder: Path) -> tuple[Columns, dict[str, Any]]:
-    """Random metadata as columns, and what they and filters over them cost."""
+    """Random metadata as columns, and the cost of columns and of filters over them."""
     generator = np.random.default_rng(0)
     langs, tags = ["en", "de", "fr", "ja", "es"], [f"tag{number}" for number in range(1000)]
     with DocumentWriter(folder / "documents.sqlite") as writer:
@@ -142,7 +142,7 @@ def make_columns(count: int, folder: Path) -> tuple[Columns, dict[str, Any]]:
 
 
 def mask_of(columns: Columns, share: float) -> RowMask:
-    """About this share of the documents, at least ten of them."""
+    """A mask of about this fraction of the documents, at least ten."""
     part = columns.fields["share"].parts["number"]
     least = part.values.value(max(round(share * columns.documents), DEPTH) - 1)
     return RowMask(evaluate(parse_filter({"field": "share", "lte": least}, columns), columns))
@@ -155,7 +155,7 @@ def nearest(scores: Vectors, mask: RowMask) -> NDArray[np.int64]:
 
 
 def opened(vectors: Vectors, kind: IndexKind, threads: int, folder: Path) -> DenseIndex:
-    """An index from its file, as the service opens it."""
+    """An index opened from its file as a service does."""
     path = folder / f"{kind}-{len(vectors)}.faiss"
     if not path.exists():
         set_threads(threads)

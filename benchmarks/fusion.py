@@ -1,9 +1,9 @@
-"""Quality of dense, lexical and hybrid search as an index serves them, side by side.
+"""Compares the quality of dense, lexical and hybrid search of an index.
 
 python -m benchmarks.fusion --index INDEX_ROOT --data DIR --split dev [--rel 1] [--json FILE]
 
-Rankings come from the parts that the service searches, fused by the same function: by the index's own fusion (the default
-unless it was tuned) and by plain reciprocal ranks. The last lines compare the index's fusion with the better of its parts.
+Rankings come from the retrievers of a service and the same fusion function: with the index's own fusion (the default
+unless tuned) and with plain reciprocal ranks. The last lines compare the index's fusion with its better retriever.
 """
 
 from pathlib import Path
@@ -52,7 +52,7 @@ def main(
         readings = [analyze_query(opened, query.text, "off") for query in block]
         read = opened.encoder.read([reading.tokens for reading in readings])
         for query, reading, encoded in zip(block, readings, read, strict=True):
-            asked = JudgedQuery(EncodedQuery.of(reading, encoded), {}, 1.0)  # `evaluate` reads the judgements
+            asked = JudgedQuery(EncodedQuery.of(reading, encoded), {}, 1.0)  # `evaluate` reads the qrels
             found = candidates_of(opened, asked, candidates)
             keep("dense", query.id, found.dense[1])
             keep("lexical", query.id, found.lexical[1])

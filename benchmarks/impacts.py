@@ -1,10 +1,10 @@
-"""Searches by words with and without learned impacts, at an index' size and blown up to a million documents, beside bm25s and tantivy.
+"""Times lexical search with and without learned impacts, up to a million documents, and bm25s and tantivy.
 
 OMP_NUM_THREADS=1 python -m benchmarks.impacts --index INDEX_ROOT --data DIR --split dev [--documents 1000000] [--tantivy] [--json FILE]
 
-Blown up: as many copies of the index' documents as needed, each of which lacks three words in ten, drawn anew, and has its impacts times a
-number between .6 and 1. Words keep their share of the documents, and no two documents tie. bm25s gets the same postings of BM25 by its own arrays; tantivy
-indexes the copies' words as text and makes its own BM25 of them. Each searches for the 100 best, one query after another, on one thread.
+The larger index has copies of the documents, each without 30 % of its words, drawn at random, and with impacts scaled by .6 to 1.
+So words keep their document fraction, and documents do not tie. bm25s gets the same BM25 postings as arrays. tantivy
+indexes the copies' words as text and computes its own BM25. Each finds the 100 best, query by query, on one thread.
 """
 
 import statistics
@@ -33,12 +33,12 @@ ROUNDS = 3
 KEPT = 0.7
 LEAST = 0.6
 LONG = 16
-"""Queries that make one long one."""
+"""Queries to join into a long one."""
 Search = Callable[[list[str]], Any]
 
 
 def blown_up(index: ImpactIndex, copies: int, seed: int) -> ImpactIndex:
-    """An index of so many copies of the documents."""
+    """An index of this number of copies of the documents."""
     random = np.random.default_rng(seed)
     starts, rows, impacts, causes = _arrays(index)
     documents = len(index)
@@ -83,7 +83,7 @@ def _arrays(index: ImpactIndex) -> tuple[Any, Any, Any, Any]:
 
 
 def bm25s_of(index: ImpactIndex) -> Search:
-    """The same postings searched by bm25s."""
+    """A bm25s index of the same postings."""
     starts, rows, impacts, _ = _arrays(index)
     peer = bm25s.BM25(method="lucene")
     peer.scores = {
@@ -105,7 +105,7 @@ def bm25s_of(index: ImpactIndex) -> Search:
 
 
 def tantivy_of(index: ImpactIndex, folder: Path) -> Search:
-    """The copies' words searched by tantivy, which makes its own scores."""
+    """A tantivy index of the copies' words, which computes its own scores."""
     import tantivy
 
     builder = tantivy.SchemaBuilder()
@@ -135,7 +135,7 @@ def tantivy_of(index: ImpactIndex, folder: Path) -> Search:
 
 
 def timed(searches: dict[str, Search], queries: Sequence[list[str]]) -> dict[str, dict[str, float]]:
-    """Milliseconds a query of each, taking turns round by round: a query that another just answered would find its postings in the cache."""
+    """Milliseconds per query of each, alternating by rounds; by queries, postings would be in the CPU cache."""
     found: dict[str, list[float]] = {name: [] for name in searches}
     for each in searches.values():
         each(queries[0])
@@ -158,7 +158,7 @@ def timed(searches: dict[str, Search], queries: Sequence[list[str]]) -> dict[str
 def measure(
     bm25: ImpactIndex, learned: ImpactIndex | None, queries: Sequence[list[str]], peers: dict[str, Search]
 ) -> dict[str, Any]:
-    """Times of each, and how much there is to add."""
+    """Times of each, and the number of postings to add."""
     searches: dict[str, Search] = {
         "bm25": lambda words: bm25.search(words, K),
     }

@@ -1,9 +1,9 @@
-"""Which form of the query tower is fastest on this processor: forms by time alone and in batches, in one run.
+"""Finds the fastest form of the query tower on this CPU: times of single queries and batches, in one run.
 
 python -m benchmarks.kernels --queries $DATA/tldr/queries.jsonl [--model models/NAME] [--openvino]
 
-The forms take turns, so that what else the machine does falls on all of them. `--openvino` times OpenVINO on the float
-tower beside them (`pip install openvino`).
+The forms alternate, so that other load affects all of them. `--openvino` also times OpenVINO on the float tower
+(`pip install openvino`).
 """
 
 import logging
@@ -44,8 +44,8 @@ def main(
     openvino: Annotated[bool, typer.Option(help="Time OpenVINO as well.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
 ) -> None:
-    """Prints milliseconds a query for each form, and its vectors' cosine to float's."""
-    logging.disable(logging.INFO)  # the quantizer tells of every node
+    """Prints milliseconds per query of each form, and the cosine of its vectors to float."""
+    logging.disable(logging.INFO)  # the quantizer logs every node
     opened = Model.open(model or default_model())
     texts = [query.text for query in read_queries(queries)]
     drawn = np.random.default_rng(0).permutation(len(texts))[:count]
@@ -73,7 +73,7 @@ def main(
 
 
 def _race(runs: Mapping[str, Run], tokens: Sequence[WeightedTokens], repeats: int) -> dict[str, list[float]]:
-    """Each form's milliseconds a query for each size of batch, the fastest of its turns."""
+    """Each form's milliseconds per query for each batch size, the fastest of its rounds."""
     best = {form: [float("inf")] * len(BATCHES) for form in runs}
     for _ in range(repeats):
         for form, run in runs.items():

@@ -1,8 +1,8 @@
-"""What each part of a request does to others over documents as long as a build takes: `python -m benchmarks.large_documents`.
+"""Measures how features over the longest documents delay other requests: `python -m benchmarks.large_documents`.
 
-Builds an index of 40 documents of almost 1,000,000 bytes and 60 small ones, starts the service with two workers, and measures a plain
-client (ten ordinary searches a second for the small ones) alone, then beside four clients that use one feature without a pause.
-Prints a Markdown table. Everything runs on this machine, the clients too.
+Builds an index of 40 documents of almost 1,000,000 bytes and 60 small ones, and starts a service with two workers. It
+measures a plain client (ten ordinary searches a second for the small ones) alone, and then with four clients that use
+one feature without a pause. Prints a Markdown table. The clients run on the same machine.
 """
 
 import json
@@ -29,7 +29,7 @@ Request = tuple[str, str, dict[str, Any] | None]
 
 
 def build(folder: Path) -> Path:
-    """Builds and publishes the index below a folder; returns its root."""
+    """Builds and publishes the index below a directory; returns its root."""
     text = "Bees of the hive number {} find home, and dance for the others in the dark. "
     source, root = folder / "corpus.jsonl", folder / "index"
     with source.open("w", encoding="utf-8") as lines:
@@ -88,7 +88,7 @@ def requests(text: str) -> dict[str, Request]:
 
 
 def flood(url: str, request: Request, ended: threading.Event, statuses: list[int]) -> None:
-    """One client that sends a request again and again, each question another."""
+    """One client that repeats a request with changing queries."""
     method, path, body = request
     with httpx.Client(timeout=60) as client:
         number = 0
@@ -106,7 +106,7 @@ def flood(url: str, request: Request, ended: threading.Event, statuses: list[int
 
 
 def beside(url: str, request: Request, seconds: float) -> tuple[list[float], list[int]]:
-    """How long a plain client's answers take, in ms, beside four that send a request; and what these are answered."""
+    """A plain client's latencies in ms next to four clients that repeat a request, and the statuses that those get."""
     ended, statuses, plain = threading.Event(), list[int](), Plain(url, pace_s=0.1, body={"top_k": 5})
     threads = [threading.Thread(target=flood, args=(url, request, ended, statuses)) for _ in range(CLIENTS)]
     for thread in threads:
@@ -122,7 +122,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Of each feature.")] = 5.0,
     tree: Annotated[Path, typer.Option(help="Checkout whose service is measured.")] = ROOT,
 ) -> None:
-    """Measure, and print a table."""
+    """Prints the table."""
     with tempfile.TemporaryDirectory() as folder:
         root = build(Path(folder))
         rows = []

@@ -1,10 +1,10 @@
-"""Lexical retrieval beside bm25s: the same hits, and queries a second of both on one thread.
+"""Compares lexical retrieval with bm25s: equal hits, and queries per second on one thread.
 
 OMP_NUM_THREADS=1 python -m benchmarks.lexical --index INDEX_ROOT --data DIR --split dev [--queries 500] [--json FILE]
 
-bm25s (method lucene) is given the words, k1 and b of the index, and its impacts are brought to the idf of the index's
-term table, so both hold the same numbers. It answers all queries in one call of `retrieve`, without progress bar, on the
-numpy backend, as its documentation advises; the index answers them one by one, as a service does.
+bm25s (method lucene) gets the words, k1 and b of the index, and its impacts are scaled to the idf of the index's term
+statistics, so both hold the same numbers. It answers all queries in one call of `retrieve`, without progress bar, on the
+numpy backend, as its documentation advises. The index answers them one by one, as a service does.
 """
 
 import time
@@ -28,11 +28,11 @@ from glow.text.bm25 import idf_lucene
 K = 10
 ROUNDS = 7
 SAME = 1e-5
-"""Relative difference of scores that two ways of adding float32 may have."""
+"""Tolerance for different orders of float32 addition."""
 
 
 def reference(index: Index, impacts: ImpactIndex) -> Any:
-    """The index's documents in bm25s, with the idf of the index's term table."""
+    """The index's documents in bm25s, with the idf of the index's term statistics."""
     own, parameters = index.preprocessor, impacts.header.parameters
     documents = [
         [word for word in lexical_words(document, own.schema, own.pieces) if is_lexical(word)]
@@ -53,7 +53,7 @@ def reference(index: Index, impacts: ImpactIndex) -> Any:
 def same_hits(
     ours: tuple[NDArray[np.float32], NDArray[np.int64]], theirs: tuple[NDArray[Any], NDArray[Any]]
 ) -> bool:
-    """Whether two rankings agree, but for documents that tie with the last place."""
+    """Whether two rankings agree, except for documents that tie with the last rank."""
     scores, rows = ours
     other_scores, other_rows = theirs
     held = other_scores > 0
@@ -76,7 +76,7 @@ def main(
     queries: Annotated[int, typer.Option(help="Most queries, drawn with a seed.")] = 500,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
 ) -> None:
-    """Prints agreement, queries a second and sizes as JSON."""
+    """Prints agreement, queries per second and sizes as JSON."""
     root = IndexRoot(index)
     folder = root.folder(root.current())
     opened = Index.open(folder)
@@ -93,7 +93,7 @@ def main(
         same_hits(mine, theirs) for mine, theirs in zip(ours, zip(scores, rows, strict=True), strict=True)
     ]
     took: dict[str, list[float]] = {"impacts": [], "bm25s": []}
-    for _ in range(ROUNDS):  # in turns, so that whatever else runs holds up both
+    for _ in range(ROUNDS):  # alternating, so that other load delays both
         start = time.perf_counter()
         for query in words:
             impacts.search(query, K)

@@ -1,4 +1,4 @@
-"""What a benchmark ran on, for the head of its results."""
+"""Describes the machine of a benchmark, for the head of its results."""
 
 import os
 import platform

@@ -1,21 +1,21 @@
-"""What passages gain on long documents and cost in a build: questions answered past the budget, and all the others.
+"""Measures gain and cost of passages: questions whose answer is beyond the token limit, and all others.
 
 python -m benchmarks.passages --data $DATA/medquad --documents 3000 --questions 500 --json FILE
 
-Encoding all of MedQuAD with passages takes about ten minutes of one core (69,000 vectors); a part is a sample that holds
-every document that answers one of the questions. A document is long where the model's budget leaves words of its body
-unread. Questions:
+Encoding all of MedQuAD with passages takes about ten minutes of one core (69,000 vectors). A sample includes every
+document that is relevant to one of the questions. A document is long if the model's token limit leaves words of its
+body unread. Questions:
 
-- `past, sentence`   one sentence of each long document, from the part that stays unread; a sentence that comes twice in the
-                     corpus is none. Its document is the answer. These are no people's questions: they tell alone
-                     whether that part can be found at all.
-- `past, detail`     the document's title and the two or three rarest words of that sentence that the read part lacks, as
-                     somebody asks who knows what it is about. Other documents have the same title.
-- `SPLIT`            a split's own questions, all or a sample, so that nothing is lost unseen.
-- `SPLIT, past`      those with a word that an answering long document has past the budget only. By words alone, since
-                     nobody has marked where in a document the answer stands.
+- `past, sentence`   one sentence from the unread part of each long document, which must be unique in the corpus. Its
+                     document is relevant. These are not questions of people; they only show whether that part can be
+                     found at all.
+- `past, detail`     the document's title and the two or three rarest words of that sentence that the read part lacks,
+                     as in a question about a known subject. Other documents have the same title.
+- `SPLIT`            a split's own questions, all or a sample, which show any loss.
+- `SPLIT, past`      those with a word that a relevant long document has only beyond the limit. Words decide, because
+                     nobody has marked the place of the answer in a document.
 
-Dense search, exact, one vector a document against one a passage. The term table counts documents in both.
+Dense search is exact, with one vector per document against one per passage. Both use the documents' term statistics.
 """
 
 import sys
@@ -55,7 +55,7 @@ Run = dict[str, list[Hit]]
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """A set of questions with its judgements; `rel` is the lowest grade that counts as an answer."""
+    """A set of questions with its relevance judgments; `rel` is the lowest relevant grade."""
 
     name: str
     queries: list[Query]
@@ -65,7 +65,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The sentences of a long document's body that the tower reads at least in part, and those that it does not."""
+    """The sentences of a long document's body that the tower reads at least in part, and the others."""
 
     read: list[str]
     unread: list[str]
@@ -82,7 +82,7 @@ def main(
     overlap: Annotated[int, typer.Option(min=0, help="Sentences that neighbours share.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
 ) -> None:
-    """Encodes a corpus without and with passages and asks both the same questions."""
+    """Encodes a corpus without and with passages, and searches both with the same questions."""
     set_threads(1)
     opened = Model.open(model or default_model())
     generator = np.random.default_rng(0)
@@ -117,7 +117,7 @@ def _sample(
 
 
 class _Bench:
-    """A corpus with its term table, and where its documents are cut."""
+    """A corpus with its term statistics and passage boundaries."""
 
     def __init__(self, model: Model, documents: list[Document], options: PassageOptions) -> None:
         self.model = model
@@ -147,7 +147,7 @@ class _Bench:
         return parts
 
     def _other_words(self, document: Document) -> set[str]:
-        """Words of all fields but the body."""
+        """Words of all fields except the body."""
         words = field_words(document, self.preprocessor.schema, self.preprocessor.pieces)
         return {word for name, found in words.items() if name != self.cutter.field for word in found}
 
@@ -159,7 +159,7 @@ class _Bench:
         ]
 
     def synthetic(self, generator: np.random.Generator) -> list[Questions]:
-        """Questions made of sentences that stay unread."""
+        """Questions made from unread sentences."""
         counts = Counter(
             text[start:end]
             for document in self.documents
@@ -186,7 +186,7 @@ class _Bench:
         return [sentences, details]
 
     def judged(self, task: Questions) -> list[Questions]:
-        """A split's questions, and those that seem to be answered past the budget."""
+        """A split's questions, and those whose answer seems to be beyond the token limit."""
         texts = {query.id: query.text for query in task.queries}
         known = {document.id: document for document in self.documents}
         past = set()
@@ -202,7 +202,7 @@ class _Bench:
         return [task, Questions(f"{task.name}, past", queries, qrels, task.rel)]
 
     def compare(self, sets: Sequence[Questions]) -> dict[str, Any]:
-        """Encodes twice, asks, and measures."""
+        """Encodes twice, searches and measures."""
         with tempfile.TemporaryDirectory() as folder:
             started = time.process_time()
             passages = build_passages(self.documents, self.cutter, Path(folder))
@@ -239,7 +239,7 @@ class _Bench:
         }
 
     def _encode(self, documents: Iterable[Document]) -> tuple[NDArray[np.float32], float]:
-        """Vectors and the CPU seconds that they took, on one thread."""
+        """Vectors, and the CPU seconds of their encoding on one thread."""
         encoder = self.model.encoder("document", batch_tokens=BATCH_TOKENS)
         started = time.process_time()
         blocks = []

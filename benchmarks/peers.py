@@ -1,4 +1,4 @@
-"""What people use otherwise, over the same data and judged by the same code: BM25, TF-IDF, all-MiniLM-L6-v2.
+"""Measures alternatives over the same data with the same code: BM25, TF-IDF, all-MiniLM-L6-v2.
 
 python -m benchmarks.peers --data DIR [--data DIR] --split dev --out runs/peers [--peer bm25 --peer tfidf] [--rel 2]
 
@@ -6,9 +6,9 @@ Writes OUT/DATA-SPLIT.PEER.trec for each peer and prints the measures. Fuse two 
 
 glow fuse OUT/tldr-dev.bm25.trec OUT/tldr-dev.minilm.trec --out OUT/tldr-dev.fused.trec
 
-BM25 is the lexical retriever of glow.evaluation. TF-IDF is scikit-learn's: words of two and more letters, English stop
-words dropped, logarithms of counts, cosine. MiniLM is the whole 6-layer encoder as sentence-transformers runs it, not
-trained further, 128 tokens. The last two read a document as one text: its fields but the url, joined.
+BM25 is the lexical retriever of glow.evaluation. TF-IDF is scikit-learn's: words of two or more letters without English
+stop words, logarithms of counts, cosine. MiniLM is the full 6-layer encoder in sentence-transformers, without further
+training, 128 tokens. The last two read a document as one text: its joined fields except the URL.
 """
 
 import json
@@ -87,7 +87,7 @@ def _report(name: str, task: Task, run: Run, measures: Sequence[str], rel: int, 
 
 
 def open_peer(peer: Peer, folder: Path, threads: int, device: str = "cpu") -> Retriever:
-    """A peer over the corpus of a data folder."""
+    """Opens a peer over the corpus of a data directory."""
     if peer == "bm25":
         return open_retriever("lexical", folder, None, DenseOptions())
     documents = list(Corpus(folder, FieldSchema.preset("glow-default").names))
@@ -95,7 +95,7 @@ def open_peer(peer: Peer, folder: Path, threads: int, device: str = "cpu") -> Re
 
 
 def joined(document: Document) -> str:
-    """A document as one text, as its users would join it: values by spaces, fields by full stops, no url."""
+    """A document as one text: values joined by spaces, fields by full stops, without the URL."""
     return ". ".join(" ".join(values) for name, values in document.fields.items() if name != "url" and values)
 
 
@@ -112,7 +112,7 @@ class TfIdf:
         ).T.tocsr()
 
     def search(self, queries: Sequence[Query], k: int) -> Run:
-        """The k best documents of each query; ties go to the earlier one."""
+        """The k best documents of each query; the earlier one wins a tie."""
         run: dict[str, list[Hit]] = {}
         for start in range(0, len(queries), BATCH):
             block = queries[start : start + BATCH]

@@ -1,4 +1,4 @@
-"""Precisions of the towers side by side: size, closeness to float, batch invariance, retrieval, time.
+"""Compares the towers' precisions: size, closeness to float, batch invariance, retrieval quality and time.
 
 python -m benchmarks.quantization --checkpoint CKPT --data $DATA/tldr [--split dev]
 """
@@ -48,7 +48,7 @@ class _Calibration(CalibrationDataReader):  # type: ignore[misc]
         self._batches = iter([sequences[start : start + 16] for start in range(0, len(sequences), 16)])
 
     def get_next(self) -> dict[str, Any] | None:
-        """One batch as tower inputs, None at the end."""
+        """One batch as tower inputs; None at the end."""
         chunk = next(self._batches, None)
         if not chunk:
             return None
@@ -151,7 +151,7 @@ def _export(found: Checkpoint, folder: Path) -> dict[str, Path]:
 
 
 def _matrix_bytes(path: Path) -> int:
-    """Bytes of a tower without its word table, which all variants could store alike."""
+    """Bytes of a tower without its token embeddings, which all variants could store alike."""
     model = onnx.load(path)
     table = next(t for t in model.graph.initializer if t.name == "words.weight")
     return path.stat().st_size - len(table.raw_data)
@@ -194,7 +194,7 @@ def _measure(
 
 
 def _batched_ms(encoder: Encoder, queries: list[WeightedTokens]) -> float:
-    """Median milliseconds a query in batches of like length, as the service makes them under load."""
+    """Median milliseconds per query in batches of similar length, as a service makes them under load."""
     ordered = sorted(queries, key=len)
     seconds = []
     for first in range(0, len(ordered) - SERVED_BATCH + 1, SERVED_BATCH):

@@ -1,4 +1,4 @@
-"""One query of 12 tokens on one thread: preprocess and encode, each and together.
+"""Times one query of 12 tokens on one thread: preprocessing, encoding, and both.
 
 python -m benchmarks.query_latency [--model models/NAME] [--runs 2000]
 """
@@ -38,7 +38,7 @@ def main(
         middle = time.perf_counter()
         encoder.encode([tokens])
         end = time.perf_counter()
-        if run >= 200:  # the first ones warm caches up
+        if run >= 200:  # the first ones warm up caches
             preprocess.append(middle - start)
             encode.append(end - middle)
     both = np.array(preprocess) + np.array(encode)

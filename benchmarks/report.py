@@ -1,4 +1,4 @@
-"""Reports: JSON for programs, Markdown tables for docs/results, and whether targets were reached."""
+"""Reports as JSON and as Markdown tables for docs/results, and whether targets were reached."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ __all__ = ["emit", "emit_json", "percentiles", "table", "verdict"]
 
 
 def percentiles(values: NDArray[np.float64]) -> dict[str, float | None]:
-    """Median, 99th percentile and maximum, in the unit of the values; None of nothing."""
+    """Median, 99th percentile and maximum, in the unit of the values; None without values."""
     if not len(values):
         return {"p50": None, "p99": None, "max": None}
     p50, p99 = np.quantile(values, [0.5, 0.99])
@@ -28,7 +28,7 @@ def verdict(target: str, found: object, holds: bool) -> dict[str, object]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table; numbers are rounded for people, None is a dash."""
+    """A Markdown table; numbers are rounded, None is a dash."""
     lines = [head, ["---"] * len(head), *([_cell(value) for value in row] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -44,12 +44,12 @@ def _cell(value: object) -> str:
 def emit(
     report: Mapping[str, Any], markdown: str, json_file: Path | None, markdown_file: Path | None
 ) -> None:
-    """Writes a report where it was asked for, and its Markdown to stdout.
+    """Writes a report to the requested files, and its Markdown to stdout.
 
     Args:
-        report: plain values; what it ran on is added, and `verdicts` are told to people as well.
+        report: plain values; the machine is added, and `verdicts` are also printed.
         markdown: the table or tables.
-        json_file, markdown_file: where to, if anywhere.
+        json_file, markdown_file: files to write, if any.
     """
     whole = {"machine": machine(), **report}
     lines = [
@@ -66,11 +66,11 @@ def emit(
 
 
 def emit_json(report: Mapping[str, Any], json_file: Path | None = None) -> None:
-    """Writes a report as JSON to stdout, and to a file where one was asked for.
+    """Writes a report as JSON to stdout, and to a file if requested.
 
     Args:
-        report: plain values; what it ran on is added.
-        json_file: where to, if anywhere.
+        report: plain values; the machine is added.
+        json_file: file to write, if any.
     """
     text = json.dumps({"machine": machine(), **report}, indent=2, ensure_ascii=False) + "\n"
     if json_file:

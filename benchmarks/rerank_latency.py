@@ -1,9 +1,9 @@
-"""What re-ranking a query's candidates costs: its parts in 8 bits and float, beside six layers over query and document together.
+"""Times re-ranking of a query's candidates: its parts in 8 bits and float, compared with a full six-layer cross-encoder.
 
 python -m benchmarks.rerank_latency --checkpoint CKPT --data $DATA/tldr --run runs/tldr-dev.trec [--depth 50] [--threads 2]
 
-Stored states are decoded and handed over, as a service would. The full cross-encoder is stood for by the default model's document tower,
-whose six layers of the same shape read as many tokens as query and document have together.
+Stored token embeddings are decoded and passed on as in a service. The default model's document tower represents the full
+cross-encoder: its six layers of the same shape read as many tokens as query and document have together.
 """
 
 import tempfile
@@ -40,7 +40,7 @@ def main(
     queries: Annotated[int, typer.Option(help="How many are timed.")] = 100,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
 ) -> None:
-    """Prints medians in milliseconds a query."""
+    """Prints medians in milliseconds per query."""
     found = load_reranker(checkpoint)
     collection = read_collection(data, "dev", found.preprocessor.schema)
     candidates = read_candidates(run, collection, depth)
@@ -103,7 +103,7 @@ def _parts(
 
 
 def _whole(tower: Encoder, texts: Texts, number: int, rows: list[int], longest: int) -> float:
-    """Sequences are cut to what the tower reads, which is to its favour."""
+    """Sequences are cut to the tower's token limit, which favors it."""
     asked = len(texts.query(number))
     documents = [texts.document(row) for row in rows]
     batch = pad(documents, 0, max(map(len, documents)) + asked)

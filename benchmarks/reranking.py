@@ -1,9 +1,9 @@
-"""What a re-ranker makes of a first search: measures of the first ranking, of the re-ranker's, and of mixtures of both scores.
+"""Measures a re-ranker: the first-stage ranking, the re-ranker's, and mixtures of both scores.
 
 python -m benchmarks.reranking --checkpoint CKPT --data $DATA/tldr --run runs/tldr-dev.trec [--split dev] [--depth 50]
 
-The run is a TREC file of the first search over that split (`glow evaluate --run`). Documents come with the candidates, so
-measures hold for at most `--depth` of them.
+The run is a TREC file of first-stage retrieval over that split (`glow evaluate --run`). At most `--depth` of its
+documents per query are re-ranked and measured.
 """
 
 import time
@@ -73,7 +73,7 @@ def main(
 
 
 def _only(candidates: Candidates, chosen: set[int]) -> Candidates:
-    """Other queries have no candidates."""
+    """Keeps the queries that have candidates."""
     rows = [found if number in chosen else found[:0] for number, found in enumerate(candidates.rows)]
     scores = [found if number in chosen else found[:0] for number, found in enumerate(candidates.scores)]
     return Candidates(candidates.collection, rows, scores)

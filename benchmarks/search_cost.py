@@ -1,10 +1,10 @@
-"""What each kind of search costs beside a dense one, and that explanations cost nothing where none is asked for.
+"""Compares the cost of each kind of search with a dense one, and shows that unused explanations cost nothing.
 
 OMP_NUM_THREADS=1 python -m benchmarks.search_cost --index-root INDEX_ROOT --data $DATA/tldr
 
-Kinds take turns, query by query, in one thread of this process, from text to documents: so other work on the machine
-falls on all of them alike. The ratio is that of the medians; its interval comes from a bootstrap over queries. "Without explain graphs" is
-the same index with its explainer taken away.
+Kinds alternate query by query in one thread of this process, from text to documents, so other load affects them equally.
+The ratio is that of the medians; its interval comes from a bootstrap over queries. "Without explain graphs" is the same
+index without its explainer.
 """
 
 import time
@@ -45,7 +45,7 @@ def main(
     chosen = [texts[place] for place in np.random.default_rng(0).permutation(len(texts))[: queries + WARM]]
     times = {name: np.empty(len(chosen)) for name in kinds}
     for place, text in enumerate(chosen):
-        # In another order each time: what the one brings into the caches must not always serve the same other.
+        # In random order, so that one kind does not always profit from caches that another filled.
         for name in np.random.default_rng(place).permutation(list(kinds)):
             started = time.thread_time()
             kinds[name](text)

@@ -1,9 +1,9 @@
-"""What an installation of docker-compose.yml takes: disk, time and memory of a build, and memory of a replica.
+"""Measures an installation of docker-compose.yml: disk, time and memory of a build, and memory of a replica.
 
     python -m benchmarks.sizing --corpus $DATA/tldr/corpus.jsonl --corpus $DATA/medquad/corpus.jsonl
 
-Builds each corpus with `docker compose run rebuild` into an empty volume, starts everything over it, and searches for
-half a minute. Needs an engine and compose; limits are those of docker-compose.yml.
+Builds each corpus with `docker compose run rebuild` into an empty volume, starts all services, and searches for half a
+minute. Needs an engine and compose; limits are those of docker-compose.yml.
 """
 
 import json
@@ -27,9 +27,9 @@ HEAD = "| corpus | documents | words, mean | build s | documents/s | build MB, p
 def main(
     corpus: Annotated[list[Path], typer.Option(help="Documents, one JSON object a line.")],
 ) -> None:
-    """Prints a markdown table."""
+    """Prints a Markdown table."""
     if not engine_answers():
-        raise SystemExit("no container engine with compose v2 answers")
+        raise SystemExit("no container engine with compose v2 is available")
     facts = ", ".join(f"{key} {value}" for key, value in machine().items())
     sys.stdout.write(f"{facts}.\n\n{HEAD}\n{'|---' * (HEAD.count('|') - 1)}|\n")
     for path in corpus:

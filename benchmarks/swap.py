@@ -1,12 +1,12 @@
-"""A swap under load: failed and mixed answers, the 99th percentile during against at rest, memory after many.
+"""Measures hot swaps under load: failed and mixed responses, p99 during swaps and at rest, memory after many swaps.
 
 python -m benchmarks.swap --index-root INDEX_ROOT --data $DATA/tldr [--swaps 20] [--workers 1] [--leak]
 
-INDEX_ROOT has two versions of about the same size (the newest two are taken, or `--version` twice), best with different
-documents: every hit is looked up among those of the version that its answer names. They are linked into a root of the
-benchmark's own, between whose versions CURRENT goes back and forth while two clients search, each for another query every
-time. `during` are requests that overlap the time from a change of CURRENT until every worker has followed. With `--leak` the
-service keeps what it should release, and the check of memory must fail.
+INDEX_ROOT has two versions of about the same size (the newest two, or `--version` twice), preferably with different
+documents: every hit is checked against the version that its response names. They are linked into a private root, where
+CURRENT alternates between them while two clients send distinct queries. `during` are requests that overlap the time from
+a change of CURRENT until every worker has followed. With `--leak` the service does not release old versions, and the
+memory check must fail.
 """
 
 import http.client
@@ -43,7 +43,7 @@ CLIENTS = 2
 
 @dataclass(eq=False)
 class Client(threading.Thread):
-    """Searches until it is told to stop; a row for each answer: start, end (seconds), version, and whether it is right."""
+    """Searches until it is stopped; one row per response: start, end (seconds), version, and whether it is correct."""
 
     port: int
     texts: list[str]
@@ -57,7 +57,7 @@ class Client(threading.Thread):
         self.enough = threading.Event()
 
     def run(self) -> None:
-        """Asks, one request after the other on one connection."""
+        """Sends one request after another on one connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         for number in range(1 << 62):
             if self.enough.is_set():
@@ -96,7 +96,7 @@ def main(
         Path | None, typer.Option("--markdown", help="Where to write the table.")
     ] = None,
 ) -> None:
-    """Swaps, and asks meanwhile; exit status 1 where a check comes out other than it should."""
+    """Swaps during searches; exits with status 1 if a check does not have the expected result."""
     names = version or IndexRoot(index_root).versions()[-2:]
     if len(names) != 2:
         raise typer.BadParameter(f"expected two versions in {index_root}, found {names}")
@@ -108,7 +108,7 @@ def main(
         options = ["--workers", str(workers), *flags.split()]
         spec = _leaking(root) if leak else our_service(root, *options)
         with running(spec, folder, cores) as server, _asking(server, texts, ids) as clients:
-            time.sleep(2.0)  # the first requests fill what is lazy
+            time.sleep(2.0)  # the first requests initialize lazy parts
             begun = time.perf_counter()
             time.sleep(rest_s)
             rest = (begun, time.perf_counter())
@@ -131,7 +131,7 @@ def _linked(index_root: Path, names: list[str], target: Path) -> Path:
 
 
 def _point(root: Path, name: str) -> None:
-    """As `publish`, without its checksums: they are the publisher's work, here on the machine that is measured."""
+    """As `publish`, without its checksums, which would load the measured machine."""
     (root / ".CURRENT").write_text(f"{name}\n", encoding="utf-8")
     (root / ".CURRENT").replace(root / "CURRENT")
 
@@ -158,7 +158,7 @@ def _asking(server: Running, texts: list[str], ids: dict[str, frozenset[str]]) -
 
 
 def _swap(server: Running, root: Path, name: str, *, wait_for_release: bool) -> tuple[float, float]:
-    """Changes CURRENT; returns from when to when, until every worker serves it and holds no other version."""
+    """Changes CURRENT; returns the time span until every worker serves it and holds no other version."""
     started = time.perf_counter()
     _point(root, name)
     while time.perf_counter() - started < FOLLOW_WITHIN_S:
@@ -201,7 +201,7 @@ def _report(
     bar = f"memory after the last swap at most {MOST_GROWTH} times that after the first"
     verdicts = [
         verdict("no answer but 200", len(failed), not failed),
-        verdict("each answer names one version, and its hits exist in it", mixed, mixed == 0),
+        verdict("each response names one version, and its hits exist in it", mixed, mixed == 0),
         verdict(
             f"p99 during swaps at most {MOST_SLOWER:g} times that at rest", slower, slower <= MOST_SLOWER
         ),

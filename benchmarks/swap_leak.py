@@ -1,4 +1,4 @@
-"""The service with the release of old versions removed: what `swap.py --leak` measures to show that it would see it."""
+"""The service without release of old versions, for `swap.py --leak`, which must detect it."""
 
 from fastapi import FastAPI
 
@@ -9,18 +9,18 @@ __all__ = ["leaking"]
 
 
 class _Hoarding(Resources):
-    """Keeps every version that was ever live, as a forgotten list or a cache without a bound does."""
+    """Keeps every version that was ever live, like an unbounded cache."""
 
     kept: list[OpenVersion] = []  # noqa: RUF012 - shared on purpose, and never emptied
 
     def use(self, opened: OpenVersion) -> None:
-        """As ever, and keeps it."""
+        """Uses the version and keeps it."""
         self.kept.append(opened)
         super().use(opened)
 
 
 def leaking() -> FastAPI:
-    """The app of `glow serve`, hoarding; uvicorn's factory."""
+    """The app of `glow serve` with this leak; a factory for uvicorn."""
     app = from_environment()
     assert isinstance(app, FastAPI)  # one index
     app.state.service.resources.__class__ = _Hoarding

@@ -36,7 +36,7 @@ def slipped(queries: Sequence[Query], seed: int) -> list[Query]:
 
 
 def measure(root: Path, data: Path, split: str, seeds: int) -> dict[str, Any]:
-    """Figures of one collection."""
+    """Figures of one dataset."""
     task = find_tasks(data, [split])[0]
     figures: dict[str, Any] = {"data": data.name, "queries": len(task.queries)}
     for kind in RETRIEVERS:

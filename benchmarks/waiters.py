@@ -1,9 +1,9 @@
-"""What requests that wait for their write cost everybody else: `POST /documents?wait=visible` over a long log that nobody applies.
+"""Measures how requests that wait for a write delay searches: `POST /documents?wait=visible` over a long log.
 
     python -m benchmarks.waiters --index-root INDEX_ROOT
 
-One service with one worker; a client asks one search after the other, quiet and with the waiters by turns, so that the machine is the same for
-both. Median and 99th percentile are over all searches of a kind.
+One service has one worker. A client sends one search after another, alternating between phases with and without waiting
+requests, so that other load affects both. Median and 99th percentile are over all searches of a kind.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
-"""How long documents that are sent to a service take until searches find them, and what searches feel of it.
+"""Measures the time from sending documents to a service until searches find them, and the effect on other searches.
 
     python -m benchmarks.writes --corpus FILE.jsonl --work FOLDER [--documents 1000] [--batch 100]
 
-All but some documents are built into an index; those are sent in batches to `glow serve`, beside which `glow ingest` runs, while a client
-goes on searching.
+Most documents are built into an index. The others are sent in batches to `glow serve`, while `glow ingest` runs and a
+client searches.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 class _Searches:
-    """Somebody who searches meanwhile, twenty times a second."""
+    """A client that searches meanwhile, twenty times a second."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -119,7 +119,7 @@ def _wait(http: httpx.Client) -> None:
         except httpx.HTTPError:
             pass
         time.sleep(0.2)
-    raise SystemExit("the service does not get ready")
+    raise SystemExit("the service did not get ready")
 
 
 if __name__ == "__main__":

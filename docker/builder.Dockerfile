@@ -1,9 +1,9 @@
-# The builder: documents to a published index version, with the default model and the sample documents' reader.
+# The builder: builds and publishes index versions, with the default model and the reader of the sample documents.
 #
 #     docker build --file docker/builder.Dockerfile --tag glow-builder .
 #     docker build --file docker/builder.Dockerfile --tag glow-builder:gpu --build-arg LOCK=builder-gpu .
 #
-# service.Dockerfile says what the steps are for.
+# service.Dockerfile explains the steps.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build

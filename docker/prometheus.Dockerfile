@@ -1,4 +1,4 @@
-# Prometheus from Debian, with our alerts and the replicas of docker-compose.yml as targets.
+# Prometheus from Debian, with GLOW's alerts and the replicas of docker-compose.yml as targets.
 ARG DEBIAN_IMAGE=debian:bookworm-slim
 FROM ${DEBIAN_IMAGE}
 LABEL org.opencontainers.image.title="GLOW Prometheus" \

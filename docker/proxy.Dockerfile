@@ -1,4 +1,4 @@
-# One port in front of the replicas: HAProxy from Debian, with our configuration.
+# One port in front of the replicas: HAProxy from Debian, with haproxy.cfg.
 ARG DEBIAN_IMAGE=debian:bookworm-slim
 FROM ${DEBIAN_IMAGE}
 LABEL org.opencontainers.image.title="GLOW proxy" \
@@ -11,6 +11,6 @@ COPY docker/haproxy.cfg /etc/haproxy/glow.cfg
 COPY docker/ready.sh /
 USER 10001:10001
 EXPOSE 8080
-# Ends once the requests in flight are answered.
+# A graceful stop: requests in flight are completed.
 STOPSIGNAL SIGUSR1
 ENTRYPOINT ["haproxy", "-W", "-db", "-f", "/etc/haproxy/glow.cfg"]

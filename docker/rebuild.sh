@@ -1,10 +1,10 @@
 #!/bin/sh
-# The batch job: builds a version, has it judged where `--gate` is given, publishes it, and removes old ones.
+# The batch job: builds a version, runs the gate if `--gate` is given, publishes the version, and removes old ones.
 #
 #     rebuild.sh --input /input/documents.jsonl [--gate /input/judged] [any option of `glow build`]
 #
-# The exit status is that of the build: 6 where the gate refused. Old versions go even then, because a job that is
-# refused every night would fill the disk; the live version and the ones to roll back to stay (docs/versions.md).
+# The exit status is that of the build: 6 if the gate refused. Old versions are removed even then, because a job that
+# is refused every night would fill the disk; the live version and those for a rollback stay (docs/versions.md).
 set -u
 
 status=0

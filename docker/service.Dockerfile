@@ -1,9 +1,9 @@
-# The service: no torch, no compiler, no model (an index brings the query side of its own), nothing fetched at start.
+# The service: without torch, compiler and model (an index contains its query encoder); it downloads nothing at startup.
 #
 #     docker build --file docker/service.Dockerfile --tag glow-service .
 #     docker build --file docker/service.Dockerfile --tag glow-service:gpu --build-arg LOCK=service-gpu .
 #
-# With LOCK=service-gpu CUDA's libraries come from the lock file, too; of the host it needs the driver alone.
+# With LOCK=service-gpu the lock file includes CUDA's libraries, so the host needs only the driver.
 # PYTHON_IMAGE may be any glibc image with Python 3.11 or newer under the same path in both stages.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
@@ -14,7 +14,7 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini \
     && rm -rf /var/lib/apt/lists/*
 COPY docker/requirements/build.txt docker/requirements/${LOCK}.txt /requirements/
-# Wheels first: what is built from source is built by the locked setuptools, not by one that pip looks for itself.
+# Wheels first: the locked setuptools builds source packages, not one that pip would download.
 RUN python -m venv /build \
     && /build/bin/pip install --require-hashes --requirement /requirements/build.txt \
     && /build/bin/pip wheel --require-hashes --no-deps --no-build-isolation --use-pep517 \
@@ -22,7 +22,7 @@ RUN python -m venv /build \
     && python -m venv --without-pip /opt/glow \
     && /build/bin/pip --python /opt/glow/bin/python install --no-index --no-deps /wheels/*.whl \
     && rm -rf /wheels
-# numpy's own tests, and the client and downloader of a hub that is never asked: 28 MB.
+# Removes numpy's tests, and the unused client and downloader of a model hub: 28 MB.
 RUN find /opt/glow/lib -type d -name tests -path '*/numpy/*' -prune -exec rm -rf {} + \
     && rm -rf /opt/glow/lib/python3*/site-packages/hf_xet* /opt/glow/lib/python3*/site-packages/huggingface_hub*
 COPY docker/glow /opt/glow/bin/
@@ -41,7 +41,7 @@ LABEL org.opencontainers.image.title="GLOW service" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# The folders belong to the user, so that new named volumes that are mounted there do, too.
+# The user owns the folders, and so also new named volumes that are mounted there.
 RUN groupadd --gid 10001 glow \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin glow \
     && install --directory --owner 10001 --group 10001 /index /logs /ingest
@@ -58,7 +58,7 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     GLOW_HOST=0.0.0.0 \
     GLOW_PORT=8080
 WORKDIR /app
-# The official image holds no bytecode of the standard library, and a read-only one never gets it: 2 s of every start.
+# Compiles the standard library: the official image has no bytecode, and a read-only container would lose 2 s at every start.
 RUN PYTHONDONTWRITEBYTECODE= python -c "import glow_service.commands.serve, glow_service.app, multiprocessing.spawn" \
     && rm -rf /tmp/*
 USER 10001:10001

@@ -1,4 +1,4 @@
-# Training, export and evaluation, with torch: nothing that serves or builds needs it.
+# Training, export and evaluation, with torch; serving and building do not need this image.
 #
 #     docker build --file docker/train.Dockerfile --tag glow-train .
 #     docker build --file docker/train.Dockerfile --tag glow-train:gpu --build-arg LOCK=train-gpu .
@@ -6,14 +6,14 @@
 #         glow-train train --config configs/glow-mini.toml --data /data/tldr --out /runs/mine
 #     docker run --rm glow-train export-model --checkpoint /runs/mine --out /runs/model
 #
-# torch for the CPU is not in the Python package index: TORCH_INDEX is where it is. LOCK=train-gpu takes it from there.
+# torch for CPUs is not in the Python package index but in TORCH_INDEX. LOCK=train-gpu uses the Python package index.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 ARG LOCK=train
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-# A compiler, for what has no wheel; it stays in this stage.
+# A compiler for packages without a wheel, only in this stage.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc g++ libc6-dev tini \
     && rm -rf /var/lib/apt/lists/*

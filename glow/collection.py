@@ -47,7 +47,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
     Raises:
         RecordError: if it is not UTF-8, not JSON, not an object, or nested too deep, or if it contains NaN, Infinity or a
-                number of thousands of digits.
+            number of thousands of digits.
     """
     try:
         value = json.loads(line.decode(), parse_constant=_refuse_constant)
@@ -196,7 +196,7 @@ def read_qrels(path: Path) -> Iterator[Qrel]:
             if number == 1:
                 if is_row:
                     raise RecordError(
-                        f"expected a header (query-id, corpus-id, score), found a judgement: {row}"
+                        f"expected a header (query-id, corpus-id, score), found a relevance judgment: {row}"
                     )
             elif is_row:
                 yield Qrel(row[0], row[1], int(row[2]))
@@ -227,7 +227,7 @@ def _renamed(value: dict[str, Any], rename: Mapping[str, str]) -> dict[str, Any]
     for key, item in value.items():
         wanted = rename.get(key, key)
         if wanted in renamed:
-            raise RecordError(f"two keys of the line become {wanted!r}: one is mapped to it")
+            raise RecordError(f"two keys of the line have the name {wanted!r} after renaming")
         renamed[wanted] = item
     return renamed
 
@@ -279,4 +279,4 @@ def _json_type(value: Any) -> str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise RecordError(f"not JSON: {name} has no place in it")
+    raise RecordError(f"not JSON: {name} is not allowed")

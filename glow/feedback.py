@@ -86,7 +86,7 @@ def _parse(line: bytes, place: str) -> Feedback:
         if feedback.kind not in FEEDBACK_KINDS or not all(isinstance(each, str) for each in texts):
             raise TypeError("a value is of the wrong type")
         if feedback.dwell_s is not None and not isinstance(feedback.dwell_s, int | float):
-            raise TypeError("'dwell_s' is no number")
+            raise TypeError("'dwell_s' is not a number")
     except (RecordError, TypeError) as error:
-        raise RecordError(f"{place}: no line of a log of feedback: {error}") from error
+        raise RecordError(f"{place}: not a line of a feedback log: {error}") from error
     return feedback

@@ -136,5 +136,5 @@ def _parse(line: bytes, place: str) -> LoggedQuery:
         if not isinstance(query.query, str):
             raise TypeError(f"expected text as 'query', found {query.query!r:.40}")
     except (RecordError, KeyError, TypeError) as error:
-        raise RecordError(f"{place}: no line of a query log: {error}") from error
+        raise RecordError(f"{place}: not a line of a query log: {error}") from error
     return query

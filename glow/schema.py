@@ -47,12 +47,12 @@ class FieldSchema(StrictModel):
         name: of the preset, for people.
         query_tokens: most tokens of a query, including [CLS] and [SEP].
         document_tokens: most tokens of a document in all. A field gets what the earlier ones left, up to its own
-                limit; space for the [SEP] of every later field is kept.
+            limit; space for the [SEP] of every later field is kept.
         fields: in the order in which the document tower reads them.
         one_field_id: every token has field id 0 (GLOW's ablation `us`); fields keep their order and limits.
         joined: fields form one text with a single [SEP] at the end, as for encoders of single texts.
         query_prefix, document_prefix: words before every query and every document, as in the model's training; their subword
-                tokens have the weight of [SEP].
+            tokens have the weight of [SEP].
     """
 
     name: str
@@ -70,7 +70,7 @@ class FieldSchema(StrictModel):
         if len(set(names)) < len(names):
             raise ValueError(f"field names must differ, found {names}")
         if reserved := sorted(RESERVED_NAMES.intersection(names)):
-            raise ValueError(f"no field may be called {' or '.join(reserved)}: the name has another use")
+            raise ValueError(f"a field must not be named {' or '.join(reserved)}: the name is reserved")
         if self.document_tokens < len(names) + 2:
             raise ValueError(f"document_tokens {self.document_tokens} leaves no room for {len(names)} fields")
         return self

@@ -1,6 +1,6 @@
-"""Several indexes in one service: `/v1/NAME/search` searches the index NAME, other paths use the default index.
+"""Several indexes in one service: `/v1/NAME/search` searches index NAME; other paths use the default index.
 
-Each index is a separate app with its own worker pools, caches and swaps. They share the process, the address and the keys.
+Each index is a separate app with its own worker pools, caches and swaps. They share process, address and keys.
 """
 
 import asyncio

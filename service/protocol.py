@@ -73,7 +73,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _decline_upgrade(self, rest: bytes) -> None:
         """Ignores an `Upgrade` header, as HTTP allows (Java's client sends one with each request).
 
-        The parser has stopped after the headers. A new parser reads them again without the upgrade; its events are ignored.
+        The parser has stopped after the headers. A new one reads them again without the upgrade; its events are ignored.
         """
         kept = [pair for pair in self.scope["headers"] if pair[0] not in _UPGRADE_HEADERS]
         lines = [self.scope["method"].encode() + b" " + self.url + b" HTTP/1.1"]

@@ -49,7 +49,7 @@ def test_a_line_of_something_else_is_skipped_and_named(tmp_path: Path, bad: str)
     skipped = SkippedLines()
     assert [query.query for query in read_query_log(path, skipped)] == ["bees", "owls"]
     assert skipped.count == 1
-    assert skipped.first.startswith("log.jsonl:2: no line of a query log")
+    assert skipped.first.startswith("log.jsonl:2: not a line of a query log")
     assert "1 damaged lines of the logs were skipped" in str(skipped)
 
 

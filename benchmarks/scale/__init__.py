@@ -1,1 +1,1 @@
-"""Search over a million vectors like real ones."""
+"""Benchmarks over a million and more synthetic vectors that resemble real ones."""

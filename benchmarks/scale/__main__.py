@@ -1,9 +1,9 @@
-"""Search at scale: a million vectors like real ones in each kind of index; time, recall, memory, bytes, build time.
+"""Measures search over a million synthetic vectors in each kind of index: time, recall, memory, bytes and build time.
 
 python -m benchmarks.scale --index-root INDEX --data DIR [--index-root … --data …] --work runs/scale
 
-Vectors, index files and results stay in the work folder: what is made, built or measured already is not done again, so an
-interrupted run goes on when it is called again. Every build and every search has a process of its own (Linux).
+Vectors, index files and results stay in the work directory and are not made again, so the same call resumes an
+interrupted run. Every build and every search has a separate process (Linux).
 """
 
 import json
@@ -38,7 +38,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Of samples and noise.")] = 0,
     markdown: Annotated[Path | None, typer.Option(help="Where to write the tables.")] = None,
 ) -> None:
-    """Makes the vectors, then builds, opens and searches each kind."""
+    """Generates the vectors, then builds, opens and searches each kind."""
     work.mkdir(parents=True, exist_ok=True)
     if unknown := sorted(set(kind or ()) - set(KINDS)):
         raise typer.BadParameter(f"no kind {unknown[0]!r}; there are {', '.join(KINDS)}")

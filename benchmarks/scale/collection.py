@@ -1,11 +1,10 @@
-"""An index of many documents from start to end: `glow build` as it is, but for the tower, whose vectors are made ones.
+"""Builds an index of many documents by the real `glow build`, but with synthetic vectors instead of the tower's.
 
 python -m benchmarks.scale.collection --index-root INDEX --data DIR [--index-root … --data …] --work runs/scale/collection --count 10000000
 
-Encoding ten million documents takes weeks of two cores; all other stages are the builder's own, resumed by the same command as
-any build is. A document has 20 words, drawn as often as the real documents have them, a few of them new, and a number in
-0 to 999 to filter by. Vectors are made as those of `benchmarks.scale`, block by block from a seed, so none lie on the disk but in the
-build's own shards.
+Encoding ten million documents would take weeks on two cores; all other stages are the builder's own, and resumable. A document has 20 words, drawn by their frequency in the real documents, a few new ones, and a number in
+0 to 999 to filter by. Vectors are those of `benchmarks.scale`, generated block by block from a seed, so only the build's
+own shards store them.
 """
 
 import gzip
@@ -43,12 +42,12 @@ SAMPLED = 200_000
 
 
 class MadeVectors:
-    """A runner of the builder that writes made vectors; a shard is one block of them.
+    """A runner for the builder that writes synthetic vectors; a shard is one block of them.
 
     Args:
-        job: of the build.
+        job: the encoding job of the build.
         documents: float32 [R, D], real vectors.
-        wanted: what to make.
+        wanted: the vectors to generate.
         noise: length of the noise.
     """
 
@@ -56,12 +55,12 @@ class MadeVectors:
         self._job, self._documents, self._wanted, self._noise = job, documents, wanted, noise
 
     def __enter__(self) -> Self:
-        """Opens the documents, whose ids a shard names."""
+        """Opens the documents for the ids of a shard."""
         self._store = DocumentStore(self._job.store)
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing is left open."""
+        """Does nothing, because nothing is open."""
 
     def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
         """As `Runner.run`."""
@@ -82,7 +81,7 @@ def main(
     kind: Annotated[str, typer.Option(help="Kind of dense index.")] = "auto",
     threads: Annotated[int, typer.Option(help="Of the build.")] = 2,
 ) -> None:
-    """Makes the input where it is not there, and builds."""
+    """Writes the input if it is missing, and builds."""
     work.mkdir(parents=True, exist_ok=True)
     set_threads(threads)
     real = read_real(index_root, data, 1000, 1000, 0)
@@ -91,7 +90,7 @@ def main(
     if not source.exists():
         write_documents(source, index_root, data, count)
     wanted = Wanted(count, "isotropic", 1.0, 0)
-    # The only part that is not the builder's.
+    # The only replaced part of the builder.
     vars(steps)["make_runner"] = lambda _options, job, _kills: MadeVectors(job, real.documents, wanted, noise)
     options = BuildOptions(
         source=str(source),
@@ -105,7 +104,7 @@ def main(
 
 
 def _noise(real: Real, work: Path, count: int) -> float:
-    """The noise that makes so many vectors as hard to search as the real ones."""
+    """The noise that makes the vectors as hard to search as the real ones."""
     file = work / "noise.json"
     if not file.exists():
         folder = work / "noise"
@@ -118,7 +117,7 @@ def _noise(real: Real, work: Path, count: int) -> float:
 
 
 def write_documents(path: Path, roots: list[Path], data: list[Path], count: int) -> None:
-    """The input, gzip, as BEIR's corpus.jsonl."""
+    """Writes the input as a gzip file in the format of BEIR's corpus.jsonl."""
     names, shares = _words(roots, data)
     ends = np.cumsum(shares)
     partial = path.with_suffix(".partial")
@@ -135,7 +134,7 @@ def write_documents(path: Path, roots: list[Path], data: list[Path], count: int)
 
 
 def _words(roots: list[Path], data: list[Path]) -> tuple[list[str], NDArray[np.float64]]:
-    """Words of the real documents with how often each comes, and new ones that share `NEW_SHARE`, by Zipf's law."""
+    """Words of the real documents with their frequencies, and new ones with a total of `NEW_SHARE`, by Zipf's law."""
     counts: Counter[str] = Counter()
     for root, folder in zip(roots, data, strict=True):
         pre = Index.open(IndexRoot(root).folder(IndexRoot(root).current())).preprocessor

@@ -1,8 +1,8 @@
-"""Recall and time of a version of made vectors, without and with filters, against exact search over the vectors themselves.
+"""Measures recall and time of a version of synthetic vectors, with and without filters, against exact search.
 
 python -m benchmarks.scale.filtered --index-root INDEX --data DIR [--index-root … --data …] --work runs/scale/collection
 
-The vectors are made again block by block (`benchmarks.scale.collection` names the noise), so that what is exact is exact in floats.
+The vectors are generated again block by block (see `benchmarks.scale.collection`), so exact search uses floats.
 """
 
 import json
@@ -23,7 +23,7 @@ from glow.index.row_mask import RowMask
 from glow.index.vectors.index import DenseIndex, SearchParams, set_threads
 
 SHARES = {"all": 1_000, "50 %": 500, "10 %": 100, "1 %": 10, "0.1 %": 1}
-"""Name -> documents whose number is below; numbers are 0 to 999, drawn evenly."""
+"""Name -> limit: the filter allows documents with a smaller number; numbers are uniform in 0 to 999."""
 
 
 def main(
@@ -33,7 +33,7 @@ def main(
     queries: Annotated[int, typer.Option(help="Timed queries.")] = 200,
     threads: Annotated[int, typer.Option(help="Of exact search; ours has one.")] = 2,
 ) -> None:
-    """Measures the live version in the work folder's index."""
+    """Measures the live version of the index in the work directory."""
     root = IndexRoot(work / "index")
     folder, manifest = root.folder(root.current()), root.manifest(root.current())
     count = int(manifest.counts["documents"])
@@ -75,7 +75,7 @@ def _exact(
     noise: float,
     numbers: NDArray[np.int64],
 ) -> dict[str, NDArray[np.int64]]:
-    """The nearest rows of every share, int64 [n, DEPTH]."""
+    """The nearest rows for every filter, int64 [n, DEPTH]."""
     best = {name: np.full((len(queries), DEPTH), -2, np.float32) for name in SHARES}
     rows = {name: np.full((len(queries), DEPTH), -1, np.int64) for name in SHARES}
     start = 0

@@ -1,4 +1,4 @@
-"""One kind of index, or a candidate for one: built as the builder does, opened as the service does, and searched."""
+"""One kind of index, or a candidate: built like in a build, opened like in a service, and searched."""
 
 import json
 import os
@@ -34,17 +34,17 @@ SHORT_WARM_UP = 20
 
 
 class Searchable(Protocol):
-    """A kind of index, or a candidate for one."""
+    """A kind of index, or a candidate."""
 
     def search(self, vectors: Vectors, k: int, params: Any) -> tuple[Any, NDArray[np.int64]]:
         """As `DenseIndex.search`."""
 
 
 class Candidate:
-    """An index of FAISS's factory that GLOW does not offer, to compare with.
+    """An index of the FAISS factory that GLOW does not offer, for comparison.
 
     Args:
-        path: file that `build_candidate` wrote.
+        path: a file of `build_candidate`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,7 +62,7 @@ class Candidate:
 
 
 def measure(name: str, made: Made, work: Path, threads: int) -> Record:
-    """Builds one kind, or takes the file of an earlier build of it, and searches it."""
+    """Builds one kind, or uses the file of an earlier build, and searches it."""
     path = work / f"{made.key}-{re.sub(r'[^A-Za-z0-9-]+', '_', name)}.faiss"
     note = path.with_suffix(".json")
     if not note.exists():
@@ -81,10 +81,10 @@ def measure(name: str, made: Made, work: Path, threads: int) -> Record:
 
 
 def build(name: str, work: Path, path: Path, note: Path, threads: int) -> None:
-    """Builds and saves one index, as the builder does, in a process of its own, and notes what it took."""
+    """Builds and saves one index like in a build, in a separate process, and records time and memory."""
     set_threads(threads)
     vectors = np.load(work / "vectors.npy", mmap_mode="r")
-    partial = path.with_suffix(f".{os.getpid()}")  # an interrupted build leaves no file of the real name
+    partial = path.with_suffix(f".{os.getpid()}")  # an interrupted build leaves no file under the real name
     wall, cpu = time.perf_counter(), time.process_time()
     with PeakMemory() as peak:
         if name in KINDS:
@@ -105,7 +105,7 @@ def build(name: str, work: Path, path: Path, note: Path, threads: int) -> None:
 
 
 def build_candidate(vectors: Vectors, factory: str, path: Path) -> None:
-    """Builds what a factory string says, trained by as many vectors as ours are."""
+    """Builds the index of a factory string, trained with the same number of vectors as GLOW's kinds."""
     count, dimensions = vectors.shape
     text = factory.format(lists=list_count(count))
     index: Any = faiss.index_factory(dimensions, text, faiss.METRIC_INNER_PRODUCT)
@@ -118,7 +118,7 @@ def build_candidate(vectors: Vectors, factory: str, path: Path) -> None:
 
 
 def tune(index: Any) -> None:
-    """Gives a candidate the effort of building that our kinds take."""
+    """Sets a candidate's build effort to that of GLOW's kinds."""
     inner: Any = index
     if isinstance(inner, faiss.IndexPreTransform):
         chain: Any = inner.chain
@@ -131,18 +131,18 @@ def tune(index: Any) -> None:
         inner.hnsw.efConstruction = HNSW_EF_CONSTRUCTION
     if isinstance(inner, faiss.IndexIVFPQ):
         codes: Any = inner
-        # FAISS's 256 and 25 take seven times as long and find hardly more.
+        # FAISS's defaults of 256 and 25 take seven times as long with hardly more recall.
         codes.pq.cp.max_points_per_centroid, codes.pq.cp.niter = PQ_TRAIN_VECTORS_PER_CODE, PQ_TRAIN_ROUNDS
-        # The factory asks for it; it takes minutes and serves a way of searching that is not used here.
+        # The factory enables it; it takes minutes and serves a search method that is not used here.
         codes.do_polysemous_training = False
 
 
 def search(name: str, work: Path, path: Path) -> Record:
-    """Opens one index as the service does and searches it with each setting, in a process of its own."""
+    """Opens one index as a service does, and searches it with each setting, in a separate process."""
     set_threads(1)
     queries, others = np.load(work / "queries.npy"), np.load(work / "others.npy")
     exact = np.load(work / "exact.npy")
-    with path.open("rb") as file:  # into the page cache, where a service that runs has it
+    with path.open("rb") as file:  # into the page cache, as in a running service
         while file.read(MIB):
             pass
     start = time.perf_counter()
@@ -154,7 +154,7 @@ def search(name: str, work: Path, path: Path) -> Record:
     for params in settings(name):
         rows.append({"setting": describe(params), **timed(index, queries, others, exact, params)})
         say(f"{name} {rows[-1]}")
-        others = others[:SHORT_WARM_UP]  # the pages of the file are mapped by now
+        others = others[:SHORT_WARM_UP]  # by now the pages of the file are mapped
     return {
         "opened_s": round(opened_s, 3),
         "own_mib": round(status_bytes("RssAnon") / MIB),
@@ -164,7 +164,7 @@ def search(name: str, work: Path, path: Path) -> Record:
 
 
 def settings(name: str) -> list[Any]:
-    """What is measured of a kind."""
+    """The settings to measure for a kind."""
     if name == "flat":
         return [SearchParams()]
     if name == "hnsw":
@@ -190,7 +190,7 @@ def describe(params: Any) -> str:
 def timed(
     index: Searchable, queries: Vectors, others: Vectors, exact: NDArray[np.int64], params: Any
 ) -> Record:
-    """One query at a time: recall@10, milliseconds on the clock and of the CPU."""
+    """Searches one query at a time: recall@10, wall and CPU milliseconds."""
     for row in range(len(others)):
         index.search(others[row : row + 1], DEPTH, params)
     walls, cpus, hits = [], [], 0

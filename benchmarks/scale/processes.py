@@ -1,4 +1,4 @@
-"""Processes of their own for what is measured, and what they took."""
+"""Runs measurements in separate processes, and reads their time and memory."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class PeakMemory:
-    """The most memory of its own that this process had meanwhile: not the pages of files that it maps."""
+    """Peak private memory of this process in the block, without mapped pages of files."""
 
     def __enter__(self) -> "PeakMemory":
         self.own_bytes = 0
@@ -39,26 +39,26 @@ class PeakMemory:
 
 
 def status_bytes(field: str) -> int:
-    """A field of /proc/self/status that is given in kB, in bytes."""
+    """A kB field of /proc/self/status in bytes."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
 def alone(function: Callable[..., T], *arguments: Any) -> T:
-    """Calls a function in a fresh process, whose memory is then its own."""
+    """Calls a function in a new process with its own memory."""
     context = get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=end_with, initargs=(os.getpid(),)) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def end_with(parent: int) -> None:
-    """Makes this process end when its parent does: one left behind would disturb the next run's measurements."""
+    """Makes this process end with its parent, because a remaining one would disturb later measurements."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call
+    if os.getppid() != parent:  # the parent ended before the call
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def say(text: str) -> None:
-    """A line on standard output, at once."""
+    """Prints a line immediately."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What was measured of each kind, as records in a file and as Markdown."""
+"""Measurements of each kind, as records in a file and as Markdown."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ BAR_MS = 1.5
 
 
 def finished(results: Path, key: str) -> list[Record]:
-    """Records of the same vectors."""
+    """The stored records of the same vectors."""
     if not results.exists():
         return []
     records = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
@@ -23,7 +23,7 @@ def finished(results: Path, key: str) -> list[Record]:
 
 
 def tables(made: Made, records: list[Record]) -> str:
-    """What was measured, as Markdown."""
+    """The measurements as Markdown."""
     lines = [
         f"{made.count:,} vectors of {made.dimensions} dimensions by {made.model}, from {'; '.join(made.sources)}.",
         f"Noise ({made.shape}) of length {made.noise:.3f}; 10th neighbour's / mean distance {made.made:.4f}, "

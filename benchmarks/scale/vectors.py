@@ -1,10 +1,10 @@
-"""Makes a large set of vectors out of real ones: each a real document vector plus noise.
+"""Generates a large set of vectors from real ones: each is a real document vector plus noise.
 
-The noise is as strong as makes search as hard as on the real set: the 10th neighbour of a real query is as near, in
-proportion to the mean distance, as among the real documents. Blocks are made from a seed whenever they are needed, so
-that a million vectors need the memory of one block.
+The noise makes search as hard as on the real set: the 10th neighbor of a real query is as near, relative to the mean
+distance, as among the real documents. Blocks are generated from a seed on demand, so a million vectors need the memory
+of one block.
 
-N   vectors made    R   real document vectors    n   queries    D   dimensions
+N   vectors         R   real document vectors    n   queries    D   dimensions
 """
 
 import hashlib
@@ -42,7 +42,7 @@ Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Shape = Literal["isotropic", "covariance"]
 DEPTH = 10
-FORMAT = 2  # of made.json; part of the key
+FORMAT = 2  # format of made.json; part of the key
 NEIGHBOURS = 100
 BLOCK_VECTORS = 16_384
 BISECTION_QUERIES = 200
@@ -55,14 +55,14 @@ SHORTEST = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """What the made vectors come from.
+    """The real vectors to start from.
 
     Attributes:
-        documents: float32 [R, D], L2-normalised.
-        queries: float32 [n, D], L2-normalised; they are timed.
-        others: float32 [m, D], further queries, for warming up.
+        documents: float32 [R, D], L2-normalized.
+        queries: float32 [n, D], L2-normalized, the timed queries.
+        others: float32 [m, D], further queries for warm-up.
         sources: index versions and numbers of vectors, for the report.
-        model: name and short hash of the model that made them all.
+        model: name and short hash of their model.
     """
 
     documents: Vectors
@@ -74,13 +74,13 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to make.
+    """The vectors to generate.
 
     Attributes:
         count: N.
-        shape: noise of one strength in all directions, or with the covariance of the real documents.
-        aim: ratio of the made set / that of the real set.
-        seed: of the noise, and of the samples of queries.
+        shape: isotropic noise, or noise with the covariance of the real documents.
+        aim: target for the ratio of the generated set divided by that of the real set.
+        seed: seed of the noise and of the samples of queries.
     """
 
     count: int
@@ -91,7 +91,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """What queries find near them: exact rows, int64 [n, DEPTH], and the two figures of `Made`."""
+    """The neighbors of queries: exact rows, int64 [n, DEPTH], and the two figures of `Made`."""
 
     rows: Rows
     ratio: float
@@ -100,13 +100,13 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How the vectors were made, and how like the real ones they are.
+    """The generation of the vectors, and their similarity to the real ones.
 
     Attributes:
-        key: of everything that they depend on.
-        noise: length of the noise beside a document vector's length of 1.
-        real, made: mean over queries of the 10th neighbour's distance / the mean distance, Euclidean.
-        real_local, made_local: local intrinsic dimensions, which say how fast neighbours multiply with distance.
+        key: key of all inputs that decide them.
+        noise: length of the noise relative to a document vector's length of 1.
+        real, made: mean over queries of the 10th neighbor's distance / the mean distance, Euclidean.
+        real_local, made_local: local intrinsic dimensions: how fast the number of neighbors grows with distance.
     """
 
     key: str
@@ -125,17 +125,17 @@ class Made:
 
 
 def read_real(roots: Sequence[Path], data: Sequence[Path], queries: int, others: int, seed: int) -> Real:
-    """Document vectors out of indexes of one model, and queries encoded by their own query towers.
+    """Reads document vectors of indexes of one model, and encodes queries with their query towers.
 
     Args:
         roots: index roots; the live version is read.
-        data: a BEIR folder for each root, whose queries.jsonl is sampled.
-        queries: n, as many of each folder.
+        data: a BEIR data directory for each root; its queries.jsonl is sampled.
+        queries: n, equally many from each directory.
         others: m.
-        seed: of the samples.
+        seed: seed of the samples.
 
     Raises:
-        ValueError: not as many folders as roots, indexes of several models, or too few different queries.
+        ValueError: if the numbers of directories and roots or the models differ, or there are too few queries.
     """
     documents, timed, warming, sources, models = [], [], [], [], set()
     for root, folder in zip(roots, data, strict=True):
@@ -165,17 +165,17 @@ def read_real(roots: Sequence[Path], data: Sequence[Path], queries: int, others:
 
 
 def make(real: Real, wanted: Wanted, folder: Path, say: Callable[[str], None]) -> Made:
-    """Finds the noise, then writes vectors.npy, queries.npy, others.npy, exact.npy and made.json, unless they are there.
+    """Finds the noise, then writes vectors.npy, queries.npy, others.npy, exact.npy and made.json, unless they exist.
 
     Args:
         real: the source.
-        wanted: what to make.
-        folder: where the files go; it exists.
-        say: told what goes on.
+        wanted: the vectors to generate.
+        folder: existing directory for the files.
+        say: called with progress messages.
 
     Raises:
-        ValueError: if no more vectors than there are real documents, or no noise brings the ratio within 10 % of
-            the real set's.
+        ValueError: if not more vectors than real documents are wanted, or no noise gives a ratio within 10 % of the
+            real set's.
     """
     if wanted.count <= len(real.documents):
         raise ValueError(
@@ -221,7 +221,7 @@ def make(real: Real, wanted: Wanted, folder: Path, say: Callable[[str], None]) -
 def prepare(
     roots: list[Path], data: list[Path], queries: int, wanted: Wanted, folder: Path, threads: int
 ) -> Made:
-    """`read_real` and `make`, for a process of its own."""
+    """Runs `read_real` and `make` in a separate process."""
     set_threads(threads)
     return make(read_real(roots, data, queries, queries, wanted.seed), wanted, folder, say)
 
@@ -234,7 +234,7 @@ def _key(real: Real, wanted: Wanted) -> str:
 
 
 def _bisect(ratio_of: Callable[[float], float], target: float) -> float:
-    """The noise whose ratio is the target; more noise makes all distances more alike, so that the ratio rises."""
+    """Finds the noise whose ratio is the target; more noise makes distances more similar, so the ratio rises."""
     low, high = 0.0, STRONGEST_NOISE
     for _ in range(BISECTION_STEPS):
         noise = (low + high) / 2
@@ -246,7 +246,7 @@ def _bisect(ratio_of: Callable[[float], float], target: float) -> float:
 
 
 def blocks(documents: Vectors, wanted: Wanted, noise: float, first: int = 0) -> Iterator[Vectors]:
-    """The N vectors from one on that a block starts with, float32 [block, D], the same for the same arguments; row i comes from document i modulo R."""
+    """Blocks of the N vectors from a start on, float32 [block, D], deterministic; row i is from document i modulo R."""
     dimensions = documents.shape[1]
     turn = _covariance_root(documents) if wanted.shape == "covariance" else None
     for start in range(first, wanted.count, BLOCK_VECTORS):
@@ -261,7 +261,7 @@ def blocks(documents: Vectors, wanted: Wanted, noise: float, first: int = 0) -> 
 
 
 def _covariance_root(documents: Vectors) -> Vectors:
-    """float32 [D, D] that gives normal noise the covariance of the documents and an expected square length of 1."""
+    """Matrix, float32 [D, D], that gives normal noise the documents' covariance and an expected squared length of 1."""
     values, directions = np.linalg.eigh(np.cov(documents.T))
     spread = np.sqrt(np.maximum(values, 0) / values.sum())
     root: Vectors = (directions * spread).T.astype(np.float32)
@@ -288,7 +288,7 @@ def _nearest(blocks: Iterable[Vectors], queries: Vectors) -> Near:
 
 
 def _local_dimensions(distances: Vectors) -> float:
-    """Median over queries of Levina and Bickel's estimate from the nearest, [n, NEIGHBOURS] ascending.
+    """Median over queries of Levina and Bickel's estimate from the nearest distances, [n, NEIGHBOURS] ascending.
 
     NIPS 2004, equation 8: https://papers.nips.cc/paper/2004/hash/74934548253bcab8490ebd74afed7031-Abstract.html
     """
@@ -303,7 +303,7 @@ def _distance(cosine: Vectors) -> Vectors:
 
 
 def _write(real: Real, wanted: Wanted, noise: float, folder: Path) -> Near:
-    """Writes vectors.npy block by block; returns what `_nearest` does."""
+    """Writes vectors.npy block by block; returns the result of `_nearest`."""
     size = (wanted.count, real.documents.shape[1])
     file = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, size)
 

@@ -1,12 +1,12 @@
-"""Lexical indexes of many documents, made list by list from a real one: time, bytes, and what 8 bits change.
+"""Measures lexical indexes of many documents, generated from a real one: time, bytes, and the effect of 8 bits.
 
 python -m benchmarks.scale.words --index-root INDEX --data DIR [--index-root … --data …] --work runs/scale/words --documents 100000
 
-A real word is in the same share of the documents as in the real index, in documents drawn evenly, with impacts drawn from its own.
-A collection that grows brings new words: as many as Heaps' law, fitted to the real index, says, in few documents each, by
-Zipf's law. Queries are real ones. Every document count has a folder of its own in the work folder, plain and packed.
+A real word occurs in as large a fraction of the documents as in the real index, at random, with impacts drawn
+from its own. New words are added by Heaps' law, fitted to the real index, each in few documents by Zipf's law. Queries are
+real. Every document count has its own directory in the work directory, with a plain and a packed index.
 
-    n   documents made      r   real documents      v   words
+    n   documents           r   real documents      v   words
 """
 
 import json
@@ -53,7 +53,7 @@ def main(
     queries: Annotated[int, typer.Option(help="Timed queries, as many of each collection.")] = 1000,
     seed: Annotated[int, typer.Option(help="Of everything drawn.")] = 0,
 ) -> None:
-    """Makes each index, then searches it plain and packed, each in a process of its own."""
+    """Generates each index, then searches it plain and packed, each in a separate process."""
     work.mkdir(parents=True, exist_ok=True)
     rows = []
     for count in documents:
@@ -97,7 +97,7 @@ def _asked(index: Index, source: Path, count: int, random: np.random.Generator) 
 
 
 def _real(roots: list[Path]) -> tuple[list[str], Array, list[Array]]:
-    """Terms of all indexes, the share of documents that hold each, and the impacts of each."""
+    """Terms of all indexes, and each term's fraction of documents and impacts."""
     held: dict[str, list[Array]] = {}
     total = 0
     for root in roots:
@@ -114,7 +114,7 @@ def _real(roots: list[Path]) -> tuple[list[str], Array, list[Array]]:
 
 
 def _new_words(indexes: list[Index], data: list[Path], known: int, count: int) -> int:
-    """How many more words so many documents have, by the exponent with which the real ones' vocabulary grows."""
+    """Number of new words for this number of documents, by Heaps' exponent of the real vocabulary."""
     documents = [
         (index, document)
         for index, source in zip(indexes, data, strict=True)
@@ -138,7 +138,7 @@ def _new_words(indexes: list[Index], data: list[Path], known: int, count: int) -
 def _lists(
     words: list[str], shares: Array, impacts: list[Array], more: int, count: int, random: np.random.Generator
 ) -> Iterator[tuple[str, Array, Array]]:
-    """Each word with its rows and impacts, in the order of the words; new words sort last."""
+    """Each word with its rows and impacts, in word order; new words sort last."""
     largest = max(float(each.max()) for each in impacts)
     for word, share, values in zip(words, shares.tolist(), impacts, strict=True):
         rows = (
@@ -210,7 +210,7 @@ def _write(
 
 
 def search(folder: Path, layout: str) -> dict[str, Any]:
-    """Times the queries one at a time on one thread, warm, and keeps what they find."""
+    """Times the queries one at a time on one warm thread, and stores their hits."""
     start = time.perf_counter()
     index = ImpactIndex.open(folder / layout)
     opened_s = time.perf_counter() - start
@@ -246,7 +246,7 @@ def search(folder: Path, layout: str) -> dict[str, Any]:
 
 
 def overlap(folder: Path) -> float:
-    """Share of the plain index's first ten that the packed one has, too."""
+    """Fraction of the plain index's first ten hits that the packed one also has."""
     plain, packed = (json.loads((folder / f"{name}-found.json").read_text()) for name in ("plain", "packed"))
     shares = [len(set(a) & set(b)) / len(a) for a, b in zip(plain, packed, strict=True) if a]
     return round(float(np.mean(shares)), 4)

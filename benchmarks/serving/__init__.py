@@ -1,1 +1,1 @@
-"""Measurements of the running service, and what they share."""
+"""Benchmarks of the running service, and their shared code."""

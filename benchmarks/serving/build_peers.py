@@ -1,9 +1,9 @@
-"""Prepares the peers, in their environment: the forms of the weights, and the indexes.
+"""Prepares the peers in their own environment: converts the weights and builds the indexes.
 
 PEERS/bin/python -m benchmarks.serving.build_peers weights --source DIR --out CACHE
 PEERS/bin/python -m benchmarks.serving.build_peers indexes --documents FILE --cache CACHE --out CACHE/tldr --peer a
 
-`benchmarks/serving/peers.py` calls it; what lies in the cache already is kept.
+`benchmarks/serving/peers.py` calls it; existing files in the cache are kept.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 INT8_CONFIG = os.environ.get("PEER_INT8", "avx512_vnni")
-"""Of sentence-transformers' export: `avx512_vnni`, or `avx2` for processors without it."""
+"""Quantization preset of sentence-transformers' export: `avx512_vnni`, or `avx2` for CPUs without it."""
 CHROMA_FILES = (
     "config.json",
     "special_tokens_map.json",
@@ -32,7 +32,7 @@ def weights(
     source: Annotated[Path, typer.Option(help="Folder of all-MiniLM-L6-v2.")],
     out: Annotated[Path, typer.Option(help="Cache folder.")],
 ) -> None:
-    """The same weights for torch, as int8 ONNX by sentence-transformers' own export, and as Chroma wants them."""
+    """Writes the same weights for torch, as int8 ONNX by sentence-transformers' own export, and in Chroma's layout."""
     from sentence_transformers import SentenceTransformer, export_dynamic_quantized_onnx_model
 
     folder, chroma = out / "minilm", out / "chroma.tmp" / "onnx"
@@ -59,7 +59,7 @@ def indexes(
     out: Annotated[Path, typer.Option(help="Folder of this collection.")],
     peer: Annotated[list[str], typer.Option(help="a, b, c, d; may be repeated.")],
 ) -> None:
-    """The index of each peer that takes part, over the same documents."""
+    """Builds the index of each participating peer over the same documents."""
     lines = [json.loads(line) for line in documents.open(encoding="utf-8")]
     ids, texts = [line["id"] for line in lines], [line["text"] for line in lines]
     (out / "ids.json").write_text(json.dumps(ids), encoding="utf-8")
@@ -74,13 +74,13 @@ def indexes(
 
 
 def int8_file(weights: Path) -> str:
-    """The int8 form of the weights for this kind of processor, as sentence-transformers wants it named."""
+    """The int8 weights for this kind of CPU, under sentence-transformers' file name."""
     (file,) = (weights / "onnx").glob(f"*{INT8_CONFIG}.onnx")
     return f"onnx/{file.name}"
 
 
 def _flat(cache: Path, out: Path, texts: list[str], backend: Literal["torch", "onnx"]) -> Any:
-    """Peers (a) and (b): documents and queries by the same model; returns the vectors."""
+    """Peers (a) and (b): documents and queries use the same model; returns the vectors."""
     import faiss
     from sentence_transformers import SentenceTransformer
 
@@ -99,7 +99,7 @@ def _flat(cache: Path, out: Path, texts: list[str], backend: Literal["torch", "o
 
 
 def _txtai(cache: Path, out: Path, ids: list[str], texts: list[str]) -> None:
-    """Peer (c): its own index of its own vectors, and the file that its API reads."""
+    """Peer (c): its own index of its own vectors, and the configuration file of its API."""
     from txtai import Embeddings
 
     config = {"path": str(out / "txtai"), "embeddings": {"path": str(cache / "minilm"), "gpu": False}}
@@ -111,7 +111,7 @@ def _txtai(cache: Path, out: Path, ids: list[str], texts: list[str]) -> None:
 
 
 def _chroma(cache: Path, out: Path, ids: list[str], vectors: Any) -> None:
-    """Peer (d): the vectors are those of (a), because its own embedding of documents is the same and slower."""
+    """Peer (d): uses the vectors of (a), because its own document embedding is equal but slower."""
     import chromadb
     from chromadb.config import Settings
     from chromadb.utils.embedding_functions.onnx_mini_lm_l6_v2 import ONNXMiniLM_L6_V2

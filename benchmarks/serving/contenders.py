@@ -1,4 +1,4 @@
-"""Who takes part: how each server is built, started and asked, and how its answers are read."""
+"""The compared servers: how to build, start and query each, and how to read its responses."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ __all__ = ["OURS", "OURS_DENSE", "PEERS", "Contender", "Site", "build", "ours", 
 
 OURS = "GLOW"
 OURS_DENSE = "GLOW dense"
-"""The same service asked for vectors alone, which is what peers (a), (b) and (d) do; the plain one answers with hybrid search."""
+"""The same service with dense search, as in peers (a), (b) and (d); plain `GLOW` uses hybrid search."""
 PEERS = {
     "a": "sentence-transformers + FAISS",
     "b": "the same, ONNX int8",
@@ -33,13 +33,13 @@ PROBE = "how do i list the files of a folder"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server in the race.
+    """A compared server.
 
     Attributes:
         key: `GLOW`, or the peer's letter.
         spec: how to start it.
-        request: the request for a query's ten best documents.
-        ids: the documents' ids in an answer's JSON, best first.
+        request: makes the request for a query's ten best documents.
+        ids: reads the documents' ids from the response's JSON, best first.
     """
 
     key: str
@@ -50,13 +50,13 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one collection's artifacts lie.
+    """The paths of one dataset's artifacts.
 
     Attributes:
-        data: BEIR folder.
-        cache: folder of what is built once for all collections.
+        data: BEIR data directory.
+        cache: directory of files that are built once for all datasets.
         peers_python: interpreter of the peers' environment.
-        documents: how many of the corpus; 0 for all.
+        documents: number of documents of the corpus; 0: all.
     """
 
     data: Path
@@ -66,17 +66,17 @@ class Site:
 
     @property
     def folder(self) -> Path:
-        """What is built of this collection."""
+        """Directory of the files built for this dataset."""
         return self.cache / (f"{self.data.name}-{self.documents}" if self.documents else self.data.name)
 
 
 def build(site: Site, names: Sequence[str], model: Path) -> None:
-    """Builds what the contenders need and the cache does not hold yet.
+    """Builds the contenders' missing files.
 
     Args:
-        site: the collection.
+        site: the dataset's paths.
         names: `GLOW` and letters of peers.
-        model: our model folder.
+        model: GLOW's model directory.
     """
     site.folder.mkdir(parents=True, exist_ok=True)
     if {OURS, OURS_DENSE} & set(names) and not (site.folder / "glow" / "CURRENT").exists():
@@ -97,7 +97,7 @@ def _build_ours(site: Site, model: Path) -> None:
 
 
 def _build_peers(site: Site, names: Sequence[str]) -> None:
-    from glow.nn.bert import minilm_folder  # needs torch, which our side of the race does not
+    from glow.nn.bert import minilm_folder  # needs torch, which GLOW does not
     from glow.training.teacher import joined_text
 
     lines = site.folder / "documents.jsonl"
@@ -114,7 +114,7 @@ def _build_peers(site: Site, names: Sequence[str]) -> None:
 
 
 def ours(site: Site, key: str, flags: Sequence[str]) -> Contender:
-    """Our service, nothing cached, so that a query that comes again costs what it cost before."""
+    """GLOW's service without a cache, so that repeated queries cost the same."""
     retriever = ["--default-retriever", "dense"] if key == OURS_DENSE else []
     spec = our_service(site.folder / "glow", "--cache-entries", "0", *retriever, *flags)
     return Contender(key, spec, search_request, lambda answer: [str(hit["id"]) for hit in answer["hits"]])
@@ -139,9 +139,9 @@ def peer(site: Site, key: str, workers: int) -> Contender:
 def _uvicorn(
     site: Site, key: str, app: str, variables: Mapping[str, str], ready: Request, workers: int
 ) -> ServerSpec:
-    python = str(site.peers_python.absolute())  # not resolved: a virtual environment is known by its own path
+    python = str(site.peers_python.absolute())  # not resolved: a venv is known by its path
     command = [python, "-m", "uvicorn", app, "--port", "{port}", "--workers", str(workers)]
-    # The peers read local files; without this some would ask a hub about them first.
+    # The peers read local files; without this some would query a hub first.
     offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     quiet = ["--no-access-log", "--log-level", "warning"]
     return ServerSpec(f"peer-{key}", [*command, *quiet], ready, {**offline, **variables}, HERE)

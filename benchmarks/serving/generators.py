@@ -1,8 +1,7 @@
-"""The load: wrk for closed loops, and a small compiled generator of ours for open loops and exact counts.
+"""Load generators: wrk for closed loops, and GLOW's small compiled generator for open loops and exact counts.
 
-h2load is not used for open loops: its connections all fire at the same instants, which makes bursts of as many requests
-as there are connections, it sends one body for all, and it counts latency from the sending rather than from when a
-request was due.
+h2load is not suitable for open loops: its connections all fire at the same instants, which makes bursts. It also sends
+the same body in all requests, and counts latency from the sending rather than from the due time.
 """
 
 import json
@@ -24,14 +23,14 @@ GRACE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """What wrk measured.
+    """The measurements of wrk.
 
     Attributes:
-        requests: answers with a 2xx status.
-        errors: other answers, and requests without one.
-        seconds: how long it ran.
-        p50_ms, p99_ms, max_ms: latency; wrk adds what requests held back by a slow one would have waited.
-        repeats: requests sent after the file was used up; 0 means that no query came twice.
+        requests: responses with a 2xx status.
+        errors: other responses, and requests without one.
+        seconds: duration.
+        p50_ms, p99_ms, max_ms: latency; wrk adds the waits of requests that a slow one held back.
+        repeats: requests sent after the end of the file; 0: no query was repeated.
         generator_cpu_s: CPU seconds of wrk.
     """
 
@@ -46,7 +45,7 @@ class Closed:
 
     @property
     def per_second(self) -> float:
-        """Good answers a second."""
+        """Successful responses per second."""
         return self.requests / self.seconds
 
 
@@ -56,10 +55,10 @@ def run_wrk(url: str, requests: Path, clients: int, seconds: float, cores: str, 
     Args:
         url: of the server.
         requests: file made by `write_requests`.
-        clients: connections.
-        seconds: rounded up to whole ones, as wrk wants them.
-        cores: where wrk runs, as `taskset -c` reads them.
-        threads: of wrk.
+        clients: number of connections.
+        seconds: duration, rounded up to whole seconds for wrk.
+        cores: cores for wrk, in the syntax of `taskset -c`.
+        threads: threads of wrk.
     """
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed; apt install wrk")
@@ -90,13 +89,13 @@ def run_wrk(url: str, requests: Path, clients: int, seconds: float, cores: str, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """Each request of a run of `OpenLoop`, in the order of their ends.
+    """The requests of a run of `OpenLoop`, in the order of completion.
 
     Attributes:
-        due_s: float64 [n], when it should have been sent, from the start.
-        lag_ms: float64 [n], how much later it was.
-        status: int64 [n], 0 where no answer came.
-        latency_ms: float64 [n], from when it was due to the end of the answer.
+        due_s: float64 [n], due time since the start.
+        lag_ms: float64 [n], delay of the sending.
+        status: int64 [n], 0 without a response.
+        latency_ms: float64 [n], from the due time to the end of the response.
     """
 
     due_s: NDArray[np.float64]
@@ -108,23 +107,23 @@ class Answers:
         return len(self.status)
 
     def latencies(self, status: int) -> NDArray[np.float64]:
-        """Latencies of the answers with a status, in milliseconds."""
+        """Latencies of the responses with a status, in milliseconds."""
         found: NDArray[np.float64] = self.latency_ms[self.status == status]
         return found
 
     def counts(self) -> Mapping[str, int]:
-        """Status -> how many."""
+        """Status -> number of responses."""
         values, numbers = np.unique(self.status, return_counts=True)
         return {str(value): int(number) for value, number in zip(values, numbers, strict=True)}
 
 
 class OpenLoop:
-    """Our generator, compiled with the C compiler of the machine.
+    """GLOW's load generator, compiled with the machine's C compiler.
 
     Args:
-        folder: where the program and its answers lie.
-        cores: where it runs, as `taskset -c` reads them.
-        timeout_ms: how long it waits for an answer.
+        folder: directory of the program and its output.
+        cores: its cores, in the syntax of `taskset -c`.
+        timeout_ms: time limit of a response.
     """
 
     def __init__(self, folder: Path, cores: str, timeout_ms: int = 30_000) -> None:
@@ -139,13 +138,13 @@ class OpenLoop:
         subprocess.run([compiler, "-O2", "-o", str(self._program), source, "-lm"], check=True)
 
     def at_rate(self, port: int, requests: Path, rate: float, seconds: float, seed: int = 1) -> Answers:
-        """Poisson arrivals of `rate` a second."""
+        """Poisson arrivals at `rate` per second."""
         return self._run(port, requests, [rate, seconds, 0, 0], seed)
 
     def in_flight(
         self, port: int, requests: Path, clients: int, count: int, seconds: float = 86_400.0
     ) -> Answers:
-        """`clients` at a time until `count` are sent, or `seconds` have passed."""
+        """Keeps `clients` requests in flight until `count` are sent or `seconds` have passed."""
         return self._run(port, requests, [0, seconds, clients, count], 1)
 
     def _run(self, port: int, requests: Path, load: list[float], seed: int) -> Answers:

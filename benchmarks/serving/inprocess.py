@@ -1,4 +1,4 @@
-"""The most that two cores could answer without HTTP: preprocess, encode and search in a loop."""
+"""Upper limit without HTTP: preprocesses, encodes and searches in a loop on two cores."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ WARM_UP = 50
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One form of the loop: processes x threads, the queries a second that it reached, CPU milliseconds of one."""
+    """One form of the loop: processes x threads, queries per second, and CPU milliseconds per query."""
 
     processes: int
     threads: int
@@ -31,17 +31,17 @@ class Loop:
 def best_loop(
     root: Path, texts: list[str], cores: list[int], seconds: float, candidates: int
 ) -> tuple[Loop, list[Loop]]:
-    """One process with a thread for each core against one process for each core.
+    """Compares one process with a thread per core and one process per core.
 
     Args:
         root: index root; its live version is opened.
-        texts: each worker takes its own part, again from the start where it is used up.
-        cores: all workers together have these.
-        seconds: of each form.
-        candidates: documents that each search gathers.
+        texts: queries; each worker repeats its own part.
+        cores: cores of all workers together.
+        seconds: duration of each form.
+        candidates: candidates of each search.
 
     Returns:
-        The faster form, and all.
+        The faster form, and all forms.
     """
     forms = {(1, len(cores)), (len(cores), 1)}
     loops = [
@@ -54,7 +54,7 @@ def best_loop(
 def _run(
     root: Path, texts: list[str], cores: list[int], form: tuple[int, int], seconds: float, candidates: int
 ) -> Loop:
-    """One form, measured."""
+    """Measures one form."""
     processes, threads = form
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(processes), context.Queue()
@@ -106,7 +106,7 @@ def _process(
 
 
 def _loop(index: Index, texts: list[str], candidates: int, end: float, again: bool = False) -> int:
-    """Answers texts until they are used up or the time is over; returns how many."""
+    """Searches texts until they or the time run out; returns their number."""
     params, done = SearchParams(), 0
     while again or not done:
         for text in texts:

@@ -1,4 +1,4 @@
-"""The service with a leak planted around it: what `memory.py --leak` measures to show that it would see one."""
+"""The service with an intentional leak, for `memory.py --leak`, which must detect it."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -8,14 +8,14 @@ __all__ = ["leaking"]
 
 
 class _Leak:
-    """Keeps every request's scope and body, as a forgotten list or a cache without a bound does."""
+    """Keeps every request's scope and body, like an unbounded cache."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._kept: list[object] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes on, and keeps."""
+        """Passes the request on and keeps it."""
         self._kept.append(scope)
 
         async def keep() -> Message:
@@ -27,5 +27,5 @@ class _Leak:
 
 
 def leaking() -> ASGIApp:
-    """The app of `glow serve`, wrapped; uvicorn's factory."""
+    """The wrapped app of `glow serve`; a factory for uvicorn."""
     return _Leak(from_environment())

@@ -1,9 +1,9 @@
-"""How near HTTP comes to the loop without it: queries a second at 8 clients against preprocess + encode + search.
+"""Compares the service over HTTP with its limit: queries per second at 8 clients against preprocess + encode + search.
 
 python -m benchmarks.serving.limit --index-root INDEX_ROOT --data $DATA/tldr [--workers "1 2"]
 
-Both on the same cores; beside the service runs wrk, beside the loop nothing. A profile of the best setting shows where
-the rest goes (needs py-spy, which slows the service a little: it is measured in a run of its own).
+Both run on the same cores; wrk shares them with the service, but nothing with the loop. A profile of the best setting
+shows the rest. It needs py-spy, which slows the service a little, so it has a separate run.
 """
 
 import tempfile
@@ -73,7 +73,7 @@ def _serve(
     times: tuple[float, float],
     cores: str,
 ) -> Row:
-    """Queries a second of one setting, and the CPU time of each side for one query."""
+    """Queries per second of one setting, and the CPU time of each side per query."""
     seconds, warm_up = times
     requests = write_requests(folder / "requests.txt", map(search_request, texts))
     with running(our_service(root, *settings), folder, cores) as server:

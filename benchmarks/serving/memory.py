@@ -1,10 +1,10 @@
-"""Memory of the service: what 50,000 queries of mixed length add, and what another worker costs.
+"""Measures the service's memory: its growth over 50,000 queries of mixed length, and the cost of another worker.
 
 python -m benchmarks.serving.memory --index-root INDEX_ROOT --data $DATA/tldr [--leak]
 
-Growth is resident memory after all queries less that after half of them. With `--leak` the same check is run on a
-service that keeps every request: it must fail. Workers are compared by PSS, which counts a page that is shared by
-n processes as 1/n, after each has served.
+Growth is resident memory after all queries minus that after half of them. With `--leak` the check runs on a service
+that keeps every request, and must fail. Workers are compared by PSS, which counts a page shared by n processes as
+1/n, after each has served.
 """
 
 import sys
@@ -23,9 +23,9 @@ from glow_service.settings import Settings
 
 MAX_GROWTH_MB = 20.0
 SAMPLES = 20
-"""Memory is read this many times, evenly over the queries."""
+"""Number of memory readings, evenly spaced over the queries."""
 WARM_QUERIES = 2_000
-"""For each worker, before the memory of workers is compared."""
+"""Queries for each worker before the memory of workers is compared."""
 
 
 def main(
@@ -42,7 +42,7 @@ def main(
         Path | None, typer.Option("--markdown", help="Where to write the table.")
     ] = None,
 ) -> None:
-    """Asks, and reads the memory; exit status 1 where the check comes out other than it should."""
+    """Sends queries and reads the memory; exits with status 1 if the check does not have the expected result."""
     texts = mixed_texts(query_texts(data), queries)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -70,7 +70,7 @@ def main(
 def growth(
     spec: ServerSpec, texts: list[str], folder: Path, clients: int, cores: str
 ) -> list[dict[str, Any]]:
-    """Memory before, and after each twentieth of the queries; `failed` counts those of that part."""
+    """Memory before, and after each twentieth of the queries; `failed` counts failures in that part."""
     generator = OpenLoop(folder, cores)
     step = max(1, len(texts) // SAMPLES)
     with running(spec, folder, cores) as server:
@@ -91,7 +91,7 @@ def growth(
 def workers_memory(
     spec: ServerSpec, workers: int, texts: list[str], folder: Path, cores: str
 ) -> dict[str, Any]:
-    """PSS and RSS of a service and its workers once they have served."""
+    """PSS and RSS of a service and its workers after they have served."""
     count = WARM_QUERIES * workers
     requests = write_requests(folder / "requests.txt", map(search_request, texts[:count]))
     with running(spec, folder, cores) as server:

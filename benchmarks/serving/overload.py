@@ -1,10 +1,10 @@
-"""What happens beyond capacity: open-loop arrivals at 0.5, 1, 2 and 4 times what the service can serve.
+"""Measures overload: open-loop arrivals at 0.5, 1, 2 and 4 times the service's capacity.
 
 python -m benchmarks.serving.overload --index-root INDEX_ROOT --data $DATA/tldr
 
-The service runs on one core; the generator (openloop.c, compiled here; Poisson arrivals) and a probe of /healthz on the
-other. Capacity is found with the same generator: the highest rate of a ladder at which all are answered, none with 429,
-and p99 stays within the deadline. Latency counts from when a request was due.
+The service runs on one core; the generator (openloop.c, compiled here; Poisson arrivals) and a probe of /healthz run on
+the other. Capacity is the highest rate of a ladder at which all requests succeed, none with 429, and p99 stays within
+the deadline. Latency counts from a request's due time.
 """
 
 import os
@@ -23,7 +23,7 @@ from benchmarks.serving.servers import Running, our_service, running
 from benchmarks.serving.workload import query_texts, search_request, write_requests
 
 LADDER = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.4)
-"""Rates to try, as shares of what a closed loop of 32 clients reaches."""
+"""Rates to try, as fractions of the rate of a closed loop of 32 clients."""
 LOADS = (0.5, 1.0, 2.0, 4.0)
 MIN_GOODPUT = 0.8
 MAX_REFUSAL_MS = 50.0
@@ -57,7 +57,7 @@ def main(
     ] = None,
 ) -> None:
     """Finds the capacity, then applies each load."""
-    os.sched_setaffinity(0, {int(load_core)})  # the probe is ours
+    os.sched_setaffinity(0, {int(load_core)})  # the probe is this process
     settings = ["--cache-entries", "0", "--default-timeout-ms", str(deadline_ms), *flags.split()]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -79,7 +79,7 @@ def main(
 
 
 def find_capacity(bench: Bench, closed: float, seconds: float) -> float:
-    """The highest rate of the ladder that is served whole, each rate tried until one fails twice."""
+    """The highest rate of the ladder that is served completely; stops at a rate that fails twice."""
     best = 0.0
     for share in LADDER:
         if not any(_is_served(bench, share * closed, seconds, seed) for seed in (1, 2)):
@@ -87,7 +87,7 @@ def find_capacity(bench: Bench, closed: float, seconds: float) -> float:
         best = share * closed
     if not best:
         raise RuntimeError(
-            f"not even {LADDER[0] * closed:.0f} requests/s are served whole; is the machine busy?"
+            f"not even {LADDER[0] * closed:.0f} requests/s are served completely; is the machine busy?"
         )
     return best
 
@@ -100,7 +100,7 @@ def _is_served(bench: Bench, rate: float, seconds: float, seed: int) -> bool:
 
 
 def apply(bench: Bench, capacity: float, load: float, seconds: float) -> Level:
-    """One load for a while, with the probe beside it."""
+    """Applies one load for a while, and probes the service meanwhile."""
     with HealthProbe(bench.server.port) as probe:
         answers = bench.generator.at_rate(bench.server.port, bench.requests, load * capacity, seconds, seed=3)
     level = {
@@ -116,7 +116,7 @@ def apply(bench: Bench, capacity: float, load: float, seconds: float) -> Level:
 
 def _describe(found: Answers, deadline_ms: int, seconds: float) -> Level:
     accepted = found.latencies(200)
-    # What is still in work when the arrivals end would count for a load that could not have been kept up.
+    # Requests still in progress at the end would count for a load that was not sustainable.
     ended = found.due_s + found.latency_ms / 1e3 <= seconds
     good = (found.status == 200) & (found.latency_ms <= deadline_ms) & ended
     return {

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 
 class LocalMiniLM(ONNXMiniLM_L6_V2):  # type: ignore[misc]  # Chroma is not in our environment
-    """Chroma's default embedding; it finds its files already there and downloads none."""
+    """Chroma's default embedding with local files, so that it downloads nothing."""
 
     DOWNLOAD_PATH = Path(os.environ["PEER_WEIGHTS"])
 
@@ -27,7 +27,7 @@ app = FastAPI()
 
 
 class SearchRequest(BaseModel):
-    """What is searched for."""
+    """A search request."""
 
     query: str
     top_k: int = 10

@@ -2,7 +2,7 @@
 
 PEER_INDEX=CACHE/tldr PEER_WEIGHTS=CACHE/minilm [PEER_BACKEND=onnx] [PEER_INT8=avx2] uvicorn peer_minilm:app
 
-Written as its users write it: loaded at import, one plain `def` route, which FastAPI runs in its threads.
+Written like typical applications: loaded at import, with one plain `def` route, which FastAPI runs in threads.
 """
 
 import json
@@ -35,7 +35,7 @@ app = FastAPI()
 
 
 class SearchRequest(BaseModel):
-    """What is searched for."""
+    """A search request."""
 
     query: str
     top_k: int = 10

@@ -1,10 +1,10 @@
-"""Queries a second, latency and nDCG@10 of our service and four others, over HTTP, on the same cores, in one run.
+"""Compares GLOW's service with four others over HTTP: queries per second, latency and nDCG@10, on the same cores.
 
 python -m benchmarks.serving.peers --data $DATA/tldr --data $DATA/medquad --peers-python PEERS/bin/python
 
-PEERS is an environment with benchmarks/serving/requirements.txt. One server after another is started on the same
-cores, warmed up, asked the judged sample in order (nDCG@10), then loaded by wrk at each number of clients with
-queries of which none comes twice. All keep their defaults but the access log; ours runs without its cache.
+PEERS is an environment with benchmarks/serving/requirements.txt. One server after another starts on the same cores,
+warms up, answers the judged sample in order (nDCG@10), and is loaded by wrk at each number of clients with distinct
+queries. All keep their defaults except the access log; GLOW's runs without its cache.
 """
 
 import http.client
@@ -28,15 +28,15 @@ from glow.evaluation import Task, evaluate, find_tasks
 from glow.records import Hit
 
 WARM_SHARE = 0.15
-"""Of the query texts, for warming up; the others are for measuring."""
+"""Number of query texts for warm-up; the others are for measuring."""
 MIN_FACTORS = {"a": 12.0, "b": 4.0, "c": 1.0, "d": 1.0}
-"""Of the server's CPU time a query, theirs over ours; in queries a second the two cores also carry the load generator."""
+"""Targets of a peer's server CPU time per query over GLOW's; queries per second include the load generator's CPU use."""
 FACTOR_CLIENTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How each server is measured."""
+    """The measurement of each server."""
 
     clients: Sequence[int]
     seconds: float
@@ -92,7 +92,7 @@ def main(
 
 
 def measure(site: Site, entrant: Contender, plan: Plan) -> list[dict[str, Any]]:
-    """One server over one collection: a row for each number of clients."""
+    """Measures one server over one dataset: a row for each number of clients."""
     texts = query_texts([site.data])
     edge = int(len(texts) * WARM_SHARE)
     warm = write_requests(plan.logs / "warm.txt", map(entrant.request, texts[:edge]))
@@ -127,7 +127,7 @@ def _row(
 
 
 def judge(site: Site, entrant: Contender, server: Running, plan: Plan) -> float | None:
-    """nDCG@10 of a fixed sample of judged queries, one after another over the route that is measured."""
+    """nDCG@10 of a fixed sample of judged queries, one after another over the measured route."""
     if not plan.judged:
         return None
     task = find_tasks(site.data, [plan.split])[0]
@@ -151,7 +151,7 @@ def _ndcg(task: Task, run: dict[str, list[Hit]]) -> float:
 
 
 def _add_factors(rows: list[dict[str, Any]]) -> None:
-    """Each row's `factor`, queries a second of GLOW over its own, and its server CPU a query over that of GLOW and of GLOW dense."""
+    """Adds to each row GLOW's queries per second over its own (`factor`), and its server CPU per query over GLOW's."""
     for row in rows:
         same = [r for r in rows if (r["data"], r["clients"]) == (row["data"], row["clients"])]
         for name, key in ((OURS, "cpu_factor"), (OURS_DENSE, "cpu_factor_dense")):

@@ -1,4 +1,4 @@
-"""A light probe beside a load: how long `/healthz` takes, over a connection of its own each time, as orchestrators ask."""
+"""A light probe during a load: latency of `/healthz` over a new connection each time, as orchestrators do."""
 
 import threading
 import time
@@ -17,14 +17,14 @@ TIMEOUT_S = 5.0
 
 
 class HealthProbe:
-    """Asks all the while the block runs.
+    """Probes the server while the block runs.
 
     Args:
-        port: of the server.
-        path: what to ask.
+        port: port of the server.
+        path: path to request.
 
     Attributes:
-        failed: answers other than 200, and none within 5 s.
+        failed: responses other than 200, or missing after 5 s.
     """
 
     def __init__(self, port: int, path: str = "/healthz") -> None:
@@ -37,18 +37,18 @@ class HealthProbe:
 
     @property
     def latency_ms(self) -> NDArray[np.float64]:
-        """Latency of every answer, connecting counted; one that failed counts as its time too."""
+        """Latency of every request, including connecting and failed ones."""
         return np.array(self._taken, np.float64)
 
     def __enter__(self) -> Self:
-        """Starts to ask."""
+        """Starts the probe."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Asks no more."""
+        """Stops the probe."""
         self._stop.set()
         self._thread.join()
 

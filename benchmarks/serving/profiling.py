@@ -1,4 +1,4 @@
-"""Where a serving process spends its time, by py-spy (`pip install py-spy`): samples of all its threads."""
+"""Profiles a serving process with py-spy (`pip install py-spy`): samples of all its threads."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["Profile", "Sampler"]
 
 RATE_HZ = 200
-# A sample belongs to the first row one of whose words is in its innermost frames that any row knows.
+# A sample belongs to the first row with a word in the innermost frame that matches any row.
 PARTS = (
     ("query tower (onnxruntime)", ("onnxruntime",)),
     ("vector search (faiss)", ("faiss",)),
@@ -30,15 +30,15 @@ PARTS = (
     ("event loop", ("asyncio", "uvloop")),
 )
 Profile = dict[str, float]
-"""Part of the code -> its share of the samples, in [0, 1]; largest first."""
+"""Part of the code -> its fraction of the samples, in [0, 1]; largest first."""
 
 
 class Sampler:
-    """py-spy beside a process.
+    """Runs py-spy on a process.
 
     Args:
-        pid: the process; its children are sampled too.
-        seconds: for how long.
+        pid: the process; its children are sampled, too.
+        seconds: duration.
         out: file for the collapsed stacks, which flame-graph tools read.
     """
 
@@ -68,7 +68,7 @@ class Sampler:
         """Waits for the end and sorts the samples.
 
         Raises:
-            RuntimeError: py-spy could not sample; it needs the right to trace the process.
+            RuntimeError: if py-spy could not sample; it needs the right to trace the process.
         """
         said, _ = self._process.communicate(timeout=120)
         if self._process.returncode or not self._out.exists():
@@ -82,7 +82,7 @@ class Sampler:
 
 
 def _part_of(frames: list[str]) -> str:
-    """The part of a stack, judged from its innermost frame outwards."""
+    """The part of a stack, found from its innermost frame outwards."""
     for frame in reversed(frames):
         for part, words in PARTS:
             if any(word in frame for word in words):

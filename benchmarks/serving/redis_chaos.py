@@ -1,12 +1,12 @@
-"""A real Redis that is well, stopped, killed, restarted and poisoned while the service is under load.
+"""Tests the service under load with a real Redis that runs, stops, is killed, restarts and returns garbage.
 
 python -m benchmarks.serving.redis_chaos --index-root INDEX_ROOT --data $DATA/tldr
 
-Open-loop arrivals at half of what the service reaches without Redis, over queries of which few are hot and many come
-once, so that the shared cache hits, misses and fills in every phase. No search may fail, and none may wait longer for
-Redis than `redis_timeout_ms`: p99 of each phase is set beside that of a service without Redis. After each phase some of
-the hot queries are asked and compared with the answers without Redis; the poisoned values are poisoned anew for that.
-The process's own cache is kept small with `--cache-entries`, else Redis would hardly be asked.
+Open-loop arrivals at half of the rate without Redis, with few hot queries and many single ones, so that the shared cache
+hits, misses and fills in every phase. No search may fail, or wait longer for Redis than `redis_timeout_ms`: p99 of each
+phase is compared with that of a service without Redis. After each phase, responses to hot queries are compared with
+those without Redis; poisoned values are poisoned again for that. `--cache-entries` keeps the process's own cache small,
+because otherwise Redis would hardly be used.
 """
 
 import json
@@ -36,10 +36,10 @@ HOT = 1.1
 """Exponent of the query frequencies (Zipf)."""
 REQUESTS = 200_000
 CHECKED = 100
-"""The most frequent queries, whose answers are compared."""
+"""Number of the most frequent queries, whose responses are compared."""
 SCORE_TOLERANCE = 1e-4
 MARGIN_MS = 10.0
-"""Of noise, beside the time that a search may spend on Redis."""
+"""Allowance for noise, in addition to a search's time limit for Redis."""
 CACHE_METRIC = "glow_cache_events_total"
 
 
@@ -59,9 +59,9 @@ class Step:
     """One state of Redis.
 
     Attributes:
-        name: for people.
-        event: what happens to Redis when a third of the step is over.
-        again: whether it happens once more before answers are compared.
+        name: name for the report.
+        event: what happens to Redis after a third of the step.
+        again: whether it happens again before responses are compared.
     """
 
     name: str
@@ -83,7 +83,7 @@ def main(
         Path | None, typer.Option("--markdown", help="Where to write the table.")
     ] = None,
 ) -> None:
-    """Measures without Redis, then each phase with it; exit status 1 where a search fails or an answer is wrong."""
+    """Measures without Redis, then each phase with it; exits with status 1 if a search fails or a response is wrong."""
     settings = [
         "--cache-entries",
         str(cache_entries),
@@ -128,7 +128,7 @@ def steps(redis: RedisServer, seconds: float) -> list[Step]:
 
 
 def phase(bench: Bench, server: Running, step: Step, truth: list[Any]) -> dict[str, Any]:
-    """One state under load: latency, failed searches, wrong answers, and what the cache counted meanwhile."""
+    """Measures one state under load: latency, failed searches, wrong responses and cache events."""
     before = _cache_events(server)
     timer = threading.Timer(bench.seconds / 3, step.event)
     timer.start()
@@ -145,7 +145,7 @@ def phase(bench: Bench, server: Running, step: Step, truth: list[Any]) -> dict[s
 
 
 def _same(now: Any, then: Any) -> bool:
-    """The same documents, and scores that differ by no more than a query's company in its batch makes."""
+    """Whether documents are equal, and scores differ no more than by the other queries in a batch."""
     if isinstance(now, int) or isinstance(then, int):
         return False
     return [id_ for id_, _ in now] == [id_ for id_, _ in then] and all(
@@ -154,7 +154,7 @@ def _same(now: Any, then: Any) -> bool:
 
 
 def _answers(server: Running, bench: Bench) -> list[Any]:
-    """Ids and scores of the hot queries, or the status where there is no answer."""
+    """Ids and scores of the hot queries, or the status of a failed one."""
     answers: list[Any] = []
     for text in bench.texts:
         status, body = call(server.port, search_request(text))
@@ -183,14 +183,14 @@ def _restart_often(redis: RedisServer, seconds: float) -> None:
 
 
 def zipf(texts: list[str]) -> list[str]:
-    """A stream in which the n-th text comes with a frequency of n to the power of -1.1."""
+    """A stream in which the n-th text has a frequency proportional to n to the power of -1.1."""
     weights = np.arange(1, len(texts) + 1, dtype=np.float64) ** -HOT
     rows = np.random.default_rng(0).choice(len(texts), size=REQUESTS, p=weights / weights.sum())
     return [texts[row] for row in rows]
 
 
 def _cache_events(server: Running) -> dict[str, float]:
-    """What the service counted of Redis: event -> how often, of query vectors and pages together."""
+    """The service's counts of Redis events, of query vectors and responses together."""
     _, text = call(server.port, Request("/metrics"))
     counts: dict[str, float] = defaultdict(float)
     for labels, value in re.findall(CACHE_METRIC + r"\{([^}]*)\} (\S+)", text.decode()):

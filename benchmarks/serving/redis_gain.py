@@ -1,11 +1,11 @@
-"""What the shared cache gains: a worker that has just started, alone and beside a Redis that others filled.
+"""Measures the gain by the shared cache: a new worker without Redis, and with a Redis that others filled.
 
 python -m benchmarks.serving.redis_gain --index-root INDEX_ROOT --data $DATA/tldr
 
-Hypothesis: Redis gains while a process's own cache is cold (a new replica, a rolling update), and nothing once it is warm. Each
-round starts one worker without Redis and one with a Redis that a worker before it filled with the same stream of queries (Zipf, so few
-are hot), in turning order, and measures queries a second, CPU and latency in the first seconds and again once the own cache has
-seen the stream. Nothing else should run on the machine.
+Hypothesis: Redis helps while a process's own cache is cold (a new replica, a rolling update), but not when it is warm.
+Each round starts, in alternating order, a worker without Redis and one with a Redis that an earlier worker filled with
+the same stream of queries (Zipf, so few are hot). It measures queries per second, CPU and latency in the first seconds,
+and again after the own cache has seen the stream. Nothing else should run on the machine.
 """
 
 import statistics
@@ -60,7 +60,7 @@ def main(
 def _measure(
     root: Path, flags: tuple[str, ...], requests: Path, folder: Path, seconds: float, cores: str
 ) -> dict[str, dict[str, float]]:
-    """A worker that has just started: its first seconds, and as many once its own cache has seen them."""
+    """Measures a new worker: its first seconds, and as many after its own cache is warm."""
     with running(our_service(root, "--workers", "1", *flags), folder, cores) as server:
         rows = {}
         for when in (COLD, WARM):
@@ -76,7 +76,7 @@ def _measure(
 
 
 def _summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Medians over rounds, and the median ratio of queries a second of the two forms of a round."""
+    """Medians over rounds, and the median ratio of both forms' queries per second in a round."""
     summary = []
     for when in (COLD, WARM):
         speeds = {}

@@ -1,4 +1,4 @@
-"""A real redis-server of the benchmark's own: started, stopped, killed, filled with garbage."""
+"""Controls a private redis-server: starts, stops, kills it, and fills it with garbage."""
 
 import os
 import signal
@@ -18,14 +18,14 @@ START_TIMEOUT_S = 20.0
 
 
 class RedisServer:
-    """redis-server on a free port, nothing saved to disk.
+    """A redis-server on a free port that saves nothing to disk.
 
     Args:
-        folder: where it runs.
-        cores: as `taskset -c` reads them.
+        folder: its working directory.
+        cores: its cores, in the syntax of `taskset -c`.
 
     Attributes:
-        port: stays the same over restarts.
+        port: its port, also after restarts.
     """
 
     def __init__(self, folder: Path, cores: str) -> None:
@@ -36,11 +36,11 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """As `--redis-url` takes it."""
+        """Its address for `--redis-url`."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        """Starts it, empty, and waits until it answers."""
+        """Starts it empty, and waits until it responds."""
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(
             ["taskset", "-c", self._cores, "redis-server", *options, "--dir", str(self._folder)],
@@ -57,7 +57,7 @@ class RedisServer:
                 time.sleep(0.05)
 
     def signal(self, number: signal.Signals) -> None:
-        """SIGSTOP makes it accept connections and answer none of them; SIGCONT lets it go on; SIGKILL ends it."""
+        """Sends a signal: SIGSTOP stops its responses but not connections, SIGCONT continues, SIGKILL ends it."""
         if self._process is None:
             return
         os.kill(self._process.pid, number)
@@ -66,18 +66,18 @@ class RedisServer:
             self._process = None
 
     def keys(self) -> int:
-        """How many keys it holds."""
+        """Number of its keys."""
         return int(self._client().dbsize())
 
     def poison(self, seed: int = 0) -> int:
-        """Replaces every value by garbage: random bytes, nothing, a cut or changed value, another type.
+        """Replaces every value by garbage: random bytes, an empty, cut or changed value, or another type.
 
         Returns:
-            How many keys were changed.
+            Number of changed keys.
         """
         client, rng, changed = self._client(), np.random.default_rng(seed), 0
         for key in list(client.scan_iter(count=1_000)):
-            # A value of another kind than text has no bytes to cut.
+            # A value of another type than text has no bytes to cut.
             found = client.get(key) if client.type(key) == b"string" else b""
             old = found if isinstance(found, bytes) else b""
             flipped = bytearray(old)
@@ -95,14 +95,14 @@ class RedisServer:
             value = garbage[changed % len(garbage)]
             if value is None:
                 client.delete(key)
-                client.rpush(key, "a list where a value was")
+                client.rpush(key, "a list instead of a value")
             else:
                 client.set(key, value, ex=600)
             changed += 1
         return changed
 
     def close(self) -> None:
-        """Ends it, stopped or not."""
+        """Ends it, also if it is stopped."""
         self.signal(signal.SIGKILL)
 
     def _client(self) -> Redis:

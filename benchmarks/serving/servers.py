@@ -1,4 +1,4 @@
-"""Starting a server on chosen cores, waiting until it answers, what it takes, and its end."""
+"""Starts a server on given cores, waits until it responds, measures its resources, and stops it."""
 
 import os
 import signal
@@ -26,11 +26,11 @@ class ServerSpec:
     """How to start a server.
 
     Attributes:
-        name: for logs and tables.
-        command: `{port}` stands for the port.
-        ready: answered with 200 once it can serve.
-        environment: variables beside the caller's.
-        folder: where it is started.
+        name: name for logs and tables.
+        command: the command; `{port}` is replaced by the port.
+        ready: path that returns 200 when it can serve.
+        environment: variables in addition to the caller's.
+        folder: its working directory.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that answers."""
+    """A running server."""
 
     name: str
     port: int
@@ -51,11 +51,11 @@ class Running:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its address."""
         return f"http://127.0.0.1:{self.port}"
 
     def pids(self) -> list[int]:
-        """The process and everything that it started."""
+        """The process and its descendants."""
         pids, waiting = [], [self.pid]
         while waiting:
             pid = waiting.pop()
@@ -67,11 +67,11 @@ class Running:
         return pids
 
     def cpu_s(self) -> float:
-        """CPU seconds of all its processes so far, user and system."""
+        """User and system CPU seconds of all its processes so far."""
         return sum(_cpu_s(pid) for pid in self.pids())
 
     def memory_mb(self, kind: str = "Rss") -> float:
-        """Resident megabytes of all its processes: `Rss`, or `Pss` where shared pages count by their share."""
+        """Resident megabytes of all its processes: `Rss`, or `Pss`, which divides shared pages among processes."""
         return sum(_rollup_kb(pid, kind) for pid in self.pids()) / 1024
 
 
@@ -92,7 +92,7 @@ def _rollup_kb(pid: int, kind: str) -> int:
 
 
 def our_service(index_root: Path, *flags: str) -> ServerSpec:
-    """`glow serve` over an index, without access log and page."""
+    """`glow serve` over an index, without access log and search page."""
     command = [
         sys.executable,
         "-m",
@@ -116,15 +116,15 @@ def free_port() -> int:
 
 @contextmanager
 def running(spec: ServerSpec, logs: Path, cores: str) -> Iterator[Running]:
-    """Starts a server pinned to cores, and ends it and its children with the block.
+    """Starts a server pinned to cores; stops it and its children at the end of the block.
 
     Args:
-        spec: what to start.
-        logs: folder for what it writes.
-        cores: as `taskset -c` reads them: `0` or `0,1` or `0-3`.
+        spec: the server.
+        logs: directory for its logs.
+        cores: its cores, in the syntax of `taskset -c`: `0` or `0,1` or `0-3`.
 
     Raises:
-        RuntimeError: it ended, or did not answer in time; with the end of its log.
+        RuntimeError: if it ended or did not respond in time; the message has the end of its log.
     """
     port = free_port()
     log = logs / f"{spec.name.replace('/', '-')}-{port}.log"
@@ -161,7 +161,7 @@ def _wait_until_ready(server: Running, process: subprocess.Popen[bytes], ready: 
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to its process group, which is its own, then SIGKILL."""
+    """Sends SIGTERM and then SIGKILL to its process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

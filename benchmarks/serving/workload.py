@@ -1,4 +1,4 @@
-"""Requests made in advance: real queries as the lines of a file that the load generators walk."""
+"""Prepares requests: real queries as the lines of a file for the load generators."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ from glow.collection import read_queries
 __all__ = ["Request", "call", "mixed_texts", "query_texts", "search_request", "send", "write_requests"]
 
 MAX_CHARS = 2_000
-"""The service's own default bound on a query."""
+"""The service's default limit of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Request:
 
 
 def search_request(text: str, top_k: int = 10) -> Request:
-    """What our service is asked: ids and scores of the best hits, no texts of theirs."""
+    """GLOW's request: ids and scores of the best hits, without their texts."""
     return Request("/search", json.dumps({"query": text, "top_k": top_k, "fields": []}))
 
 
 def query_texts(folders: Iterable[Path], seed: int = 0) -> list[str]:
-    """The different query texts of data folders, judged or not, in a seeded order."""
+    """The distinct query texts of data directories, judged or not, in a seeded order."""
     texts = dict.fromkeys(
         query.text.strip() for folder in folders for query in read_queries(folder / "queries.jsonl")
     )
@@ -39,9 +39,9 @@ def query_texts(folders: Iterable[Path], seed: int = 0) -> list[str]:
 
 
 def mixed_texts(texts: Sequence[str], count: int, seed: int = 0) -> list[str]:
-    """Different queries from a word to the longest allowed, made of real ones put together.
+    """Distinct queries from one word to the longest allowed, made by joining real ones.
 
-    Half are real queries cut or joined to 1-32 words, the others are spread evenly up to 300 words.
+    Half are real queries cut or joined to 1-32 words; the lengths of the others are uniform up to 300 words.
     """
     rng = np.random.default_rng(seed)
     words = [word for text in texts for word in text.split()]
@@ -50,7 +50,7 @@ def mixed_texts(texts: Sequence[str], count: int, seed: int = 0) -> list[str]:
         length = int(rng.integers(1, 33) if rng.random() < 0.5 else rng.integers(33, 301))
         start = int(rng.integers(0, max(1, len(words) - length)))
         text = " ".join(words[start : start + length])
-        # A few short texts come up again and again: their number makes each a query of its own.
+        # A few short texts recur; a number makes each a distinct query.
         made[(f"{text} {len(made)}" if text in made else text)[:MAX_CHARS]] = None
     return list(made)
 
@@ -63,7 +63,7 @@ def write_requests(path: Path, requests: Iterable[Request]) -> Path:
 
 
 def call(port: int, request: Request, timeout_s: float = 30.0) -> tuple[int, bytes]:
-    """Sends one request over a connection of its own; returns status and body."""
+    """Sends one request over a new connection; returns status and body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
         return send(connection, request)

@@ -1,4 +1,4 @@
-"""Temporary folders: hidden by name, and locked, so that cleanup can tell work in progress from remains of a killed process.
+"""Temporary folders: hidden by name, and locked, so that cleanup can tell work in progress from remains of a kill.
 
 The lock is `flock` on the folder itself: it needs no file, survives a rename, and ends with the process. If the
 file system cannot lock folders (some network ones), a folder without changes for a day counts as abandoned.

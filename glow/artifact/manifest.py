@@ -57,7 +57,7 @@ KnownFiles = Mapping[FileKey, str]
 
 
 class Manifest(StrictModel):
-    """What an artifact folder says of itself.
+    """The manifest of an artifact folder.
 
     Attributes:
         format: version of the directory's layout.

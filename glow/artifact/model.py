@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from glow.errors import ArtifactNotFoundError
 from glow.text import PREPROCESSOR_VERSION, TOKENIZER_FILE
 
 __all__ = [
-    "CALIBRATION_FILE", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "HASHED_FILES", "QUERY_SIDE_FILES", "QUERY_TOWER",
-    "TOKEN_PROJECTION", "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "model_hash", "open_model", "query_side_files",
+    "CALIBRATION_FILE", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "HASHED_FILES", "QUERY_SIDE_FILES",
+    "QUERY_TOWER", "TOKEN_PROJECTION", "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "documents_hash", "model_hash",
+    "open_model", "query_side_files",
 ]  # fmt: skip
 
 MODELS_PACKAGE = "glow_models"
@@ -45,6 +46,7 @@ EXPLAIN_FILES = (*EXPLAIN_TOWERS.values(), TOWER_WEIGHTS[DOCUMENT_TOWER])
 """Also copied by an index, for explanations. A model may lack the graphs."""
 CALIBRATION_FILE = "calibration.json"
 """Calibration of hybrid scores as probabilities; optional, copied by an index, and no part of the model hash."""
+QUERY_ALONE = (QUERY_TOWER, TOWER_WEIGHTS[QUERY_TOWER], "towers.json")
 HASHED_FILES = (*QUERY_SIDE_FILES, DOCUMENT_TOWER, TOWER_WEIGHTS[DOCUMENT_TOWER])
 
 
@@ -65,9 +67,17 @@ def model_hash(files: Mapping[str, FileRecord]) -> str:
     missing = [name for name in HASHED_FILES if name not in files]
     if missing:
         raise ArtifactNotFoundError(f"the model lacks {', '.join(missing)}; export it again")
-    names = (*HASHED_FILES, *(name for name in OPTIONAL_FILES if name in files))
-    parts = {name: files[name].sha256 for name in names}
-    content = json.dumps([PREPROCESSOR_VERSION, parts], sort_keys=True)
+    return _hash(files, HASHED_FILES)
+
+
+def documents_hash(files: Mapping[str, FileRecord]) -> str:
+    """SHA-256 of what determines the vectors of documents: as `model_hash`, without the query encoder."""
+    return _hash(files, [name for name in HASHED_FILES if name not in QUERY_ALONE and name in files])
+
+
+def _hash(files: Mapping[str, FileRecord], names: Sequence[str]) -> str:
+    names = (*names, *(name for name in OPTIONAL_FILES if name in files))
+    content = json.dumps([PREPROCESSOR_VERSION, {name: files[name].sha256 for name in names}], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 

@@ -11,17 +11,8 @@ from glow.errors import ArtifactNotFoundError
 from glow.text import PREPROCESSOR_VERSION
 
 __all__ = [
-    "DOCUMENT_READER",
-    "JOIN_GRAPH",
-    "LATE_GRAPH",
-    "QUERY_READER",
-    "RERANKER_FOLDER",
-    "RERANKER_SHAPE",
-    "RERANKER_WEIGHTS",
-    "RERANK_WEIGHT_FILE",
-    "open_reranker",
-    "reranker_files",
-    "reranker_hash",
+    "DOCUMENT_READER", "JOIN_GRAPH", "LATE_GRAPH", "QUERY_READER", "RERANKER_FOLDER", "RERANKER_SHAPE",
+    "RERANKER_WEIGHTS", "RERANK_WEIGHT_FILE", "open_reranker", "reranker_files", "reranker_hash",
 ]  # fmt: skip
 
 QUERY_READER, DOCUMENT_READER, JOIN_GRAPH = "query.onnx", "document.onnx", "join.onnx"

@@ -1,4 +1,4 @@
-"""What both clients share: address, key and time limits of the service, requests, and the reading of outcomes."""
+"""The common part of both clients: address, key and time limits of the service, requests and outcomes."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar

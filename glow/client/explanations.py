@@ -25,7 +25,7 @@ class QueryTerm:
 
     @classmethod
     def read(cls, node: Node) -> "QueryTerm":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         return cls(
             node.text("word"),
             node.number("idf"),
@@ -56,7 +56,7 @@ class ExplainedTerm:
 
     @classmethod
     def read(cls, node: Node) -> "ExplainedTerm":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         numbers = (node.number(name, 0.0) for name in ("tf", "idf", "weight", "attention"))
         return cls(node.text("field", ""), node.text("word"), *numbers)
 
@@ -87,7 +87,7 @@ class AttendedTerm:
 
     @classmethod
     def read(cls, node: Node) -> "AttendedTerm":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         return cls(node.text("field", ""), node.text("word"), node.number("attention", 0.0))
 
 
@@ -106,7 +106,7 @@ class ExpandedTerm:
 
     @classmethod
     def read(cls, node: Node) -> "ExpandedTerm":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         return cls(node.text("word"), node.number("bm25"), node.number("learned"), node.text("because", ""))
 
 

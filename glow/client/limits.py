@@ -1,4 +1,4 @@
-"""Time and size limits of one attempt: httpx bounds each read alone, so a slow service could hold an attempt for ever."""
+"""Time and size limits of one attempt: httpx bounds each read alone, so an attempt could last forever."""
 
 import math
 import time

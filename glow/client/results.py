@@ -22,7 +22,7 @@ class IndexName:
 
     @classmethod
     def read(cls, node: Node) -> "IndexName":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         return cls(node.text("version"), node.text("model"))
 
 
@@ -52,7 +52,7 @@ class AnalyzedQuery:
 
     @classmethod
     def read(cls, node: Node) -> "AnalyzedQuery":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         terms = tuple(QueryTerm.read(term) for term in node.nodes("terms"))
         explained = Explanation.read_optional(node)
         text, correction = node.text("text", ""), node.optional("corrected")
@@ -73,7 +73,7 @@ class Passage:
 
     @classmethod
     def read(cls, node: Node) -> "Passage":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         return cls(node.text("field", ""), node.integer("start"), node.integer("end"), node.text("text", ""))
 
 
@@ -115,7 +115,7 @@ class SearchHit:
 
     @classmethod
     def read(cls, node: Node) -> "SearchHit":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         passage = node.optional("passage")
         return cls(
             rank=node.integer("rank", 0),
@@ -157,7 +157,7 @@ class Facet:
 
     @classmethod
     def read(cls, node: Node) -> "Facet":
-        """Reads it from an answer."""
+        """Reads it from a response."""
         values = tuple(
             FacetCount(item.value.get("value"), item.integer("count")) for item in node.nodes("values")
         )
@@ -194,7 +194,7 @@ class SearchResult:
 
     @classmethod
     def read(cls, node: Node, head: Node | None = None) -> "SearchResult":
-        """Reads it from an answer.
+        """Reads it from a response.
 
         Args:
             node: the result.

@@ -154,7 +154,7 @@ class GlowClient:
 
         Args:
             documents: documents as in a collection: `{"_id": …, "title": …, "text": …}`.
-            wait_s: how long to wait until searches find them, in seconds, below the client's `timeout_s`; 0: do not wait.
+            wait_s: how long to wait until searches find them, in seconds, less than `timeout_s`; 0: do not wait.
         """
         return self._run(calls.write(documents, wait_s))
 

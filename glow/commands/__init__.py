@@ -1,4 +1,4 @@
-"""The one layer under every command: options, how a command ends, and how far it is. Rooms define the verbs."""
+"""The common layer of all commands: options, errors and exit codes, and progress. Packages define the commands."""
 
 from glow.commands.bars import Advance, Show, progress, shown_progress, write_line
 from glow.commands.command import IndexRootOptions, JsonOptions, command, package_app

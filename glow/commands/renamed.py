@@ -1,4 +1,4 @@
-"""Commands that also take the names of before (`glow.renamed`)."""
+"""Commands that also accept earlier names (`glow.renamed`)."""
 
 import os
 from collections.abc import MutableMapping, Sequence
@@ -13,21 +13,21 @@ __all__ = ["Command", "rename_variables", "renamed", "renamed_command"]
 
 
 class Command(typer.core.TyperCommand):
-    """A command that also takes flags and variables of before."""
+    """A command that also accepts earlier names of flags and variables."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the arguments, with today's flags in place of those of before."""
+        """Parses the arguments after replacing earlier flags."""
         rename_variables(os.environ)
         known = {flag for parameter in self.params for flag in (*parameter.opts, *parameter.secondary_opts)}
         return super().parse_args(ctx, renamed(args, known))
 
 
 def renamed(arguments: Sequence[str], known: set[str]) -> list[str]:
-    """Arguments with today's flags; each flag of before is reported in a line on standard error.
+    """Replaces earlier flags by current ones, and reports each on standard error.
 
     Args:
-        arguments: of a command.
-        known: its flags.
+        arguments: arguments of a command.
+        known: flags of the command.
     """
     found: list[str] = []
     for place, argument in enumerate(arguments):
@@ -46,12 +46,12 @@ def renamed(arguments: Sequence[str], known: set[str]) -> list[str]:
 
 
 def renamed_command(name: str) -> str:
-    """Today's name of a command; a name of before is reported in a line on standard error."""
+    """The current name of a command; an earlier name is reported on standard error."""
     return _reported(name, RENAMED_COMMANDS[name]) if name in RENAMED_COMMANDS else name
 
 
 def rename_variables(environment: MutableMapping[str, str]) -> None:
-    """Gives variables of before today's names, each reported in a line; today's wins if both are set."""
+    """Renames earlier variables, and reports each on standard error; the current one wins if both are set."""
     for old, new in RENAMED_SETTINGS.items():
         was, now = f"GLOW_{old.upper()}", f"GLOW_{new.upper()}"
         if was in environment:
@@ -59,5 +59,5 @@ def rename_variables(environment: MutableMapping[str, str]) -> None:
 
 
 def _reported(old: str, new: str) -> str:
-    say_error(f"{old} is called {new} now; the old name goes in 0.3")
+    say_error(f"{old} is now called {new}; the old name will be removed in 0.3")
     return new

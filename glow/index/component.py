@@ -76,7 +76,7 @@ class Explained(NamedTuple):
 
     Attributes:
         row: of the document.
-        because: word of the query -> the document's word that it matches through, from `Component.causes`.
+        because: word of the query -> the document's word that it matches through.
     """
 
     row: int

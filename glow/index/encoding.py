@@ -61,7 +61,7 @@ class RowEncoder(Protocol):
 
     Attributes:
         reads: outputs of the document tower besides the vector; the encoder then gets one batch at a time. If empty, it gets
-                some hundred texts at a time, without outputs.
+            some hundred texts at a time, without outputs.
     """
 
     reads: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The models that an index version holds: what reads queries, what explains hits, and what reads hits again."""
+"""The models of an index version: query encoder, explainer and re-ranker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,15 +31,15 @@ TERM_FILES = ("terms.json", "words.bin", "offsets.npy", "dfs.npy")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Models:
-    """What the models of a version were opened as; nothing is ever closed, as several versions may share one.
+    """The open models of a version; they are never closed, because several versions may share one.
 
     Attributes:
-        files: of the version: path -> which file it was, and its SHA-256.
+        files: of the version: path -> identity of the file, and its SHA-256.
         place: device and threads.
-        preprocessor: with the index's own term table.
+        preprocessor: with the index's own term statistics.
         encoder: the query tower.
-        explainer: says why, opened when it is first asked; None in a version without explain graphs.
-        reranker: reads hits again; None in a version that was built without.
+        explainer: explains hits, opened at its first use; None in a version without explain graphs.
+        reranker: re-ranks hits; None in a version without one.
     """
 
     files: Files
@@ -50,11 +50,11 @@ class Models:
     reranker: Reranker | None
 
     def has_files(self, files: Files, *folders: str) -> bool:
-        """Whether these are the same files as another version's in some folders."""
+        """Whether another version has the same files in some directories."""
         return _below(self.files, folders) == _below(files, folders)
 
     def has_content(self, files: Files, folder: str) -> bool:
-        """Whether another version's files in a folder have the same content, be they the same files or copies."""
+        """Whether another version has files of the same content in a directory, shared or copied."""
         mine, theirs = (
             {name: key[1] for name, key in _below(each, (folder,)).items()} for each in (self.files, files)
         )
@@ -75,11 +75,11 @@ def open_models(
         folder, manifest: of the version.
         files: all of its files.
         device, threads: as for `Index.open`.
-        like: those of an open version. What both have as the same files, or towers with the same content, is taken from it.
+        like: models of an open version. Those with the same files, or towers with the same content, are shared.
 
     Raises:
-        ArtifactError: if damaged, or of another model than the manifest names.
-        DeviceError: if the device is not there.
+        ArtifactError: if a model is damaged, or is not the one of the manifest.
+        DeviceError: if the device is missing.
     """
     for name in TERM_FILES:
         if f"{TERMS_FOLDER}/{name}" not in files:
@@ -88,7 +88,7 @@ def open_models(
             )
     _check_copies(manifest)
     old = like if like is not None and like.place == (device, threads) else None
-    # Of a rebuild by the same model: making a tower and its word pieces anew would hold up those who search meanwhile.
+    # After a rebuild with the same model: loading tower and vocabulary again would delay searches meanwhile.
     tower = old if old is not None and old.has_content(files, MODEL_FOLDER) else None
     same = old if old is not None and old.has_files(files, MODEL_FOLDER, TERMS_FOLDER) else None
     preprocessor = same.preprocessor if same else open_preprocessor(folder, manifest, tower)
@@ -97,16 +97,16 @@ def open_models(
     reranker = reader.reranker if reader else _open_reranker(folder, manifest, preprocessor, device, threads)
     explainer = _explainer(folder, manifest, preprocessor, device, threads)
     if same is not None and same.explainer is not None and same.explainer.is_open:
-        # One that is not open yet is better opened from this folder, which outlives the older version's.
+        # One that is not open yet is taken from this directory, which outlives that of the older version.
         explainer = same.explainer
     return Models(files, (device, threads), preprocessor, encoder, explainer, reranker)
 
 
 def model_parent(manifest: Manifest) -> Mapping[str, Any]:
-    """What a version's manifest says of the model that built it.
+    """The manifest's record of the model that built the version.
 
     Raises:
-        MismatchError: if it says nothing.
+        MismatchError: if it has none.
     """
     parent = manifest.parents.get("model")
     if not isinstance(parent, dict) or not isinstance(parent.get("files"), dict):
@@ -115,14 +115,14 @@ def model_parent(manifest: Manifest) -> Mapping[str, Any]:
 
 
 def open_preprocessor(folder: Path, manifest: Manifest, like: Models | None = None) -> Preprocessor:
-    """The query side's preprocessor with the index's own term table.
+    """The preprocessor of queries, with the index's own term statistics.
 
     Args:
         folder, manifest: of the version.
-        like: of the same model, whose word pieces are taken.
+        like: models of the same kind, whose subword vocabulary is shared.
 
     Raises:
-        ArtifactError: if a file is damaged, or the table is not the manifest's.
+        ArtifactError: if a file is damaged, or the statistics are not those of the manifest.
     """
     terms = TermTable.load(folder / TERMS_FOLDER)
     if terms.hash != manifest.hashes.get("terms"):
@@ -141,7 +141,7 @@ def _open_encoder(folder: Path, preprocessor: Preprocessor, device: Device, thre
 def _open_reranker(
     folder: Path, manifest: Manifest, own: Preprocessor, device: Device, threads: int
 ) -> Reranker | None:
-    """The re-ranker of a version, which shares the model's table of terms and, if it is the same, its vocabulary."""
+    """The re-ranker of a version; it shares the term statistics and, if it is the same, the vocabulary."""
     prefix, records = f"{RERANKER_FOLDER}/", manifest.files
     if not any(name.startswith(prefix) for name in records):
         return None
@@ -163,7 +163,7 @@ def _open_reranker(
 def _explainer(
     folder: Path, manifest: Manifest, preprocessor: Preprocessor, device: Device, threads: int
 ) -> Explainer | None:
-    """Nothing is opened yet, but these are files of the model whose hash the index carries."""
+    """Creates an explainer that opens its graphs later, after checking that they belong to the index's model."""
     if f"{MODEL_FOLDER}/{EXPLAIN_FILES[0]}" not in manifest.files:
         return None
     _check_copies(manifest, EXPLAIN_FILES)
@@ -171,7 +171,7 @@ def _explainer(
 
 
 def _check_copies(manifest: Manifest, names: Sequence[str] = ()) -> None:
-    """The files copied from the model, by default what queries are read with, are those of the model whose hash the index carries."""
+    """Checks that files copied from the model, by default those for queries, belong to the model whose hash the index has."""
     parent = model_parent(manifest)
     recorded = parent.get("files", {})
     for name in names or query_side_files(recorded):

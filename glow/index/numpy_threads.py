@@ -1,4 +1,4 @@
-"""NumPy's own threads, where texts are encoded on as many as there may be."""
+"""Threads of NumPy during encoding, which runs in many threads itself."""
 
 from threadpoolctl import ThreadpoolController
 
@@ -6,8 +6,8 @@ __all__ = ["use_one_thread"]
 
 
 def use_one_thread() -> None:
-    """NumPy's products on one thread each: as many documents as there are threads are encoded at the same time.
+    """Limits NumPy's products to one thread each: as many documents as there are threads are encoded at the same time.
 
-    Of NumPy alone, whose library of these is not the one that FAISS brings.
+    This only affects NumPy's library, not that of FAISS.
     """
     ThreadpoolController().select(prefix="libscipy_openblas").limit(limits=1)

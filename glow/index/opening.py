@@ -1,4 +1,4 @@
-"""The segments of a version that was verified, opened by its manifest."""
+"""Opens the segments of a verified version by its manifest."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,11 +14,11 @@ __all__ = ["Delta", "closed_base", "files_of", "open_delta"]
 
 
 class Delta(NamedTuple):
-    """What changed since a version's base.
+    """The changes since a version's base.
 
     Attributes:
-        rows: which rows that are.
-        segment: what was added, open.
+        rows: row numbers of the delta and of deleted documents.
+        segment: the added documents, open.
     """
 
     rows: DeltaRows
@@ -33,25 +33,25 @@ def files_of(folder: Path, manifest: Manifest) -> Files:
 def closed_base(
     folder: Path, manifest: Manifest, files: Files, delta: Delta | None, device: Device = "cpu"
 ) -> Segment:
-    """The files of a version outside its delta, none of them open.
+    """The base of a version as a segment, with no component open.
 
     Args:
         folder, manifest, files: of the version.
-        delta: what changed since; None if nothing did.
-        device: where vectors are searched.
+        delta: changes since; None if there are none.
+        device: of vector search.
     """
     documents = manifest.counts.get("documents", 0) if delta is None else delta.rows.header.base_documents
     return _segment(folder, manifest, files, "", documents, device)
 
 
 def open_delta(folder: Path, manifest: Manifest, files: Files) -> Delta | None:
-    """Opens the delta of a version, all of it; None if it has none.
+    """Opens the delta of a version with all components; None if it has none.
 
     Args:
         folder, manifest, files: of the version.
 
     Raises:
-        ArtifactError: if a file is missing, damaged, or does not fit the others.
+        ArtifactError: if a file is missing, damaged, or inconsistent with the others.
     """
     if DELTA_HEADER not in files:
         return None

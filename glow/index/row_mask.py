@@ -1,4 +1,4 @@
-"""Which rows a search may return, in the three forms that searching needs."""
+"""The rows that a search may return, in the three forms that searches need."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 __all__ = ["RowMask"]
 
-# With more rows than this share of n, 8 bytes for each cost more memory than making them anew costs time.
+# Above this fraction of n, caching 8 bytes per row costs more memory than recomputing them costs time.
 KEPT_SHARE = 8
 
 
@@ -15,13 +15,13 @@ class RowMask:
     """Rows that a search may return; immutable, so safe to share between threads.
 
     Args:
-        mask: bool [n]; belongs to this object from now on.
+        mask: bool [n]; this object takes ownership.
 
     Attributes:
         mask: bool [n], read-only.
-        count: allowed rows.
-        expression: a filter that every row of the mask matches, and few others, for who searches elsewhere; None unless `tell` was called.
-        packed: uint8 [n / 8], the mask as bits, lowest first, as FAISS reads it.
+        count: number of allowed rows.
+        expression: a filter that matches every row of the mask and few others, for a vector store; None unless `tell` was called.
+        packed: uint8 [n / 8], the mask as bits, lowest first, for FAISS.
     """
 
     __slots__ = ("_rows", "count", "expression", "mask", "packed")
@@ -38,7 +38,7 @@ class RowMask:
         return len(self.mask)
 
     def tell(self, expression: Any) -> None:
-        """Says which filter it comes from; before anybody else has the mask."""
+        """Stores the filter that it was computed from; to be called before the mask is shared."""
         self.expression = expression
 
     @property
@@ -53,7 +53,7 @@ class RowMask:
 
     @property
     def size_bytes(self) -> int:
-        """What it may hold in memory."""
+        """Its maximum size in memory."""
         return self.mask.nbytes + self.packed.nbytes + (8 * self.count if self._is_small() else 0)
 
     def _is_small(self) -> bool:

@@ -1,4 +1,4 @@
-"""What can be searched: a version of an index, or a corpus in memory that is measured as one would be served."""
+"""The interface of a searchable index: an index version, or a corpus in memory under evaluation."""
 
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Searchable(Protocol):
-    """What searches ask of an index; `Index` describes each of it."""
+    """An index for searches; `Index` describes each method."""
 
     @property
     def preprocessor(self) -> Preprocessor: ...  # noqa: D102

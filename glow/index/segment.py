@@ -1,6 +1,6 @@
-"""A segment of an index: one folder of files, and what was opened of them; and what searches ask of it.
+"""A segment of an index, which is one directory of files with its open readers, and the view of it for searches.
 
-n   documents       v   vectors: n, or the passages of n documents      m   rows that are asked for
+n   documents       v   vectors: n, or the passages of n documents      m   requested rows
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,19 @@ from glow.runtime import Device
 __all__ = ["DELTA", "Files", "Key", "MergeSource", "Per", "Rows", "Segment", "View"]
 
 S = TypeVar("S")
-"""What one segment's files are opened as; it answers as an R does, and gives what `merge` copies."""
+"""The reader of one segment's files: it has the methods of an R, and the data that `merge` copies."""
 R = TypeVar("R")
-"""What searches ask, of one segment or of a base and its delta."""
+"""The reader for searches, over one segment or over a base and its delta."""
 Item = TypeVar("Item")
 Scalar = TypeVar("Scalar", bound=np.generic)
 Per = Literal["document", "vector", "index"]
 Files = Mapping[str, tuple[FileKey, str]]
-"""Path -> which file it is, and its SHA-256."""
+"""Path -> identity of the file, and its SHA-256."""
 DELTA = "delta/"
 
 
 class Key(Generic[S, R]):
-    """What a component's readers are found by.
+    """Key of a component's readers.
 
     Attributes:
         name: of the component.
@@ -54,11 +54,11 @@ class Rows:
     first: NDArray[np.uint32] | None = None
 
     def count(self, per: Per) -> int:
-        """Rows of a component: n, or v."""
+        """Number of rows of a component: n, or v."""
         return int(self.first[-1]) if per == "vector" and self.first is not None else self.documents
 
     def held(self, per: Per, live: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """A component's rows of the documents that stay, bool [n] -> int64, ascending."""
+        """A component's rows of the live documents, bool [n] -> int64, ascending."""
         if per == "document" or self.first is None:
             return np.flatnonzero(live)
         return np.flatnonzero(np.repeat(live, np.diff(self.first)))
@@ -66,19 +66,19 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """A base, a delta, or documents in the making: one folder, and what was opened of it so far.
+    """A base, a delta, or an unfinished segment: one directory, and the readers that are open so far.
 
     Attributes:
         name: of the version, for messages.
-        folder: where its files lie, or are written.
-        root: the version's folder, or for a delta in the making its base's; what both share lies there (`reranker/`, `learned-words/`).
+        folder: directory of its files.
+        root: the version's directory, or for an unfinished delta its base's; shared files are there (`reranker/`, `learned-words/`).
         below: "" for a base, `DELTA` for a delta.
         hashes, parameters: of the version's manifest.
-        files: the verified ones, by their paths in the folder; None: the segment is in the making.
-        rows: of it; the vectors are known once what cuts documents is open.
-        device: where vectors are searched.
+        files: the verified ones, by their paths in the directory; None: the segment is unfinished.
+        rows: its rows; the vectors are known once the component that splits documents is open.
+        device: of vector search.
         readers: name of a component -> its reader.
-        earlier: folders of the steps before, of a build: each keeps its own, so that a build can go on.
+        earlier: directories of a build's previous steps; each step has its own, so that a build can resume.
     """
 
     name: str
@@ -95,16 +95,16 @@ class Segment:
 
     @property
     def remedy(self) -> str:
-        """What to do about a damaged one."""
+        """Advice for a damaged segment."""
         return "roll back to an older version" if self.below else "rebuild the index"
 
     def path(self, name: str) -> Path:
-        """Where a file or folder lies."""
+        """Path of a file or directory."""
         places = (folder / name for folder in (self.folder, *self.earlier))
         return next((place for place in places if place.exists()), self.folder / name)
 
     def has(self, path: str) -> bool:
-        """Whether a file was verified, or lies there if the segment is in the making."""
+        """Whether a file was verified, or exists if the segment is unfinished."""
         return self.path(path).is_file() if self.files is None else path in self.files
 
     def has_any(self, paths: Sequence[str]) -> bool:
@@ -114,10 +114,10 @@ class Segment:
         return any(name.startswith(tuple(paths)) for name in self.files)
 
     def require(self, *paths: str) -> None:
-        """Refuses to open what is not in the manifest.
+        """Refuses files that the manifest lacks.
 
         Raises:
-            MismatchError: with the first that is missing.
+            MismatchError: with the first missing file.
         """
         for path in paths:
             if not self.has(path):
@@ -125,7 +125,7 @@ class Segment:
                 raise MismatchError(f"the {lacks}" if self.below else f"index {self.name}: its {lacks}")
 
     def get(self, component: Key[S, Any]) -> S | None:
-        """A component's reader; None if the segment has no such component."""
+        """A component's reader; None if the segment lacks the component."""
         reader: S | None = self.readers.get(component.name)
         return reader
 
@@ -133,7 +133,7 @@ class Segment:
         """A component's reader.
 
         Raises:
-            MismatchError: if the segment has no such component.
+            MismatchError: if the segment lacks the component.
         """
         reader = self.get(component)
         if reader is None:
@@ -143,17 +143,17 @@ class Segment:
     def with_reader(
         self, component: Key[S, Any], reader: S, first: NDArray[np.uint32] | None = None
     ) -> "Segment":
-        """The same with one more component open.
+        """The same segment with one more component open.
 
         Args:
             component, reader: the component.
-            first: of `Rows`, if the component cuts documents; None: rows stay as they are.
+            first: see `Rows`, if the component splits documents; None: rows do not change.
         """
         rows = self.rows if first is None else Rows(self.rows.documents, first)
         return replace(self, rows=rows, readers={**self.readers, component.name: reader})
 
     def shares(self, other: "Segment", paths: Sequence[str]) -> bool:
-        """Whether another segment has the very same files below some paths, and is searched on the same device."""
+        """Whether another segment has the identical files below some paths, and the same device."""
         mine, theirs = (
             {name: key for name, key in (each.files or {}).items() if name.startswith(tuple(paths))}
             for each in (self, other)
@@ -162,24 +162,24 @@ class Segment:
 
 
 class MergeSource(NamedTuple):
-    """A segment, and which of its documents stay: bool [n]."""
+    """A segment, and its live documents: bool [n]."""
 
     segment: Segment
     live: NDArray[np.bool_]
 
     @property
     def documents(self) -> int:
-        """How many stay."""
+        """Number of live documents."""
         return int(np.count_nonzero(self.live))
 
     def rows(self, per: Per) -> NDArray[np.int64]:
-        """A component's rows that stay, int64, ascending."""
+        """A component's live rows, int64, ascending."""
         return self.segment.rows.held(per, self.live)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """What searches ask: the components of a base and its delta as one, or of a base alone.
+    """The components of a base and its delta as one, or of a base alone, for searches.
 
     Attributes:
         name: of the version, for messages.
@@ -196,7 +196,7 @@ class View:
         return component.name in self.readers
 
     def get(self, component: Key[Any, R]) -> R | None:
-        """A component's reader; None if the index has no such component."""
+        """A component's reader; None if the index lacks the component."""
         reader: R | None = self.readers.get(component.name)
         return reader
 
@@ -204,7 +204,7 @@ class View:
         """A component's reader.
 
         Raises:
-            MismatchError: if the index has no such component; who asks has seen to it that it is not so.
+            MismatchError: if the index lacks the component; callers check that first.
         """
         reader = self.get(component)
         if reader is None:

@@ -1,6 +1,6 @@
-"""Two segments seen as one index: the rows of a base, some of them gone, and after them those of a delta.
+"""Two segments as one index: the rows of a base, without deleted ones, followed by those of a delta.
 
-Components are joined by these classes, so that what searches need not know whether there are one or two segments. docs/decisions/0015 says why a delta is a small index of its own.
+Components are joined by these classes, so that searches work alike for one and two segments. docs/decisions/0015 explains why a delta is a small index of its own.
 
 N, M   rows of base and delta; row N + i of both together is row i of the delta
 """
@@ -24,11 +24,11 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class SegmentMask(RowMask):
-    """A mask of all rows that also knows its parts, so that they are cut once, not for every search.
+    """A mask of all rows that keeps its two parts, so that no search splits it again.
 
     Args:
-        base: of the base's rows, without those that are gone.
-        delta: of the delta's rows.
+        base: mask of the base's rows, without deleted ones.
+        delta: mask of the delta's rows.
     """
 
     __slots__ = ("base", "delta")
@@ -39,26 +39,26 @@ class SegmentMask(RowMask):
         self.delta = delta
 
     def tell(self, expression: Any) -> None:
-        """As `RowMask.tell`; only the base may lie elsewhere."""
+        """As `RowMask.tell`; only the base may be in a vector store."""
         self.expression = self.base.expression = expression
 
     @property
     def size_bytes(self) -> int:
-        """What it may hold in memory, its parts included."""
+        """Its maximum size in memory, including its parts."""
         return super().size_bytes + self.base.size_bytes + self.delta.size_bytes
 
 
 class Segments:
-    """Where the base ends and the delta begins, and which rows of the base are gone; immutable.
+    """The sizes of base and delta, and the deleted rows of the base; immutable.
 
     Args:
         base, delta: N and M.
-        gone: different rows of the base that are found no more, int64 [t].
+        gone: distinct deleted rows of the base, int64 [t].
 
     Attributes:
         base, delta: as given.
-        alive: the rows of the base that are left; None: all.
-        count: rows that can be found, N - t + M.
+        alive: the live rows of the base; None: all.
+        count: number of live rows, N - t + M.
     """
 
     def __init__(self, base: int, delta: int, gone: NDArray[np.int64]) -> None:
@@ -75,14 +75,14 @@ class Segments:
         return self.base + self.delta
 
     def is_gone(self, row: int) -> bool:
-        """Whether a row of the base is gone."""
+        """Whether a row of the base is deleted."""
         return self.alive is not None and not self.alive.mask[row]
 
     def join(self, base: NDArray[np.bool_], delta: NDArray[np.bool_]) -> SegmentMask:
-        """Masks of both as one, without the rows that are gone.
+        """Masks of both as one, without deleted rows.
 
         Args:
-            base: bool [N]; belongs to the mask from now on.
+            base: bool [N]; the mask takes ownership.
             delta: bool [M], likewise.
         """
         if self.alive is not None:
@@ -90,7 +90,7 @@ class Segments:
         return SegmentMask(RowMask(base), RowMask(delta))
 
     def split(self, allowed: RowMask | None) -> tuple[RowMask | None, RowMask | None]:
-        """The parts of a mask of all rows; rows that are gone are never allowed.
+        """The parts of a mask of all rows; deleted rows are never allowed.
 
         Raises:
             MismatchError: if the mask has another number of rows.
@@ -113,9 +113,9 @@ class BaseAndDelta(Generic[S]):
     Attributes:
         name: of the version, for messages.
         base, delta: the readers.
-        segments: rows of both, and which of the base are gone, in the component's own rows.
-        tombstones: documents of the base that are gone, int64 [t], ascending.
-        order: uint32 [N + M], the rank of each document's id, of both together.
+        segments: rows of both, and deleted ones of the base, in the component's own rows.
+        tombstones: deleted documents of the base, int64 [t], ascending.
+        order: uint32 [N + M], the rank of each document's id among those of both.
     """
 
     name: str
@@ -128,7 +128,7 @@ class BaseAndDelta(Generic[S]):
     def gather(
         self, rows: NDArray[np.int64], read: Callable[[S, NDArray[np.int64]], NDArray[Scalar]]
     ) -> NDArray[Scalar]:
-        """What `read` says of rows of both, int64 [m] -> [m, ...], in their order."""
+        """Results of `read` for rows of both, int64 [m] -> [m, ...], in their order."""
         is_new = rows >= self.segments.base
         old, new = read(self.base, rows[~is_new]), read(self.delta, rows[is_new] - self.segments.base)
         found = np.empty((len(rows), *new.shape[1:]), new.dtype)
@@ -136,12 +136,12 @@ class BaseAndDelta(Generic[S]):
         return found
 
     def owner(self, row: int) -> tuple[S, int]:
-        """The reader of a row, and the row there."""
+        """The reader that has a row, and the row number there."""
         first = self.segments.base
         return (self.base, row) if row < first else (self.delta, row - first)
 
     def collect(self, rows: Sequence[int], read: Callable[[S, list[int]], list[Item]]) -> list[Item]:
-        """As `gather`, of what is no array."""
+        """As `gather`, for results that are not arrays."""
         first = self.segments.base
         old = iter(read(self.base, [row for row in rows if row < first]))
         new = iter(read(self.delta, [row - first for row in rows if row >= first]))
@@ -154,11 +154,11 @@ class BaseAndDelta(Generic[S]):
         allowed: RowMask | None,
         order: NDArray[np.uint32] | None,
     ) -> Ranking:
-        """The k best of both, without what is gone.
+        """The k best of both, without deleted rows.
 
         Args:
             find: searches one reader: allowed rows, ranks of its rows -> scores and rows [..., k'].
-            k: hits.
+            k: number of hits.
             allowed: rows of both; None: all.
             order: ranks of the rows of both, which break ties; None: by row.
         """
@@ -170,6 +170,6 @@ class BaseAndDelta(Generic[S]):
         )
         scores = np.concatenate([old_scores, new_scores], axis=-1)
         rows = np.concatenate([old_rows, new_rows + self.segments.base], axis=-1)
-        # Row -1, which fills up, has the score -inf: it stands last whatever its rank is.
+        # Row -1, which fills missing hits, has the score -inf: it comes last with any rank.
         places = np.lexsort((rows if order is None else order[rows], -scores), axis=-1)[..., :k]
         return np.take_along_axis(scores, places, -1), np.take_along_axis(rows, places, -1)

@@ -1,4 +1,4 @@
-"""What is fitted to an index and lies beside its components: how rankings are fused, and how much a re-ranker counts."""
+"""Tuned settings, stored beside an index's components: fusion of rankings, and weight of a re-ranker."""
 
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -22,7 +22,7 @@ Setting = TypeVar("Setting", bound=StrictModel)
 
 
 class FusionWeights(StrictModel):
-    """How much each part counts: both finite and >= 0, one of them above 0; only their ratio matters."""
+    """Weights of the two retrievers: both finite and >= 0, one of them above 0; only their ratio matters."""
 
     dense: float = Field(ge=0.0, le=1e6)
     lexical: float = Field(ge=0.0, le=1e6)
@@ -35,12 +35,12 @@ class FusionWeights(StrictModel):
 
 
 class Fusion(StrictModel):
-    """How two rankings become one; `fusion.json` of an index.
+    """How to combine two rankings; `fusion.json` of an index.
 
     Attributes:
-        method: `convex` (normalised scores) or `rrf` (reciprocal ranks).
-        k: the constant of `rrf` that flattens the head, 0 to 10,000.
-        weights: of the two parts, under either method.
+        method: `convex` (normalized scores) or `rrf` (reciprocal ranks).
+        k: constant of `rrf` that reduces the advantage of the first ranks, 0 to 10,000.
+        weights: of the two retrievers, for either method.
     """
 
     method: Literal["convex", "rrf"] = "convex"
@@ -49,7 +49,7 @@ class Fusion(StrictModel):
 
 
 DEFAULT_FUSION = Fusion()
-"""Where an index brings none of its own; chosen in docs/decisions/0041."""
+"""Default if an index has none of its own; chosen in docs/decisions/0041."""
 
 
 class RerankWeight(StrictModel):
@@ -71,7 +71,7 @@ def load_fusion(folder: Path, manifest: Manifest) -> Fusion:
 
 
 def load_rerank_weight(folder: Path, manifest: Manifest) -> RerankWeight:
-    """How much the re-ranker of a version counts, as tuned or as trained; raises as `load_setting`."""
+    """The weight of a version's re-ranker, as tuned or as trained; raises as `load_setting`."""
     names = (RERANK_WEIGHT_FILE, f"{RERANKER_FOLDER}/{RERANK_WEIGHT_FILE}")
     return load_setting(folder, manifest, names, DEFAULT_RERANK_WEIGHT, "rebuild")
 
@@ -87,9 +87,9 @@ def load_setting(
 
     Args:
         folder, manifest: of the version.
-        names: files that may hold it; the first that the manifest lists is read.
-        default: if it lists none.
-        remedy: what mends a damaged file.
+        names: files that may contain it; the first one in the manifest is read.
+        default: if the manifest lists none.
+        remedy: advice for a damaged file.
 
     Raises:
         FormatError: if the file cannot be read.

@@ -1,4 +1,4 @@
-"""Until when the search of this thread is wanted, for parts that wait for others: a thread cannot be stopped from outside."""
+"""The deadline of the current thread's search, for code that waits: a thread cannot be stopped from outside."""
 
 import math
 import time
@@ -13,10 +13,10 @@ _until: ContextVar[float] = ContextVar("wanted_until", default=math.inf)
 
 @contextmanager
 def wanted_until(at: float) -> Iterator[None]:
-    """Says until when the search in this block is wanted.
+    """Sets the deadline of the search in this block.
 
     Args:
-        at: in seconds of `time.perf_counter()`; infinity: for ever.
+        at: in seconds of `time.perf_counter()`; infinity: none.
     """
     token = _until.set(at)
     try:
@@ -26,5 +26,5 @@ def wanted_until(at: float) -> Iterator[None]:
 
 
 def time_left_s() -> float:
-    """Seconds that are left of this thread's search, >= 0; infinity if it has no end."""
+    """Seconds left for this thread's search, >= 0; infinity without a deadline."""
     return max(_until.get() - time.perf_counter(), 0.0)

@@ -1,4 +1,4 @@
-"""How vectors are searched, whatever holds them, FAISS or a server: kinds of index, how thoroughly, and cosines."""
+"""Vector search with FAISS or a server: kinds of index, search parameters, and cosines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ VectorReader = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class SearchParams:
-    """How thoroughly to search; None takes the index's default.
+    """Search parameters; None takes the index's default.
 
     Attributes:
         ef_search: candidates that `hnsw` keeps, 1 to 10,000.
-        nprobe: lists that `ivf-*` looks into, 1 to 65,536.
-        exact: compare with every vector as it is stored, whatever the kind; of `ivf-pq`, in 8 bits.
+        nprobe: number of inverted lists that `ivf-*` searches, 1 to 65,536.
+        exact: compare with every stored vector, for any kind; those of `ivf-pq` have 8 bits.
     """
 
     ef_search: int | None = None
@@ -38,14 +38,14 @@ class SearchParams:
 
 
 def list_count(count: int) -> int:
-    """Lists of an IVF index: 4·sqrt(count), bounded by what its training set can fill."""
+    """Number of inverted lists: 4·sqrt(count), limited by the size of the training set."""
     return int(min(max(4 * count**0.5, 1), max(count // TRAIN_VECTORS_PER_LIST, 1)))
 
 
 def products(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The inner product of each vector with one: the score of a vector is the same to the bit whatever is scored beside it.
+    """The inner product of each vector with one; a vector's score is bit for bit the same in any batch.
 
-    A product by BLAS would round each by what is beside it.
+    The rounding of a BLAS product would depend on the batch.
 
     Args:
         vectors: float32 [m, D].

@@ -1,4 +1,4 @@
-"""An index version, open: everything that a search needs, verified to belong together."""
+"""An open index version: everything that a search needs, verified to belong together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,19 +52,19 @@ R = TypeVar("R")
 class Index:
     """One version of an index, immutable and safe to search from many threads.
 
-    `index[VECTORS]` is a component's reader; of a version with a delta it answers for base and delta together.
+    `index[VECTORS]` is a component's reader; with a delta, it reads base and delta together.
 
     Attributes:
-        manifest: what the version says of itself; `manifest.name` is the version.
-        models: that it holds.
-        base: the files outside the delta as they were opened, for `open` of a version that shares some.
-        delta: what changed since the base; None if nothing did.
-        view: the components as searches see them.
-        fusion: how a hybrid search fuses, unless a request says otherwise.
-        rerank_weight: how much a re-ranker's score counts.
-        calibrations: what makes probabilities of a hybrid search's scores.
-        speller: knows the index' words and corrects those of queries; None in a version that was built without words.
-        refusals: request of a component, such as a retriever -> why it cannot be served, and how to build an index that can; "" if it can.
+        manifest: of the version; `manifest.name` is the version.
+        models: of the version.
+        base: the open files outside the delta, for `open` of a version that shares some.
+        delta: changes since the base; None if there are none.
+        view: the components, for searches.
+        fusion: default fusion of a hybrid search.
+        rerank_weight: weight of a re-ranker's score.
+        calibrations: turn a hybrid search's scores into probabilities.
+        speller: corrects the words of queries; None in a version without a lexical component.
+        refusals: request, such as a retriever -> why it cannot be served, and how to build an index that can; "" if it can.
     """
 
     manifest: Manifest
@@ -85,15 +85,15 @@ class Index:
         """Verifies every file of a version, then opens it.
 
         Args:
-            folder: the version's folder.
-            device: where the query tower and the vectors live.
-            threads: threads of one encoding.
-            like: an open index, on the same device with as many threads. What both versions have as the same files
-                (hard links) is taken from it, neither read nor opened again, and shared from then on.
+            folder: the version's directory.
+            device: of the query encoder and the vectors.
+            threads: of one encoding.
+            like: an open index, on the same device with as many threads. Identical files (hard links) of both versions are neither
+                read nor opened again; their readers are shared.
 
         Raises:
-            ArtifactError: if missing or damaged (the file is named), or components that do not belong together.
-            DeviceError: if the device is not there, or the version has a delta and the device is a GPU.
+            ArtifactError: if a file is missing or damaged (the message names it), or components do not belong together.
+            DeviceError: if the device is missing, or the version has a delta and the device is a GPU.
         """
         manifest = verify(folder, "index", dict(like.models.files.values()) if like is not None else None)
         files = files_of(folder, manifest)
@@ -133,7 +133,7 @@ class Index:
         """A component's reader.
 
         Raises:
-            MismatchError: if the version has no such component.
+            MismatchError: if the version lacks the component.
         """
         return self.view[component]
 
@@ -143,15 +143,15 @@ class Index:
         return replace(self, view=replace(self.view, readers=readers))
 
     def info(self) -> Mapping[str, Any]:
-        """The components' members of `/info`."""
+        """The components' entries in `/info`."""
         return info_of(self.view)
 
     def parts(self) -> list[str]:
-        """What the version holds beside vectors and documents, as `/info` names it."""
+        """Components besides vectors and documents, as `/info` names them."""
         return parts_of(self.view)
 
     def explain(self, retriever: str, words: Sequence[str], hit: Explained) -> Mapping[str, Any]:
-        """The components' members of the explanation of a hit that a retriever found, for the words of a query."""
+        """The components' entries in the explanation of a retriever's hit, for the words of a query."""
         return explain_hit(self.view, retriever, words, hit)
 
     @property
@@ -161,27 +161,27 @@ class Index:
 
     @property
     def preprocessor(self) -> Preprocessor:
-        """With the index's own term table."""
+        """The preprocessor with the index's own term statistics."""
         return self.models.preprocessor
 
     @property
     def encoder(self) -> Encoder:
-        """The query tower."""
+        """The query encoder."""
         return self.models.encoder
 
     @property
     def explainer(self) -> Explainer | None:
-        """Says why; None in a version without explain graphs."""
+        """Explains hits; None in a version without explain graphs."""
         return self.models.explainer
 
     @property
     def reranker(self) -> Reranker | None:
-        """Reads hits again; None in a version that was built without."""
+        """Re-ranks hits; None in a version without one."""
         return self.models.reranker
 
     @property
     def analyzer(self) -> Analyzer:
-        """Makes the terms of its lexical index; in an index without words they stay as they are."""
+        """Analyzer of its lexical index; without one, words are terms."""
         return self[POSTINGS].analyzer if self.holds(POSTINGS) else PLAIN
 
     @property
@@ -197,7 +197,7 @@ class Index:
 
 
 def _check_counts(manifest: Manifest, view: View, remedy: str) -> None:
-    """What components count is what the manifest says."""
+    """Checks that the components' counts are those of the manifest."""
     for name, count in counts_of(view).items():
         expected = manifest.counts.get(name, count)
         if count != expected:

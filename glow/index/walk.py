@@ -1,4 +1,4 @@
-"""What is done with every component of an index, one after another; nothing here knows one by its name."""
+"""Operations over all components of an index, in order; this module names none of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -22,15 +22,15 @@ __all__ = [
 
 AnyComponent = Component[Any, Any, Any, Any]
 Stage = Callable[[AnyComponent], AbstractContextManager[object]]
-"""What a component's merging is done in, such as a stage of a report."""
+"""Context manager of a component's merge, such as a stage of a report."""
 
 
 def asked_rules(options: StrictModel, asked: Asked) -> dict[str, Rules]:
-    """What a build is to make: name of each component that is asked for -> its rules.
+    """The requested components of a build: name -> rules.
 
     Args:
-        options: of the build, with the options of every component among them.
-        asked: what else decides; its rules are filled in.
+        options: of the build, including those of every component.
+        asked: other inputs; its rules are filled in.
 
     Raises:
         ConfigError, DeviceError, DependencyError, StoreError: as `Component.rules`.
@@ -45,18 +45,18 @@ def asked_rules(options: StrictModel, asked: Asked) -> dict[str, Rules]:
 
 
 def held_rules(segment: Segment, *, delta: bool) -> dict[str, Rules]:
-    """How the components of a segment were made: as `Component.rules_of`, for what is added to it or for one that replaces it."""
+    """The rules of a segment's components: see `Component.rules_of`, to extend it or to replace it."""
     found = ((component.name, component.rules_of(segment, delta=delta)) for component in COMPONENTS)
     return {name: rules for name, rules in found if rules is not None}
 
 
 def is_made_anew(name: str) -> bool:
-    """Whether a file of a version belongs to a component, and is written again by a compaction."""
+    """Whether a file of a version belongs to a component, and a compaction rewrites it."""
     return any(name.startswith(component.paths) for component in COMPONENTS)
 
 
 def open_segment(segment: Segment, like: Segment | None = None) -> Segment:
-    """Opens every component; what another open segment has of the same files is taken from it.
+    """Opens every component; readers of identical files are taken from another open segment.
 
     Raises:
         ArtifactError: as `Component.open`.
@@ -79,7 +79,7 @@ def _with_needs(component: AnyComponent) -> Iterator[AnyComponent]:
 
 
 def view_of(segment: Segment) -> View:
-    """A segment without a delta, as searches see it."""
+    """A segment without a delta, for searches."""
     readers = {
         component.name: component.alone(segment[component], segment)
         for component in COMPONENTS
@@ -95,8 +95,8 @@ def join_segments(
 
     Args:
         base, delta: N and M documents.
-        tombstones: rows of the base that are gone, int64 [t], ascending.
-        order: uint32 [N + M], the rank of each document's id, of both together.
+        tombstones: deleted rows of the base, int64 [t], ascending.
+        order: uint32 [N + M], the rank of each document's id among those of both.
 
     Raises:
         MismatchError: if one of them lacks a component, or they do not belong together.
@@ -114,7 +114,7 @@ def join_segments(
     for component in COMPONENTS:
         old, new = base.get(component), delta.get(component)
         if old is None and component.per == "index":
-            continue  # an older GLOW made none, and the delta's alone would stand for all
+            continue  # old versions of GLOW lack it, and the delta's alone would count for all
         if (old is None) != (new is None):
             where = "delta" if old is None else "base"
             raise MismatchError(
@@ -134,13 +134,13 @@ def merge_segments(
     delta: bool,
     stage: Stage = lambda component: nullcontext(),
 ) -> Segment:
-    """Writes what stays of several segments as one: a new delta, or a compacted version.
+    """Merges the live documents of several segments: into a new delta, or a compacted version.
 
     Args:
-        kept: segments with the same components; the first says how they are made.
-        made: where it is written; its components are open in what is returned.
+        kept: segments with the same components; the rules are those of the first.
+        made: destination; the result has its components open.
         delta: whether it is a delta.
-        stage: what each merging is done in.
+        stage: context manager of each merge.
 
     Raises:
         OSError: if the disk is full or cannot be written.
@@ -159,7 +159,7 @@ def merge_segments(
 
 
 def causes_of_refusal(view: View) -> Mapping[str, str]:
-    """Request -> "", or why an index cannot serve it, of every request that a component knows."""
+    """Request -> "", or why the index cannot serve it, for every request that a component knows."""
     causes: dict[str, str] = {}
     for component in COMPONENTS:
         for request, cause in component.serves(view.get(component)).items():
@@ -168,7 +168,7 @@ def causes_of_refusal(view: View) -> Mapping[str, str]:
 
 
 def info_of(view: View) -> dict[str, Any]:
-    """The components' members of `/info`."""
+    """The components' entries in `/info`."""
     members: dict[str, Any] = {}
     for component in COMPONENTS:
         members |= component.info(view.get(component))
@@ -176,7 +176,7 @@ def info_of(view: View) -> dict[str, Any]:
 
 
 def counts_of(view: View) -> dict[str, int]:
-    """What the components count, as a manifest has it."""
+    """The components' counts, for a manifest."""
     counts: dict[str, int] = {}
     for component in COMPONENTS:
         if view.holds(component):
@@ -185,12 +185,12 @@ def counts_of(view: View) -> dict[str, int]:
 
 
 def parts_of(view: View) -> list[str]:
-    """The components of an index that not every index has, or had in older versions, as `/info` names them."""
+    """Components that are optional, or were missing in older versions, as `/info` names them."""
     return [component.part for component in COMPONENTS if component.part and view.holds(component)]
 
 
 def explain_hit(view: View, retriever: str, words: Sequence[str], hit: Explained) -> dict[str, Any]:
-    """The components' members of the explanation of a hit."""
+    """The components' entries in the explanation of a hit."""
     members: dict[str, Any] = {}
     for component in COMPONENTS:
         reader = view.get(component)

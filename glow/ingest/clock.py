@@ -81,7 +81,7 @@ class LogClock:
             while not self._try():
                 if time.monotonic() >= until:
                     raise LogBusyError(
-                        f"{self._path} stays locked by another process that writes to this log; see whether one of them is stopped"
+                        f"{self._path} stays locked by another process that writes to this log; check whether one is stopped"
                     )
                 time.sleep(POLL_S)
             try:

@@ -116,8 +116,8 @@ class IngestLog:
         waiting = waiting_bytes(self._folder)
         if waiting + more > self._most_bytes:
             raise LogFullError(
-                f"{waiting} bytes wait to be applied, at most {self._most_bytes} may; see that `glow ingest` runs, "
-                "and try again later"
+                f"{waiting} bytes wait to be applied (limit: {self._most_bytes}); check that `glow ingest` runs, "
+                "and retry later"
             )
 
     def _open(self) -> None:

@@ -79,7 +79,7 @@ def parse_operation_id(text: str) -> OperationId:
     """
     found = _ID.fullmatch(text)
     if found is None:
-        raise QueryError(f"{text!r:.80} is no id of an operation; a write's answer has it")
+        raise QueryError(f"{text!r:.80} is not an operation id; use the id in a write's response")
     return OperationId(found[1], int(found[2]))
 
 
@@ -138,7 +138,7 @@ def read_line(writer: str, line: bytes) -> Operation:
     try:
         return Operation.model_validate_json(body)
     except ValidationError as error:
-        raise FormatError("it holds no operation of this GLOW") from error
+        raise FormatError("it is not an operation of this version of GLOW") from error
 
 
 def _checksum(writer: str, body: bytes) -> int:

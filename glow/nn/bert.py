@@ -218,7 +218,7 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
                 continue
             loaded[name] = opened.get_tensor(name)
             if not loaded[name].is_floating_point() or not loaded[name].isfinite().all():
-                raise ConfigError(f"{name} of {path} holds what is no finite number; expected floats")
+                raise ConfigError(f"{name} of {path} has a value that is not finite; expected finite floats")
     return in_bert_names(loaded, kind, file.padding_rows if file else 0)
 
 

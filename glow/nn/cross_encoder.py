@@ -37,12 +37,12 @@ class CrossConfig(StrictModel):
         heads, intermediate: of every layer.
         compressed: e; 0 stores token embeddings uncompressed.
         late: dimensions of a token in late interaction. If above 0, the score starts as late interaction over the token
-                embeddings after layer l, and the joined layers learn to add to it; 0 disables it.
+            embeddings after layer l, and the joined layers learn to add to it; 0 disables it.
         query_tokens: longest query with [CLS] and [SEP]; positions of documents begin there.
         document_tokens: longest document.
         fields: number of fields of a document; each has an embedding, in place of BERT's second segment.
         weight_form: how BM25 weights enter the joined layers: their logarithms times a learned gain per head, which starts at
-                0, or not at all (`plain`).
+            0, or not at all (`plain`).
         dropout: in training, for hidden states, attention, and the input of the score.
         layer_norm_eps: BERT's 1e-12.
     """
@@ -67,11 +67,11 @@ class CrossConfig(StrictModel):
         if self.split >= self.layers:
             raise ValueError(
                 f"split {self.split} of {self.layers} layers: at least one must join query and document, or the score "
-                "knows nothing of the document"
+                "ignores the document"
             )
         if self.compressed and not self.split:
             raise ValueError(
-                "compressed needs a split of at least 1: states that are stored come out of layers apart"
+                "compressed needs a split of at least 1: token embeddings are stored after the layers apart"
             )
         return self
 

@@ -68,7 +68,7 @@ def distance_rows(table: Tensor, tokens: int) -> Tensor:
 
     Args:
         table: float [buckets, n]: half of the buckets for keys before the token, half for those after it. Half of each half has
-                one distance per bucket; in the rest, the distance grows logarithmically, up to `FARTHEST`.
+            one distance per bucket; in the rest, the distance grows logarithmically, up to `FARTHEST`.
         tokens: of the longest input, L.
 
     Returns:

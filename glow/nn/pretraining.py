@@ -58,9 +58,9 @@ class Pretrainer(nn.Module):
     - `cross-thought`: predicts masked words from neighbors' embeddings (`glow.nn.cross_thought`).
     - `mlm`: predicts masked words from their own sequence (BERT, RoBERTa).
     - `retro`: `mlm`, and a decoder of one layer predicts half of the sequence from the first special token and few
-        unmasked tokens (RetroMAE, Xiao et al. 2022, its basic form).
+      unmasked tokens (RetroMAE, Xiao et al. 2022, its basic form).
     - `crops`: no masked words; a sequence's two crops must find each other within the batch (Contriever, Izacard et al.
-        2022; with only dropout as the difference, SimCSE).
+      2022; with only dropout as the difference, SimCSE).
 
     Args:
         kind: the objective.

@@ -43,7 +43,7 @@ class SentenceConfig(StrictModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.hidden % self.heads:
-            raise ValueError(f"hidden {self.hidden} is no multiple of heads {self.heads}")
+            raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
         if self.specials >= self.positions:
             raise ValueError(
                 f"{self.specials} special tokens leave no position for words of {self.positions}"

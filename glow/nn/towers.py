@@ -37,11 +37,11 @@ class TowerConfig(StrictModel):
         hidden: H, the size of the vector.
         layers, heads, intermediate: of the encoder; `heads` divides H.
         document_layers: layers of the document tower, if different; 0: `layers`. Documents are encoded in builds, so a
-                deeper tower for them does not slow searches.
+            deeper tower for them does not slow searches.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4).
         weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
-                added, times a learned gain per head; key side), `value` (values times the weight to a learned power per head), `mlp` (the
-                ablation `wt`) or `plain` (attention without weights, for a pooling that has them).
+            added, times a learned gain per head; key side), `value` (values times the weight to a learned power per head), `mlp` (the
+            ablation `wt`) or `plain` (attention without weights, for a pooling that has them).
         gain: initial gain of `log` and `value`, and initial exponent of `weighted` pooling; 0 is plain attention.
         pooling_gain: another initial exponent of the pooling; None: `gain`.
         pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all
@@ -70,7 +70,7 @@ class TowerConfig(StrictModel):
     def _check(self) -> Self:
         if self.weight_form in ("log", "value") and self.weight_side == "row":
             raise ValueError(
-                f"weight_form {self.weight_form!r} is of keys: on the row side a softmax ignores what a row shares, and there are "
+                f"weight_form {self.weight_form!r} needs the key side: on the row side a softmax ignores what a row shares, and there are "
                 "no values"
             )
         return self

@@ -78,7 +78,7 @@ class Encoder:
         dimensions = outputs.get(VECTOR, [None])[-1]
         if inputs != INPUTS or not isinstance(dimensions, int):
             raise FormatError(
-                f"{name} is no tower: found inputs {sorted(inputs)} and outputs {outputs}, "
+                f"{name} is not a tower: found inputs {sorted(inputs)} and outputs {outputs}, "
                 f"expected {sorted(INPUTS)} and {VECTOR!r} of fixed width"
             )
         if TOKENS not in outputs:

@@ -40,7 +40,7 @@ class ExplainedWord:
         idf: from the index's term statistics; finite, >= 0.
         weight: the tower's input for each of the word's subword tokens; the same in every field of a document.
         attention: of [CLS] in the last layer, mean over heads: the fraction in [0, 1] that all subword tokens of the word
-                in this field get.
+            in this field get.
     """
 
     field: str
@@ -181,7 +181,7 @@ class Explainer:
 
         Returns:
             One for each different word that reached the tower, in order; none for a query of one different word, because
-                nothing would be left.
+            nothing would be left.
 
         Raises:
             ArtifactError: if a graph cannot be opened.

@@ -34,7 +34,7 @@ def open_session(path: Path, device: Device = "cpu", threads: int = 1) -> onnxru
     if provider not in available:
         raise DeviceError(
             f"device {device!r} needs {provider}; this onnxruntime offers {', '.join(available)}. "
-            "Exchange the packages as docs/install.md (GPU) says, or ask for --device cpu"
+            "Install the GPU packages (docs/install.md, GPU), or use --device cpu"
         )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

@@ -33,7 +33,7 @@ def coverage_scorer(
 
     Returns:
         Documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to the power min(1, 8 / words); float32 [m]
-            in [0, 1], 1 for a query without lexical words.
+        in [0, 1], 1 for a query without lexical words.
     """
     counts = Counter(word for word in words if is_lexical(word))
     total = sum(count * idf(word) for word, count in counts.items())

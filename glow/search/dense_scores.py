@@ -23,7 +23,7 @@ def dense_scorer(
 
     Returns:
         Documents int64 [m] -> float32 [m] in [-1, 1], of each document's best passage; None if the index cannot return
-            full vectors by row.
+        full vectors by row.
     """
     dense = index[VECTORS]
     if not dense.has_vectors:

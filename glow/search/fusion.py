@@ -19,7 +19,7 @@ def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
 
     Args:
         rankings: document ids, best first; a repeated document counts at its best rank, and the ones behind it
-                keep their ranks.
+            keep their ranks.
         k: constant that reduces the advantage of the first ranks, >= 0.
 
     Returns:

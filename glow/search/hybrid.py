@@ -39,9 +39,9 @@ class Fused:
         scores: float32 [m], descending.
         rows: int64 [m], each once.
         parts: `dense` and `lexical` -> float32 [m], the retriever's score; NaN if unknown. Also `late`, if it is known for
-                every document.
+            every document.
         head: float32 [h], evidence of the documents nearest to the query, regardless of filters; None: unknown, or the
-                fusion adds up ranks.
+            fusion adds up ranks.
         openness: `uncertainty` of these vectors.
     """
 
@@ -73,12 +73,12 @@ def fuse_rankings(
         dense, lexical: candidates, best first; scores finite. A repeated row counts at its best place.
         order: uint32 [n], each document's place among ties; None: its row.
         score_dense, score_lexical: true scores of rows that only the other retriever found. None: unknown; such rows count
-                as the lowest candidate of that retriever, an upper bound.
+            as the lowest candidate of that retriever, an upper bound.
         lexical_scale: the largest impact of any term (`ImpactIndex.largest`); None: the highest lexical score here.
         head: the first of the dense ranking of all documents, regardless of filters: for `uncertainty`, and as rivals of the
-                hits. None: no filter applies, so the dense candidates are used.
+            hits. None: no filter applies, so the dense candidates are used.
         score_late: late-interaction scores of rows, with weight `LATE_SHARE` in the dense score under `convex`; its result is None if
-                time runs out. None: the index or the query has no tokens.
+            time runs out. None: the index or the query has no tokens.
         score_covered: fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1.
     """
     found = np.concatenate([dense[1], lexical[1]])
@@ -161,10 +161,10 @@ def _fused(
 def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -> dict[str, float]:
     """Parts of a hit's evidence under `convex`, which add up to it: `dense`, `words`, and `late` if tokens were compared.
 
-    fusion: weights of the fusion.
-        fusion: by which it was fused.
+    Args:
+        fusion: weights of the fusion.
+        parts: the hit's scores; `dense` is known.
         evidence: the hit's evidence.
-        evidence: what it scored.
     """
     share = fusion.weights.dense / (fusion.weights.dense + fusion.weights.lexical)
     if "late" in parts:

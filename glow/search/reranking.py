@@ -96,7 +96,7 @@ def rerank(
         wanted: number of hits to re-rank, and the method.
         unit: see `score_unit`.
         vector: float32 [D], of the query: it selects the best passage of documents that only lexical retrieval found. Without
-                it, their first passage is used.
+            it, their first passage is used.
         is_over: called before every batch; if true, the remaining hits stay behind the re-ranked ones, in their order.
 
     Returns:

@@ -52,7 +52,7 @@ class RankedDocuments:
         scores: float32 [k], descending; they give the order.
         rows: int64 [k], rows of documents.
         parts: `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown. `late`, if it is known for all.
-                `fused`, the evidence of a hybrid search, if the score is a probability.
+            `fused`, the evidence of a hybrid search, if the score is a probability.
         passages: document row -> row of its best passage; empty if the index has none, or only lexical retrieval found it.
         calibration: makes `scores` probabilities that a hit answers the query; None: they have no unit.
     """

@@ -45,7 +45,7 @@ def _load(path: Path, *, is_empty: bool) -> NDArray[Any]:
     except Exception as error:  # for a damaged header numpy raises almost any exception
         raise FormatError(f"cannot read {_name(path)}: {error!r:.200}; rebuild the index") from error
     if not isinstance(array, np.ndarray):
-        raise FormatError(f"{_name(path)} holds no array; rebuild the index")
+        raise FormatError(f"{_name(path)} does not hold an array; rebuild the index")
     return array
 
 

@@ -101,7 +101,7 @@ def check_analyzer(name: AnalyzerName, unit: Unit) -> None:
     """
     if name != "plain" and unit != "word":
         raise ConfigError(
-            f"--analyzer {name}: this model weights pieces of words, which have no stems; give --analyzer plain"
+            f"--analyzer {name}: this model weights subword tokens, which have no stems; use --analyzer plain"
         )
 
 

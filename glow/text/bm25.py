@@ -103,7 +103,7 @@ def normalise(weights: NDArray[np.float32], how: Normalisation) -> NDArray[np.fl
     Args:
         weights: float32 [tokens], non-negative.
         how: `none` keeps them; `mean` divides by their mean, so that equal words give plain BERT;
-                `sqrt` also takes the square root, which halves the spread on a log scale.
+            `sqrt` also takes the square root, which halves the spread on a log scale.
 
     Returns:
         float32 [tokens], non-negative and finite. If all are zero, they stay zero.

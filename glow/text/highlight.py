@@ -127,7 +127,7 @@ class Highlighter:
             options: size of the output.
             most: limit of characters to read in all fields, >= 0, shorter fields first; None: only the limit of each field.
             read: the part of one field that the tower read. Terms that the field lacks are found by meaning in it, and its best
-                    stretch begins with a sentence.
+                stretch begins with a sentence.
 
         Returns:
             Field -> fragments in order; fields that the document lacks are left out.

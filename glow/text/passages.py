@@ -152,7 +152,7 @@ def body_field(schema: FieldSchema, name: str | None = None) -> str:
     if not fit or (name is not None and name not in fit):
         asked = f"no field {name!r}" if name else "no field"
         raise ConfigError(
-            f"schema {schema.name} has {asked} that could be cut into passages; expected a text field without "
+            f"schema {schema.name} has {asked} that can be split into passages; expected a text field without "
             f"max_values: {', '.join(fit) or 'it has none, so build without passages'}"
         )
     return name if name is not None else max(reversed(fit), key=lambda field: fit[field])

@@ -50,7 +50,7 @@ class WeightedTokens:
         weights: float32 [L], finite, >= 0, the tower's input (normalized if the model requires it).
         words: the words that have at least one token here, in order.
         dropped_words: field -> number of its words that the token limit cut, partly or completely; only fields with
-                such words.
+            such words.
     """
 
     ids: NDArray[np.int64]
@@ -143,7 +143,7 @@ class Preprocessor:
         weighting: how words are weighted.
         terms: term statistics; queries and documents of one index use the same.
         caps_unknown: whether a query's unknown word weighs at most as much as the heaviest known one. For searching: a typo has
-                the highest idf, and would dominate the query.
+            the highest idf, and would dominate the query.
 
     Raises:
         ConfigError: if a prefix leaves no tokens for a text.
@@ -231,7 +231,7 @@ def _prefix(pieces: WordPieces, text: str, tokens: int) -> list[int]:
     found = [number for word in pieces.words(text) for number in pieces.pieces(word)]
     if found and len(found) + 3 > tokens:  # [CLS], a token of the text itself, [SEP]
         raise ConfigError(
-            f"a prefix of {len(found)} pieces leaves no room for a text in {tokens} tokens: {text!r:.80}; "
+            f"a prefix of {len(found)} subword tokens leaves none of {tokens} tokens for a text: {text!r:.80}; "
             "give a shorter one"
         )
     return found
@@ -264,7 +264,7 @@ def load_pieces(folder: Path, unit: Unit = "word") -> WordPieces:
         return WordPieces(folder / VOCABULARY_FILE, unit)
     if unit != "word":
         raise ConfigError(
-            f"pieces of {TOKENIZER_FILE} cannot be the unit that counts; expected the unit word"
+            f"subword tokens of {TOKENIZER_FILE} cannot be the unit of weights; expected the unit word"
         )
     return TokenizerPieces(folder / VOCABULARY_FILE)
 

@@ -34,7 +34,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
     Returns:
         Starts and ends of sentences, in characters: in order, not overlapping, without white space around them, and
-            together covering all other characters.
+        together covering all other characters.
     """
     spans: list[tuple[int, int]] = []
     start = last_start = last_end = -1

@@ -44,7 +44,7 @@ class TermTable:
         documents: N, number of documents, >= 0.
         lengths: field -> average length in words over the documents that have the field; "query" too.
         dropped_words: number of words that were left out to limit the size; a word that was dropped twice
-                counts twice.
+            counts twice.
     """
 
     def __init__(

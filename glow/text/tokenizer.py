@@ -63,7 +63,7 @@ class TokenizerPieces(WordPieces):
         padding = self._tokenizer.padding
         if len(ends) != 2 or padding is None:
             raise FormatError(
-                f"{path.name} puts {len(ends)} pieces around an empty text and pads with "
+                f"{path.name} puts {len(ends)} tokens around an empty text and pads with "
                 f"{'nothing' if padding is None else padding['pad_token']}, expected one before, one after, and a padding"
             )
         self.vocabulary = vocabulary

@@ -33,13 +33,13 @@ class Weighting(StrictModel):
 
     Attributes:
         formula: `paper` (Eq. 6 for queries, Eq. 7-8 for documents), `released` (the released code's single
-                formula for both), `idf` (only idf, the paper's ablation), `stop` (GLOW's control: 0 for stop words, punctuation,
-                [CLS] and [SEP], otherwise 1) or `none` (all weights 1: plain BERT).
+            formula for both), `idf` (only idf, the paper's ablation), `stop` (GLOW's control: 0 for stop words, punctuation,
+            [CLS] and [SEP], otherwise 1) or `none` (all weights 1: plain BERT).
         idf: `smooth` or `bm25` (clipped at 0).
         query_k1, query_b: Eq. 6.
         document_k1: Eq. 8.
         saturate_specials: whether [CLS] and [SEP] go through the formula like a word of idf 1 that occurs
-                once, as in the released code; otherwise their weight is 1.
+            once, as in the released code; otherwise their weight is 1.
         normalise: see `glow.text.bm25.normalise`.
         strength: see `glow.text.bm25.soften`.
         unit: the unit of counts and weights: whole `word`s (GLOW section 3.6) or each `piece`, a subword token (its ablation `tw`).

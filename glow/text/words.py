@@ -74,7 +74,7 @@ class WordPieces(BertWords):
         ids = {piece: number for number, piece in enumerate(pieces)}
         missing = [piece for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]") if piece not in ids]
         if missing:
-            raise FormatError(f"{vocabulary.name} is no BERT vocabulary: it lacks {', '.join(missing)}")
+            raise FormatError(f"{vocabulary.name} is not a BERT vocabulary: it lacks {', '.join(missing)}")
         self.vocabulary = vocabulary
         self.size = len(pieces)
         self.pad_id, self.cls_id, self.sep_id = ids["[PAD]"], ids["[CLS]"], ids["[SEP]"]

@@ -1,4 +1,4 @@
-"""Training: data, losses, recipes, one loop, checkpoints. Needs the `train` extra."""
+"""Trains models: data, losses, recipes, one loop, checkpoints. Needs the `train` extra."""
 
 from glow.training.checkpoint import load_checkpoint, save_checkpoint, save_preprocessing
 from glow.training.config import OptimizerConfig, TrainConfig

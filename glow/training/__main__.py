@@ -1,4 +1,4 @@
-"""`python -m glow.training`, as it was called before `glow`: the same commands under the names that they had."""
+"""`python -m glow.training`: the training commands under their old names."""
 
 from glow.commands import package_app
 from glow.training.commands import average, data, train

@@ -1,4 +1,4 @@
-"""Checkpoints of towers: with everything that preprocessing needs."""
+"""Checkpoints of towers, including everything that preprocessing needs."""
 
 import shutil
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ TEACHER_MAP = "teacher-map.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint, open: towers in evaluation mode, their preprocessor, training report and manifest."""
+    """An open checkpoint: towers in evaluation mode, their preprocessor, training report and manifest."""
 
     towers: TwoTowers
     preprocessor: Preprocessor
@@ -30,7 +30,7 @@ class Checkpoint:
 
 
 def save_preprocessing(folder: Path, preprocessor: Preprocessor) -> None:
-    """Writes vocabulary, schema, weighting and term table as `load_preprocessor` reads them."""
+    """Writes vocabulary, schema, weighting and term statistics for `load_preprocessor`."""
     vocabulary = preprocessor.pieces.vocabulary
     shutil.copyfile(vocabulary, folder / VOCABULARY_FILE)
     if isinstance(preprocessor.pieces, TokenizerPieces):
@@ -47,9 +47,9 @@ def save_checkpoint(
     report: Mapping[str, Any],
     teacher_map: nn.Linear | None = None,
 ) -> None:
-    """Writes a checkpoint folder, replacing an older one of the same name.
+    """Writes a checkpoint directory; replaces an older one of the same name.
 
-    A learned map of a teacher's vectors lies beside the weights (`teacher-map.safetensors`): the other tower is drawn to it next.
+    A learned map of a teacher's vectors is stored in `teacher-map.safetensors`, for a later training of the other tower.
     """
 
     def beside(made: Path) -> None:
@@ -57,7 +57,7 @@ def save_checkpoint(
         if teacher_map is not None:
             save_file({"weight": teacher_map.weight.detach().cpu().contiguous()}, made / TEACHER_MAP)
 
-    # The word table belongs to both towers and is stored once.
+    # Both towers share the token embedding matrix, which is stored once.
     tensors = {name: each for name, each in towers.state_dict().items() if not name.endswith(".words.weight")}
     write_checkpoint(
         folder,
@@ -75,7 +75,7 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
     Raises:
         ArtifactError: if it is missing or damaged.
-        FormatError: if it holds another model, or tensors do not fit the towers' shape.
+        FormatError: if it holds another kind of model, or tensors do not match the towers' shape.
     """
     opened = open_checkpoint(folder, "towers")
     preprocessor = load_preprocessor(folder)

@@ -1,4 +1,4 @@
-"""Training options: small TOML files in `configs/`, checked as a whole before any work."""
+"""Training options: small TOML files in `configs/`, validated as a whole before any work."""
 
 from typing import Any, Literal, Self
 
@@ -27,16 +27,16 @@ class TowersConfig(StrictModel):
     """Which towers to train.
 
     Attributes:
-        init: what is taken from the initial encoder: its `layers`, or its `words` alone, under layers drawn at
-            random (so the released code does), or `none` of it: a word table drawn at random as well.
-        hidden, heads: size of the towers where nothing of the encoder is taken (`none`), with an inner layer four times as
-            wide; 0 is the encoder's own.
+        init: what to take from the initial encoder: its `layers`; only its token embeddings (`words`), with random
+            layers as in the released code; or `none`, with random token embeddings as well.
+        hidden, heads: size of the towers with init `none`, with an inner layer four times as wide; 0: as in the initial
+            encoder.
         init_layers: layers of the initial encoder that become layers 0, 1, …; their number is the depth.
-        document_layers: those of the document tower, where it has others; empty: as `init_layers`.
+        document_layers: the same for the document tower; empty: as `init_layers`.
         weight_side, weight_form, gain, pooling_gain, pooling, dropout: as `glow.nn.TowerConfig`.
-        train_words: whether the shared word table learns; a frozen one keeps rare words near their
-            pre-trained place and spares a third of a step on a CPU.
-        learns: which towers learn; the other keeps its weights, and costs nothing where the loss is distillation alone.
+        train_words: whether to train the shared token embeddings; frozen ones keep rare words near their
+            pre-trained place and save a third of a step on a CPU.
+        learns: which towers to train; the other keeps its weights, and costs nothing if the loss is only distillation.
     """
 
     init: Literal["layers", "words", "none"] = "layers"
@@ -55,18 +55,18 @@ class TowersConfig(StrictModel):
 
     @property
     def depths(self) -> tuple[int, int]:
-        """Layers of the query tower and of the document tower."""
+        """Numbers of layers of the query tower and of the document tower."""
         return len(self.init_layers), len(self.document_layers or self.init_layers)
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What of `TowerConfig` a run may choose for towers that exist already."""
+        """The members of `TowerConfig` that a run may choose for existing towers."""
         chosen = {"weight_side", "weight_form", "gain", "pooling_gain", "pooling", "dropout"}
         return self.model_dump(include=chosen)
 
     @property
     def shape(self) -> dict[str, Any]:
-        """What of `TowerConfig` is not the initial encoder's."""
+        """The members of `TowerConfig` that the initial encoder does not decide."""
         wide = {"hidden": self.hidden, "intermediate": 4 * self.hidden} if self.hidden else {}
         return {**wide, **({"heads": self.heads} if self.heads else {})}
 
@@ -74,35 +74,35 @@ class TowersConfig(StrictModel):
     def _check(self) -> Self:
         if self.shape and self.init != "none":
             raise ValueError(
-                f"hidden and heads are the initial encoder's where its {self.init} are taken; leave them out"
+                f"hidden and heads are the initial encoder's if init is {self.init!r}; leave them out"
             )
         if self.init == "none" and not self.train_words:
-            raise ValueError("init 'none' draws the word table at random: it must be trained (train_words)")
+            raise ValueError("init 'none' draws random token embeddings, which must be trained (train_words)")
         return self
 
 
 class ObjectiveConfig(StrictModel):
-    """What is minimised.
+    """The loss.
 
     Attributes:
         kind: `bce` (Eq. 10 with NCE sampling, docs/papers.md 1.6), `softmax` over the batch, `pairwise`
             (RankNet's logistic loss of each pair against each negative) or `none` (distillation alone).
-        scale, shift: start of the BCE's a and c; learned unless `learn_scale` is false.
-        nce_weight: share of the sampled negatives in the BCE loss.
-        inverse_temperature: of NCE sampling; 1000 is close to the hardest negative, 10 to a uniform pick.
-        query_mask: queries whose cosine is above it are taken as the same question.
+        scale, shift: initial a and c of the BCE; learned unless `learn_scale` is false.
+        nce_weight: weight of the sampled negatives in the BCE loss.
+        inverse_temperature: of NCE sampling; 1000 almost picks the hardest negative, 10 is almost uniform.
+        query_mask: queries with a higher cosine count as the same question.
         temperature: of softmax and pairwise loss.
-        hard_negatives: mined negatives a pair and step, where `--negatives` gives any.
+        hard_negatives: mined negatives per pair and step, if `--negatives` is given.
         distill_weight: weight of 1 - cosine to a teacher's vectors, for queries and documents each; 0 is off.
         margin_weight: weight of the squared difference to the teacher's margins cos(q, d+) - cos(q, d-).
         list_weight: weight of the divergence from the teacher's softmax over the batch's documents.
         list_temperature: of both softmaxes there.
-        list_cosines: the cosines of that list: the `teacher`'s, or the towers' `own` of the moment, which only make sense with
-            the words beside them.
-        list_other: whose vectors that list compares the tower that learns with: the `own` other tower's, or the `teacher`'s, so
-            that one tower learns alone.
-        list_lexical: times what hybrid search adds to a cosine for words (`glow.training.lexical`), in that list; 1 is hybrid
-            search, 0 leaves words out.
+        list_cosines: the cosines of that list: the `teacher`'s, or the towers' current `own`, which make sense only with
+            `list_lexical`.
+        list_other: the vectors that the trained tower is compared with in that list: the `own` other tower's, or the
+            `teacher`'s, which trains one tower alone.
+        list_lexical: factor of the lexical part that hybrid search adds to a cosine (`glow.training.lexical`), in that
+            list; 1: as in hybrid search, 0: none.
     """
 
     kind: Literal["bce", "softmax", "pairwise", "none"] = "softmax"
@@ -124,13 +124,13 @@ class ObjectiveConfig(StrictModel):
 
     @property
     def compares(self) -> bool:
-        """Whether any part of the loss compares queries with documents that the towers encode."""
+        """Whether any part of the loss compares the towers' vectors of queries and documents."""
         lists = self.list_weight and self.list_other == "own"
         return self.kind != "none" or bool(self.margin_weight or lists)
 
     @property
     def needs_teacher(self) -> bool:
-        """Whether any part of the loss looks at a teacher."""
+        """Whether any part of the loss needs a teacher."""
         return bool(self.distill_weight or self.margin_weight or self.list_weight)
 
     @model_validator(mode="after")
@@ -155,18 +155,18 @@ class ObjectiveConfig(StrictModel):
 
 
 class OptimizerConfig(OptimizerOptions):
-    """How it is minimised.
+    """The optimizer.
 
     Attributes:
-        batch_size: pairs a step and process; negatives come from the process's own batch.
-        chunk_size: gradient caching: texts encoded at once, so that a large batch fits into small memory at
-            the price of encoding twice; 0 encodes the batch as a whole.
+        batch_size: pairs per step and process; negatives come from the process's own batch.
+        chunk_size: gradient caching: texts encoded at once. A large batch then fits into small memory, but is encoded
+            twice; 0 encodes the batch as a whole.
         epochs: passes over the pairs.
-        max_steps: stops earlier; 0 is no bound. The learning rate's course ends with it.
-        gain_rate: times the learning rate, for the learned gains, which start far from where they end, and for the MLP of the form
-            `mlp`; 0 keeps them where they start.
-        warmup: share of the steps in which the rate rises linearly; it then falls linearly to 0.
-        strength_warmup: share of the steps in which weights rise from 1 to what preprocessing says.
+        max_steps: most steps; 0: no limit. The learning rate schedule ends with it.
+        gain_rate: factor of the learning rate for the learned gains, which start far from their final values, and for
+            the MLP of the form `mlp`; 0 freezes them.
+        warmup: fraction of the steps in which the rate rises linearly; it then falls linearly to 0.
+        strength_warmup: fraction of the steps in which word weights rise from 1 to their preprocessed values.
     """
 
     batch_size: int = Field(default=64, ge=1)
@@ -179,11 +179,11 @@ class OptimizerConfig(OptimizerOptions):
 
 
 class BatchesConfig(StrictModel):
-    """Which pairs come together, and how their queries are written.
+    """The composition of batches, and typos in their queries.
 
     Attributes:
-        topics: clusters of a folder's queries, by the teacher's vectors; a batch is of one cluster or of two that follow each
-            other, so that its documents are hard to tell apart. 0: a batch is of pairs drawn at random.
+        topics: number of clusters of a directory's queries, by the teacher's vectors. A batch has one cluster or two
+            consecutive ones, so that its documents are hard to tell apart. 0: random pairs.
         typo_rate: fraction of the queries that get a typo in one word, drawn anew each epoch (`slips` until 0.3).
     """
 
@@ -192,11 +192,11 @@ class BatchesConfig(StrictModel):
 
 
 class TrainConfig(RunConfig):
-    """A run of both towers.
+    """The configuration of a training run of towers.
 
     Attributes:
-        fields: a schema preset's name.
-        document_tokens: most tokens of a document; 0 keeps the preset's bound.
+        fields: name of a schema preset.
+        document_tokens: token limit of a document; 0: the preset's.
         one_field_id: the paper's ablation `us`: every field has the same field embedding.
     """
 
@@ -208,7 +208,7 @@ class TrainConfig(RunConfig):
     objective: ObjectiveConfig = ObjectiveConfig()
     optimizer: OptimizerConfig = Field(
         default=OptimizerConfig(),
-        # Files and results of before have the other spelling, and hashes of them are kept.
+        # Older files and results have the other spelling, which their stored hashes contain.
         validation_alias=AliasChoices("optimizer", "optimiser"),
         serialization_alias="optimiser",
     )
@@ -228,18 +228,18 @@ class TrainConfig(RunConfig):
         if self.objective.list_other == "teacher" and self.towers.learns == "both":
             raise ValueError("list_other 'teacher' is for one tower: learns must be 'query' or 'document'")
         if self.towers.learns != "both" and self.towers.train_words:
-            raise ValueError("the word table belongs to both towers: train_words needs learns 'both'")
+            raise ValueError("the towers share the token embeddings: train_words needs learns 'both'")
         return self
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """The towers that a step has to run: all, but where one alone is drawn towards its teacher."""
+        """The towers that a step runs: both, unless one alone is distilled."""
         learns = self.towers.learns
         return ("query", "document") if learns == "both" or self.objective.compares else (learns,)
 
     @property
     def field_schema(self) -> FieldSchema:
-        """The preset, with the run's own bound and field ids."""
+        """The preset with the run's token limit and field ids."""
         preset = FieldSchema.preset(self.fields)
         changes: dict[str, Any] = {"one_field_id": self.one_field_id}
         if self.document_tokens:

@@ -1,4 +1,4 @@
-"""Encoding for training's own needs: torch towers, and a corpus by a model or a checkpoint in an exact index.
+"""Encodes for training: with torch towers, or a corpus by a model or checkpoint into an exact index.
 
 n is the number of sequences, H the dimensions of a vector.
 """
@@ -35,7 +35,7 @@ from glow.training.run import kind_of
 __all__ = ["BATCH_TOKENS", "EncodeOptions", "EncodedCorpus", "Precision", "Source", "open_source", "vectors"]
 
 BATCH_TOKENS = 8192
-"""Most tokens of a batch, padding counted."""
+"""Most tokens of a batch, including padding."""
 CHUNK_DOCUMENTS, CHUNK_QUERIES = 512, 256
 Precision = Literal["bf16", "fp16", "fp32"]
 Encode = Callable[[Sequence[WeightedTokens]], NDArray[np.float32]]
@@ -48,19 +48,19 @@ def vectors(
     precision: str = "bf16",
     device: str = "cpu",
 ) -> NDArray[np.float32]:
-    """Encodes sequences in batches of like length, without gradients and without dropout.
+    """Encodes sequences in batches of similar length, without gradients and dropout.
 
-    The tower is moved to `device` and stays there; it comes back in the mode (training or evaluation) it had.
+    The tower is moved to `device` and stays there; its mode (training or evaluation) is restored.
 
     Args:
-        tower: query or document tower; `sequences` were preprocessed for that side.
-        sequences: any number.
+        tower: query or document tower.
+        sequences: any number, preprocessed for that tower.
         pad_id: id of [PAD] in the vocabulary.
         precision: `bf16` or `fp16` autocast of the matrix products, or `fp32`.
-        device: where to compute, as torch names it.
+        device: name of a torch device.
 
     Returns:
-        float32 [n, H], L2-normalised, row i for sequence i; [0, H] for none.
+        float32 [n, H], L2-normalized, row i for sequence i; [0, H] without sequences.
     """
     encoded = np.empty((len(sequences), tower.words.embedding_dim), np.float32)
     was_training = tower.training
@@ -82,7 +82,7 @@ def _run(tower: Tower, sequences: Sequence[WeightedTokens], pad_id: int, device:
     batch = pad(sequences, pad_id)
     arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
     raw: Tensor = tower(*(torch.from_numpy(array).to(device) for array in arrays))
-    # Under autocast the pooling may end in bfloat16, whose rounding leaves lengths up to 0.4 % from 1.
+    # With autocast the pooling may end in bfloat16, whose rounding changes lengths by up to 0.4 %.
     unit: NDArray[np.float32] = nn.functional.normalize(raw.float(), dim=-1).cpu().numpy()
     return unit
 
@@ -94,7 +94,7 @@ class EncodeOptions:
     Attributes:
         device: `cpu` or `cuda`.
         threads: of an ONNX tower, >= 1; torch's are set once for the process.
-        precision: of a checkpoint's towers; a model has its own.
+        precision: of a checkpoint's towers; a model has a fixed one.
     """
 
     device: Device = "cpu"
@@ -108,8 +108,8 @@ class Source:
 
     Attributes:
         name, hash: the artifact's; a model's hash is the model hash, a checkpoint's its manifest's.
-        preprocessor: with the artifact's own term table.
-        queries, documents: encode sequences into float32 [n, H], L2-normalised.
+        preprocessor: with the artifact's own term statistics.
+        queries, documents: encode sequences into float32 [n, H], L2-normalized.
     """
 
     name: str
@@ -120,12 +120,12 @@ class Source:
 
 
 def open_source(folder: Path, options: EncodeOptions) -> Source:
-    """Opens a model folder (ONNX towers) or a checkpoint (torch towers).
+    """Opens a model (ONNX towers) or a checkpoint (torch towers).
 
     Raises:
-        ArtifactNotFoundError: if the folder is neither.
+        ArtifactNotFoundError: if the directory is neither.
         ArtifactError: if it is damaged.
-        DeviceError: if the device is not there.
+        DeviceError: if the device is missing.
     """
     if (folder / QUERY_TOWER).is_file():
         model = Model.open(folder)
@@ -150,17 +150,17 @@ def open_source(folder: Path, options: EncodeOptions) -> Source:
 
 
 class EncodedCorpus:
-    """Documents, encoded, in an exact vector index; idf comes from these documents, as in an index of them.
+    """Encoded documents in an exact vector index; idf comes from these documents, as in a built index.
 
     Args:
         source: the towers.
         documents: the corpus, each with text.
-        progress: told how many documents are encoded.
+        progress: called with the number of encoded documents.
         statistics_of: the documents that idf comes from; None: the corpus.
 
     Attributes:
         ids: document ids; their positions are the rows.
-        vectors: float32 [documents, H], L2-normalised.
+        vectors: float32 [documents, H], L2-normalized.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class EncodedCorpus:
         self._index = build_dense(self.vectors, "flat")
 
     def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Vectors of queries, float32 [n, H], and which of them hold a word, bool [n]."""
+        """Vectors of queries, float32 [n, H], and whether each has words, bool [n]."""
         sequences = [self._preprocessor.query(text) for text in texts]
         return self.source.queries(sequences), np.array([bool(s.words) for s in sequences], np.bool_)
 
@@ -192,11 +192,11 @@ class EncodedCorpus:
         return self.source.documents([self._preprocessor.document(document) for document in documents])
 
     def nearest(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores, descending, and rows of the k nearest documents of each vector, as `DenseIndex.search`."""
+        """Descending scores and rows of the k nearest documents of each vector, as `DenseIndex.search`."""
         return self._index.search(queries, k)
 
     def search(self, queries: Sequence[Query], k: int) -> Run:
-        """At most k hits of each query, best first; a query without a word finds nothing."""
+        """At most k hits of each query, best first; a query without words finds nothing."""
         run: dict[str, list[Hit]] = {}
         for start in range(0, len(queries), CHUNK_QUERIES):
             block = queries[start : start + CHUNK_QUERIES]
@@ -209,7 +209,7 @@ class EncodedCorpus:
 
 
 def _on(own: Preprocessor, documents: Sequence[Document]) -> Preprocessor:
-    """The preprocessor with the term table that an index of these documents has by default."""
+    """The preprocessor with the default term statistics of an index of these documents."""
     counter = TermCounter()
     for document in documents:
         counter.add(field_words(document, own.schema, own.pieces))

@@ -1,4 +1,4 @@
-"""What training data a run belongs to, as a hash."""
+"""Hashes of training data, which identify the data of a run."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ __all__ = ["collection_hash"]
 
 
 def collection_hash(collection: Collection) -> str:
-    """SHA-256 of a collection's documents, queries, judgements and negatives, as hexadecimal digits."""
+    """SHA-256 of a collection's documents, queries, judgments and negatives, in hexadecimal digits."""
     parts = [
         documents_hash(collection.documents),
         _sha256(json.dumps(list(collection.queries)).encode()),
@@ -25,7 +25,7 @@ def collection_hash(collection: Collection) -> str:
 
 
 def _negatives_hash(negatives: Sequence[tuple[int, ...]] | None) -> str:
-    """Of the numbers themselves: two readings of the same files are two objects."""
+    """Hashes the numbers, because two readings of the same files are two objects."""
     if negatives is None:
         return ""
     counts = np.fromiter((len(rows) for rows in negatives), np.int64, len(negatives))

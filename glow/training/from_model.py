@@ -1,6 +1,6 @@
-"""ONNX towers back to torch: for re-export in another precision, an attention output, or further training.
+"""Converts ONNX towers back to torch, for export in another precision, an attention output, or further training.
 
-Quantized parts are dequantized, so the towers compute what the model computes but for the rounding of activations.
+Quantized weights are dequantized, so the towers equal the model's except for the rounding of activations.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def read_towers(model: Model) -> TwoTowers:
     """Reads both towers of a model artifact into torch, in evaluation mode.
 
     Args:
-        model: an open model, exported by `model_export` in any precision.
+        model: an open model of `model_export` in any precision.
 
     Raises:
         FormatError: if a graph lacks a parameter of the towers.
@@ -48,7 +48,7 @@ def _fill(tower: Tower, arrays: Arrays, file: str) -> None:
 
 
 def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
-    """A parameter by name: plain, transposed, or dequantized."""
+    """Reads a parameter by name: plain, transposed, or dequantized."""
     matrix = name + TensorNames.TRANSPOSED
     if name == TensorNames.TABLE and TensorNames.SCALES in arrays:
         return (
@@ -72,5 +72,5 @@ def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    model: ModelProto = onnx.load(path)  # external data are read from beside the file, which was verified
+    model: ModelProto = onnx.load(path)  # external data are beside the file, and were verified
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}

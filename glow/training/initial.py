@@ -22,7 +22,7 @@ _LAYER = re.compile(r"^(query|document)\.layers\.(\d+)\.(.*)$")
 
 
 def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoTowers:
-    """The towers that a run starts from; layers that are drawn at random follow the run's seed."""
+    """The initial towers of a run; the run's seed decides random layers."""
     torch.manual_seed(config.seed)
     wanted = config.towers
     if (init / QUERY_TOWER).is_file():
@@ -47,10 +47,10 @@ def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoT
 
 
 def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTowers:
-    """Trained towers, with the run's own weight side, pooling and dropout.
+    """Loads trained towers with the run's weight side, pooling and dropout.
 
     Raises:
-        MismatchError: if they were trained for other fields or another depth.
+        MismatchError: if they have other fields or another depth.
     """
     depths = (found.config.layers, found.config.document.layers)
     if found.schema != schema or depths != config.towers.depths:
@@ -66,7 +66,7 @@ def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTow
 
 
 def with_few_layers(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
-    """Towers whose documents are read by the whole of an imported encoder, and queries by some of its layers."""
+    """Towers that use all layers of an imported encoder for documents, and some for queries."""
     depth = whole.config.layers
     shape = whole.config.model_copy(update={"layers": len(layers), "document_layers": depth})
     towers = TwoTowers(shape, whole.schema)
@@ -77,16 +77,16 @@ def with_few_layers(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
 def fill_towers(
     towers: TwoTowers, found: TwoTowers, layers: Sequence[int], document_layers: Sequence[int] = ()
 ) -> None:
-    """Fills towers from those of an imported encoder, which reads a document as one text: every field starts as the one that it knows.
+    """Fills towers from an imported encoder. It has a single field embedding, from which all fields start.
 
     Args:
-        towers: to be filled in place.
+        towers: towers to fill in place.
         found: the imported towers.
-        layers: which of its layers become layers 0, 1, …
-        document_layers: those of the document tower, where they are others.
+        layers: its layers that become layers 0, 1, …
+        document_layers: the same for the document tower, if they differ.
 
     Raises:
-        MismatchError: if its layers, width or longest input are too few.
+        MismatchError: if its layers, width or longest input are too small.
     """
     source, filled = found.state_dict(), {}
     chosen = {"query": list(layers), "document": list(document_layers or layers)}
@@ -97,7 +97,7 @@ def fill_towers(
             place = f"{part[1]}.layers.{chosen[part[1]][int(part[2])]}.{part[3]}"
         tensor = source.get(place)
         if tensor is None:
-            continue  # a gain, or a merge of weights, which it had no use for
+            continue  # a gain, or a merge of weights, which it lacks
         if name.endswith("positions.weight"):
             tensor = tensor[: len(wanted)]
         elif name.endswith("distances.weight"):
@@ -117,7 +117,7 @@ def fill_towers(
     ]
     if missing:
         raise MismatchError(
-            f"the imported encoder has {found.config.layers} layers; {missing[0]} was asked for by init_layers"
+            f"the imported encoder has {found.config.layers} layers; init_layers requires layer {missing[0]}"
         )
     with torch.no_grad():
         towers.load_state_dict(filled, strict=False)

@@ -1,4 +1,4 @@
-"""One run of any kind, from its configuration and files to a checkpoint."""
+"""Runs one training of any kind, from its configuration and files to a checkpoint."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,17 +30,17 @@ def train(
     *,
     dry: bool = False,
 ) -> dict[str, Any]:
-    """Trains a model and writes a checkpoint; the same call goes on where a stopped one was.
+    """Trains a model and writes a checkpoint; the same call resumes a stopped one.
 
     Args:
-        config: the run; its class says what is trained.
-        given: data, initial weights, output.
-        say: told what is being done.
-        tell: told of every step.
-        dry: reads everything, and makes what is kept for the run (a teacher's vectors, states, text); takes no step, and writes no checkpoint.
+        config: the run's configuration; its class decides the kind.
+        given: data, initial weights and output.
+        say: called with the current task.
+        tell: called with the progress after every step.
+        dry: reads all inputs and prepares files of the run (teacher vectors, embeddings, text), without training.
 
     Returns:
-        The training report, as it is stored with the checkpoint; of a run that was finished before, the one that is there.
+        The training report in the checkpoint; for a finished run, the existing one.
 
     Raises:
         GlowError: if data or configuration are not usable.

@@ -1,8 +1,8 @@
-"""The lexical part of hybrid scores, for a batch of pairs: what a list-wise teacher adds to cosines.
+"""The lexical part of hybrid scores for a batch of pairs, which a list-wise teacher adds to cosines.
 
-A dense model can learn part of what words tell (SPAR, https://arxiv.org/abs/2110.06918; LED, https://arxiv.org/abs/2208.13661). The
-part is computed as a search computes it (`glow.search.hybrid`): BM25 over the collection's impacts, on the scale of its largest
-impact, times how open the dense ranking leaves the question.
+A dense model can learn lexical matching in part (SPAR, https://arxiv.org/abs/2110.06918; LED,
+https://arxiv.org/abs/2208.13661). The part is computed as in a search (`glow.search.hybrid`): BM25 on the scale of the
+collection's largest impact, times the uncertainty of the dense ranking.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class LexicalPart:
 
     Attributes:
         index: impacts; rows are the collection's documents.
-        words: of each query.
-        factors: float32 [queries]; an impact times it is in the unit of a cosine.
+        words: words of each query.
+        factors: float32 [queries], which convert impacts to units of a cosine.
     """
 
     index: ImpactIndex
@@ -39,7 +39,7 @@ class LexicalPart:
     factors: NDArray[np.float32]
 
     def scores(self, batch: PairBatch) -> NDArray[np.float32]:
-        """What hybrid search adds to the cosines of a batch, float32 [B, M]."""
+        """The addition of hybrid search to the cosines of a batch, float32 [B, M]."""
         rows = batch.documents.astype(np.int64)
         found = [self.index.score(self.words[query], rows) for query in batch.queries]
         return np.stack(found) * self.factors[batch.queries, None]
@@ -51,11 +51,11 @@ def lexical_part(
     """Indexes a collection's words.
 
     Args:
-        folder: where the impacts are written.
+        folder: directory to write the impacts to.
         collection: queries and documents.
         schema: names the text fields.
-        pieces: cuts words.
-        targets: the teacher's vectors of both sides, whose ranking tells how open a question is.
+        pieces: splits words.
+        targets: the teacher's vectors of both sides; their ranking gives each query's uncertainty.
     """
     table = count_terms([collection], schema, pieces)
     documents = (lexical_words(document, schema, pieces) for document in collection.documents)

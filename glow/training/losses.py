@@ -4,7 +4,7 @@ Sources: GLOW section 3.8, Eq. 10; the released code's NCE sampling as in docs/p
 
     B           pairs in a batch
     M           documents in it: those of the pairs, then mined hard negatives if there are any
-    cosines     float [B, M], cos(q_i, d_j); the pairs themselves lie on the diagonal
+    cosines     float [B, M], cos(q_i, d_j); the pairs are on the diagonal
     blocked     bool [B, M], True where d_j may not serve as a negative of q_i
 """
 
@@ -19,13 +19,13 @@ __all__ = [
 
 
 def blocked_negatives(relevant: Tensor, query_cosines: Tensor, query_mask: float) -> Tensor:
-    """Which documents of the batch are no negatives of a query.
+    """Marks the documents of the batch that cannot serve as negatives of a query.
 
     Args:
-        relevant: bool [B, M], True where d_j is known to answer q_i (the pair itself, the same document,
+        relevant: bool [B, M], True if d_j is known to be relevant to q_i (the pair itself, the same document,
             an equal document or query text, another judged pair).
         query_cosines: float [B, B], cos(q_i, q_j) of the current model.
-        query_mask: above it two queries count as the same question.
+        query_mask: two queries with a higher cosine count as the same question.
 
     Returns:
         bool [B, M]; the diagonal is always blocked.
@@ -40,9 +40,9 @@ def blocked_negatives(relevant: Tensor, query_cosines: Tensor, query_mask: float
 def sample_negatives(
     cosines: Tensor, blocked: Tensor, inverse_temperature: float, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Draws one in-batch negative a query, the likelier the closer; no gradient flows through the draw.
+    """Draws one in-batch negative per query, close ones more likely; no gradient flows through the draw.
 
-    Departs from the released code: a query whose whole batch is blocked gets no negative, where the code
+    This differs from the released code: a query whose whole batch is blocked gets no negative, while the code
     would draw a false one (docs/papers.md, row 15).
 
     Args:
@@ -51,7 +51,7 @@ def sample_negatives(
         generator: source of randomness.
 
     Returns:
-        Drawn columns int64 [B], and bool [B], False where there was nothing to draw.
+        Drawn columns int64 [B], and bool [B], False if there was nothing to draw.
     """
     legal = ~blocked.all(1)
     logits = (cosines.detach().float() * inverse_temperature).masked_fill(blocked, -torch.inf)
@@ -60,12 +60,12 @@ def sample_negatives(
 
 
 class BceObjective(nn.Module):
-    """Binary cross-entropy of a·cos + c over the given pairs and one sampled negative a query.
+    """Binary cross-entropy of a·cos + c over the given pairs and one sampled negative per query.
 
     Args:
-        scale, shift: a and c at the start.
+        scale, shift: initial a and c.
         learn: whether they are trained.
-        nce_weight: share of the sampled part; the given pairs have the rest.
+        nce_weight: weight of the sampled part; the given pairs have 1 minus it.
         inverse_temperature: of the sampling.
     """
 
@@ -79,7 +79,7 @@ class BceObjective(nn.Module):
         self.inverse_temperature = inverse_temperature
 
     def pairs(self, cosines: Tensor, labels: Tensor) -> Tensor:
-        """Eq. 10 for given pairs, mean over them: cosines and labels float [B]."""
+        """Mean of Eq. 10 over given pairs; cosines and labels are float [B]."""
         logits = self.scale * cosines + self.shift
         return functional.binary_cross_entropy_with_logits(logits, labels)
 
@@ -92,9 +92,9 @@ class BceObjective(nn.Module):
     ) -> Tensor:
         """The whole loss, a scalar; `labels` float [B] of the given pairs default to 1.
 
-        Mined negatives are given pairs of label 0, with as much weight in all as the positives: the papers
-        over-sample positives until there are as many. The draw leaves out those of the query itself and of
-        pairs that are blocked for it, as the released code does with the rows of a like query (docs/papers.md 1.6).
+        Mined negatives are given pairs of label 0, with the same total weight as the positives; the papers over-sample
+        positives to equal numbers. The draw excludes the negatives of the query itself and of pairs that are blocked for
+        it, as the released code does with the rows of similar queries (docs/papers.md 1.6).
         """
         given = cosines.diagonal()
         positive = self.pairs(given, torch.ones_like(given) if labels is None else labels)
@@ -111,7 +111,7 @@ class BceObjective(nn.Module):
 
 
 def _mined(cosines: Tensor, blocked: Tensor) -> Tensor:
-    """Cosines of each query with its own mined negatives that are none of its answers, float [m]."""
+    """Cosines of each query with its mined negatives that are not relevant, float [m]."""
     pairs, documents = cosines.shape
     each = (documents - pairs) // pairs
     own = torch.arange(pairs, documents, device=cosines.device).reshape(pairs, each)
@@ -119,10 +119,10 @@ def _mined(cosines: Tensor, blocked: Tensor) -> Tensor:
 
 
 def _undrawn(blocked: Tensor) -> Tensor:
-    """What the draw leaves out, bool [B, M]: where pair j is blocked, so are the documents mined for it.
+    """Documents that the draw excludes, bool [B, M]: if pair j is blocked, so are the documents mined for it.
 
-    In the released code a mined negative is a row of its own, masked by its query like every other row. Without this
-    a draw that is nearly argmax takes the query's own mined negative each time, and counts it twice.
+    In the released code a mined negative is a separate row, masked by its query like every other row. Without this, a
+    draw that is almost argmax takes the query's own mined negative each time, and counts it twice.
     """
     pairs, documents = blocked.shape
     of_pairs = blocked[:, :pairs]
@@ -131,10 +131,10 @@ def _undrawn(blocked: Tensor) -> Tensor:
 
 
 def softmax_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor:
-    """Cross-entropy of each pair against the batch's other documents, mean over the queries.
+    """Cross-entropy of each pair against the batch's other documents, averaged over queries.
 
     Args:
-        cosines, blocked: [B, M]; blocked documents take no part, the pair itself always does.
+        cosines, blocked: [B, M]; blocked documents are excluded, except the pair itself.
         temperature: divides the cosines.
     """
     same = torch.eye(*cosines.shape, dtype=torch.bool, device=cosines.device)
@@ -143,7 +143,7 @@ def softmax_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor
 
 
 def pairwise_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor:
-    """Logistic loss of each pair against each legal document of the batch (RankNet's), mean over these couples.
+    """RankNet's logistic loss of each pair against each unblocked document of the batch, averaged over these couples.
 
     Args:
         cosines, blocked: [B, M].
@@ -154,12 +154,12 @@ def pairwise_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tenso
 
 
 def embedding_loss(vectors: Tensor, wanted: Tensor) -> Tensor:
-    """Mean of 1 - cosine to a teacher's vectors, both float [n, H], L2-normalised."""
+    """Mean of 1 - cosine to a teacher's vectors, both float [n, H], L2-normalized."""
     return (1.0 - (vectors * wanted).sum(-1)).mean()
 
 
 def margin_loss(cosines: Tensor, wanted: Tensor, blocked: Tensor) -> Tensor:
-    """Mean squared difference of the margins cos(q_i, d_i) - cos(q_i, d_j) to the teacher's over legal j.
+    """Mean squared difference between the margins cos(q_i, d_i) - cos(q_i, d_j) and the teacher's, over unblocked j.
 
     Args:
         cosines, wanted, blocked: [B, M] of student and teacher.
@@ -171,10 +171,10 @@ def margin_loss(cosines: Tensor, wanted: Tensor, blocked: Tensor) -> Tensor:
 
 
 def list_loss(cosines: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-    """Divergence KL(teacher || student) of the softmax over the batch's documents, mean over the queries.
+    """Divergence KL(teacher || student) of the softmax over the batch's documents, averaged over queries.
 
     Args:
-        cosines, wanted: [B, M] of student and teacher; nothing is blocked, since the teacher judges.
+        cosines, wanted: [B, M] of student and teacher; nothing is blocked, because the teacher judges.
         temperature: divides both.
     """
     logits = (cosines / temperature).log_softmax(-1)

@@ -27,25 +27,25 @@ __all__ = ["Objective", "Targets"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """A teacher's vectors of one collection's queries and documents; None for a side that nothing looks at."""
+    """A teacher's vectors of one collection's queries and documents; None for a side that the objective does not use."""
 
     queries: Aims | None
     documents: Aims | None
     lexical: Callable[[PairBatch], NDArray[np.float32]] | None = None
-    """What words add to the cosines of a batch, float32 [B, M], if the objective looks at it."""
+    """The lexical additions to the cosines of a batch, float32 [B, M], if the objective uses them."""
 
     def of(self, batch: PairBatch) -> tuple[Tensor, ...]:
-        """Those of a batch: float32 [B, W] and [M, W], less the side that has none."""
+        """The vectors of a batch: float32 [B, W] and [M, W], without the side that has none."""
         sides = ((self.queries, batch.queries), (self.documents, batch.documents))
         return tuple(torch.from_numpy(vectors[rows]) for vectors, rows in sides if vectors is not None)
 
 
 class Objective(nn.Module):
-    """The loss of vectors of queries [B, H] and documents [M, H], and what is reported of them.
+    """The loss of vectors of queries [B, H] and documents [M, H], and figures for the report.
 
     Args:
-        config: which parts it has.
-        hidden, teacher: H, and W of the teacher; if they differ, a linear map of its vectors is learned from the list. 0: no teacher.
+        config: the parts of the loss.
+        hidden, teacher: H, and the teacher's W (0: no teacher). If they differ, a linear map of its vectors is learned.
     """
 
     def __init__(self, config: ObjectiveConfig, hidden: int = 0, teacher: int = 0) -> None:
@@ -61,12 +61,12 @@ class Objective(nn.Module):
         self.map: nn.Linear | None = None
         if teacher and teacher != hidden:
             self.map = nn.Linear(teacher, hidden, bias=False)
-            nn.init.orthogonal_(self.map.weight)  # it keeps angles as far as the width allows
+            nn.init.orthogonal_(self.map.weight)  # it preserves angles as far as the width allows
 
     def mapped(self, wanted: Tensor) -> Tensor:
-        """A teacher's vectors [n, W] in the width of the towers, [n, H], L2-normalised.
+        """Maps a teacher's vectors [n, W] to the width of the towers, [n, H], L2-normalized.
 
-        Only the list trains the map. If the cosine trained it too, all texts would get nearly the same vector.
+        Only the list trains the map. If the cosine also did, all texts would get almost the same vector.
         """
         return wanted if self.map is None else functional.normalize(self.map(wanted), dim=-1)
 
@@ -81,14 +81,14 @@ class Objective(nn.Module):
         """The loss, a scalar, and figures of the batch.
 
         Args:
-            queries, documents: float32 [B, H] and [M, H], L2-normalised.
+            queries, documents: float32 [B, H] and [M, H], L2-normalized.
             relevant: bool [B, M].
-            wanted: the teacher's vectors of both, where the configuration looks at a teacher.
-            lexical: float32 [B, M], what words add to the cosines that the teacher's list is made of.
+            wanted: the teacher's vectors of both, if the configuration uses a teacher.
+            lexical: float32 [B, M], the lexical additions to the cosines of the teacher's list.
 
         Returns:
-            The loss; and the weighted cosine (a·cos + c, GLOW section 3.8) of the pairs and of each query's
-            nearest legal document, means over the batch.
+            The loss; and batch means of the weighted cosine (a·cos + c, GLOW section 3.8) of the pairs and of
+            each query's nearest unblocked document.
         """
         cosines = queries @ documents.T
         blocked = blocked_negatives(relevant, queries.detach() @ queries.detach().T, self.config.query_mask)
@@ -102,12 +102,12 @@ class Objective(nn.Module):
     def alone(
         self, vectors: Tensor, wanted: Tensor, others: Tensor | None = None, *, are_queries: bool = True
     ) -> tuple[Tensor, dict[str, float]]:
-        """The distillation of one tower by itself, a scalar, and the mean cosine to the teacher.
+        """The loss of distilling one tower alone, a scalar, and the mean cosine to the teacher.
 
         Args:
-            vectors: float32 [n, H], L2-normalised.
-            wanted, others: the teacher's of the same texts [n, W], and of the batch's other side [m, W].
-            are_queries: whether the tower is that of queries.
+            vectors: float32 [n, H], L2-normalized.
+            wanted, others: the teacher's vectors of the same texts [n, W] and of the batch's other side [m, W].
+            are_queries: whether it is the query tower.
         """
         distance = embedding_loss(vectors, self.mapped(wanted).detach())
         loss = self.config.distill_weight * distance
@@ -144,7 +144,7 @@ class Objective(nn.Module):
         return loss
 
     def _list(self, cosines: Tensor, wanted: Sequence[Tensor], lexical: Tensor | None) -> Tensor:
-        """The divergence from the list that the teacher, or the towers themselves with the help of words, would give."""
+        """The divergence from the list of the teacher, or of the towers themselves plus the lexical part."""
         own = self.config.list_cosines == "own"
         scores = cosines.detach() if own else wanted[0] @ wanted[1].T
         if lexical is not None:

@@ -1,4 +1,4 @@
-"""A configuration file as the runs that it asks for: one, or stages of which each starts from the one before."""
+"""Reads a configuration file as one run, or as stages that each start from the previous one."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ KINDS: Mapping[str, type[RunConfig]] = {
     "pretraining": PretrainConfig,
 }
 TABLES = {"cross": "reranker", "impacts": "impacts", "pretraining": "pretraining"}
-"""Tables that tell the kind of a file that does not name it."""
+"""Tables that decide the kind of a file without `kind`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Stage:
     """One run of a file.
 
     Attributes:
-        config: of the run; its name is the stage's.
+        config: configuration of the run; its name is the stage's.
         before: name of the stage that it starts from, "" for the first.
-        is_last: whether its checkpoint is that of the whole file.
+        is_last: whether its checkpoint is the final one.
     """
 
     config: RunConfig
@@ -44,7 +44,7 @@ class Stage:
     is_last: bool = True
 
     def given(self, given: Given, *, has_init: bool) -> Given:
-        """What the stage is given: its own checkpoint folder, and the weights of the stage before unless others are named."""
+        """The stage's inputs: its own checkpoint directory, and the previous stage's weights unless others are given."""
         init = given.init if has_init or not self.before else stage_folder(given.out, self.before)
         return replace(
             given,
@@ -55,23 +55,23 @@ class Stage:
 
 
 def stage_folder(out: Path, name: str) -> Path:
-    """The checkpoint of a stage that is not the last."""
+    """The checkpoint directory of a stage before the last."""
     return out.with_name(f"{out.name}.stages") / name
 
 
 def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int | None = None) -> list[Stage]:
     """Reads a file of `configs/`.
 
-    `[[stage]]` tables have a name, and what they change of all that stands above them.
+    `[[stage]]` tables have a name, and the options that differ from those above them.
 
     Args:
         path: the TOML file.
-        only: name of one stage, which then starts from what is given and writes the checkpoint itself; "": all.
-        seed, steps: in place of what each run says; None: as it says. Steps bound a run that counts epochs.
+        only: name of a single stage to run from the given inputs to the final checkpoint; "": all.
+        seed, steps: override the configured ones unless None. Steps limit a run that counts epochs.
 
     Raises:
-        ConfigError: if the file cannot be read, or is not valid: every fault of every stage is named; or there is no such
-            stage; or all stages cannot run in one process.
+        ConfigError: if the file is unreadable or invalid (the message has every fault of every stage), the stage
+            does not exist, or the stages cannot run in one process.
     """
     tables = read_toml(path)
     kind = tables.pop("kind", None) or next((TABLES[name] for name in TABLES if name in tables), "towers")
@@ -106,7 +106,7 @@ def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int 
     found = {config.optimizer.precision for config in configs}
     if (
         "fp16" in found and len(found) > 1
-    ):  # accelerate keeps the first stage's loss scale, or none, for the whole process
+    ):  # accelerate keeps the first stage's loss scale setting for the whole process
         raise ConfigError(
             f"{path} mixes precision 'fp16' with {', '.join(sorted(found - {'fp16'}))}; run its stages one by one with --stage"
         )
@@ -114,7 +114,7 @@ def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int 
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
-    """Names of stages are folders of checkpoints, so they differ and have no path in them."""
+    """Names of stages become directories, so they must be distinct and not contain paths."""
     if len(set(names)) < len(names):
         raise ConfigError(f"{path} is not valid: two stages have one name ({', '.join(names)})")
     for name in names:
@@ -125,7 +125,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 
 
 def _with(tables: Any, kind: str, seed: int | None, steps: int | None) -> Any:
-    """Tables with a seed and a bound of steps, if these are given."""
+    """Sets a seed and a limit of steps in the tables, if given."""
     changes: dict[str, Any] = {} if seed is None else {"seed": seed}
     if steps is not None:
         name = "steps" if kind in ("impacts", "pretraining") else "max_steps"

@@ -1,8 +1,8 @@
-"""One step's encoding: texts in groups of like length, and gradient caching for batches larger than memory.
+"""Encodes the texts of one step in groups of similar length, with gradient caching for batches larger than memory.
 
 Gradient caching (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup") encodes
-the batch without gradients, takes the loss's gradient of the vectors, then encodes group after group again, each with
-its part of that gradient: the result is the whole batch's gradient, up to rounding.
+the batch without gradients and takes the loss's gradient of the vectors. It then encodes group after group again, each
+with its part of that gradient. The result is the whole batch's gradient except for rounding.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,21 +18,21 @@ from glow.text import WeightedTokens, pad
 __all__ = ["CachedBatch", "Encoding", "encode"]
 
 GROUP_TEXTS, LENGTH_STEP = 16, 16
-"""Texts of a group, and what its length is rounded up to: few different shapes, since each one costs memory for good
-in the CPU's kernels (a long run grew to several times its size), and little padding."""
+"""Texts per group, and the multiple that its length is rounded up to. Each distinct shape costs memory permanently in
+the CPU's kernels (a long run grew to several times its size), so there are few shapes, and little padding."""
 Autocast = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How a batch is encoded.
+    """The encoding of a batch.
 
     Attributes:
         pad_id: id of [PAD].
-        device: where the towers are.
+        device: device of the towers.
         autocast: context of the matrix products' precision.
-        strength: in [0, 1]; weights are taken as 1 + strength (w - 1), which `strength_warmup` raises to 1.
-        chunk_size: most texts of a group in gradient caching.
+        strength: in [0, 1], raised to 1 by `strength_warmup`; word weights become 1 + strength (w - 1).
+        chunk_size: most texts per group in gradient caching.
     """
 
     pad_id: int
@@ -42,7 +42,7 @@ class Encoding:
     chunk_size: int = 0
 
     def run(self, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
-        """Vectors float32 [n, H] of one group, padded to its longest."""
+        """Vectors float32 [n, H] of one group, padded to its longest text."""
         longest = max(len(sequence) for sequence in sequences)
         rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
         batch = pad(sequences, self.pad_id, min(rounded, tower.positions.num_embeddings))
@@ -62,11 +62,11 @@ def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]
 
 
 class CachedBatch:
-    """Vectors of one side of a batch, encoded without gradients, that can be encoded again with them.
+    """Vectors of one side of a batch, encoded without gradients, that can be encoded again with gradients.
 
     Args:
-        encoding: its `chunk_size` texts of like length go together.
-        tower, sequences: what encodes what.
+        encoding: the encoding; `chunk_size` texts of similar length form a group.
+        tower, sequences: the tower and its texts.
 
     Attributes:
         vectors: float32 [n, H], a leaf that collects the loss's gradient.
@@ -76,7 +76,7 @@ class CachedBatch:
         self._encoding, self._tower, self._sequences = encoding, tower, sequences
         self._groups = _groups(sequences, encoding.chunk_size)
         order = [row for rows in self._groups for row in rows]
-        self._random = []  # dropout must fall alike both times
+        self._random = []  # dropout must be equal both times
         blocks = []
         with torch.no_grad():
             for rows in self._groups:
@@ -86,7 +86,7 @@ class CachedBatch:
         self.vectors.requires_grad_()
 
     def backward(self) -> None:
-        """Takes the gradient that the loss left at the vectors through the tower."""
+        """Propagates the loss's gradient of the vectors through the tower."""
         gradient = self.vectors.grad
         if gradient is None or not next(self._tower.layers.parameters()).requires_grad:
             return
@@ -97,7 +97,7 @@ class CachedBatch:
 
 
 def _groups(sequences: Sequence[WeightedTokens], size: int) -> list[list[int]]:
-    """Positions in groups of like length, longest first."""
+    """Positions in groups of similar length, longest first."""
     order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
     return [order[start : start + size] for start in range(0, len(order), size)]
 

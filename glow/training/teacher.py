@@ -1,4 +1,4 @@
-"""Teachers: what encodes texts into the vectors that distillation draws towers towards."""
+"""Teachers: encode texts to the target vectors of distillation."""
 
 import hashlib
 import importlib
@@ -34,11 +34,11 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Teacher:
-    """What encodes.
+    """A teacher's encoding functions.
 
     Attributes:
-        hash: of all that decides a vector beside its text.
-        queries, documents: encode into float32 [n, W], L2-normalised.
+        hash: hash of all inputs that decide a vector, besides its text.
+        queries, documents: encode into float32 [n, W], L2-normalized.
     """
 
     hash: str
@@ -47,7 +47,7 @@ class Teacher:
 
 
 def joined_text(document: Document) -> str:
-    """A document as single-text encoders are given it: its fields but the url, in order, as one text."""
+    """A document as one text for single-text encoders: its fields in order, except the URL."""
     parts = [text for name, values in document.fields.items() if name != "url" for text in values]
     return ". ".join(parts)
 
@@ -56,11 +56,11 @@ def open_teacher(where: str | Path, pieces: WordPieces | None, corpus: Sequence[
     """Opens a teacher.
 
     Args:
-        where: a model or a checkpoint of towers; a BERT-layout folder (mean pooling, all weights 1); a sentence-transformers folder;
-            or MODULE:FUNCTION, which makes float32 [n, W] of n texts.
-        pieces: the vocabulary of a run. A sentence-transformers folder that shares it and does no more than mean pooling is read
-            as a BERT-layout folder, without the library. None: there is no run.
-        corpus: whose statistics of terms weigh the words that a model reads.
+        where: a model or a checkpoint of towers; a BERT directory (mean pooling, all weights 1); a sentence-transformers
+            directory; or MODULE:FUNCTION, which returns float32 [n, W] for n texts.
+        pieces: the vocabulary of a run. A sentence-transformers directory with this vocabulary and only mean pooling is
+            read as a BERT directory, without the library. None: no run.
+        corpus: its term statistics decide the word weights of a model.
 
     Raises:
         ConfigError: if there is no such teacher, or a file cannot be read.
@@ -82,7 +82,7 @@ def open_teacher(where: str | Path, pieces: WordPieces | None, corpus: Sequence[
         return _of_texts(_sentence_transformer(folder), _folder_hash(folder))
     if pieces is None and not (folder / "vocab.txt").is_file():
         raise ConfigError(
-            f"{where} is no teacher: expected a model, a checkpoint, a sentence-transformers or BERT-layout folder, or MODULE:FUNCTION"
+            f"{where} is not a teacher: expected a model, checkpoint, sentence-transformers or BERT directory, or MODULE:FUNCTION"
         )
     pieces = pieces or WordPieces(folder / "vocab.txt")
     return _of_texts(
@@ -98,14 +98,14 @@ def teacher_vectors(
     corpus: Sequence[Document],
     cache: Path,
 ) -> TeacherVectors:
-    """A teacher's vectors of a collection: made if they are not in the cache, or those that `glow teach` made.
+    """A teacher's vectors of a collection: those of `glow teach`, or cached ones, which are computed if missing.
 
     Args:
-        where: as for `open_teacher`, or a folder of `glow teach`.
+        where: as for `open_teacher`, or a directory of `glow teach`.
         pieces: as for `open_teacher`.
-        queries, documents: whose vectors are wanted; none of a side that is not.
+        queries, documents: the texts to encode; empty for a side that is not needed.
         corpus: as for `open_teacher`.
-        cache: folder where vectors are kept, in one folder a teacher.
+        cache: directory of cached vectors, with one subdirectory per teacher.
     """
     if (Path(where) / VECTORS_HEADER).is_file():
         return TeacherVectors(Path(where))
@@ -120,7 +120,7 @@ def make_vectors(
     folder: Path,
     advance: Callable[[int], None] = lambda done: None,
 ) -> TeacherVectors:
-    """Makes the vectors that a folder does not have yet; `advance` is told how many were made, or found, since its last call."""
+    """Computes a directory's missing vectors; calls `advance` with the number computed or found since its last call."""
 
     def encode(numbers: Sequence[int]) -> Vectors:
         split = len(queries)
@@ -142,12 +142,12 @@ def _imported(module: str, function: str) -> Callable[[Sequence[str]], Vectors]:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"there is no teacher {module}:{function} ({error}); give a folder, or a function that Python can import"
+            f"there is no teacher {module}:{function} ({error}); give a directory, or a function that Python can import"
         ) from error
 
     def encode(texts: Sequence[str]) -> Vectors:
         made = np.asarray(found(list(texts)), np.float32)
-        with np.errstate(invalid="ignore"):  # what is not finite is refused where it is kept
+        with np.errstate(invalid="ignore"):  # `make` refuses values that are not finite
             unit: Vectors = made / np.maximum(np.linalg.norm(made, axis=-1, keepdims=True), 1e-12)
         return unit
 
@@ -159,7 +159,7 @@ def _sentence_transformer(folder: Path) -> Callable[[Sequence[str]], Vectors]:
         library: Any = importlib.import_module("sentence_transformers")
     except ImportError as error:
         raise ConfigError(
-            f"{folder} is a sentence-transformers folder, and the library is not there; pip install sentence-transformers"
+            f"{folder} is a sentence-transformers directory, which needs the library: pip install sentence-transformers"
         ) from error
     model = library.SentenceTransformer(str(folder), local_files_only=True)
     return lambda texts: np.asarray(
@@ -168,7 +168,7 @@ def _sentence_transformer(folder: Path) -> Callable[[Sequence[str]], Vectors]:
 
 
 def _bert(folder: Path, pieces: WordPieces) -> Callable[[Sequence[str]], Vectors]:
-    """A whole BERT-layout encoder."""
+    """Opens a complete BERT encoder."""
     config = bert_config(folder, dropout=0.0, pooling="mean")
     words = nn.Embedding(config.vocabulary, config.hidden)
     weights = load_weights(folder)
@@ -202,7 +202,7 @@ def _ids(text: str, pieces: WordPieces) -> list[int]:
 
 
 def _is_plain(folder: Path, pieces: WordPieces) -> bool:
-    """Whether a sentence-transformers folder is BERT with a run's vocabulary and mean pooling."""
+    """Whether a sentence-transformers directory is BERT with the run's vocabulary and mean pooling."""
     vocabulary = folder / "vocab.txt"
     if not vocabulary.is_file() or vocabulary.read_bytes() != pieces.vocabulary.read_bytes():
         return False

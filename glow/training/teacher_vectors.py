@@ -1,7 +1,7 @@
-"""Vectors of a teacher, kept by the content of what they are of: float16 on disk, memory-mapped, made once.
+"""A teacher's vectors, keyed by the content of their texts: float16 on disk, memory-mapped, computed once.
 
-A folder has `vectors.f16` (rows), `keys.bin` (16 bytes each), and `teacher.json`, which says whose they are, how many, and
-what the two files hash to. A call that was stopped goes on behind the last row that both files hold.
+A directory has `vectors.f16` (rows), `keys.bin` (16 bytes each), and `teacher.json` with the teacher, the number of rows
+and hashes of both files. A stopped call resumes after the last row that both files hold.
 """
 
 import hashlib
@@ -25,16 +25,16 @@ VECTORS_HEADER = "teacher.json"
 VECTORS, KEYS = "vectors.f16", "keys.bin"
 KEY_BYTES, CHUNK = 16, 2048
 Encode = Callable[[Sequence[int]], NDArray[np.float32]]
-"""Numbers of what is missing -> float32 [n, W]."""
+"""Numbers of missing texts -> float32 [n, W]."""
 
 
 def query_key(text: str) -> bytes:
-    """Of a query's text."""
+    """The key of a query's text."""
     return _key("query", text)
 
 
 def document_key(document: Document) -> bytes:
-    """Of a document's fields."""
+    """The key of a document's fields."""
     return _key("document", repr(document.fields))
 
 
@@ -53,20 +53,20 @@ class Aims:
         return len(self._rows)
 
     def __getitem__(self, numbers: Any) -> NDArray[np.float32]:
-        """Of texts by their numbers, or of a slice of them."""
+        """Vectors of texts, by numbers or a slice."""
         found: NDArray[np.float32] = self._vectors[self._rows[numbers]].astype(np.float32)
         return found
 
 
 class TeacherVectors:
-    """Vectors that were made.
+    """Finished vectors of a teacher.
 
     Args:
-        folder: of the files.
+        folder: directory of the files.
 
     Attributes:
-        teacher: hash of whose they are.
-        width: numbers of a vector.
+        teacher: hash of the teacher.
+        width: numbers per vector.
 
     Raises:
         IntegrityError: if a file is missing or damaged.
@@ -96,7 +96,7 @@ class TeacherVectors:
         """The vectors of texts by their keys.
 
         Raises:
-            MismatchError: if some are not there; `what` names them.
+            MismatchError: if some are missing; `what` names them.
         """
         wanted = np.array(keys, f"V{KEY_BYTES}")
         places = np.minimum(np.searchsorted(self._keys, wanted), max(len(self._keys) - 1, 0))
@@ -104,7 +104,7 @@ class TeacherVectors:
         if len(missing):
             raise MismatchError(
                 f"{self.folder} lacks {len(missing):,} of {len(wanted):,} vectors of {what} (the first: number {missing[0]}); "
-                "it was made of other data or --fields: run glow teach with this --data and --fields"
+                "it was made from other data or --fields: run glow teach with this --data and --fields"
             )
         return Aims(self._vectors, self._order[places])
 
@@ -117,19 +117,19 @@ class TeacherVectors:
         encode: Encode,
         advance: Callable[[int], None] = lambda done: None,
     ) -> Self:
-        """Makes the vectors that are not there yet.
+        """Computes missing vectors.
 
         Args:
-            folder: of the files.
-            teacher: hash of all that decides a vector beside its text.
-            keys: of the texts.
-            encode: makes the vectors of some, by their numbers in `keys`.
-            advance: told how many were made, or found, since the last call.
+            folder: directory of the files.
+            teacher: hash of all inputs that decide a vector, besides its text.
+            keys: keys of the texts.
+            encode: encodes texts, given by their numbers in `keys`.
+            advance: called with the number computed or found since the last call.
 
         Raises:
-            ConfigError: if what was encoded is not one finite vector a text.
-            IntegrityError: if what it holds is damaged.
-            MismatchError: if it holds another teacher's.
+            ConfigError: if the teacher does not return one finite vector per text.
+            IntegrityError: if the existing files are damaged.
+            MismatchError: if the directory holds another teacher's vectors.
         """
         folder.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(folder / "making.lock"):
@@ -155,7 +155,7 @@ class TeacherVectors:
 
 
 def _known(folder: Path, teacher: str) -> tuple[set[bytes], int, bool]:
-    """Keys of the rows that are whole, their width, and whether none are lacking; what a stopped call left behind them is cut off."""
+    """Keys of complete rows, their width, and whether all are there; truncates incomplete rows of a stopped call."""
     header: dict[str, Any] = {"width": 0, "teacher": teacher}
     try:
         if (folder / VECTORS_HEADER).is_file():
@@ -168,7 +168,7 @@ def _known(folder: Path, teacher: str) -> tuple[set[bytes], int, bool]:
             f"{folder} holds vectors of another teacher, or of the same model over another corpus; choose another --out"
         )
     if is_finished:
-        TeacherVectors(folder)  # damage must not be hashed anew with what is added
+        TeacherVectors(folder)  # otherwise new hashes would hide the damage
     for name in (VECTORS, KEYS):
         (folder / name).touch()
     rows = (folder / VECTORS).stat().st_size // (2 * width) if width else 0
@@ -181,7 +181,7 @@ def _known(folder: Path, teacher: str) -> tuple[set[bytes], int, bool]:
 
 
 def _checked(made: Any, count: int, width: int) -> NDArray[np.float16]:
-    """Vectors as they are kept."""
+    """Checks vectors and converts them for storage."""
     vectors = np.asarray(made, np.float32)
     expected = f"({count}, {width or 'numbers'})"
     if vectors.ndim != 2 or len(vectors) != count or vectors.shape[1] != (width or vectors.shape[1]):
@@ -199,13 +199,13 @@ def _sha256_of(path: Path, size: int, changed: int) -> str:
 
 
 def _sha256(path: Path) -> str:
-    """Of a file, read once while its size and time of change are the same: a run opens one folder for each collection."""
+    """Hash of a file, cached by size and modification time: a run opens a directory once per collection."""
     stat = path.stat()
     return _sha256_of(path, stat.st_size, stat.st_mtime_ns)
 
 
 def _write_header(folder: Path, teacher: str, width: int, count: int | None) -> None:
-    """Says whose vectors they are, and once all are there (`count`) how many, and what the files hash to."""
+    """Writes the teacher's hash and, once all vectors exist (`count`), their number and the files' hashes."""
     header: dict[str, Any] = {"format": 1, "teacher": teacher, "width": width}
     if count is not None:
         header |= {"count": count, "files": {name: _sha256(folder / name) for name in (VECTORS, KEYS)}}

@@ -1,4 +1,4 @@
-"""The loss of both towers over a batch of pairs: what the one training loop minimises of them."""
+"""The loss of both towers over a batch of pairs, for the training loop."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +23,11 @@ class TowerLoss(nn.Module):
     """Both towers and their objective.
 
     Args:
-        config: the run; it says which parameters learn.
-        towers: to be trained.
-        batches: what the numbers of a batch stand for.
-        targets: of every collection, if the objective looks at a teacher.
-        init: what the run starts from; it may hold the map of a teacher's vectors.
+        config: the run's configuration, which decides the trainable parameters.
+        towers: the towers to train.
+        batches: resolves the numbers in a batch.
+        targets: teacher vectors of every collection, if the objective uses a teacher.
+        init: the initial weights, which may include the map of a teacher's vectors.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class TowerLoss(nn.Module):
         towers.words.weight.requires_grad_(config.towers.train_words)
 
     def forward(self, batch: PairBatch, moment: Moment) -> Loss:
-        """The loss of a batch; with gradient caching its second pass comes later."""
+        """The loss of a batch; with gradient caching, its second pass follows later."""
         encoding = self._encoding(moment)
         sides = [self._side(side, batch) for side in self.config.sides]
         later = []
@@ -69,7 +69,7 @@ class TowerLoss(nn.Module):
         return Loss(value, len(batch.queries), figures, later)
 
     def _side(self, side: Side, batch: PairBatch) -> tuple[Tower, list[WeightedTokens]]:
-        """A tower, and what it encodes of a batch."""
+        """A tower and its texts of a batch."""
         if side == "query":
             return self.towers.query, self._batches.queries_of(batch)
         documents = self._batches.documents[batch.collection]

@@ -1,4 +1,4 @@
-"""The recipe of two towers: judged pairs, and a teacher's vectors if the objective looks at one."""
+"""The recipe of two towers: judged pairs, and a teacher's vectors if the objective uses them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 
 
 def towers_recipe(config: TrainConfig, given: Given, say: Say) -> Recipe[PairBatch]:
-    """Reads what a run of towers needs.
+    """Reads the inputs of a towers run.
 
     Raises:
         GlowError: if data, configuration or initial weights are not usable.
@@ -95,7 +95,7 @@ def assemble(
     watch: Watch | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Recipe[PairBatch]:
-    """The recipe of towers and data that are there already; its arguments are as `Recipe` has them."""
+    """The recipe from towers and data in memory; arguments as in `Recipe`."""
     return Recipe(
         config,
         batches,
@@ -111,14 +111,14 @@ def assemble(
 
 
 def _pieces(init: Path, weighting: Weighting) -> WordPieces:
-    """What spells words; a BERT-layout folder may have a `tokenizer.json` too, which is not ours."""
+    """The run's vocabulary; ignores a `tokenizer.json` in a BERT directory, which has another format."""
     if (init / QUERY_TOWER).is_file() or kind_of(init) is not None:
         return load_pieces(init, weighting.unit)
     return WordPieces(init / "vocab.txt", weighting.unit)
 
 
 def _synthesized(config: TrainConfig, given: Given, schema: FieldSchema, say: Say) -> Given:
-    """What is given, with a data folder more for every corpus to make pairs from; finished folders are kept."""
+    """The inputs, plus a synthetic data directory for every corpus in `synthesize`; keeps finished ones."""
     folders = []
     for number, corpus in enumerate(given.synthesize):
         say(f"making pairs from {corpus.name}")
@@ -132,11 +132,11 @@ def _synthesized(config: TrainConfig, given: Given, schema: FieldSchema, say: Sa
 
 
 def _collections(given: Given, schema: FieldSchema) -> list[Collection]:
-    """Every data folder, with the mined negatives that were made from it.
+    """All data directories with their mined negatives.
 
     Raises:
         ConfigError: if there is nothing to train on.
-        MismatchError: if a file of negatives belongs to none of the folders.
+        MismatchError: if a file of negatives matches none of the directories.
     """
     if not given.data:
         raise ConfigError("there is nothing to train on; give --data or --synthesize")
@@ -154,7 +154,7 @@ def pair_batches(
     preprocessor: Preprocessor,
     targets: Sequence[Targets] = (),
 ) -> PairBatches:
-    """The batches of a run over collections that are read; a teacher's vectors tell their topics."""
+    """The batches of a run over collections; a teacher's vectors decide their topics."""
     options, topics = config.optimizer, config.batches.topics
     labels: list[NDArray[np.int64]] | None = None
     if topics:
@@ -180,7 +180,7 @@ def pair_batches(
 def _targets(
     config: TrainConfig, collections: Sequence[Collection], given: Given, pieces: WordPieces
 ) -> tuple[list[Targets], list[str]]:
-    """The teacher's vectors of the sides that the objective looks at, and what they hash to."""
+    """The teacher's vectors of the sides that the objective uses, and their hashes."""
     sides = ("query", "document") if config.objective.list_other == "teacher" else config.sides
     targets, hashes = [], []
     for each in collections:
@@ -203,14 +203,14 @@ def _targets(
 def _watch(
     config: TrainConfig, given: Given, preprocessor: Preprocessor, objective: TowerLoss
 ) -> tuple[Watch | None, list[str]]:
-    """What looks at the development set, and hashes of what it looks at if that decides the run."""
+    """The measurement of development sets, and their hashes if they decide the run."""
     if not (given.dev and config.watch.steps):
         return None, []
     watched = [read_collection(folder, "dev", preprocessor.schema) for folder in given.dev]
     targets: list[Targets] = []
     if config.objective.list_other == "teacher":
         targets, _ = _targets(config, watched, given, preprocessor.pieces)
-    # With patience they decide when the run ends, and which towers it keeps.
+    # With patience they decide the run's end and its final weights.
     deciding = watched if config.watch.patience else []
     watch = Watch(watched, preprocessor, config.watch, config.seed, objective, targets)
     return watch, [*map(collection_hash, deciding)]

@@ -1,4 +1,4 @@
-"""Dev retrieval while training: what early stopping and the curve of a run look at."""
+"""Measures development sets during training, for early stopping and the plots of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ class WatchedTask:
     """Queries and documents of one collection, preprocessed.
 
     Attributes:
-        name: the collection's.
+        name: name of the collection.
         queries, documents: weighted tokens.
         relevant: query -> positions of its relevant documents here.
-        numbers: int64, of the queries and of the documents in the collection.
+        numbers: int64, numbers of the queries and of the documents in the collection.
     """
 
     name: str
@@ -40,15 +40,15 @@ class WatchedTask:
 
 
 class Watch:
-    """Measures RR@10 on a fixed part of some collections.
+    """Measures RR@10 on a fixed sample of collections.
 
     Args:
-        collections: with the queries of a development split.
-        preprocessor: that of the run.
-        config: how much is looked at.
-        seed: of what is looked at.
-        loss: of the towers that are trained.
-        targets: a teacher's vectors of each collection, if one tower learns alone: they stand in for the other's.
+        collections: collections with the queries of a development split.
+        preprocessor: the run's preprocessor.
+        config: sizes of the sample.
+        seed: seed of the sample.
+        loss: loss of the trained towers.
+        targets: a teacher's vectors of each collection, which replace the other tower's if one is trained alone.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class Watch:
 def reciprocal_ranks(
     scores: NDArray[np.float32], relevant: Sequence[frozenset[int]], depth: int = DEPTH
 ) -> NDArray[np.float64]:
-    """Reciprocal rank of each query's first relevant document, 0 below `depth`.
+    """Reciprocal rank of each query's first relevant document; 0 beyond `depth`.
 
     Args:
         scores: float32 [queries, documents].
         relevant: query -> columns of its relevant documents.
-        depth: how many ranks count.
+        depth: number of ranks that count.
 
     Returns:
         float64 [queries].

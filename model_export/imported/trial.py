@@ -33,7 +33,7 @@ def main(path: str) -> str:
     seconds = SECONDS + SECONDS_PER_MB * megabytes
     size = (MB + MB_PER_MB * megabytes) << 20
     for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0)):
-        with suppress(ValueError, OSError):  # not every system supports memory limits
+        with suppress(ValueError, OSError):  # not every system supports these limits
             resource.setrlimit(what, (most, most))
     try:
         tokenizer = Tokenizer.from_file(path)

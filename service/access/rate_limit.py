@@ -20,8 +20,8 @@ _MAX_CLIENT_CHARS = 64
 class RateLimiter:
     """Token buckets of up to `burst` tokens: a request takes its cost, and `rate` tokens return each second.
 
-    A request needs one token to start, and pays the rest of its cost on credit. So a request that costs more than the burst
-    can run; its client then waits until the debt is paid.
+    A request needs one token to start, and pays the rest of its cost on credit. So a request that costs more than the
+    burst can run; its client then waits until the debt is paid.
 
     Not thread-safe; only the event loop may use it.
 

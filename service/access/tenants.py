@@ -1,6 +1,6 @@
 """Tenants: API keys that are limited to some collections, and to the documents that match a filter.
 
-The file is TOML with one table per API key. A key without a table is an error at startup, so that no key is open by mistake:
+The file is TOML with one table per API key. A key without a table is an error, so that no key is open by mistake:
 
     [alice]
     collections = ["books"]

@@ -51,7 +51,7 @@ def _request_id(service: Service, given: str) -> str:
     request_id = service.request_ids.read(given)
     if request_id is None:
         service.metrics.feedback_refused.labels(RequestIdError.code).inc()
-        detail = f"found {given!r:.60}, not the id of a search of this service; send the complete request_id of a search response"
+        detail = f"found {given!r:.60}, not the id of a search of this service; send the whole request_id of a response"
         raise RequestIdError(f"/request_id: {detail}", [Fault("/request_id", detail)])
     return request_id
 

@@ -93,7 +93,7 @@ def _blocks(explained: Explained, words: int) -> Iterator[RenderableType]:
     yield _term_table(explanations.query, words)
     for place, document in enumerate(explained.documents):
         score = explained.scores[place]
-        ranked = "not among the hits asked for" if score is None else f"score {score:.4f}"
+        ranked = "not found by the search" if score is None else f"score {score:.4f}"
         yield Text.assemble(
             f"\n{place + 1}  ",
             (_plain(document.id), "bold"),

@@ -1,6 +1,6 @@
 """The Redis channel on which replicas notify each other that CURRENT has changed.
 
-A message, whatever its content, only makes its receivers check CURRENT, so an attacker with access to Redis can do no more.
+A message, with any content, only makes its receivers check CURRENT, so an attacker with access to Redis can do no more.
 The channel is optional: without Redis, every replica notices the change within `poll_interval_s`.
 """
 

@@ -178,7 +178,7 @@ class Shadow:
         started = time.perf_counter()
         try:
             checked = check_search(answered.body, self._limits, candidate)
-            call = replace(checked.call, facets=(), highlight=None, explain=None)  # they do not affect ranking
+            call = replace(checked.call, facets=(), highlight=None, explain=None)  # they keep the ranking
             answer = SearchSession(candidate, call).run()
         except GlowError as error:  # such as a filter by a field that it lacks
             self._outcomes[FAILED].inc()

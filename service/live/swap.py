@@ -1,7 +1,7 @@
 """The hot swap, which makes the version that CURRENT names live.
 
-The new version is opened, verified and warmed up while the live one serves, and then replaces it; requests in flight keep
-the old one. A version that cannot be opened is refused: the live one stays, and `/readyz` and the log have the reason.
+The new version is opened, verified and warmed up while the live one serves, and then replaces it; requests in flight
+keep the old one. A version that cannot be opened is refused: the live one stays; `/readyz` and the log have the reason.
 """
 
 import logging

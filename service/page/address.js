@@ -1,8 +1,8 @@
-// What is shown stands in the address, so that reload, back, bookmarks and links work:
+// The address contains the state of the page, so that reload, back, bookmarks and links work:
 // /?q=bees&page=2&retriever=hybrid&f.lang=en&f.lang=de&f.year=2000..2010
 
 const FILTER = "f.";
-// Kinds of a change of the query: on the way, and done.
+// Kinds of a change of the query: while it is typed, and after Enter.
 export const TYPING = "typing";
 export const TYPED = "typed";
 
@@ -39,7 +39,7 @@ export function addressOf({ query, page, retriever, typos, rerank, filters }) {
   return "/?" + parts.map((pair) => pair.map(encodeURIComponent).join("=")).join("&");
 }
 
-// A query has one place in the history, however often it was searched while it was typed.
+// A query has one entry in the history, however often it was searched while it was typed.
 export function pushAddress(state, kind = "") {
   const address = addressOf(state);
   const wasTyping = history.state === TYPING && kind !== "";

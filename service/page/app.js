@@ -1,4 +1,4 @@
-// The search page: its state stands in the address, and every change of it is a search.
+// The search page: the address contains its state, and every change of the state starts a search.
 
 import { addressOf, emptyState, pushAddress, readAddress, TYPED, TYPING } from "./address.js";
 import { at } from "./dom.js";
@@ -21,11 +21,11 @@ let shown = state;
 let able = NO_INDEX;
 let described = null;
 let running = new AbortController();
-// What typing brought last, {address, result}; and whether the service refused a search, so that only Enter sends one.
+// The last result while typing, {address, result}; and whether the service refused a search, so that only Enter sends one.
 let typed = null;
 let isRefused = false;
 
-// ---- what the index can do
+// ---- features of the index
 
 async function describeIndex() {
   const info = await ask("/info");
@@ -35,7 +35,7 @@ async function describeIndex() {
   showRetrievers();
 }
 
-// Asked for once; after a failure the next search asks again.
+// Requested once; after a failure, the next search requests it again.
 function knowIndex() {
   described ??= describeIndex().catch((problem) => {
     described = null;
@@ -71,15 +71,15 @@ async function search({ movesFocus = false, kind = "" } = {}) {
     state.page = Math.min(state.page, lastPage(able));
     const result = await ask("/search", { body: searchBody(state, able), signal });
     if (isTyping && at("hits").contains(document.activeElement)) {
-      state = shown; // somebody has gone on to the results
+      state = shown; // the user has moved to the results
       pushAddress(state, TYPING);
       return;
     }
     hideProblem();
     show(result, movesFocus, isTyping);
   } catch (problem) {
-    if (signal.aborted) return; // a newer search has taken over
-    isRefused = !problem.isFinal; // what is wrong with this query is not with the next
+    if (signal.aborted) return; // a newer search has started
+    isRefused = !problem.isFinal; // an error of this query does not concern the next one
     if (isTyping) return;
     showProblem(problem, search);
     if (problem.needsKey) keyInput.focus();
@@ -175,7 +175,7 @@ at("form").addEventListener("submit", (event) => {
     change({ query, typos: "" }, { kind: TYPED });
     return;
   }
-  pushAddress(state, TYPED); // what Enter asks for is there
+  pushAddress(state, TYPED); // the result is already shown
   stopTyping();
   showVerdict(typed.result, state, able);
 });
@@ -191,7 +191,7 @@ at("rerank").addEventListener("change", ({ target }) => {
 
 for (const [id, by] of [["previous", -1], ["next", 1]]) {
   at(id).addEventListener("click", (event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // another tab or window
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // opens another tab or window
     event.preventDefault();
     change({ page: state.page + by }, { movesFocus: true });
   });
@@ -215,7 +215,7 @@ at("key-form").addEventListener("submit", (event) => {
 at("retry").addEventListener("click", () => change({ query: input.value.trim(), page: state.page }));
 addEventListener("popstate", fromAddress);
 
-// Filters stand beside the results where there is room, and are folded above them where there is none.
+// On wide screens filters are beside the results, otherwise folded above them.
 const fold = () => (at("filters").open = wide.matches);
 wide.addEventListener("change", fold);
 fold();
@@ -228,7 +228,7 @@ async function start() {
     at("examples").hidden = state.query !== "" || !at("examples").childNodes.length;
   } catch (problem) {
     at("about").textContent = "";
-    if (!problem.needsKey || state.query) return; // a search will tell
+    if (!problem.needsKey || state.query) return; // a search will show the problem
     showProblem(problem);
     keyInput.focus();
   }

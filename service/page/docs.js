@@ -1,11 +1,11 @@
-// The routes of this service, made from its OpenAPI document.
+// Shows the routes of this service from its OpenAPI document.
 
 import { at, make } from "./dom.js";
 import { ask, canBeKey, keyHeader, NO_KEY, useKey } from "./server.js";
 
 const ALIAS = "/v1";
 
-// A schema behind references, and the one that a field may be beside null.
+// Resolves references, and the schema of a field that may also be null.
 function resolved(schema, components) {
   const target = schema?.$ref ? components[schema.$ref.split("/").at(-1)] : schema;
   const choices = (target?.anyOf ?? []).filter((choice) => choice.type !== "null");

@@ -1,4 +1,4 @@
-// Making elements. Whatever comes from documents or from the server goes into the page as text, never as HTML.
+// Makes elements. Content of documents and of the server goes into the page as text, never as HTML.
 
 export const at = (id) => document.getElementById(id);
 
@@ -15,19 +15,19 @@ export function clear(element) {
 }
 
 export const values = (field) => (field === undefined || field === null ? [] : [].concat(field));
-// Names come from documents: without this, `constructor` finds what every object inherits.
+// Names come from documents: without this check, `constructor` would find an inherited member.
 export const own = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : undefined);
 export const first = (field) => values(field)[0] ?? "";
 export const ms = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(0)) + " ms";
 export const number = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3));
 
-// A share from 0 to 1 that the style sheet draws; the policy forbids style attributes, and this is none.
+// A fraction from 0 to 1 for the style sheet; the policy forbids style attributes, but not this property.
 export function withShare(element, share) {
   element.style.setProperty("--share", Math.min(Math.max(share, 0), 1).toFixed(4));
   return element;
 }
 
-// Only web addresses become links: a document may hold javascript: or data: in its url.
+// Only web addresses become links: the url of a document may be javascript: or data:.
 export function safeLink(url, ...content) {
   if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return make("span", "", ...content);
   const link = make("a", "", ...content);

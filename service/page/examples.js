@@ -1,4 +1,4 @@
-// Questions to begin with: those of the setting, else queries that led to documents, else headings, drawn at random.
+// Example queries: those of the setting, otherwise random clicked queries or titles of documents.
 
 import { addressOf, emptyState } from "./address.js";
 import { at, clear, first, make, values } from "./dom.js";

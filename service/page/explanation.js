@@ -1,4 +1,4 @@
-// Why a result was found: its scores, what each word of the query did, and what its encoder looked at.
+// Why a result was found: its scores, the effect of each query word, and the attention of the document encoder.
 
 import { clear, make, number, withShare } from "./dom.js";
 import { snippetOf } from "./marks.js";
@@ -7,7 +7,7 @@ import { partName } from "./results.js";
 const FIRST_ROWS = 10;
 let tables = 0;
 
-// Fills a panel from an explained answer.
+// Fills a panel from an explained response.
 export function showExplanation(panel, hit, query) {
   const words = wordsOf(query, hit);
   const scores = Object.entries(hit.scores ?? {});
@@ -35,12 +35,12 @@ export function showFault(panel, problem, again) {
   clear(panel).append(text, button);
 }
 
-// The explained response also marks what the encoder looked at.
+// The explained response also marks words with much attention.
 export function showAttended(item, hit, query) {
   if (hit.highlights) item.querySelector(".snippet")?.replaceChildren(...snippetOf(hit, query.terms));
 }
 
-// Each word of the query once, with what the hit says of it.
+// The distinct words of the query, with their values for the hit.
 function wordsOf(query, hit) {
   const rows = new Map();
   const row = (word) => rows.get(word) ?? rows.set(word, { word }).get(word);
@@ -84,7 +84,7 @@ function table(title, columns, rows) {
   );
   const caption = make("caption", "", title);
   caption.id = `table-${(tables += 1)}`;
-  // Wider than a phone, it scrolls by itself, with keys too.
+  // A table wider than the screen scrolls, also with keys.
   const frame = make("div", "table", make("table", "", caption, make("thead", "", head), make("tbody", "", ...body)));
   frame.tabIndex = 0;
   frame.setAttribute("role", "group");

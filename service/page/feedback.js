@@ -1,12 +1,12 @@
-// Telling the service which results are opened, where it wants to know, and for how long somebody stayed.
+// Sends clicks on results, and how long the user stayed, to services with a feedback log.
 
 import { keyHeader } from "./server.js";
 
 const LONGEST_S = 86_400;
-// What was opened last from this page, and when.
+// The last opened result, and when.
 let opened = null;
 
-// It must outlive this page, and nothing waits for it: a click that is lost is none.
+// The request outlives this page, and nothing waits for it; lost clicks are ignored.
 function tell(body) {
   const headers = { ...keyHeader(), "Content-Type": "application/json" };
   fetch("/feedback", { method: "POST", headers, body: JSON.stringify(body), keepalive: true }).catch(() => undefined);
@@ -22,7 +22,7 @@ export function tellClicks(link, requestId, hit) {
   link.addEventListener("auxclick", ({ button }) => button === 1 && told());
 }
 
-// Back from another tab, or from the page before: the click once more, with the time between.
+// When the user comes back to this page: sends the click again, with the time between.
 function comeBack() {
   if (!opened || document.visibilityState !== "visible") return;
   const dwell_s = Math.round((Date.now() - opened.at) / 100) / 10;

@@ -1,9 +1,9 @@
-// Filters by metadata: values with their counts to tick, ranges of numbers and days to enter, and what is chosen to take off.
+// Metadata filters: values with counts to tick, ranges of numbers and days to enter, and active filters to remove.
 
 import { at, clear, make, own } from "./dom.js";
 import { boundsOf, daysOf, isFaceted, isRange } from "./request.js";
 
-// Shows the filters of an answer; `choose(field, texts)` is called with what the field shall be filtered by.
+// Shows the filters of a result; `choose(field, texts)` is called with the new values for a field.
 export function showFilters(result, state, able, choose) {
   const focused = document.activeElement?.dataset?.choice;
   const groups = able.offered.map((field) => groupOf(field, able.columns[field], own(result.facets, field), state.filters.get(field) ?? [], choose));
@@ -11,7 +11,7 @@ export function showFilters(result, state, able, choose) {
   showChosen(state, able, choose);
   at("filters").hidden = !at("filter-groups").childNodes.length;
   document.body.classList.toggle("has-filters", !at("filters").hidden);
-  // The elements are new; whoever ticked one by key goes on from there.
+  // The elements are new: restore the focus, for users of the keyboard.
   if (focused) at("filters").querySelector(`[data-choice="${CSS.escape(focused)}"]`)?.focus();
 }
 
@@ -20,7 +20,7 @@ function groupOf(field, column, facet, chosen, choose) {
   if (!isFaceted(column)) return null;
   const counts = new Map((facet?.values ?? []).map(({ value, count }) => [String(value), count]));
   const texts = [...new Set([...chosen, ...counts.keys()])];
-  // Values of which each has one document are names of documents, not groups of them.
+  // If every value has one document, the values identify documents and do not group them.
   const isGroup = column.isListed || chosen.length > 0 || [...counts.values()].some((count) => count > 1) || counts.size <= 1;
   if (!texts.length || !isGroup) return null;
   const isRough = facet?.approximate === true;

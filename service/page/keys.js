@@ -1,4 +1,4 @@
-// The keyboard: / to type, arrows or j and k to step through results, Enter to open, e for reasons, Escape to close.
+// Keys: / to type, arrows or j and k to step through results, Enter to open, e for an explanation, Escape to close.
 
 import { at } from "./dom.js";
 
@@ -20,7 +20,7 @@ function step(by) {
   return next !== undefined;
 }
 
-// Arrows scroll a page, so they step only from the query or from a result; j and k step from anywhere.
+// Arrows scroll the page elsewhere, so they step only from the query or from a result; j and k step from anywhere.
 function stepOf({ key, target }) {
   const isInList = target.closest("#hits > li") && !target.closest(".explanation");
   if (key === "ArrowDown") return isInList || target === input ? 1 : 0;
@@ -57,7 +57,7 @@ function handle(event) {
     return true;
   }
   if (key === "e") return toggleWhy(target);
-  // A result without an address has nothing to open but its reasons.
+  // In a result without an address, Enter opens the explanation.
   return key === "Enter" && target.matches("h3[data-step]") && toggleWhy(target);
 }
 

@@ -1,10 +1,10 @@
-// Marked words in texts: those that the service marked, and where it marks none, those of the query.
+// Marked words in texts: those that the service marked, otherwise those of the query.
 
 import { make, values, withShare } from "./dom.js";
 import { STOP_WORDS } from "./stop-words.js";
 
 const SNIPPET_CHARS = 280;
-// Where the words of a document are looked for, in this order; what an index has beside them comes after.
+// Fields for snippets, in this order; other fields of the index come after them.
 const BODY_FIELDS = ["text", "body", "anchor", "clicked_queries"];
 const SAME_WORTH = 1e-6;
 const SENTENCE_END = /(?<=[.!?])\s+|\n{2,}/;
@@ -13,16 +13,16 @@ const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#34": '"', "#39": "'"
 
 const unescaped = (text) => text.replace(/&(amp|lt|gt|quot|#34|#39|#x27);/g, (_, name) => ENTITIES[name]);
 
-// How rare words are, as shares of the rarest one's: what search by words goes by.
+// The idf of each word, relative to that of the rarest word.
 export function sharesOf(terms) {
   const rarest = Math.max(...terms.map((term) => term.idf), 1e-9);
   return new Map(terms.map((term) => [term.word, term.idf / rarest]));
 }
 
-// What is looked for and marked: no punctuation, and no words that hold sentences together.
+// Words to find and mark: no punctuation and no stop words.
 export const isWord = ({ word }) => /[\p{L}\p{N}]/u.test(word) && !STOP_WORDS.has(word);
 
-// Snippets are escaped HTML with two kinds of <em>; any other tag is text of the document.
+// Snippets are escaped HTML with two kinds of <em>; other tags are text of the document.
 export function fromHighlight(html, shares) {
   const parts = [];
   let kind = "";
@@ -40,7 +40,7 @@ function mark(text, shares, isAttended = false) {
 
 export const plainOf = (html) => unescaped(html.split(TAG).filter((piece) => !TAG.test(piece)).join(""));
 
-// The snippet of a hit: the service's from the sentence that matches best, else the stretch of its text that holds the rarest word.
+// The snippet of a hit: the service's, from the best matching sentence on, otherwise the part of its text with the rarest word.
 export function snippetOf(hit, terms) {
   const words = terms.filter(isWord);
   const shares = sharesOf(words);
@@ -52,7 +52,7 @@ export function snippetOf(hit, terms) {
   return marked(excerpt(text, words), words, shares);
 }
 
-// Leaves out what stands before the sentence whose different marked words are worth most.
+// Removes the text before the sentence whose distinct marked words have the largest total weight.
 function fromBestSentence(snippets, shares) {
   const worths = new Map([...shares].map(([word, share]) => [headOf(word), share]));
   const all = snippets.flatMap((html, snippet) => html.split(SENTENCE_END).map((sentence, place) => ({ snippet, place, worth: worthOf(sentence, worths) })));
@@ -68,10 +68,10 @@ function worthOf(sentence, worths) {
   return [...heads].reduce((sum, head) => sum + (worths.get(head) ?? 1), 0);
 }
 
-// Forms of a word begin alike: copy, copies, copied.
+// Forms of a word start with the same letters: copy, copies, copied.
 const headOf = (word) => word.slice(0, 3);
 
-// Snippets say with … where they were cut; one between two of them is enough.
+// Cut snippets have … at both ends; joined ones need only one between them.
 const joined = (snippets) => snippets.reduce((all, next) => `${all.replace(/[ …]+$/, "")} … ${next.replace(/^[ …]+/, "")}`);
 
 export function titleOf(hit, title, terms) {
@@ -88,7 +88,7 @@ function matcher(words) {
   return alternatives.length ? new RegExp(`(?<![\\p{L}\\p{N}])(?:${alternatives.join("|")})(?![\\p{L}\\p{N}])`, "giu") : null;
 }
 
-// The stretch of a text that starts a little before the rarest word it holds.
+// The part of a text that starts a little before its rarest query word.
 function excerpt(text, words) {
   const flat = text.replace(/\s+/g, " ").trim();
   if (flat.length <= SNIPPET_CHARS) return flat;

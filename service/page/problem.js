@@ -1,4 +1,4 @@
-// What is shown where there is no answer: what happened, what to do, and where waiting helps, a countdown.
+// Shows a problem: what happened, what to do, and a countdown if a retry may help.
 
 import { at } from "./dom.js";
 
@@ -21,7 +21,7 @@ export function showProblem(problem, again) {
   if (hasCountdown) countDown(problem.waitS, again);
 }
 
-// Pages that were refused together must not come back together.
+// A random delay, so that pages that were refused together do not retry together.
 function countDown(seconds, again) {
   tries += 1;
   const end = performance.now() + 1000 * (seconds + Math.random());

@@ -1,9 +1,9 @@
-// How the query was read, and what the time went into.
+// Shows the terms of the query, and the time of each stage.
 
 import { at, clear, make, ms, withShare } from "./dom.js";
 import { sharesOf } from "./marks.js";
 
-// In the order of the work; each has a colour of its own, and a stage that a newer service invents has the last one.
+// In the order of the work, each with its own color; unknown stages of a newer service have the last color.
 const STAGES = ["queue", "preprocess", "encode", "filter", "search", "late", "rerank", "facets", "fetch", "highlight", "explain", "cache"];
 const COLOURS = 11;
 
@@ -30,7 +30,7 @@ export function showTimings(timings) {
     const place = STAGES.indexOf(name);
     const colour = `var(--stage-${place < 0 ? COLOURS : Math.min(place + 1, COLOURS)})`;
     const part = make("span");
-    part.style.flexGrow = 1000 * timings[name]; // factors that sum to less than 1 would leave a gap
+    part.style.flexGrow = 1000 * timings[name]; // factors with a sum below 1 would leave a gap
     track.append(part);
     const item = make("div", "", make("dt", "", name), make("dd", "", ms(timings[name])));
     for (const each of [part, item]) each.style.setProperty("--stage", colour);

@@ -1,14 +1,14 @@
-// From what is shown to the body of POST /search, as far as the index can serve it.
+// Makes the body of POST /search from the state of the page and the features of the index.
 
 import { own } from "./dom.js";
 
 const PAGE_SIZE = 10;
-// Somebody who waits rather has a late answer than none; programs have tighter deadlines.
+// A user prefers a late response to none; programs have shorter deadlines.
 const TIMEOUT_MS = 10_000;
 const SAMPLES = 30;
 const FACET_VALUES = 8;
 const MOST_FACETS = 8;
-// Fields with more values than this say more about each document than about a group of them.
+// Fields with more values identify documents rather than group them.
 const MOST_DISTINCT = 200;
 const FEW_DISTINCT = 12;
 const MOST_SHARE_OF_FEW = 0.5;
@@ -16,7 +16,7 @@ const MOST_SHARE = 0.05;
 
 export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, canTell: false, canSearchTyping: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
-// What an index can do, from /info; a service that names no components is older than all of this.
+// The features of an index, from /info; a service without `components` is too old for all of them.
 export function abilitiesOf(info) {
   const { index, settings = {} } = info;
   const components = index.components ?? [];
@@ -43,10 +43,10 @@ export function abilitiesOf(info) {
   };
 }
 
-// Fields that more documents have come first, and of those the ones with fewer values.
+// Sorts by number of documents, then by fewer values.
 const byUse = (columns) => (one, other) => columns[other].documents - columns[one].documents || columns[one].distinct - columns[other].distinct;
 
-// "module:3": at most three results of a module, if documents say theirs.
+// "module:3": at most three results per value of the metadata field `module`.
 function groupOf(setting, columns) {
   const [, field, size] = /^(.+):([0-9]+)$/.exec(setting) ?? [];
   return Object.hasOwn(columns, field ?? "") ? { field, size: Number(size) } : undefined;
@@ -61,7 +61,7 @@ export function isFaceted(column) {
   return distinct <= (distinct <= FEW_DISTINCT ? MOST_SHARE_OF_FEW : MOST_SHARE) * documents;
 }
 
-// A few documents drawn at random: the nearest ones to a direction that nobody chose.
+// A few random documents: those nearest to a random vector.
 export const samplesBody = ({ dimensions, most, fields }) => ({
   vector: Array.from({ length: dimensions }, () => Math.round(200 * Math.random()) - 100 || 1),
   retriever: "dense",
@@ -71,7 +71,7 @@ export const samplesBody = ({ dimensions, most, fields }) => ({
 
 export const lastPage = ({ candidates, pageSize }) => Math.max(Math.floor(candidates / pageSize), 1);
 
-// One hit more than a page shows tells whether there is a next one.
+// One hit more than a page shows whether there is a next page.
 export function searchBody(state, able) {
   const offset = (state.page - 1) * able.pageSize;
   const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(able.candidates - offset, 1)), offset, timeout_ms: able.timeoutMs };
@@ -88,7 +88,7 @@ export function searchBody(state, able) {
   return body;
 }
 
-// The same search once more, for one hit and with its reasons.
+// The same search again, for one hit with its explanation.
 export function explainBody(state, able, hit) {
   const { facets, ...body } = searchBody(state, able);
   const top_k = 1;
@@ -114,14 +114,14 @@ function leafOf(field, texts, type) {
   return values.length === 1 ? { field, eq: values[0] } : { field, in: values };
 }
 
-// A range of numbers stands in the address as 2000..2010, 2000.. or ..2010; what is none is an open one.
+// A range of numbers in the address: 2000..2010, 2000.. or ..2010; an invalid bound is open.
 export function boundsOf(texts) {
   const bounds = (texts?.[0] ?? "").split("..");
   const [from, to] = bounds.length === 2 ? bounds : [bounds[0], bounds[0]];
   return [from, to].map((bound) => (Number.isFinite(Number(bound)) ? bound.trim() : ""));
 }
 
-// A range of days, likewise: 2024-05-01..2024-05-31.
+// A range of days in the address: 2024-05-01..2024-05-31.
 export function daysOf(texts) {
   const bounds = (texts?.[0] ?? "").split("..");
   const [from, to] = bounds.length === 2 ? bounds : [bounds[0], bounds[0]];

@@ -1,4 +1,4 @@
-// The list of hits, and the way to the pages beside this one.
+// Shows the list of hits, and links to the previous and next page.
 
 import { addressOf } from "./address.js";
 import { at, clear, first, make, number, own, safeLink, values } from "./dom.js";
@@ -12,7 +12,7 @@ const MOST_FACTS = 4;
 
 export const partName = (part) => PART_NAMES[part] ?? part;
 
-// Shows an answer; `explain(hit, item, panel)` fills a panel when it is opened for the first time.
+// Shows a result; `explain(hit, item, panel)` fills a panel when it is opened.
 export function showResults(result, state, able, explain) {
   const hits = result.hits.slice(0, able.pageSize);
   clear(at("hits")).append(...hits.map((hit) => showHit(hit, result, able, explain)));
@@ -26,7 +26,7 @@ export function showResults(result, state, able, explain) {
   at("found").hidden = false;
 }
 
-// What is said once nobody types any more: how many there are, and how far they can be trusted.
+// Announces the number of results and doubts about them, once the user stops typing.
 export function showVerdict(result, state, able) {
   at("status").textContent = sentenceOf(result.hits.slice(0, able.pageSize), state.page);
   showDoubt(result);
@@ -38,7 +38,7 @@ function sentenceOf(hits, page) {
   return hits.length === 1 ? "1 result" : `${hits.length} results`;
 }
 
-// What was searched in place of what was typed, and the way back.
+// Shows the corrected query, with a link to the typed one.
 function showCorrected({ text, corrected }, state) {
   at("corrected").hidden = !corrected;
   if (!corrected) return;
@@ -47,7 +47,7 @@ function showCorrected({ text, corrected }, state) {
   clear(at("corrected")).append("Showing results for ", make("b", "", corrected.text), "; search for ", back, " instead.");
 }
 
-// That no hit may answer, and words that no document holds.
+// Shows low confidence, and words that no document contains.
 function showDoubt({ hits, confidence, query }) {
   const unknown = query.unknown ?? [];
   const words = unknown.length ? `No document holds ${unknown.map((word) => `“${word}”`).join(", ")}.` : "";
@@ -93,7 +93,7 @@ function showHit(hit, { request_id, query, confidence }, able, explain) {
   const url = first(hit.fields.url);
   const title = first(hit.fields.title) || url || hit.id;
   const heading = make("h3", "", safeLink(url, ...titleOf(hit, title, terms)));
-  // Something to step to, also where the document has no address.
+  // The target for key steps, even if the document has no address.
   (heading.querySelector("a") ?? heading).dataset.step = "";
   if (!heading.querySelector("a")) heading.tabIndex = -1;
   else if (able.canTell) tellClicks(heading.querySelector("a"), request_id, hit);
@@ -114,7 +114,7 @@ function showScore(hit, isProbability) {
   return score;
 }
 
-// What the document says of itself, as far as it can be filtered by.
+// Metadata of the document, from fields that can be filtered.
 function facts(metadata, columns) {
   const named = Object.keys(columns).filter((name) => !name.includes(".") && values(own(metadata, name)).length);
   return named.slice(0, MOST_FACTS).map((name) => make("span", "fact", `${name} `, make("b", "", values(own(metadata, name)).join(", "))));

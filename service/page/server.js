@@ -1,15 +1,15 @@
-// Asking the service, and what its refusals mean for a person.
+// Sends requests to the service, and explains its errors to the user.
 
 const KEY_ITEM = "glow.key";
 const LONGEST_COUNTDOWN_S = 120;
-// The key of a service that needs one is kept for this tab alone, and sent nowhere but here.
+// The API key is stored for this tab only, and sent to this service only.
 let key = storedKey();
 
 function storedKey() {
   try {
     return sessionStorage.getItem(KEY_ITEM) ?? "";
   } catch {
-    return ""; // a browser that forbids storage still keeps the key until the page is left
+    return ""; // without storage, the key is kept until the user leaves the page
   }
 }
 
@@ -25,10 +25,10 @@ export function useKey(value) {
 
 export const keyHeader = () => (key ? { Authorization: `Bearer ${key}` } : {});
 
-// Headers hold no other characters, and no key has them.
+// The characters that headers and keys may contain.
 export const canBeKey = (value) => /^[\x21-\x7e]+$/.test(value);
 
-// What can go wrong: {title, detail, advice}, and `isFinal` (trying again is of no use), `needsKey`, or `waitS`.
+// Problems: {title, detail, advice}, and `isFinal` (a retry is useless), `needsKey`, or `waitS`.
 export const NO_KEY = {
   title: "That is no key",
   detail: "A key is made of letters, digits and signs of plain ASCII, without spaces.",

@@ -1,4 +1,4 @@
-// English words that hold sentences together: those of glow/text/lexical.py, which no index by words holds.
+// English stop words, the same as in glow/text/lexical.py, which lexical indexes do not contain.
 
 export const STOP_WORDS = new Set(
   [

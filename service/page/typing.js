@@ -1,4 +1,4 @@
-// Searching while a query is typed: after a pause, and what a screen reader hears of it after a longer one.
+// Searches while the user types: after a pause, and announces the result after a longer one.
 
 const PAUSE_MS = 150;
 const SETTLE_MS = 1_000;
@@ -7,7 +7,7 @@ let settling = 0;
 
 export function watchTyping(input, refresh) {
   const later = ({ isComposing }) => {
-    if (isComposing) return; // a character of several keys is none yet
+    if (isComposing) return; // a character of several keys is not complete yet
     stopTyping();
     pause = setTimeout(refresh, PAUSE_MS);
   };

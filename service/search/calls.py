@@ -78,12 +78,12 @@ class SearchCall:
         fields, metadata: names of fields and metadata to return; None for all.
         max_bytes: most bytes of all hits in total; 0 for no limit.
         may_cut: whether hits may be cut to fit.
-        typos: whether slips in the query are corrected.
+        typos: whether to correct typos in the query.
         arrangement: boosts, sorting and grouping of the candidates; None for none.
         source: what to search for: the text, the vector, documents like another one, or all that match the filter.
         vector: vector of the index's dimensions, L2-normalized; None unless it is the source.
         like: id of a document; "" unless it is the source.
-        rerank: how the first hits are read again; None: they are not. Needs `index.reranker`.
+        rerank: how to re-rank the first hits; None: not at all. Needs `index.reranker`.
         late: whether a hybrid search compares tokens, if the index has token vectors.
         vectors: whether to return the vector of each hit.
     """
@@ -115,7 +115,7 @@ class SearchCall:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of the query: its idf, its weight for the query encoder (both finite, >= 0), and whether documents contain it."""
+    """A query term: its idf, its weight for the encoder (both finite, >= 0), and whether documents contain it."""
 
     word: str
     idf: float
@@ -130,14 +130,14 @@ class FoundDocument:
     Attributes:
         score: the ranking score; the probability of relevance if the response has a confidence.
         row: row of the document in the index.
-        parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), `late` (about -1 to 1), `fused` or `rerank` (of any sign) -> that
-            part's score, if it is known.
+        parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), `late` (about -1 to 1), `fused` or `rerank` (of
+            any sign) -> score, if known.
         document: the stored document, with the requested fields and metadata.
         passage: its best passage, if the index has passages and dense retrieval found it.
         truncated: names of the parts of the document that were cut or omitted to fit.
         highlights: field -> snippets as HTML; None if not requested.
-        because: word of the query -> the document's word that it counts for, of those that the document does not hold; only where
-            snippets or reasons were asked for.
+        because: query word that the document lacks -> its own related word; only if snippets or explanations were
+            requested.
     """
 
     score: float
@@ -166,7 +166,7 @@ class SearchAnswer:
         explanations: explanations of all hits; None if not requested.
         confidence: confidence of the first hit; None if its score is not a probability.
         unknown: words of the query that no document contains, in order; empty without a lexical index.
-        left_out: what there was no time for: `late`, no tokens were compared; `snippets`, words were not looked for by meaning; `rerank_partial`, not all hits were read again.
+        left_out: steps skipped for lack of time, as in `degraded` (docs/search.md): `late`, `snippets`, `rerank_partial`.
     """
 
     tokens: int

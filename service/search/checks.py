@@ -57,7 +57,7 @@ class CheckedSearch:
 
     @property
     def work_pool(self) -> WorkPoolName:
-        """Worker pool of the search: `bulk` if it is expensive without re-ranking, else by whether it re-ranks."""
+        """Worker pool: `bulk` if it is expensive without re-ranking, otherwise `rerank` or `plain`."""
         if request_cost(replace(self.call, rerank=None), self.filter_terms) > MOST_PLAIN:
             return "bulk"
         return "plain" if self.call.rerank is None else "rerank"

@@ -37,7 +37,7 @@ class Deadline:
 
     def error(self) -> DeadlineError:
         """The error of a passed deadline."""
-        return DeadlineError("the deadline passed before the response was ready; allow more time (timeout_ms)")
+        return DeadlineError("the deadline passed before the response was ready; raise timeout_ms")
 
     def check(self) -> None:
         """Raises an error after the deadline.

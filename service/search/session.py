@@ -268,7 +268,7 @@ class SearchSession:
         return reordered
 
     def unfinished(self) -> SearchAnswer:
-        """The partial result after the deadline: the page's documents, if they were ranked, without snippets or explanations.
+        """The partial result after the deadline: the page's documents, if they were ranked, without snippets.
 
         It may run while another thread still works on the search; it takes as long as reading a page.
 

@@ -12,7 +12,7 @@ __all__ = [
     "Shape",
 ]  # fmt: skip
 
-# Pydantic looks at every member of a list before it says what is wrong with them.
+# Pydantic checks every member of a list before it reports errors, so lists need limits.
 MOST_FIELDS = 64
 MOST_DIMENSIONS = 8_192
 MOST_SORT_KEYS = MOST_BOOSTS = 8

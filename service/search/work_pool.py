@@ -27,7 +27,7 @@ class WorkPool:
     """Slots, threads and a query batcher for one class of requests.
 
     Attributes:
-        admission: permits; a request takes one in the plain worker pool, and as many as its cost (`glow_service.search.costs`) in the others.
+        admission: slots; a request takes one in the plain pool, in others as many as its cost.
         pool: the threads.
         batcher: batches the pool's queries for the query encoder.
     """

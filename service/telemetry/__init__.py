@@ -1,4 +1,4 @@
-"""What the service says about itself: metrics, traces, log lines and the query log."""
+"""Metrics, traces, log lines, the query log and the feedback log."""
 
 from glow_service.telemetry.exposition import FOLDER_VARIABLE, metrics_folder
 from glow_service.telemetry.feedback_log import FeedbackLog, feedback_key

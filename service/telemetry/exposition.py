@@ -1,8 +1,8 @@
-"""What `/metrics` answers with: the metrics of every worker, whichever one is asked, and what is computed when asked.
+"""The response of `/metrics`: the metrics of all workers, from any worker, and metrics that are computed on request.
 
-One process keeps its metrics in memory. Several write theirs to memory-mapped files in one folder, which whoever is
-asked adds up; `prometheus_client` decides between the two by an environment variable, when it is imported. The supervisor
-makes the folder, sets the variable and decides anew before it forks a worker (`metrics_folder`).
+A single process keeps its metrics in memory. Several processes write theirs to memory-mapped files in one folder, and the
+requested worker sums them. `prometheus_client` chooses between the two by an environment variable, when it is imported.
+The supervisor makes the folder, sets the variable and repeats the choice before it forks a worker (`metrics_folder`).
 """
 
 import os
@@ -29,13 +29,13 @@ _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - the folder made in it is priva
 
 @contextmanager
 def metrics_folder(workers: int) -> Iterator[None]:
-    """While this block runs, processes that start share their metrics through a private folder.
+    """Makes processes that start in the block share their metrics through a private folder.
 
-    The folder lies in memory where the system offers that: a write to a mapped file on a disk that is full would end
-    the process.
+    The folder is in memory, if the system supports it: a write to a mapped file on a full disk would kill the
+    process.
 
     Args:
-        workers: how many there will be; nothing is made for one.
+        workers: number of workers; one worker needs no folder.
     """
     if workers == 1:
         yield
@@ -57,10 +57,10 @@ def metrics_folder(workers: int) -> Iterator[None]:
 
 
 def exposition(registry: CollectorRegistry) -> bytes:
-    """All metrics in Prometheus' text format; takes about a millisecond a worker, and two more.
+    """All metrics in Prometheus's text format; takes about two milliseconds, plus one per worker.
 
     Args:
-        registry: of the process that is asked.
+        registry: registry of this process.
     """
     if values.ValueClass is values.MutexValue:
         families = [*registry.collect()]
@@ -69,7 +69,7 @@ def exposition(registry: CollectorRegistry) -> bytes:
         folder = Path(os.environ[FOLDER_VARIABLE])
         processes = {pid: _process(pid) for pid in _pids(folder)}
         _forget_dead(folder, [pid for pid, found in processes.items() if found is None])
-        # A worker that starts just now may have made a file and written nothing.
+        # A starting worker may have made a file without writing to it.
         files = [str(path) for path in folder.glob("*.db") if _size(path)]
         families = [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
     alive = {pid: found for pid, found in processes.items() if found is not None}
@@ -77,7 +77,7 @@ def exposition(registry: CollectorRegistry) -> bytes:
 
 
 class _Families:
-    """Families that were collected already, in the form that `generate_latest` reads."""
+    """Collected families, in the form that `generate_latest` reads."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -87,10 +87,10 @@ class _Families:
 
 
 def _current(families: list[Metric]) -> Iterator[Metric]:
-    """The families without what no longer holds, and with the age of the index."""
+    """The families without outdated series, and with the age of the index."""
     for family in families:
         if family.name in (CREATED, INDEX_INFO, SHADOW_INFO):
-            # A shared file keeps every series that it ever had: of an index that is no longer live it is 0.
+            # Shared files keep all series; those of an index that is no longer live are 0.
             family.samples = [sample for sample in family.samples if sample.value]
         yield family
         if family.name == CREATED:
@@ -102,7 +102,7 @@ def _current(families: list[Metric]) -> Iterator[Metric]:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """A process: bytes in memory that are its own, those that it shares (mapped files), CPU time in seconds."""
+    """A process: private memory, shared memory (mapped files), CPU time in seconds."""
 
     private_bytes: int
     shared_bytes: int
@@ -110,16 +110,16 @@ class _Process:
 
 
 def _process(pid: int) -> _Process | None:
-    """What the kernel says of a process; None where it has ended."""
+    """Figures of a process from the kernel; None if it has ended."""
     try:
         sizes = Path(f"/proc/{pid}/statm").read_bytes().split()
-        # The command's name may hold anything; what follows its closing bracket is regular.
+        # The command's name may contain any character; the fields after its closing parenthesis are regular.
         times = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
     resident, shared = int(sizes[1]), int(sizes[2])
     if not resident:
-        return None  # it ended, and its parent has not looked yet
+        return None  # it has ended, and its parent has not waited for it yet
     page, ticks = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     return _Process((resident - shared) * page, shared * page, (int(times[11]) + int(times[12])) / ticks)
 
@@ -140,14 +140,14 @@ def _processes(found: dict[int, _Process]) -> Iterator[Metric]:
 
 
 def _pids(folder: Path) -> set[int]:
-    """Every process that ever wrote into the folder: files are named `…_PID.db`."""
+    """All processes that wrote into the folder, whose files are named `…_PID.db`."""
     return {int(path.stem.rpartition("_")[2]) for path in folder.glob("*.db")}
 
 
 def _forget_dead(folder: Path, pids: list[int]) -> None:
-    """Drops the gauges of processes that ended; their counters stay, so that sums never fall."""
+    """Removes the gauges of ended processes; their counters stay, so that sums never decrease."""
     for pid in pids:
-        with suppress(FileNotFoundError):  # another worker, asked at the same time, was faster
+        with suppress(FileNotFoundError):  # another worker removed them at the same time
             mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
 
 

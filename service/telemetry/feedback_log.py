@@ -1,7 +1,7 @@
-"""The log of feedback: what people clicked and judged, and whether one or many of them did.
+"""The feedback log: clicks and relevance judgments, with a pseudonym of each person.
 
-Who it was is not written, only a keyed hash of it. The key is random, lies beside the log, and is replaced every
-`salt_days`: then nobody can tell any more whom an older hash stands for. The log is off unless `feedback_log` names a file.
+The pseudonym is a keyed hash. The key is random, is stored next to the log, and is replaced every `salt_days`: then nobody
+can find out whom an older hash means. The log is off unless `feedback_log` names a file.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ KEY_SUFFIX = ".key"
 
 
 def feedback_key(log: str, given: str = "") -> bytes:
-    """The key that signs the request ids which feedback names.
+    """The key that signs request ids for feedback.
 
     Args:
-        log: file of the log; the key's own file is beside it, and lasts.
-        given: the setting, by which several services have one key; "": it is in the file.
+        log: file of the log; the key is stored permanently in a file next to it.
+        given: the setting `feedback_key`, for a key that several services share; "": use the file.
 
     Raises:
-        ConfigError: if the file can neither be read nor made.
+        ConfigError: if the file can neither be read nor written.
     """
     if given:
         return hashlib.sha256(given.encode()).digest()
@@ -44,17 +44,17 @@ def feedback_key(log: str, given: str = "") -> bytes:
     except OSError as error:
         raise ConfigError(
             f"--feedback-log (GLOW_FEEDBACK_LOG): cannot read or make the key {log}{KEY_SUFFIX}: {error.strerror}; "
-            "the service must be able to read it and to write to its folder, or be given feedback_key"
+            "allow the service to read it and to write to its folder, or set feedback_key"
         ) from error
 
 
 class FeedbackLog:
-    """Writes feedback; does nothing where it has no file.
+    """Writes feedback; does nothing without a file.
 
     Args:
-        metrics: where feedback is counted, and what was lost.
+        metrics: counts received and lost feedback.
         path: the file; "" for none.
-        salt_days: how long one person keeps one mark.
+        salt_days: how long a person keeps the same pseudonym, in days.
         max_bytes: size at which the file is rotated.
         max_files: rotated files that are kept, >= 1.
 
@@ -82,11 +82,11 @@ class FeedbackLog:
         return self._log is not None
 
     def log(self, feedback: Feedback, who: str) -> None:
-        """Notes feedback; some microseconds, and no failure.
+        """Queues feedback to be written; takes microseconds and never raises.
 
         Args:
-            feedback: what to note, without source, period and time.
-            who: whose it is; it is not written.
+            feedback: the feedback, without source, period and time.
+            who: identifies the person; it is not written.
         """
         if self._log is None:
             return
@@ -95,7 +95,7 @@ class FeedbackLog:
         self._log.put(lambda: self._line(seconds, feedback, who))
 
     def close(self) -> None:
-        """Writes what waits, and closes the file."""
+        """Writes waiting lines, and closes the file."""
         if self._log is not None:
             self._log.close()
 
@@ -103,7 +103,7 @@ class FeedbackLog:
         when = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
         salt = self._salt.at(seconds)
         source = hmac.new(salt, who.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
-        # Of the salt, not of the time: a salt that had to be made anew begins new marks, and replicas have salts of their own.
+        # A hash of the salt, not of the time: a new salt gives new pseudonyms, and replicas may have different salts.
         period = hashlib.sha256(b"period" + salt).hexdigest()
         noted = replace(
             feedback, time=when, source=source[:SOURCE_CHARACTERS], period=period[:SOURCE_CHARACTERS]
@@ -112,7 +112,7 @@ class FeedbackLog:
 
 
 class _Salt:
-    """A random key for each span of days, which all processes that write one log share; older ones are removed."""
+    """A random key per period, which all processes of one log share; older keys are removed."""
 
     def __init__(self, log: Path, days: int) -> None:
         self._log, self._days = log, days
@@ -120,10 +120,10 @@ class _Salt:
         self._span, self._key = -1, b""
 
     def at(self, seconds: float) -> bytes:
-        """The key of a time.
+        """The key for a time.
 
         Raises:
-            OSError: if it can neither be read nor made.
+            OSError: if it can neither be read nor written.
         """
         span = int(seconds // (self._days * DAY_S))
         with self._lock:

@@ -1,6 +1,6 @@
-"""Lines that are put into a log without waiting for a disk: a bounded line of them, which a thread writes.
+"""A log that does not wait for the disk: lines go to a bounded queue, and a thread writes them.
 
-A write that fails is undone, told once and counted; whoever put the lines there never learns of it.
+A failed write is undone, logged once and counted; callers are not affected.
 """
 
 import logging
@@ -17,7 +17,7 @@ from glow_service.telemetry.rotated_file import RotatedFile
 __all__ = ["LineLog"]
 
 MAX_WAITING = 4_096
-"""Lines that may wait to be written; more are lost, and counted."""
+"""Most waiting lines; further lines are lost and counted."""
 WRITE_EVERY_S = 0.2
 CLOSE_WITHIN_S = 5.0
 _logger = logging.getLogger(__name__)
@@ -27,10 +27,10 @@ class LineLog:
     """A file of lines that every worker appends to.
 
     Args:
-        setting: that named the file, for messages.
-        lost: counts lines that could not be taken, by reason.
+        setting: the setting that named the file, for messages.
+        lost: counts lost lines, by reason.
         path: the file.
-        max_bytes: size at which it is rotated.
+        max_bytes: size at which the file is rotated.
         max_files: rotated files that are kept, >= 1.
 
     Raises:
@@ -48,16 +48,16 @@ class LineLog:
         except OSError as error:
             raise ConfigError(
                 f"--{flag_of(setting)} (GLOW_{setting.upper()}): cannot write to {path}: {error.strerror}; "
-                "name a file in a folder that exists and that the service may write to"
+                "name a file in an existing folder to which the service can write"
             ) from error
         self._thread = threading.Thread(target=self._run, name=flag_of(setting), daemon=True)
         self._thread.start()
 
     def put(self, line: Callable[[], bytes]) -> None:
-        """Takes a line, if there is room; some microseconds, and no failure.
+        """Queues a line, or loses it if the queue is full; takes microseconds and never raises.
 
         Args:
-            line: makes it, with its end; called by the thread.
+            line: makes the line, with its line feed; called by the thread.
         """
         if len(self._waiting) >= MAX_WAITING:
             self._lost.labels("queue_full").inc()
@@ -65,7 +65,7 @@ class LineLog:
         self._waiting.append(line)
 
     def close(self) -> None:
-        """Writes what waits, and closes the file; returns within seconds also where the disk does not."""
+        """Writes waiting lines, and closes the file; returns within seconds even if the disk hangs."""
         self._stop.set()
         self._thread.join(CLOSE_WITHIN_S)
         if not self._thread.is_alive():
@@ -81,7 +81,7 @@ class LineLog:
         for _ in range(len(self._waiting)):
             try:
                 lines.append(self._waiting.popleft()())
-            except Exception:  # whatever it is: one line is lost, and the thread goes on
+            except Exception:  # any error: one line is lost, and the thread continues
                 self._lost.labels("not_json").inc()
         if not lines:
             return
@@ -90,9 +90,9 @@ class LineLog:
             self._is_failing = False
         except OSError as error:
             self._lost.labels("not_written").inc(len(lines))
-            if not self._is_failing:  # once for each time that it begins to fail
+            if not self._is_failing:  # log only the first of consecutive failures
                 name = self._setting.replace("_", " ")
-                _logger.error("the %s cannot be written; lines are lost until it can: %s", name, error)
+                _logger.error("cannot write the %s; lines are lost until it works again: %s", name, error)
             self._is_failing = True
 
 

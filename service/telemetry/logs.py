@@ -1,4 +1,4 @@
-"""Logs on stderr, as JSON lines or for people at a terminal; fields of a line go into `extra={"fields": {…}}`."""
+"""Logs on stderr, as JSON Lines or as text; fields of a line go into `extra={"fields": {…}}`."""
 
 import logging
 import sys
@@ -13,10 +13,10 @@ LogForm = Literal["auto", "json", "text"]
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (UTC), level, logger, message, then the line's own fields."""
+    """One JSON object per line: time (UTC), level, logger, message, then the line's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON; a value that JSON lacks is written as text."""
+        """Formats a record as JSON; values of other types become strings."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -28,15 +28,15 @@ class JsonFormatter(logging.Formatter):
             line["traceback"] = self.formatException(record.exc_info)
         try:
             return orjson.dumps(line, default=str).decode()
-        except orjson.JSONEncodeError:  # a lone surrogate in a message must not cost the line
+        except orjson.JSONEncodeError:  # such as a lone surrogate in a message
             return orjson.dumps({key: ascii(value) for key, value in line.items()}).decode()
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people: time of day (local), level where it is no news, message, then the fields as `name=value`."""
+    """A line of text: local time of day, level except info, message, then the fields as `name=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text; what a terminal would take for commands is escaped."""
+        """Formats a record as text; control characters, which a terminal would obey, are escaped."""
         moment = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         fields = "".join(f"  {name}={value}" for name, value in getattr(record, "fields", {}).items())
@@ -46,20 +46,20 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, form: LogForm = "json") -> None:
-    """Sends every logger of the process, uvicorn's too, to stderr.
+    """Sends all logs of the process, including uvicorn's, to stderr.
 
     Args:
         level: debug, info, warning or error.
-        form: JSON lines, text for people, or by whether stderr is a terminal.
+        form: `json`, `text`, or `auto`: text if stderr is a terminal.
     """
     is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if is_text else JsonFormatter())
-    # Which of its stages a server has reached is no news to people.
+    # In text, leave out uvicorn's lines about stages of startup and shutdown.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING if is_text else logging.NOTSET)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # They speak of every event-loop detail, of use only to their own authors.
+    # Their info and debug lines are not useful here.
     for name in ("asyncio", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

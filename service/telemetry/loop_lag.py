@@ -1,4 +1,4 @@
-"""How long the event loop was held up: whatever does not give it back keeps every client of the process waiting."""
+"""Measures delays of the event loop: work that blocks it delays all clients of the process."""
 
 import asyncio
 import time
@@ -9,13 +9,13 @@ from prometheus_client import Gauge
 __all__ = ["LoopLag"]
 
 TICK_S = 0.02
-"""Pause between two looks; a hold-up is seen to within this."""
+"""Interval of measurements, and so their precision, in seconds."""
 WINDOW_S = 10.0
-"""The gauge shows the longest hold-up of this time, so that a scrape does not miss it."""
+"""The gauge shows the longest delay of this time, so that a scrape does not miss it, in seconds."""
 
 
 class LoopLag:
-    """Measures the loop in which `run` runs, until that is cancelled.
+    """Measures the event loop in which `run` runs, until it is canceled.
 
     Args:
         gauge: set to the longest delay of the last ten seconds, in seconds.
@@ -23,11 +23,11 @@ class LoopLag:
 
     def __init__(self, gauge: Gauge) -> None:
         self._gauge = gauge
-        # Delays that no later one exceeds, the longest first.
+        # Delays that no later one exceeds, longest first.
         self._longest: deque[tuple[float, float]] = deque()
 
     async def run(self) -> None:
-        """Looks how late each look comes."""
+        """Sleeps repeatedly, and records how late each wake-up is."""
         while True:
             due = time.perf_counter() + TICK_S
             await asyncio.sleep(TICK_S)

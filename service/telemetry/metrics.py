@@ -1,7 +1,7 @@
 """Prometheus metrics; `docs/monitoring.md` lists them.
 
-Each counts for one process; `service/telemetry/exposition.py` adds up those of several. A gauge therefore says how: over the
-workers that live (`live…`), by sum, least, greatest, or the one that was set last.
+Each process counts separately; `service/telemetry/exposition.py` combines several. Each gauge sets how: over the running
+workers (`live…`), by sum, minimum, maximum, or the most recent value.
 """
 
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ _T = TypeVar("_T", Counter, Histogram)
 
 
 class _Children(dict[tuple[str, ...], _T], Generic[_T]):
-    """The series of a metric by their labels, each looked up once: `labels()` costs more than the count itself."""
+    """The series of a metric by labels, each looked up once, because `labels()` costs more than counting."""
 
     def __init__(self, metric: _T) -> None:
         super().__init__()
@@ -45,13 +45,13 @@ class _Children(dict[tuple[str, ...], _T], Generic[_T]):
 
 
 class Metrics:
-    """The metrics, in a registry of their own so that several apps can live in one process.
+    """The metrics, in a separate registry, so that a process can have several apps.
 
-    `request`, `stages`, `reject` and `truncate` are the cheap way to count; labels must come from closed lists.
+    `request`, `stages` and `truncate` are the cheap way to count. Labels must come from closed lists.
     """
 
     def __init__(self) -> None:
-        # They would add a second series to each one, which nobody reads.
+        # They would add a second, unused series to each one.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -181,42 +181,42 @@ class Metrics:
         )
 
     def use(self, index: Index) -> None:
-        """Notes which index is live."""
+        """Records the live index."""
         live = (index.version, index.model)
         if self._live not in (None, live):
-            self.index_info.labels(*self._live).set(0)  # it is not shown then
+            self.index_info.labels(*self._live).set(0)  # `/metrics` omits zeros
         self._live = live
         self.index_info.labels(*live).set(1)
         self.index_documents.set(index[STORED_FIELDS].count)
         self.index_created.set(_unix_time(index.manifest.created))
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Counts an answered request.
+        """Counts a request with a response.
 
         Args:
-            route: its path as the router knows it, such as `/documents/{id}`.
+            route: path of its route, such as `/documents/{id}`.
             status: HTTP status.
-            seconds: from its first byte to its answer.
+            seconds: time from its first byte to its response.
         """
         self._requests[route, str(status)].inc()
         self._request_seconds[(route,)].observe(seconds)
 
     def stages(self, timings_ms: dict[str, float]) -> None:
-        """Observes the stages of one search, given in milliseconds."""
+        """Records the stages of one search, in milliseconds."""
         for stage, milliseconds in timings_ms.items():
             self._stage_seconds[(stage,)].observe(milliseconds / 1_000)
 
     def truncate(self, field: str) -> None:
-        """Counts a text that lost words to its token budget."""
+        """Counts a text that was cut at its token limit."""
         self._truncated[(field,)].inc()
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format, of every worker; takes about a millisecond a worker, and two more."""
+        """All metrics of all workers in Prometheus's text format; takes about two milliseconds, plus one per worker."""
         return exposition(self.registry)
 
 
 def _unix_time(created: str) -> float:
-    """ISO 8601 as Unix time, UTC where it names no zone; 0 (not known) where it is something else."""
+    """Converts ISO 8601 to Unix time, without a time zone as UTC; 0 (unknown) if it is invalid."""
     try:
         moment = datetime.fromisoformat(created)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The query log: a sample of the searches as JSON lines, in one file that every worker appends to.
+"""The query log: a sample of the searches as JSON Lines, in one file to which all workers append.
 
 It is off unless `query_log` names a file: queries are personal data.
 """
@@ -20,12 +20,12 @@ __all__ = ["QueryLog"]
 
 
 class QueryLog:
-    """Writes a sample of the searches; does nothing where it has no file.
+    """Writes a sample of the searches; does nothing without a file.
 
     Args:
-        metrics: where lost queries are counted.
+        metrics: counts lost queries.
         path: the file; "" for none.
-        share: of the requests, in [0, 1].
+        share: fraction of the searches to log, in [0, 1].
         max_bytes: size at which the file is rotated.
         max_files: rotated files that are kept, >= 1.
 
@@ -47,15 +47,15 @@ class QueryLog:
             self._log = LineLog("query_log", metrics.query_log_lost, Path(path), max_bytes, max_files)
 
     def wants(self, request_id: str) -> bool:
-        """Whether a request is in the sample: by a hash of its id, so that every worker and every run agree."""
+        """Whether a request is in the sample, by a hash of its id, so that all workers and runs agree."""
         return zlib.crc32(request_id.encode()) < self._bound
 
     def log(self, query: LoggedQuery, result: ResultFragment | None = None) -> None:
-        """Notes a search, if it is in the sample; some microseconds, and no failure.
+        """Queues a search to be written, if it is in the sample; takes microseconds and never raises.
 
         Args:
-            query: what to note.
-            result: what was found; if given, `hits` is read from it, by the thread.
+            query: the search.
+            result: its result; if given, the thread reads `hits` from it.
         """
         if self._log is None or not self.wants(query.request_id):
             return
@@ -63,7 +63,7 @@ class QueryLog:
         self._log.put(lambda: _line(seconds, query, result))
 
     def close(self) -> None:
-        """Writes what waits, and closes the file; returns within seconds also where the disk does not."""
+        """Writes waiting lines, and closes the file; returns within seconds even if the disk hangs."""
         self._bound = 0
         if self._log is not None:
             self._log.close()

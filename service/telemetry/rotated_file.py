@@ -1,8 +1,8 @@
-"""A file of lines that several processes append to, and that is renamed when it is full.
+"""A file of lines to which several processes append, and which is renamed when it is full.
 
-Each write happens under an exclusive lock (flock) of the file, so lines of several processes never mix, and one of them
-at a time rotates. Whoever got the lock looks whether the file still has its name: another process, or `logrotate`, may
-have renamed it.
+Each write holds an exclusive lock (flock) of the file, so lines of several processes never mix, and only one process
+rotates at a time. After locking, a process checks that the file still has its name: another process, or `logrotate`,
+may have renamed it.
 """
 
 import fcntl
@@ -16,12 +16,12 @@ __all__ = ["RotatedFile"]
 
 
 class RotatedFile:
-    """The file; opened by the first write.
+    """The file; the first write opens it.
 
     Args:
-        path: where it is; full ones are renamed to `path.1`, `path.2` and so on, the oldest last.
-        max_bytes: size that it is not to exceed; a longer line has a file to itself.
-        keep: how many full ones to keep.
+        path: path of the file; full files are renamed to `path.1`, `path.2` and so on, the oldest last.
+        max_bytes: largest size; a longer line gets a separate file.
+        keep: number of full files to keep.
     """
 
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
@@ -29,10 +29,10 @@ class RotatedFile:
         self._fd = -1
 
     def write(self, lines: list[bytes]) -> None:
-        """Appends lines, and takes each out of the list once it is written.
+        """Appends lines, and removes each from the list once it is written.
 
         Raises:
-            OSError: if the lines that are left were not written.
+            OSError: if writing failed; the lines still in the list were not written.
         """
         self._lock()
         try:
@@ -50,16 +50,16 @@ class RotatedFile:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Closes it; another write would open it again."""
+        """Closes the file; a later write opens it again."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _lock(self) -> None:
-        """Locks the file of this name, which may be another one than the last time."""
+        """Locks the file with this name, which may have been replaced since the last time."""
         while True:
             if self._fd < 0:
-                # Queries are personal data: for the service's own user alone.
+                # Queries are personal data: only the service's user may read them.
                 flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 self._fd = os.open(self._path, flags, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_EX)
@@ -81,7 +81,7 @@ class RotatedFile:
 
 
 def _fitting(lines: list[bytes], room_bytes: int) -> int:
-    """How many of the first lines fit."""
+    """Number of the first lines that fit."""
     for count, line in enumerate(lines):
         room_bytes -= len(line)
         if room_bytes < 0:

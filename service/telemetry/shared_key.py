@@ -1,4 +1,4 @@
-"""Random keys in files beside a log, which all processes of a service share."""
+"""Random keys in files next to a log, which all processes of a service share."""
 
 import fcntl
 import os
@@ -11,20 +11,20 @@ KEY_BYTES = 32
 
 
 def shared_key(log: Path, suffix: str) -> bytes:
-    """The key in a file beside a log; made if there is none, and replaced if the file is shorter than a key.
+    """Reads the key in a file next to a log; makes it if it is missing or too short.
 
-    Processes that ask at the same time get the same key: a lock lets one after the other look. It is a file of its own, because
-    NFS locks no folder.
+    Concurrent processes get the same key, because a lock serializes them. The lock is a separate file, because NFS cannot
+    lock folders.
 
     Args:
         log: the log.
-        suffix: what the name of the key's file has behind the log's.
+        suffix: suffix of the key's file, after the name of the log.
 
     Returns:
-        32 bytes, or as many as the file has if there are more.
+        The key, at least 32 bytes.
 
     Raises:
-        OSError: if it can neither be read nor made.
+        OSError: if it can neither be read nor written.
     """
     path = log.with_name(log.name + suffix)
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC

@@ -1,7 +1,7 @@
-"""OpenTelemetry traces: a span for each request and one for each of its stages, made when it is over.
+"""OpenTelemetry traces: one span per request and one per stage, made after the request.
 
-While a request runs nothing is done but what its log line needs anyway; a share of the requests becomes spans, which
-a thread of OpenTelemetry's sends to a collector (OTLP over HTTP). Without `otel_endpoint` nothing of it is imported.
+A running request only collects what its log line needs. A sample of the requests becomes spans, which an
+OpenTelemetry thread sends to a collector (OTLP over HTTP). Without `otel_endpoint`, OpenTelemetry is not imported.
 """
 
 import logging
@@ -32,18 +32,18 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FinishedRequest:
-    """A request that was answered.
+    """A request with a response.
 
     Attributes:
         method: HTTP method.
-        route: its path as the router knows it.
+        route: path of its route.
         status: HTTP status.
-        request_id: as in the log.
-        took_ms: milliseconds that it took, up to now.
-        timings_ms: stages that followed one another, in order, the last of which ended about now.
-        index_version: of the index that answered, "" where none did.
-        code: code of the problem, "" where there is none.
-        traceparent: the header of that name, "" where none came.
+        request_id: id as in the log.
+        took_ms: its duration until now, in milliseconds.
+        timings_ms: its consecutive stages, in order; the last one ended about now.
+        index_version: version of the searched index; "" if there is none.
+        code: code of the problem; "" if there is none.
+        traceparent: the header of that name; "" if there is none.
     """
 
     method: str
@@ -58,16 +58,16 @@ class FinishedRequest:
 
 
 class Tracer:
-    """Makes spans of finished requests; does nothing where it has no endpoint.
+    """Makes spans of finished requests; does nothing without an endpoint.
 
     Args:
-        endpoint: of the collector, an http address; "" for none.
-        share: of the requests that are traced, in [0, 1].
-        count_lost: called with a number of spans that the collector did not take.
-        seed: of the choice of requests; None for a new one each time.
+        endpoint: HTTP address of the collector; "" for none.
+        share: fraction of the requests to trace, in [0, 1].
+        count_lost: called with the number of spans that the collector did not accept.
+        seed: seed of the sample; None for a random one.
 
     Raises:
-        ConfigError: if the endpoint is no http address.
+        ConfigError: if the endpoint is not an HTTP address.
         DependencyError: if OpenTelemetry is not installed.
     """
 
@@ -89,11 +89,11 @@ class Tracer:
 
     @property
     def is_on(self) -> bool:
-        """Whether any request is traced."""
+        """Whether there is an endpoint."""
         return self._provider is not None
 
     def wants(self, traceparent: str) -> bool:
-        """Whether a request is traced: as its caller decided, where it came with a trace, else by the share."""
+        """Whether to trace a request: as its `traceparent` says, otherwise by sampling."""
         if self._provider is None:
             return False
         if not traceparent:
@@ -104,10 +104,10 @@ class Tracer:
         return parent.trace_flags.sampled if parent.is_valid else self._random.random() < self._share
 
     def record(self, request: FinishedRequest) -> None:
-        """Makes the spans of a request that is wanted; some 0.2 ms, and no failure."""
+        """Makes the spans of a request; takes about 0.2 ms and never raises."""
         try:
             self._record(request)
-        except Exception:  # whatever it is, the request was answered and its trace is not worth an error
+        except Exception:  # any error: the response was sent, and a lost trace is only logged
             _logger.exception("a trace could not be made")
 
     def _record(self, request: FinishedRequest) -> None:
@@ -142,10 +142,10 @@ class Tracer:
         if has_failed:
             self._count_lost(spans)
         if begins_to_fail:
-            _logger.error("the collector of traces does not take spans; they are lost until it does")
+            _logger.error("the trace collector does not accept spans; they are lost until it does")
 
     def close(self) -> None:
-        """Sends what waits; returns within seconds also where the collector does not answer."""
+        """Sends waiting spans; returns within seconds even if the collector does not respond."""
         if self._provider is None:
             return
         thread = threading.Thread(target=self._provider.shutdown, name="close-traces", daemon=True)
@@ -154,7 +154,7 @@ class Tracer:
 
 
 def _remote_context(traceparent: str) -> "Context":
-    """What a request came from, as OpenTelemetry's propagator reads W3C's header; nothing where it is none: a new trace begins."""
+    """Context of a W3C `traceparent` header, read by OpenTelemetry; empty if it is invalid, so a new trace starts."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -162,7 +162,7 @@ def _remote_context(traceparent: str) -> "Context":
 
 
 def _attributes(request: FinishedRequest) -> dict[str, Any]:
-    """OpenTelemetry's names for what is HTTP's, ours for the rest; never the query."""
+    """Attributes of a span, with OpenTelemetry's names for HTTP and GLOW's for the rest; never the query."""
     attributes = {
         "http.request.method": request.method,
         "http.route": request.route,
@@ -203,11 +203,11 @@ def _provider(url: str, sent: Callable[[int, bool], None]) -> "TracerProvider":
             sent(len(spans), result is not SpanExportResult.SUCCESS)
             return result
 
-    # We say once when a collector stops taking spans; they would say so for each attempt.
+    # OpenTelemetry would log each failed attempt; GLOW logs only the first of consecutive failures.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     exporter = Exporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)
     resource = Resource.create({"service.name": "glow", "service.version": __version__})
-    # `Tracer.wants` chose before anything was made.
+    # `Tracer.wants` has already sampled.
     provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter, MAX_WAITING_SPANS, SEND_EVERY_MS))
     return provider

@@ -1,4 +1,4 @@
-"""Writes over HTTP: checked, put into the durable log of the index root, followed until they are visible. `glow ingest` applies them."""
+"""Writes over HTTP: checks, the durable write log, and the state of writes; `glow ingest` applies them."""
 
 from glow_service.writes.accept import AcceptedDocuments, Reject, read_documents, read_ids, read_lines
 from glow_service.writes.follow import Follower, OperationState

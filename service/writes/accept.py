@@ -1,4 +1,4 @@
-"""What a request wants written, checked document by document: one that is bad costs itself alone."""
+"""Checks the documents of a write one by one; only invalid ones are rejected."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from glow_service.writes.parts import documents_of
 __all__ = ["AcceptedDocuments", "Reject", "read_documents", "read_ids", "read_lines"]
 
 SHOWN_ID = 200
-"""Characters of a rejected document's id that are shown."""
+"""Most characters of a rejected document's id in a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A document that was not taken: its place in the request, from 0, its id where that can be read, and why."""
+    """A rejected document: its position in the request, from 0, its id (None if unreadable), and the reason."""
 
     place: int
     id: str | None
@@ -31,8 +31,8 @@ class AcceptedDocuments:
     """The documents of a request.
 
     Attributes:
-        documents: that are to be written, as JSON values.
-        rejects: the others.
+        documents: accepted documents, as JSON values.
+        rejects: rejected documents.
     """
 
     documents: list[dict[str, Any]]
@@ -40,48 +40,48 @@ class AcceptedDocuments:
 
 
 def read_documents(data: bytes, names: Sequence[str], most: int, max_bytes: int) -> AcceptedDocuments:
-    """One document, or `{"documents": [...]}`.
+    """Reads one document, or `{"documents": [...]}`.
 
     Args:
         data: the body of the request.
-        names: the fields that the model of the index reads.
-        most: documents of a request.
-        max_bytes: of one document.
+        names: text fields of the index's model.
+        most: most documents of a request.
+        max_bytes: largest document.
 
     Raises:
-        MalformedJsonError: if the body is no JSON.
-        RequestError: if it is neither, or has too many, or none that is good.
+        MalformedJsonError: if the body is not JSON.
+        RequestError: if it has another form, too many documents, or no valid one.
     """
     return _checked(documents_of(data), names, most, max_bytes)
 
 
 def read_lines(data: bytes, names: Sequence[str], most: int, max_bytes: int) -> AcceptedDocuments:
-    """JSON lines, a document each; empty lines are passed over. Arguments as for `read_documents`.
+    """Reads JSON Lines, one document each; empty lines are skipped. Same arguments as `read_documents`.
 
     Raises:
-        RequestError: as `read_documents`.
+        RequestError: as for `read_documents`.
     """
-    # As a build reads a file: a line ends at a line feed, and nowhere else.
+    # As in a build, only a line feed ends a line.
     lines = (bare_line(line, is_first=not number) for number, line in enumerate(BytesIO(data)))
     return _checked((line for line in lines if line.strip()), names, most, max_bytes)
 
 
 def read_ids(body: Mapping[str, Any], most: int) -> list[str]:
-    """`{"ids": [...]}`.
+    """Reads `{"ids": [...]}`.
 
     Raises:
-        RequestError: if it is something else, has too many, or none.
+        RequestError: if it has another form, too many ids, or none.
     """
     ids = body.get("ids")
     if not isinstance(ids, list) or not all(isinstance(each, str) and each for each in ids):
-        raise _fault("/ids", "expected a list of ids, strings that are not empty")
+        raise _fault("/ids", "expected a list of ids, as non-empty strings")
     if not 1 <= len(ids) <= most:
         raise _fault("/ids", f"expected 1 to {most} ids, found {len(ids)}")
     return ids
 
 
 def _checked(lines: Iterable[bytes], names: Sequence[str], most: int, max_bytes: int) -> AcceptedDocuments:
-    """The documents of lines, which are read one by one: what is one too many ends the reading."""
+    """Checks documents one by one; reading stops if there are too many."""
     good: list[dict[str, Any]] = []
     rejects: list[Reject] = []
     count = 0
@@ -100,13 +100,13 @@ def _checked(lines: Iterable[bytes], names: Sequence[str], most: int, max_bytes:
 
 
 def _shown_id(line: bytes) -> str | None:
-    """The id of what was refused, as far as a response can hold it."""
+    """The id of a rejected document, shortened for a response."""
     identifier = known_id(line)
     return None if identifier is None else identifier[:SHOWN_ID].encode(errors="replace").decode()
 
 
 def _as_json(document: Document) -> dict[str, Any]:
-    """A document as a line of a collection has it."""
+    """A document as the JSON object of a collection's line."""
     fields = {name: list(values) for name, values in document.fields.items() if values}
     return {"_id": document.id, **fields, **document.metadata}
 

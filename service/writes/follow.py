@@ -1,4 +1,4 @@
-"""How far an operation has come: waiting in the log, in a version, served by every replica. One look serves everybody who waits."""
+"""The state of writes: waiting, applied to a version, or served by every replica; waiting requests share checks."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,14 +29,14 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class OperationState:
-    """How far an operation has come.
+    """The state of a write.
 
     Attributes:
-        state: `waiting`; `applied`, a version holds it; `visible`, every replica serves that version or a later one; `failed`.
-        version: that holds it; "" while it waits.
-        before: the version before a deletion by filter; "" for everything else.
-        counts: what became of the documents of the batch that it was applied in.
-        reason: why it failed.
+        state: `waiting`; `applied` to a version; `visible`: every replica serves that version or a later one; `failed`.
+        version: the version that contains it; "" while it waits.
+        before: the version before a deletion by filter; "" otherwise.
+        counts: numbers of documents, by outcome, of the batch in which it was applied.
+        reason: why it failed; "" otherwise.
     """
 
     state: Literal["waiting", "applied", "visible", "failed"]
@@ -47,18 +47,18 @@ class OperationState:
 
     @property
     def is_final(self) -> bool:
-        """Whether waiting longer would change nothing."""
+        """Whether the state is final."""
         return self.state in ("visible", "failed")
 
 
 class Follower:
-    """Looks how far operations have come, in a thread of its own; used from one event loop.
+    """Checks the state of writes in a separate thread; only one event loop may use it.
 
     Args:
         root: the index root.
-        folder: of the log of writes.
-        served: tells the live version of each replica.
-        most: requests that may wait at a time, >= 1.
+        folder: directory of the write log.
+        served: returns the live version of each replica.
+        most: most waiting requests, >= 1.
     """
 
     def __init__(self, root: Path, folder: Path, served: Callable[[], Sequence[str]], most: int) -> None:
@@ -76,15 +76,15 @@ class Follower:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place among those who wait, for a block; taken before anything is written.
+        """Reserves a place among the waiting requests for a block, before anything is written.
 
         Raises:
-            OverloadedError: if there is none.
+            OverloadedError: if too many requests wait.
         """
         if self._places >= self._most:
             raise OverloadedError(
-                f"{self._most} requests wait for writes to be visible, and no more may; leave out wait=visible, and "
-                "look at GET /operations/{id}"
+                f"{self._most} requests already wait for visible writes, which is the limit; remove wait=visible, and "
+                "use GET /operations/{id}"
             )
         self._places += 1
         try:
@@ -93,19 +93,19 @@ class Follower:
             self._places -= 1
 
     async def look(self, operation: OperationId) -> OperationState:
-        """How far an operation has come now.
+        """The current state of a write.
 
         Raises:
-            QueryError: if nobody accepted it.
+            QueryError: if the write is unknown.
         """
         found = await asyncio.get_running_loop().run_in_executor(self._thread, self._look, [operation])
         state = found[operation]
         if state is None:
-            raise QueryError(f"no operation {operation} was accepted here")
+            raise QueryError(f"unknown operation {operation}")
         return state
 
     async def wait(self, operation: OperationId, seconds: float) -> OperationState:
-        """Waits until an operation that was accepted is visible, or failed, or for so long; how far it has come then."""
+        """Waits for the final state of an accepted write, at most so many seconds; returns its state then."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(operation, []).append(future)
         if self._task is None or self._task.done():
@@ -120,11 +120,11 @@ class Follower:
                 del self._waiting[operation]
 
     async def _poll(self) -> None:
-        """Looks for all who wait, until nobody does."""
+        """Checks the waiting writes until none waits."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             states: dict[OperationId, OperationState | None] = {}
-            with suppress(OSError):  # the disk of the log may come back before those who wait give up
+            with suppress(OSError):  # the disk of the log may work again before the requests time out
                 states = await loop.run_in_executor(self._thread, self._look, list(self._waiting))
             for operation, state in states.items():
                 for future in self._waiting.get(operation, ()):
@@ -133,20 +133,20 @@ class Follower:
             await asyncio.sleep(POLL_S)
 
     def _look(self, operations: Iterable[OperationId]) -> dict[OperationId, OperationState | None]:
-        """How far operations have come, by small files; None of one that nobody accepted."""
+        """The states of writes, from small files; None for an unknown write."""
         wanted = set(operations)
         self._outcomes = {name: each for name, each in self._outcomes.items() if name in wanted}
         applied, served = self._applied(), self._served()
         return {each: self._state_of(each, applied, served) for each in wanted}
 
     def _applied(self) -> IngestState:
-        """How far the log was applied; what a version says of it never changes."""
+        """How far the log was applied; the entry in a version never changes."""
         try:
             version = self._root.current()
             if version != self._published[0]:
                 self._published = version, published_state(self._root, version)
         except ArtifactError:
-            pass  # whoever serves says what is wrong; state.json and the last version have what is known
+            pass  # the watcher reports the error; use state.json and the last known version
         return read_state(self._folder).with_later(self._published[1])
 
     def _state_of(
@@ -156,7 +156,7 @@ class Follower:
             is_known = operation in self._waiting or has_log(self._folder, operation)
             return OperationState("waiting") if is_known else None
         outcome = self._outcomes.get(operation) or find_outcome(self._folder, operation)
-        if outcome is None:  # its version was published, and what came of it is about to be noted
+        if outcome is None:  # its version was published, but its outcome is not written yet
             return OperationState(_served_by(served, self._published[0]), self._published[0])
         self._outcomes[operation] = outcome
         if outcome.state == "failed":
@@ -167,5 +167,5 @@ class Follower:
 
 
 def _served_by(served: Sequence[str], version: str) -> Literal["visible", "applied"]:
-    """Whether all serve a version or a later one: names of versions sort by when they were made."""
+    """Whether all replicas serve a version or a later one; names of versions sort by time."""
     return "visible" if served and all(each >= version for each in served) else "applied"

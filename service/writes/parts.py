@@ -1,4 +1,4 @@
-"""The documents of a JSON body as the bytes that were sent, so that each is read, and refused, as a line of a build is."""
+"""Splits a JSON body into the bytes of its documents, so that each is read and rejected like a line of a build."""
 
 import codecs
 import json
@@ -12,24 +12,24 @@ from glow_service.errors import MalformedJsonError, RequestError
 __all__ = ["documents_of"]
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
-# Nothing here is tried twice, so the time is that of one reading whatever the text is.
+# Possessive quantifiers prevent backtracking, so the time is linear for any text.
 _UP_TO_BRACKETS = re.compile(
     r"""(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+([\[{]++|[\]}]++)""", re.DOTALL
 )
-# Finds where a value ends, and passes over what is one document's fault: numbers of any length, NaN, control characters.
+# Finds the end of a value; accepts errors that concern one document only: long numbers, NaN, control characters.
 _ENDS = json.JSONDecoder(parse_int=float, parse_constant=lambda name: None, strict=False)
 _ESCAPED = "surrogateescape"
-"""Bytes that are not UTF-8 cost only the document that they are in."""
+"""Keeps invalid UTF-8, so that only its document is rejected."""
 
 
 def documents_of(body: bytes) -> Iterator[bytes]:
-    """Yields the documents of `{"documents": [...]}`, or the one that the body is.
+    """Yields the documents of `{"documents": [...]}`, or the body itself as one document.
 
     Args:
-        body: of a request.
+        body: body of a request.
 
     Raises:
-        MalformedJsonError: if the body is no JSON; what came before was yielded.
+        MalformedJsonError: if the body is not JSON; earlier documents were already yielded.
         RequestError: if it is JSON of another form.
     """
     text = body.removeprefix(codecs.BOM_UTF8).decode(errors=_ESCAPED)
@@ -54,7 +54,7 @@ def documents_of(body: bytes) -> Iterator[bytes]:
 
 
 def _items(text: str, at: int) -> Iterator[bytes]:
-    """The items of the list, and what follows it."""
+    """Yields the items of the list, and checks the rest of the body."""
     while not text.startswith("]", at):
         start = at
         at = _value(text, start)[1]
@@ -71,7 +71,7 @@ def _items(text: str, at: int) -> Iterator[bytes]:
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
-    """The value at a place and where it ends; None for one that is nested too deep to be read."""
+    """The value at a position, and its end; the value is None if it is nested too deeply."""
     try:
         return _ENDS.raw_decode(text, at)
     except json.JSONDecodeError as error:
@@ -81,7 +81,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
 
 
 def _end_of_nested(text: str, at: int) -> int:
-    """Where a list or an object ends, by its brackets alone."""
+    """The end of a list or an object, found by its brackets."""
     depth, start = 0, at
     while found := _UP_TO_BRACKETS.match(text, at):
         at = found.end()
@@ -96,7 +96,7 @@ def _end_of_nested(text: str, at: int) -> int:
 
 
 def _after(text: str, mark: str, at: int) -> int:
-    """Where what follows a mark begins, which must be the next."""
+    """The position after an expected character and white space."""
     at = _after_blanks(text, at)
     if not text.startswith(mark, at):
         raise _malformed(f"expected {mark!r}", at)
@@ -123,7 +123,7 @@ def _malformed(reason: str, at: int) -> MalformedJsonError:
 
 
 def _list_alone() -> RequestError:
-    return _fault("/documents", "expected a list of documents, and nothing beside it")
+    return _fault("/documents", "expected a list of documents, and no other member")
 
 
 def _fault(pointer: str, detail: str) -> RequestError:

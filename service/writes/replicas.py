@@ -1,4 +1,4 @@
-"""Which version every replica serves, told by small files beside the log of writes: whoever shares the log knows all of them."""
+"""The version that each replica serves, in small files next to the write log, which all replicas share."""
 
 import logging
 import os
@@ -17,32 +17,32 @@ REPLICAS_FOLDER = "replicas"
 LOOK_S = 0.1
 BEAT_S = 2.0
 GONE_S = 10.0
-"""A replica whose file is so much older than ours does not run any more: nobody waits for it."""
+"""A replica whose file is older than this process's by more seconds counts as ended."""
 _logger = logging.getLogger(__name__)
 
 
 class Replicas:
-    """This process as one of the replicas, and the others.
+    """The replicas: this process and the others.
 
     Args:
-        folder: of the log of writes.
-        live: the version that this process serves; "" while it serves none.
+        folder: directory of the write log.
+        live: returns the version that this process serves; "" for none.
     """
 
     def __init__(self, folder: Path, live: Callable[[], str]) -> None:
         self._folder = folder / REPLICAS_FOLDER
         self._live = live
-        # A process that is started again in its container has the same host and number.
+        # A process that is restarted in its container has the same host and process id.
         self._path = self._folder / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replicas", daemon=True)
 
     def start(self) -> None:
-        """Begins to tell the others."""
+        """Starts to report this process's version."""
         self._thread.start()
 
     def close(self) -> None:
-        """Takes this process out."""
+        """Stops reporting, and removes this process's file."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -52,8 +52,8 @@ class Replicas:
         """The version that each replica serves, this process among them."""
         others = []
         for path in self._folder.glob("[!.]*"):
-            with suppress(FileNotFoundError):  # it just ended
-                # By the clock of whoever holds the files, as ours is.
+            with suppress(FileNotFoundError):  # the replica has just ended
+                # The modification times of all files come from the same clock, the file server's.
                 others.append((path.stat().st_mtime, path.name, path.read_text(encoding="utf-8")))
         now = next((at for at, name, _ in others if name == self._path.name), 0.0)
         return [
@@ -71,7 +71,7 @@ class Replicas:
                 self._tell(version)
             except OSError as error:
                 if told_at >= 0:
-                    _logger.warning("cannot tell other replicas which version is served: %s", error)
+                    _logger.warning("cannot report the live version to other replicas: %s", error)
                 self._ended.wait(BEAT_S)
             told, told_at = version, now
 

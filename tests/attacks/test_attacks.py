@@ -38,7 +38,7 @@ def test_a_batch_that_explains_thousands_of_hits_is_refused(service: Service) ->
 def test_filters_are_bounded_over_the_whole_batch(service: Service) -> None:
     refused = send(service, filter_batch("lang"))
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
-    assert "61504 terms together, expected at most 4000" in refused.json()["detail"]
+    assert "61504 terms in total, expected at most 4000" in refused.json()["detail"]
     assert send(service, filter_batch("lang", 4)).status_code == 200
 
 

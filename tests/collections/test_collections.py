@@ -210,7 +210,7 @@ def test_settings_that_cannot_be_meant(values: dict[str, Any], said: str, tmp_pa
     ("text", "said"),
     [
         ("", "no table for the API key ann"),
-        ("[ann]\n[eve]\n", r"\[eve\] is no API key"),
+        ("[ann]\n[eve]\n", r"\[eve\] is not the name of an API key"),
         ("[ann]\nfilters = {}\n", "Extra inputs"),
         ("[ann", "cannot read the file"),
         ("[ann]\ncollections = []\n", r"\[ann\] collections is an empty list"),

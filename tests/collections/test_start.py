@@ -33,7 +33,7 @@ def test_a_name_that_comes_twice_ends_the_start(
     done = CliRunner().invoke(single, given, env={"GLOW_INDEX": variable})
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
-    assert "found 'a=Y', but the name 'a' is taken; give each index a name of its own" in line
+    assert "found 'a=Y', but the name 'a' is reserved or used twice; choose another name" in line
 
 
 def test_names_reach_the_workers_whole(tmp_path: Path) -> None:

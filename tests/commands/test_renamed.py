@@ -36,7 +36,7 @@ APP = package_app({"work": work}, "Tests.")
 def test_a_flag_of_before_is_todays(arguments: tuple[str, ...]) -> None:
     done = CliRunner().invoke(APP, [*arguments, "--min-users", "3"])
     assert (done.exit_code, done.stdout) == (0, "there 3\n")
-    told = "glow: --output is called --index-root now; the old name goes in 0.3\n"
+    told = "glow: --output is now called --index-root; the old name will be removed in 0.3\n"
     assert done.stderr == (told if arguments[0].startswith("--output") else "")
 
 
@@ -65,7 +65,7 @@ def test_a_value_of_before_is_todays_for_its_flag_alone() -> None:
 def test_a_command_of_before_is_todays() -> None:
     done = CliRunner().invoke(glow, ["learn", "--help"])
     assert done.exit_code == 0 and "--min-users" in done.stdout
-    assert done.stderr == "glow: learn is called learn-clicks now; the old name goes in 0.3\n"
+    assert done.stderr == "glow: learn is now called learn-clicks; the old name will be removed in 0.3\n"
     assert CliRunner().invoke(glow, ["lern"]).exit_code == 2
 
 
@@ -73,7 +73,7 @@ def test_variables_of_before_are_todays_and_todays_win(capsys: pytest.CaptureFix
     environment = {"GLOW_OTEL_SHARE": "0.5", "GLOW_SHADOW_SHARE": "1", "GLOW_SHADOW_SAMPLE_RATE": "0"}
     rename_variables(environment)
     assert environment == {"GLOW_OTEL_SAMPLE_RATE": "0.5", "GLOW_SHADOW_SAMPLE_RATE": "0"}
-    assert capsys.readouterr().err.count("the old name goes in 0.3") == 2
+    assert capsys.readouterr().err.count("the old name will be removed in 0.3") == 2
     assert set(RENAMED_SETTINGS.values()) - {"vector_store_token", "vector_store_timeout_ms"} <= set(
         Settings.model_fields
     )

@@ -141,5 +141,5 @@ def test_learned_impacts_need_a_head_and_words(toy_model: Path, learned_model: P
     learned = LEARNED_SPARSE.options.model_validate({"learned": True})
     with pytest.raises(ConfigError, match=r"--learned-sparse: model .* makes no learned impacts"):
         LEARNED_SPARSE.rules(learned, asked(Model.open(toy_model), "postings"))
-    with pytest.raises(ConfigError, match="leave --no-lexical out"):
+    with pytest.raises(ConfigError, match="remove --no-lexical"):
         LEARNED_SPARSE.rules(learned, asked(Model.open(learned_model)))

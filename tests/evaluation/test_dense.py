@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glow.artifact import IndexRoot, write_artifact
+from glow.artifact import IndexRoot, documents_hash, write_artifact
 from glow.errors import ConfigError, InputError
 from glow.evaluation import DenseOptions, Retriever, RetrieverKind, open_retriever
 from glow.evaluation.retrieval.served import DenseRetriever
@@ -132,6 +132,15 @@ def test_the_cache_of_another_corpus_or_table_is_not_used(
     assert len(list(cache.iterdir())) == 2
     assert "new" in retriever(toy_model, toy_data, cache=cache).ids
     assert len(list(cache.iterdir())) == 3
+
+
+def test_models_that_encode_documents_alike_share_the_cache(toy_model: Path) -> None:
+    files = Model.open(toy_model).manifest.files
+    own = documents_hash(files)
+    for name in files:
+        other = {**files, name: files[name].model_copy(update={"sha256": "0" * 64})}
+        alike = name.startswith(("query", "terms/", "document-explain", "report", "towers"))
+        assert (documents_hash(other) == own) == alike, name
 
 
 def test_the_cache_of_the_same_documents_in_another_order_is_not_used(

@@ -137,5 +137,5 @@ def test_verify_counts_documents(build: Run, run: Run, output: Path, long_file: 
 def test_a_field_that_cannot_be_cut_is_refused_before_the_input_is_read(build: Run, output: Path) -> None:
     done = build("-", "--passages", "--passage-field", "url", stdin=b"")
     assert done.exit_code == 2
-    assert "no field 'url' that could be cut" in done.stderr
+    assert "no field 'url' that can be split" in done.stderr
     assert not output.exists() or not any(output.iterdir())

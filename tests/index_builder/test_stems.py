@@ -121,5 +121,5 @@ def test_pieces_of_words_have_no_stems(
         path.write_text(json.dumps({**json.loads(path.read_bytes()), "unit": "piece"}))
     fixed = ("--model", tmp_path / "pieces", "--index-root", output, "--input", lines_file(BASE))
     done = run("build", *fixed, "--analyzer", "english")
-    assert done.exit_code == 2 and "have no stems; give --analyzer plain" in done.stderr
+    assert done.exit_code == 2 and "have no stems; use --analyzer plain" in done.stderr
     assert run("build", *fixed, "--no-lexical").exit_code == 0  # it has no use for an analyzer

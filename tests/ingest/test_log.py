@@ -91,7 +91,7 @@ def test_a_damaged_line_costs_itself_alone_and_is_told(tmp_path: Path) -> None:
 def test_a_full_log_takes_no_more_until_some_of_it_is_applied(tmp_path: Path) -> None:
     log = log_of(tmp_path, 2_000)
     with pytest.raises(
-        LogFullError, match=r"bytes wait to be applied, at most 2000 may; see that `glow ingest` runs"
+        LogFullError, match=r"bytes wait to be applied \(limit: 2000\); check that `glow ingest` runs"
     ):
         for number in range(100):
             log.append("upsert", documents=[{"_id": f"d{number}", "text": "x" * 100}])
@@ -163,7 +163,7 @@ def test_what_a_killed_process_said_is_accepted_is_there(tmp_path: Path) -> None
     "text", ["", "x", "20261124T003351-f2fb5f26", "20261124T003351-f2fb5f26-0", "../../etc/passwd-1"]
 )
 def test_what_is_no_id_is_refused(text: str) -> None:
-    with pytest.raises(QueryError, match="is no id of an operation"):
+    with pytest.raises(QueryError, match="is not an operation id"):
         parse_operation_id(text)
 
 

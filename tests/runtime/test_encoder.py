@@ -120,7 +120,7 @@ def onnx_file(
 def test_a_model_that_is_no_tower_is_refused(tmp_path: Path) -> None:
     towers = ("ids", "mask", "field_ids", "weights")
     assert Encoder(onnx_file(tmp_path / "fits.onnx", towers, 8)).dimensions == 8
-    with pytest.raises(FormatError, match=r"other\.onnx is no tower: found inputs \['input_ids'\]"):
+    with pytest.raises(FormatError, match=r"other\.onnx is not a tower: found inputs \['input_ids'\]"):
         Encoder(onnx_file(tmp_path / "other.onnx", ["input_ids"], 8))
     with pytest.raises(FormatError, match="fixed width"):
         Encoder(onnx_file(tmp_path / "wide.onnx", towers, "D"))

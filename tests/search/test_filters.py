@@ -247,12 +247,12 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         (
             {"field": "year", "gt": 1, "gte": 2},
             "/filter",
-            "one lower and one upper bound at most, found gt, gte",
+            "expected at most one lower and one upper bound, found gt, gte",
         ),
         (
             {"field": "year", "eq": 1, "lt": 2},
             "/filter",
-            "one condition at a time, found 'field', 'eq', 'lt'; use 'and'",
+            "expected one condition, found 'field', 'eq', 'lt'; use 'and'",
         ),
         (
             {"field": "year", "eq": None},
@@ -271,7 +271,7 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         ),
         ({"field": 3, "eq": 1}, "/filter/field", "expected the name of a field, found 3"),
         ({}, "/filter", "expected 'and', 'or', 'not' or 'field', found nothing"),
-        ({"and": [], "or": []}, "/filter", "'and' stands alone, found 'and', 'or'"),
+        ({"and": [], "or": []}, "/filter", "'and' must be the only key, found 'and', 'or'"),
         ({"and": {}}, "/filter/and", "expected a list of filters, found an object"),
         ([], "/filter", "expected an object, found a list"),
         (None, "/filter", "expected an object, found null"),
@@ -283,7 +283,7 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
             "/filter/eq",
             f"field 'lang' holds strings, found a number of more than 64 bits; {KNOWN}",
         ),
-        ({"field": "lang", "eq": "\ud800"}, "/filter/eq", "a lone surrogate is no text"),
+        ({"field": "lang", "eq": "\ud800"}, "/filter/eq", "a lone surrogate is not allowed"),
         ({"field": "\ud800\x1b[31m", "eq": 1}, "/filter/field", f"no field '\\ud800\\x1b[31m'; {KNOWN}"),
     ],
 )

@@ -30,7 +30,7 @@ SECRET = "hunter2-Wq8"  # noqa: S105 - no password: what must not be shown
 MALFORMED = [
     (SECRET, "entry 1 of 1 has no colon"),
     (f"a:{ONE},{SECRET}", "entry 2 of 2 has no colon"),
-    (f"a:{SECRET}", "entry 1 of 1 has 11 characters where the 64 hexadecimal digits"),
+    (f"a:{SECRET}", "entry 1 of 1 has 11 characters, expected the 64 hexadecimal digits"),
     (f"a:{ONE[:-1]}", "entry 1 of 1 has 63 characters"),
     (f"a:{ONE[:-1]}g", "entry 1 of 1 has 64 characters"),
     (f"a:{ONE}:{SECRET}", "entry 1 of 1 has 76 characters"),
@@ -42,8 +42,8 @@ MALFORMED = [
     (f"{SECRET * 9}:{ONE}", "entry 1 of 1: the name has 99 characters"),
     (f"é:{ONE}", "entry 1 of 1: the name has 1 characters"),
     (f"admin:{ONE}", "not 'admin'"),
-    (f"a:{ONE},a:{TWO}", "entry 2 of 2 has the name of entry 1"),
-    (f"a:{ONE},b:{TWO},c:{ONE}", "entry 3 of 3 is the same key as entry 1"),
+    (f"a:{ONE},a:{TWO}", "entry 2 of 2 has the same name as entry 1"),
+    (f"a:{ONE},b:{TWO},c:{ONE}", "entry 3 of 3 has the same key as entry 1"),
 ]
 
 

@@ -147,4 +147,4 @@ def test_a_line_that_is_none_is_skipped_and_named(tmp_path: Path) -> None:
         skipped = SkippedLines()
         path.write_text(f"{good}\n{bad}\n{good}\n")
         assert list(read_feedback(path, skipped)) == [known, known]
-        assert (skipped.count, skipped.first[:40]) == (1, "f.jsonl:2: no line of a log of feedback:")
+        assert (skipped.count, skipped.first[:40]) == (1, "f.jsonl:2: not a line of a feedback log:")

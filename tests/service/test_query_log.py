@@ -267,7 +267,7 @@ def test_a_folder_that_goes_is_told_once_and_counted_and_writing_goes_on_when_it
 def test_a_file_that_cannot_be_written_is_an_error_at_the_start(
     tmp_path: Path, metrics: Metrics, name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=r"--query-log .*cannot write to .*name a file in a folder"):
+    with pytest.raises(ConfigError, match=r"--query-log .*cannot write to .*name a file in an existing folder"):
         QueryLog(metrics, str(tmp_path / name))
 
 
@@ -323,7 +323,7 @@ def test_a_line_of_something_else_is_skipped_and_named(path: Path, open_log: Ope
     path.write_text(path.read_text() + line + "\n")
     skipped = SkippedLines()
     assert len([*read_query_log(path, skipped)]) == 1
-    assert (skipped.count, skipped.first[:40]) == (1, "queries.jsonl:2: no line of a query log:")
+    assert (skipped.count, skipped.first[:43]) == (1, "queries.jsonl:2: not a line of a query log:")
 
 
 def test_a_last_line_that_is_still_being_written_is_left_out(path: Path, open_log: Open) -> None:

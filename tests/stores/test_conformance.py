@@ -206,7 +206,7 @@ def test_a_collection_of_another_version_is_refused(
         opened(header).check(MODEL, TERMS)
     drop_collection(connect(header.address, PATIENT), header)
     drop_collection(connect(header.address, PATIENT), header)  # once more is no error
-    with pytest.raises(MismatchError, match="collection is not there"):
+    with pytest.raises(MismatchError, match="collection is missing"):
         opened(header).check(MODEL, TERMS)
 
 

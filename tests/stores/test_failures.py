@@ -32,10 +32,10 @@ HASTY = StoreAccess(timeout_s=1.0)
 @pytest.mark.parametrize(
     ("address", "what"),
     [
-        ("http://127.0.0.1:19530", "is no address"),
-        ("milvus://", "names no host"),
-        ("milvus:///vectors.sqlite", "nor a file that ends in .db"),
-        ("milvus://root:secret@host:1", "is no address"),  # credentials do not belong into a manifest
+        ("http://127.0.0.1:19530", "is not an address"),
+        ("milvus://", "names neither a host"),
+        ("milvus:///vectors.sqlite", "neither a host nor a file that ends in .db"),
+        ("milvus://root:secret@host:1", "is not an address"),  # credentials do not belong into a manifest
     ],
 )
 def test_an_address_that_is_none_is_refused(address: str, what: str) -> None:
@@ -45,7 +45,7 @@ def test_an_address_that_is_none_is_refused(address: str, what: str) -> None:
 
 def test_a_server_that_is_not_there_is_told_within_seconds() -> None:
     started = time.monotonic()
-    with pytest.raises(StoreError, match=r"does not answer.*see that Milvus runs"):
+    with pytest.raises(StoreError, match=r"does not respond.*check that Milvus runs"):
         connect(f"milvus://127.0.0.1:{free_port()}", HASTY)
     assert time.monotonic() - started < 60
 
@@ -73,7 +73,7 @@ def test_a_collection_dropped_under_us_is_told(
 ) -> None:
     view = imported(milvus, tmp_path, vectors[:300], "dropped")
     drop_collection(connect(milvus.address, PATIENT), read_store_header(tmp_path))
-    with pytest.raises(StoreError, match=r"collection is not there.*publish another version"):
+    with pytest.raises(StoreError, match=r"collection is missing.*publish another version"):
         view.search(queries, 5)
 
 
@@ -97,7 +97,7 @@ def test_every_read_of_a_server_that_sends_slowly_ends_in_time(
             for mode in ("trickle", "hang"):
                 with peer.slow(mode):
                     started = time.monotonic()
-                    with pytest.raises(StoreError, match="does not answer"):
+                    with pytest.raises(StoreError, match="does not respond"):
                         read()
                     assert time.monotonic() - started < HASTY.timeout_s + 0.7
                 assert view.search(queries, 5)[1].tolist() == expected  # at once
@@ -115,7 +115,7 @@ def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_o
         view.search(queries, 5)
         with peer.slow("hang"):
             started = time.monotonic()
-            with wanted_until(time.perf_counter() + 0.3), pytest.raises(StoreError, match="does not answer"):
+            with wanted_until(time.perf_counter() + 0.3), pytest.raises(StoreError, match="does not respond"):
                 view.search(queries, 5)
             assert time.monotonic() - started < 0.5
             assert not view._connection._has_failed

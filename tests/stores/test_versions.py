@@ -144,16 +144,16 @@ def test_gc_unloads_what_is_not_served_and_keeps_what_a_delta_stands_on(
 
 
 def test_what_cannot_be_is_told(toy_model: Path, toy_corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no address"):
+    with pytest.raises(ConfigError, match="is not an address"):
         made(tmp_path / "index", toy_model, toy_corpus, "localhost:19530")
-    with pytest.raises(StoreError, match="does not answer"):
+    with pytest.raises(StoreError, match="does not respond"):
         made(tmp_path / "index", toy_model, toy_corpus, f"milvus://127.0.0.1:{free_port()}")
     assert not (tmp_path / "index").exists() or IndexRoot(tmp_path / "index").versions() == ()
     lite = f"milvus://{tmp_path / 'vectors.db'}"
     root = made(tmp_path / "index", toy_model, toy_corpus, lite)
     header = read_store_header(root.folder(root.current()))
     connect(lite).run(lambda client, _: client.drop_collection(header.collection))
-    with pytest.raises(MismatchError, match="collection is not there"):
+    with pytest.raises(MismatchError, match="collection is missing"):
         opened(root)
 
 

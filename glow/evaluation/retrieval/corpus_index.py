@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.artifact import documents_hash
 from glow.evaluation.task import Corpus
 from glow.index import DEFAULT_FUSION, UNCALIBRATED, Calibrations, Fusion, Key, Rows, View
 from glow.index.late_interaction import (
@@ -233,10 +234,16 @@ def _late_writer(folder: Path, model: str, encoder: Encoder) -> LateWriter:
 
 
 def _cache_path(model: Model, corpus: Corpus, terms: TermTable, options: DenseOptions) -> Path | None:
-    """A path that depends on everything that decides the vectors: model, corpus, term statistics and device."""
+    """A path that depends on everything that decides documents' vectors; models of one document encoder share it."""
     if options.cache is None:
         return None
-    parts = [model.hash, corpus.hash, list(corpus.fields), terms.hash, options.device]
+    parts = [
+        documents_hash(model.manifest.files),
+        corpus.hash,
+        list(corpus.fields),
+        terms.hash,
+        options.device,
+    ]
     return options.cache / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.npy"
 
 

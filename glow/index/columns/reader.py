@@ -229,7 +229,7 @@ def _array(
     place = header.arrays.get(name)
     wanted = np.dtype(kind).itemsize * length
     if place is None or place.size_bytes != wanted or place.start + wanted > len(data):
-        raise _damaged(f"array {name!r} is not where and as long as {COLUMNS_HEADER} says")
+        raise _damaged(f"array {name!r} does not match {COLUMNS_HEADER}")
     return data[place.start : place.start + wanted].view(kind)
 
 

@@ -38,7 +38,7 @@ def encode_tokens(tokens: NDArray[np.float32], budget: int) -> tuple[NDArray[np.
 
     Returns:
         uint8 [g, P / 8], a bit for each dimension of a group's mean, 1 if it is at least 0, and int64 [g], the token of each group
-            that is nearest to its mean; of ties, the first.
+        that is nearest to its mean; of ties, the first.
     """
     label = pool(tokens, budget)
     mates = np.argsort(label, kind="stable")

@@ -13,7 +13,7 @@ def tokens_of_field(places: NDArray[np.uint16], field: int) -> slice:
 
     Args:
         places: uint16 [t], of every word token in a text that begins with [CLS] and ends each field with [SEP]. Pooled tokens
-                are incomplete, so their places give no answer.
+            are incomplete, so their places give no answer.
         field: its position in the schema, >= 0.
 
     Returns:

@@ -35,7 +35,7 @@ def pool(tokens: NDArray[np.float32], budget: int) -> NDArray[np.int64]:
 
     Returns:
         int64 [L], groups 0 to g - 1 in the order of their first tokens; g is L, or `budget` if that is less. The result is
-            deterministic.
+        deterministic.
     """
     label, sums = np.arange(len(tokens)), tokens.copy()
     while len(sums) > budget:

@@ -90,7 +90,7 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
             return None
         digest = require_learned(asked.model)
         if POSTINGS.name not in asked.rules:
-            raise ConfigError("--learned-sparse counts beside BM25: leave --no-lexical out")
+            raise ConfigError("--learned-sparse needs BM25: remove --no-lexical")
         return LearnedRules(
             hashes={"learned": digest}, budget=options.learned_budget, limit=options.learned_words
         )

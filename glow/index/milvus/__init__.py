@@ -1,4 +1,4 @@
-"""Vectors in Milvus: a collection is the immutable dense part of one version, made by the builder and searched by the service."""
+"""Vectors in Milvus: a collection is the immutable dense part of one version; the builder writes it, the service searches it."""
 
 from glow.index.milvus.connection import StoreAccess, connect
 from glow.index.milvus.expressions import FilterFields

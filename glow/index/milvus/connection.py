@@ -1,4 +1,4 @@
-"""The connection to a Milvus server: where it is, what failed in our words, and who finds out whether it is back.
+"""The connection to a Milvus server: its address, GLOW's errors for its failures, and reconnection.
 
 An address is `milvus://HOST:PORT[/DATABASE]`, `milvus+tls://…`, or `milvus:///PATH.db` for Milvus Lite, which needs no server.
 """
@@ -26,25 +26,25 @@ DEFAULT_TIMEOUT_S = 2.0
 SEARCH_SHARE = 0.8
 """Fraction of a search's remaining time that one call may take: without vectors, words can still answer in time."""
 BUILD_S = 600.0
-"""How long one call may take that no search waits for."""
+"""Limit of one call that no search waits for."""
 LOAD_S, INDEX_S = 3_600.0, 86_400.0
-"""How long a server may take to load a collection, and to index one, however large."""
+"""Limits of loading and of indexing a collection of any size."""
 GRPC_OPTIONS = {
     "grpc.max_receive_message_length": 64 << 20,
-    # A channel that is made anew would get the connection of the one before, which may be the one that trickles.
+    # A new channel would reuse the previous connection, which may be the slow one.
     "grpc.use_local_subchannel_pool": 1,
 }
 REFUSED = ("auth check", "unauthenticated", "permissiondenied", "permission deny")
 GONE = ("can't find collection", "collection not found", "not exist")
-"""What servers of several versions say; their numbers differ more than their words."""
+"""Messages of several server versions; their error numbers differ more than their texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
-    """How to reach a server, which no artifact says.
+    """Credentials and time limit of a server; no artifact contains them.
 
     Attributes:
-        token: `USER:PASSWORD` or a token; empty for none.
+        token: `USER:PASSWORD` or a token; empty if there is none.
         timeout_s: of a search.
     """
 
@@ -56,7 +56,7 @@ class StoreAccess:
         """From `GLOW_VECTOR_STORE_TOKEN` and `GLOW_VECTOR_STORE_TIMEOUT_MS`.
 
         Raises:
-            ConfigError: if the time is no number above 0.
+            ConfigError: if the time is not a number above 0.
         """
         text = os.environ.get(TIMEOUT_VARIABLE, "")
         try:
@@ -69,7 +69,7 @@ class StoreAccess:
 
 
 def require_pymilvus() -> Any:
-    """The package.
+    """Imports the package.
 
     Raises:
         DependencyError: if it is not installed.
@@ -86,12 +86,12 @@ class Connection:
     """A client of one server; safe to use from many threads.
 
     Args:
-        address: as the module says.
-        access: credentials and time.
+        address: as in the module's docstring.
+        access: credentials and time limit.
 
     Raises:
-        ConfigError: if the address is none, or the server refuses the credentials.
-        StoreError: if there is no server.
+        ConfigError: if the address is malformed, or the server refuses the credentials.
+        StoreError: if the server cannot be reached.
         DependencyError: if pymilvus is not installed.
     """
 
@@ -99,11 +99,11 @@ class Connection:
         found = _ADDRESS.fullmatch(address)
         if found is None:
             raise ConfigError(
-                f"--vector-store {address!r} is no address: expected milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db for a file"
+                f"--vector-store {address!r} is not an address: expected milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db for a file"
             )
         tls, host, path = found[1], found[2], found[3] or ""
         if not host and not path.endswith(".db"):
-            raise ConfigError(f"--vector-store {address!r} names no host, nor a file that ends in .db")
+            raise ConfigError(f"--vector-store {address!r} names neither a host nor a file that ends in .db")
         self.address, self.access = address, access
         self._uri = f"http{'s' if tls else ''}://{host}" if host else path
         self._database = path.strip("/") if host else ""
@@ -121,17 +121,17 @@ class Connection:
         )
 
     def run(self, call: Callable[[Any, float], T], within_s: float | None = None) -> T:
-        """Calls the client; what fails is told in our errors.
+        """Calls the client; failures become GLOW's errors.
 
-        After a failure one call at a time finds out whether the server answers again; the others do not wait for it.
+        After a failure, one call at a time checks whether the server responds again; other calls fail at once.
 
         Args:
-            call: gets the client, and the seconds that it may take.
-            within_s: those seconds; None: as long as a search may wait, and no longer than this one is wanted.
+            call: function of the client and its time limit in seconds.
+            within_s: that limit; None: the limit of a search, and not longer than the current search may take.
 
         Raises:
-            StoreError: if the server is gone, slow or refuses, failed a moment ago, or has not the collection.
-            ConfigError: if it refuses the credentials, or has no such database.
+            StoreError: if the server is down, slow or refuses, failed a moment ago, or lacks the collection.
+            ConfigError: if it refuses the credentials, or lacks the database.
         """
         limit_s = within_s or min(self.access.timeout_s, SEARCH_SHARE * time_left_s())
         until, is_probe = time.monotonic() + limit_s, self._begin()
@@ -142,7 +142,7 @@ class Connection:
                 lambda: call(self._client, max(until - time.monotonic(), 0.001)), is_search=True
             )
         except StoreError as error:
-            # Of a search that has hardly any time left, no other one is to suffer.
+            # A search with hardly any time left must not affect the others.
             if not error.is_gone and limit_s >= self.access.timeout_s / 2:
                 self._has_failed = True
             raise
@@ -153,25 +153,25 @@ class Connection:
         return found
 
     def _begin(self) -> bool:
-        """Whether the call that begins is to find out if the server answers again.
+        """Whether this call is to check if the server responds again.
 
         Raises:
-            StoreError: if another one does that now.
+            StoreError: if another call is checking.
         """
         with self._lock:
             if not self._has_failed:
                 return False
             if self._is_probed:
                 raise StoreError(
-                    f"{self.address} failed a moment ago; another search finds out whether it answers again"
+                    f"{self.address} failed a moment ago; another search checks whether it responds again"
                 )
             self._is_probed = True
             return True
 
     def _reconnect(self, within_s: float) -> None:
-        """Leaves a connection on which late bytes may stand before every response."""
+        """Replaces a connection on which late bytes may precede every response."""
         handler = getattr(self._client, "_handler", None)
-        if self._uri.startswith("http"):  # a file has no network
+        if self._uri.startswith("http"):  # a file has no connection
             reconnect = getattr(handler, "reconnect", None)
             if reconnect is not None:
                 reconnect(timeout=within_s)
@@ -184,11 +184,11 @@ class Connection:
             raise self._told(error, is_open=is_search) from error
 
     def _told(self, error: Any, *, is_open: bool) -> GlowError:
-        """What the client says, in our words."""
+        """GLOW's error for a failure of the client."""
         text = " ".join(str(getattr(error, "message", None) or error).split())[:300]
         lower = text.lower()
-        # What an old server says of wrong credentials is lost on the way: then the port tells who is there. Once
-        # credentials were good, it is a server that listens and does not answer yet.
+        # The client loses an old server's message about wrong credentials: then the port tells whether a server is there. If
+        # credentials were accepted before, it is a server that listens and does not respond yet.
         is_there = "illegal connection params" in lower and not is_open and self._listens()
         if is_there or any(word in lower for word in REFUSED):
             return ConfigError(
@@ -198,11 +198,11 @@ class Connection:
             return ConfigError(f"{self.address} has no such database: {text}")
         if any(word in lower for word in GONE):
             return StoreError(
-                f"{self.address}: the collection is not there: {text}; where Milvus does not just start, publish another "
+                f"{self.address}: the collection is missing: {text}; if Milvus is not just starting, publish another "
                 "version, or build again",
                 is_gone=True,
             )
-        return StoreError(f"{self.address} does not answer: {text}; see that Milvus runs and can be reached")
+        return StoreError(f"{self.address} does not respond: {text}; check that Milvus runs and can be reached")
 
     def _listens(self) -> bool:
         parts = urlsplit(self._uri)

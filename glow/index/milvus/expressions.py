@@ -1,8 +1,8 @@
-"""Filters in Milvus' language, over the codes that the version's own columns give to values.
+"""Filters in Milvus' language, over the codes of the version's own columns.
 
-The collection holds, of every field and type of value, the code that the columns have for a document's value: 0 where it has
-none. So texts, dates and numbers of any form are compared where they always are, in the sorted dictionary of the columns, and
-what travels are whole numbers. Fields whose documents hold lists are not there: a filter that names one is not translated.
+For every field and type of value, the collection stores the columns' code of a document's value, or 0 if it has
+none. So texts, dates and numbers of any form are compared as usual, in the sorted dictionary of the columns, and
+only whole numbers are sent. Fields with lists are left out; a filter on one is not translated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ from glow.index.columns.filters import And, Exists, Expression, Not, OneOf, Or
 __all__ = ["MAX_TERMS", "FilterFields", "single_parts"]
 
 MAX_TERMS = 2_000
-"""Codes that one expression names at most."""
+"""Most codes in one expression."""
 EVERY, NONE = "row >= 0", "row < 0"
 MAX_FIELDS = 60
-"""Milvus takes 64 fields a collection."""
+"""Milvus allows 64 fields per collection."""
 Part = tuple[str, ValueType]
 
 
 def single_parts(columns: Columns) -> dict[Part, TypedColumn]:
-    """The parts of fields in which every document has one value at most, those that most documents have first."""
+    """The parts of fields without lists, those with most documents first."""
     parts = {
         (field.name, kind): part
         for field in columns.fields.values()
@@ -37,11 +37,11 @@ def single_parts(columns: Columns) -> dict[Part, TypedColumn]:
 
 
 class FilterFields:
-    """Which fields of a collection hold which codes.
+    """The fields of a collection, and the codes that they hold.
 
     Args:
         columns: of the version.
-        names: of the parts, as `StoreHeader.fields` has them; None: those that a new collection gets.
+        names: of the parts, as in `StoreHeader.fields`; None: those for a new collection.
     """
 
     def __init__(self, columns: Columns, names: Sequence[str] | None = None) -> None:
@@ -55,13 +55,13 @@ class FilterFields:
         self._parts = parts
 
     def codes(self, documents: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-        """The value of every field for some documents: field -> int64 [m]."""
+        """The codes of some documents: field -> int64 [m]."""
         return {
             name: self._parts[part].codes[documents].astype(np.int64) for part, name in self._fields.items()
         }
 
     def translate(self, expression: Expression) -> str | None:
-        """An expression in Milvus' language; None where it cannot say it, or only at great length."""
+        """The expression in Milvus' language; None if it has no equivalent, or only a very long one."""
         text = self._of(expression)
         return text if text is None or text.count(",") <= MAX_TERMS else None
 

@@ -1,4 +1,4 @@
-"""`vectors.json` of a version whose vectors lie in Milvus: which collection, and how to tell that it is the right one."""
+"""`vectors.json` of a version with vectors in Milvus: the collection, and how to verify it."""
 
 import hashlib
 from pathlib import Path
@@ -24,7 +24,7 @@ STORE_INDEXES: dict[IndexKind, tuple[str, dict[str, int]]] = {
     "ivf-flat": ("IVF_FLAT", {}),
     "ivf-pq": ("IVF_SQ8", {}),
 }
-"""What Milvus builds for each kind; the lists of `IVF` are as many as ours."""
+"""Milvus' index for each kind; `IVF` gets as many inverted lists as in GLOW."""
 SAMPLED = 100
 
 
@@ -32,13 +32,13 @@ class StoreHeader(StrictModel):
     """`vectors.json`.
 
     Attributes:
-        format: of the file.
+        format: format version.
         address: of the server, without credentials.
-        collection: its name, which ends with what binds it to a version: a hash of model, term table and vectors.
+        collection: its name; its end, a hash of model, term statistics and vectors, ties it to a version.
         index: kind of dense index.
-        vectors, dimensions: of the collection.
+        vectors, dimensions: size of the collection.
         sample: SHA-256 of the vectors of `sampled_rows`.
-        fields: names of the columns that can be filtered by there, in the order of their fields `f0`, `f1`, …
+        fields: names of the columns that it can filter, in the order of its fields `f0`, `f1`, …
     """
 
     format: Literal[1] = 1
@@ -51,12 +51,12 @@ class StoreHeader(StrictModel):
     fields: tuple[str, ...] = ()
 
     def bound_to(self, model: str, terms: str) -> str:
-        """The end of the name of a collection for a version with these hashes. Lite keeps no description, but every server a name."""
+        """End of a collection's name for a version with these hashes. Lite stores no description, but every server a name."""
         return hashlib.sha256(f"{model} {terms} {self.sample} {self.vectors}".encode()).hexdigest()[:24]
 
 
 def read_store_header(folder: Path) -> StoreHeader:
-    """Reads it from a version's folder.
+    """Reads it from a version's directory.
 
     Raises:
         FormatError: if it is missing, damaged or of another format.
@@ -65,7 +65,7 @@ def read_store_header(folder: Path) -> StoreHeader:
 
 
 def sampled_rows(vectors: int) -> NDArray[np.int64]:
-    """The rows whose vectors are compared bit for bit when a collection is opened, int64, ascending."""
+    """The rows to compare bit for bit when a collection is opened, int64, ascending."""
     return np.unique(np.linspace(0, vectors - 1, min(SAMPLED, vectors)).astype(np.int64))
 
 

@@ -1,4 +1,4 @@
-"""A range of rows imported by a process that knows nothing else of the build: all it needs is read from a shared disk."""
+"""Imports a range of rows in a separate process, with only inputs from a shared disk."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ __all__ = ["ImportRange", "documents_of"]
 
 @dataclass(frozen=True, slots=True)
 class ImportRange:
-    """Puts any range of rows into a collection; a `RangeTask`.
+    """Imports any range of rows into a collection; a `RangeTask`.
 
     Attributes:
-        address: of the server; its token is in the environment of whichever process this runs in.
-        vectors: of all rows, read from a shared disk.
-        columns: folder whose `columns/` describe the documents.
-        documents: of them.
-        passages: folder of the map of passages; None: rows are documents.
+        address: of the server; the token is in the environment of the process that runs this.
+        vectors: all of them, on a shared disk.
+        columns: directory whose `columns/` describe the documents.
+        documents: their number.
+        passages: directory of the map of passages; None: rows are documents.
     """
 
     address: str
@@ -36,10 +36,10 @@ class ImportRange:
     passages: Path | None
 
     def __call__(self, collection: str, start: int, stop: int) -> None:
-        """Imports rows `start` to `stop`; what is there already is written again.
+        """Imports rows `start` to `stop`; existing ones are overwritten.
 
         Raises:
-            StoreError: if the server does not answer.
+            StoreError: if the server does not respond.
             FormatError: if columns or passages are damaged.
         """
         passages = None if self.passages is None else PassageMap.open(self.passages)

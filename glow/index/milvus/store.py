@@ -1,4 +1,4 @@
-"""Vectors of a version in a server: one collection for each build, whose name outlives an import that is killed."""
+"""The vectors of a version in a server: one collection per build, whose name survives a killed import."""
 
 import secrets
 from collections.abc import Callable
@@ -20,12 +20,12 @@ NAME_FILE = "collection.txt"
 
 
 class VectorStore:
-    """Where a build imports its vectors.
+    """Imports the vectors of a build.
 
     Args:
         address: of the server.
-        notes: folder that stays when the build ends before its time; made if need be.
-        insert: puts rows there in other processes; None: this one does.
+        notes: directory that survives a killed build; created if missing.
+        insert: imports rows in other processes; None: this process imports.
     """
 
     def __init__(self, address: str, notes: Path, insert: Insert | None = None) -> None:
@@ -44,19 +44,19 @@ class VectorStore:
         passages: PassageMap | None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> StoreHeader:
-        """Imports the vectors; a call that ended before its time is gone on with.
+        """Imports the vectors; a call after a killed one resumes it.
 
         Args:
-            folder: gets `vectors.json`.
+            folder: directory for `vectors.json`.
             vectors: float32 [N, D].
             kind: of the index.
-            binding: hashes of model and term table.
-            columns: what can be filtered by.
-            passages: whose rows the vectors are; None: those of documents.
-            advance: told how many are imported.
+            binding: hashes of model and term statistics.
+            columns: metadata for filters.
+            passages: if the vectors are of passages; None: of documents.
+            advance: called with the number of imported vectors.
 
         Raises:
-            StoreError: if the server does not answer.
+            StoreError: if the server does not respond.
         """
         writer = CollectionWriter(connect(self._address), self._prefix(), kind, FilterFields(columns))
         documents = documents_of(passages)
@@ -66,11 +66,11 @@ class VectorStore:
         return header
 
     def forget(self) -> None:
-        """Removes the name, if the notes lie in the version."""
+        """Removes the name if it is stored in the version."""
         (self._notes / NAME_FILE).unlink(missing_ok=True)
 
     def _prefix(self) -> str:
-        """A name that no other build has, though its vectors be the same: each version owns its collection."""
+        """A name prefix unique to this build, even for equal vectors: each version owns its collection."""
         file = self._notes / NAME_FILE
         if not file.exists():
             file.write_text(f"glow_{secrets.token_hex(6)}", encoding="ascii")

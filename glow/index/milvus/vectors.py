@@ -1,6 +1,6 @@
-"""Vectors of one version in a Milvus collection, searched as a `DenseIndex` is.
+"""The vectors of one version in a Milvus collection, searched like a `DenseIndex`.
 
-n   queries     k   hits a query        m   some rows       D   dimensions
+n   queries     k   hits per query        m   some rows       D   dimensions
 """
 
 from collections.abc import Callable
@@ -30,21 +30,21 @@ __all__ = ["MilvusVectors"]
 MAX_HITS = 16_384
 """Milvus' own limit."""
 SPARE_HITS = 32
-"""Fetched beside what is wanted: Milvus breaks ties as it likes, and we by id."""
+"""Additional hits to fetch: Milvus breaks ties arbitrarily, GLOW by id."""
 NAMED_ROWS = 8_192
-"""Rows that one expression names at most."""
+"""Most rows in one expression."""
 READ_ROWS = 1_024
 CHECKED = "Strong"
-SEARCHED = "Eventually"  # what is searched was imported and flushed long before, and never changes
+SEARCHED = "Eventually"  # the data were imported and flushed long before, and never change
 
 
 class MilvusVectors:
-    """A collection, open; safe to search from many threads. Arguments and results as for `DenseIndex`.
+    """An open collection; safe to search from many threads. Arguments and results as for `DenseIndex`.
 
     Args:
         connection: to the server.
-        header: which collection.
-        columns: of the version, by which filters are said; None: by rows alone.
+        header: of the collection.
+        columns: of the version, to translate filters; None: filters are sent as rows.
     """
 
     device = "cpu"
@@ -61,14 +61,14 @@ class MilvusVectors:
         return self._header.vectors
 
     def check(self, model: str, terms: str) -> None:
-        """Loads the collection, and sees that it is the one that the version was built with.
+        """Loads the collection, and verifies that the version was built with it.
 
         Args:
             model, terms: hashes of the version's manifest.
 
         Raises:
-            MismatchError: if it is another, or holds other vectors.
-            StoreError: if the server does not answer.
+            MismatchError: if it is another, or has other vectors.
+            StoreError: if the server does not respond.
         """
         header, name = self._header, self._header.collection
         if not name.endswith(header.bound_to(model, terms)):
@@ -111,18 +111,18 @@ class MilvusVectors:
         """As `DenseIndex.search`.
 
         Raises:
-            QueryError: if `exact` was asked for, which only a `flat` collection can do, or more hits than Milvus gives.
-            StoreError: if the server does not answer, or the collection is gone.
+            QueryError: if `exact` is requested, except for a `flat` collection, or more hits than Milvus allows.
+            StoreError: if the server does not respond, or the collection is missing.
             MismatchError: if the mask has another number of rows.
         """
         params = params or SearchParams()
         if params.exact and self.kind != "flat":
-            raise QueryError("vectors in Milvus cannot be searched exactly, but where the index is flat")
+            raise QueryError("vectors in Milvus cannot be searched exactly, unless the index is flat")
         if allowed is not None and len(allowed) != len(self):
             raise MismatchError(f"found a mask of {len(allowed)} rows for an index of {len(self)} vectors")
         k = min(k, len(self) if allowed is None else allowed.count)
         if k > MAX_HITS - SPARE_HITS:
-            raise QueryError(f"{k} hits were asked for, and Milvus gives at most {MAX_HITS - SPARE_HITS}")
+            raise QueryError(f"{k} hits were requested, and Milvus returns at most {MAX_HITS - SPARE_HITS}")
         scores = np.full((len(vectors), k), -np.inf, np.float32)
         rows = np.full((len(vectors), k), -1, np.int64)
         if k == 0:
@@ -137,7 +137,7 @@ class MilvusVectors:
     def _nearest(
         self, vector: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """At least the k nearest that are allowed, as far as an approximate search finds them."""
+        """At least the k nearest allowed vectors, within the limits of an approximate search."""
         if allowed is None:
             return self._ask(vector, k + SPARE_HITS, params, "")
         said = None
@@ -152,20 +152,20 @@ class MilvusVectors:
             if kept.sum() >= k or len(rows) < fetched or fetched == MAX_HITS:
                 break
             fetched = min(4 * fetched, MAX_HITS)
-        if kept.sum() < k and said is None:  # too few among the nearest of all: each allowed one is asked for
+        if kept.sum() < k and said is None:  # too few among the nearest of all: search only the allowed rows
             return self._among(vector, allowed.rows, k, params)
         return scores[kept], rows[kept]
 
     def _among(
         self, vector: NDArray[np.float32], rows: NDArray[np.int64], k: int, params: SearchParams
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The k nearest, at least, of given rows, int64 [m] ascending, some at a time."""
+        """At least the k nearest of given rows, int64 [m] ascending, in blocks."""
         parts = []
         for block in np.split(rows, range(NAMED_ROWS, len(rows), NAMED_ROWS)):
             wanted = min(len(block), k + SPARE_HITS)
             scores, found = self._ask(vector, wanted, params, f"{ROW_FIELD} in {block.tolist()}")
             parts.append((scores, found))
-            if len(found) < wanted:  # a graph may pass by some
+            if len(found) < wanted:  # a graph may miss some
                 missing = np.setdiff1d(block, found)
                 parts.append((products(self._read(missing), vector), missing))
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
@@ -213,7 +213,7 @@ class MilvusVectors:
 
     @property
     def ranges(self) -> None:
-        """Nothing: vectors are stored whole."""
+        """None: vectors are stored uncompressed."""
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         vectors = np.empty((len(rows), self.dimensions), np.float32)
@@ -241,5 +241,5 @@ class MilvusVectors:
 
 
 def _row_of(hit: Any) -> int:
-    """A hit's primary key, by whichever name this client gives it."""
+    """A hit's primary key, under either of the client's names for it."""
     return int(hit["id"] if "id" in hit else hit[ROW_FIELD])

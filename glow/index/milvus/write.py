@@ -1,4 +1,4 @@
-"""Making a collection: created, filled in the order of the rows, indexed and loaded; an import that was killed goes on.
+"""Writes a collection: created, filled in the order of the rows, indexed and loaded; a killed import can be resumed.
 
 N   vectors     D   dimensions
 """
@@ -36,15 +36,15 @@ __all__ = [
 ]
 
 BATCH_ROWS = 2_048
-"""3 MB of 384 dimensions: an insert's message may be some tens of MB."""
+"""3 MB at 384 dimensions; an insert's message may have some tens of MB."""
 IMPORT_ROWS = 16 * BATCH_ROWS
-"""How far an import is, is noted when so many rows were flushed; one piece of work for who imports in several processes."""
+"""Rows between two flushes, whose progress is noted; also the unit of work of an import in several processes."""
 NOTE_FILE = "import.json"
 Advance = Callable[[int], None]
 Documents = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-"""Rows int64 [m] -> the document of each, where rows are passages."""
+"""Rows int64 [m] -> the document of each, if rows are passages."""
 Insert = Callable[[str, int, int], Iterator[int]]
-"""Puts rows `start` to `stop` into a collection; yields up to where all are there, ascending, `stop` at last."""
+"""Imports rows `start` to `stop` into a collection; yields up to which row all are imported, ascending, finally `stop`."""
 
 
 class CollectionWriter:
@@ -52,9 +52,9 @@ class CollectionWriter:
 
     Args:
         connection: to the server.
-        prefix: how its name begins; there may be one of an import that was killed.
+        prefix: start of its name; a killed import may have left such a collection.
         kind: of its index.
-        fields: what can be filtered by; None: nothing.
+        fields: metadata for filters; None: none.
     """
 
     def __init__(
@@ -78,15 +78,15 @@ class CollectionWriter:
         """Fills the collection, builds its index, loads it and writes `vectors.json`.
 
         Args:
-            folder: gets `vectors.json`, and notes how far the import is.
-            vectors: float32 [N, D], L2-normalised.
+            folder: directory for `vectors.json`, and for notes on progress.
+            vectors: float32 [N, D], L2-normalized.
             model, terms: hashes that bind the collection to its version.
-            documents: rows int64 [m] -> the document of each, where rows are passages; None: the row itself.
-            advance: told how many rows are imported.
-            insert: puts the rows there in other processes; None: this one does.
+            documents: rows int64 [m] -> the document of each, if rows are passages; None: the row itself.
+            advance: called with the number of imported rows.
+            insert: imports rows in other processes; None: this process imports.
 
         Raises:
-            StoreError: if the server does not answer; the same call goes on.
+            StoreError: if the server does not respond; the same call resumes the import.
         """
         count, dimensions = vectors.shape
         header = StoreHeader(
@@ -113,7 +113,7 @@ class CollectionWriter:
         return header
 
     def _begin(self, header: StoreHeader, note: Path) -> int:
-        """Rows that an import which was killed has put there for certain; else an empty collection is made."""
+        """Number of rows that a killed import has certainly stored; without any, an empty collection is created."""
         name, run = self._name, self._connection.run
         if note.exists() and run(
             lambda client, within_s: client.has_collection(name, timeout=within_s), BUILD_S
@@ -177,19 +177,19 @@ def insert_rows(
     fields: FilterFields | None = None,
     documents: Documents | None = None,
 ) -> None:
-    """Puts rows into a collection, batch by batch.
+    """Imports rows into a collection in batches.
 
-    What is there already is written again: by its key, so it is there once, however often a killed import is repeated.
+    Rows are stored by key, so that importing them again changes nothing.
 
     Args:
         connection: to the server.
         collection: its name.
-        vectors: of all rows.
-        start, stop: the rows.
+        vectors: all of them.
+        start, stop: range of rows to import.
         fields, documents: as for `CollectionWriter`.
 
     Raises:
-        StoreError: if the server does not answer.
+        StoreError: if the server does not respond.
     """
     for first in range(start, stop, BATCH_ROWS):
         rows = np.arange(first, min(first + BATCH_ROWS, stop))
@@ -203,19 +203,19 @@ def insert_rows(
 
 
 def release_collection(connection: Connection, header: StoreHeader) -> None:
-    """Has the server unload a collection, which stays on its disks; opening its version loads it again.
+    """Unloads a collection from the server's memory, not from its disks; opening its version loads it again.
 
     Raises:
-        StoreError: if the server does not answer.
+        StoreError: if the server does not respond.
     """
     connection.run(partial(_release, header.collection), BUILD_S)
 
 
 def drop_collection(connection: Connection, header: StoreHeader) -> None:
-    """Removes a collection; one that is gone already is no error.
+    """Deletes a collection; a missing one is not an error.
 
     Raises:
-        StoreError: if the server does not answer.
+        StoreError: if the server does not respond.
     """
     connection.run(partial(_drop, header.collection), BUILD_S)
 

@@ -1,4 +1,4 @@
-"""Long documents in passages: which rows belong to which document, and a search that returns documents."""
+"""Passages of long documents: the rows of each document, and a search that returns documents."""
 
 from glow.index.passages.build import build_passages
 from glow.index.passages.component import PASSAGES

@@ -1,4 +1,4 @@
-"""Writing the map of passages of an index version, in memory that does not grow with the corpus."""
+"""Writes the map of passages of an index version, in memory that does not grow with the corpus."""
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -23,19 +23,19 @@ def build_passages(
     folder: Path,
     advance: Callable[[int], None] = lambda count: None,
 ) -> PassageMap:
-    """Cuts documents and writes where.
+    """Splits documents and writes the positions.
 
     Args:
         documents: in row order.
-        cutter: cuts them.
-        folder: of the version; `passages/` is made in it.
-        advance: told the documents done.
+        cutter: splits them.
+        folder: of the version; `passages/` is created in it.
+        advance: called with the number of finished documents.
 
     Returns:
         The map, opened from its files.
 
     Raises:
-        BuildError: if more passages, or longer bodies, than 32 bits can count.
+        BuildError: if the number of passages, or the length of a body, exceeds 32 bits.
     """
     target = folder / PASSAGES_FOLDER
     target.mkdir()
@@ -72,7 +72,7 @@ def build_passages(
 
 
 def _to_npy(raw: Path, path: Path) -> None:
-    """Gives plain numbers the header that says what they are."""
+    """Adds NumPy's header to a file of plain numbers."""
     size = raw.stat().st_size
     np.save(path, np.memmap(raw, np.uint32, "r") if size else np.empty(0, np.uint32), allow_pickle=False)
     raw.unlink()

@@ -1,4 +1,4 @@
-"""Passages as a component of an index: where long documents are cut, so that each part has a vector."""
+"""Passages as a component of an index: positions where long documents are split, so that each passage has a vector."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from glow.text import PassageCutter, PassageOptions
 __all__ = ["PASSAGES", "Passages", "PassagesOptions", "PassagesRules"]
 
 COST_STAGES = ("passages", "encode", "index")
-"""What passages make longer."""
+"""The stages that take longer with passages."""
 
 
 class PassagesOptions(ComponentOptions):
-    """How documents are cut, if they are."""
+    """Whether and how documents are split."""
 
     passages: bool = option(False, "Split long documents into passages, each with a vector.")
     passage_field: str | None = option(None, "Field to split; default: the model's body.")
@@ -36,7 +36,7 @@ class PassagesOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassagesRules(Rules):
-    """How documents are cut.
+    """How documents are split.
 
     Attributes:
         cut: field, overlap and limit.
@@ -58,7 +58,7 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
     options = PassagesOptions
 
     def rules(self, options: PassagesOptions, asked: Asked) -> PassagesRules | None:
-        """As asked for; a field that the model has not is refused."""
+        """As requested; a field that the model lacks is refused."""
         if not options.passages:
             return None
         cut = PassageOptions(options.passage_field, options.passage_overlap, options.max_passages)
@@ -74,27 +74,27 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
         return PassagesRules(cut=PassageOptions(header.field, header.overlap, header.limit))
 
     def prepare(self, corpus: Corpus, rules: PassagesRules) -> None:
-        """Cuts every document; the table of terms does not matter to that."""
+        """Splits every document, which does not depend on term statistics."""
         cutter = PassageCutter(corpus.model.preprocessor, rules.cut)
         build_passages(corpus.documents(), cutter, corpus.made.folder, corpus.advance)
 
     def build(self, corpus: Corpus, rules: PassagesRules) -> None:
-        """Nothing is left to do: documents were cut before they were encoded."""
+        """Does nothing: documents were split before they were encoded."""
 
     def merge(self, kept: Sequence[MergeSource], rules: PassagesRules, made: Segment) -> None:
-        """Copies where the documents that stay are cut."""
+        """Copies the positions of live documents."""
         merge_passages(self, kept, made.folder)
 
     def report(self, made: Segment, rules: PassagesRules, seconds: Mapping[str, float]) -> dict[str, Any]:
-        """What was cut, and what a passage took to build."""
+        """Number of passages, and encoding time per passage."""
         return {"passages": _describe(made[self], seconds)}
 
     def counts(self, reader: PassageMap) -> dict[str, int]:
-        """How many they are."""
+        """Number of passages."""
         return {"passages": reader.count}
 
     def open(self, segment: Segment) -> PassageMap | None:
-        """Opens the folder; documents in the making have no columns yet, and no order among equals."""
+        """Opens the directory; an unfinished segment has no columns yet, so no order of ties."""
         if not segment.has_any(self.paths):
             return None
         segment.require(*PASSAGES_FILES)
@@ -112,7 +112,7 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
         return PassageMap.open(folder, columns.order if columns else None)
 
     def first(self, reader: PassageMap) -> NDArray[np.uint32]:
-        """Vectors are of passages."""
+        """Vectors belong to passages."""
         return reader.first
 
     def alone(self, reader: PassageMap, segment: Segment) -> PassageMap:
@@ -125,7 +125,7 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
         return both.base.followed_by(both.delta, both.order, gone)
 
     def info(self, reader: PassageMap | None) -> dict[str, Any]:
-        """How many can be found."""
+        """Number of live passages."""
         return {"passages": None if reader is None else reader.count}
 
 

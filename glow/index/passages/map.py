@@ -1,7 +1,7 @@
-"""Passages of long documents: which rows of the dense index are parts of which document, and how hits are folded.
+"""Passages of long documents: maps rows of the dense index to documents, and hits of passages to hits of documents.
 
-An index version built with passages has one vector for each, in the order of the documents; everything else stays per
-document. `passages/` holds `passages.json` and, as arrays that are memory-mapped:
+An index version with passages has one vector for each, in the order of the documents; everything else is per
+document. `passages/` holds `passages.json` and memory-mapped arrays:
 
     documents.npy        uint32 [p]      the document's row
     starts.npy, ends.npy uint32 [p]      characters of its body (`glow.text.passages.body_text`)
@@ -45,20 +45,20 @@ PASSAGES_FILES = tuple(
 FORMAT_VERSION: Literal[1] = 1
 Count = Annotated[int, Field(ge=0, lt=2**32)]
 Folded = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
-"""scores float32 [k] descending, rows of documents int64 [k], rows of the best passage of each int64 [k]."""
+"""Scores float32 [k] descending, rows of documents int64 [k], rows of the best passage of each int64 [k]."""
 
 
 class PassagesHeader(StrictModel):
     """`passages.json`.
 
     Attributes:
-        format: of the folder.
-        field: the body that was cut.
-        overlap: sentences that neighbours share.
-        limit: the most passages of a document.
+        format: format version.
+        field: the field that was split.
+        overlap: sentences that neighboring passages share.
+        limit: most passages per document.
         documents: n.
         passages: p.
-        left_out: documents of which text beyond the limit was left out.
+        left_out: number of documents with text beyond the limit, which was left out.
     """
 
     format: Literal[1] = FORMAT_VERSION
@@ -75,9 +75,9 @@ class FoundPassage:
     """A part of a document's body.
 
     Attributes:
-        field: the body.
-        start, end: in characters of its value; values of a list count as joined by line feeds.
-        text: what lies between.
+        field: the field that was split.
+        start, end: in characters of its value; list values are joined by line feeds.
+        text: the text between them.
     """
 
     field: str
@@ -87,7 +87,7 @@ class FoundPassage:
 
 
 def read_passages_header(folder: Path) -> PassagesHeader:
-    """Reads `passages.json` of the folder `passages`.
+    """Reads `passages.json` from the directory `passages`.
 
     Raises:
         FormatError: if it is missing, or of another format.
@@ -96,18 +96,18 @@ def read_passages_header(folder: Path) -> PassagesHeader:
 
 
 class PassageMap:
-    """Passage rows to documents and places in them; safe to use from many threads.
+    """Maps rows of passages to documents and positions in them; safe to use from many threads.
 
     Args:
-        header: what the folder says of itself.
-        documents, starts, ends: uint32 [p], as the module says; documents ascend.
+        header: of the directory.
+        documents, starts, ends: uint32 [p], see the module's docstring; documents ascend.
         first: uint32 [n + 1].
-        order: uint32 [n], each document's place among documents of equal score, each once; None: its row.
+        order: uint32 [n], each document's rank among ties, each once; None: its row.
 
     Attributes:
         header, documents, starts, ends, first: as given.
-        count: passages that can be found; rows go beyond it if some are gone.
-        order: uint32 [p], each passage's place among equals: by document, then as in its body; None: its row.
+        count: number of live passages; rows exceed it if some are deleted.
+        order: uint32 [p], each passage's rank among ties: by document, then as in its body; None: its row.
     """
 
     def __init__(
@@ -132,14 +132,14 @@ class PassageMap:
 
     @classmethod
     def open(cls, folder: Path, order: NDArray[np.uint32] | None = None) -> "PassageMap":
-        """Opens the folder `passages` of a version.
+        """Opens the directory `passages` of a version.
 
         Args:
-            folder: where the files lie.
-            order: uint32 [n], places of documents among equals, as for the class.
+            folder: the directory.
+            order: uint32 [n], ranks of documents among ties, as for the class.
 
         Raises:
-            FormatError: if a file is missing, damaged, of another format version, or does not fit the others; the
+            FormatError: if a file is missing, damaged, of another format version, or inconsistent with the others; the
                 message names it.
         """
         header = read_passages_header(folder)
@@ -152,12 +152,12 @@ class PassageMap:
     def followed_by(
         self, other: "PassageMap", order: NDArray[np.uint32] | None = None, gone: int = 0
     ) -> "PassageMap":
-        """One map of both, held in memory: the other's documents and passages come after these.
+        """Appends another map in memory: its documents and passages follow these.
 
         Args:
-            other: cut by the same rules.
-            order: of the documents of both, as for the class.
-            gone: passages of both that are found no more.
+            other: split by the same rules.
+            order: for the documents of both, as for the class.
+            gone: number of deleted passages of both.
         """
         documents, passages = self.header.documents, self.header.passages
         header = self.header.model_copy(
@@ -179,7 +179,7 @@ class PassageMap:
         return joined
 
     def passage_of(self, document: Document, row: int) -> FoundPassage:
-        """What a passage's row stands for.
+        """The passage of a row.
 
         Args:
             document: the passage's document.
@@ -195,14 +195,14 @@ class PassageMap:
         return mask
 
     def fold(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> Folded:
-        """Hits of passages as hits of documents: a document stands where its best passage does.
+        """Hits of passages as hits of documents: each document has the place of its best passage.
 
         Args:
             scores: float32 [m], descending.
-            rows: int64 [m], of passages, best first and each once; -1 is no hit.
+            rows: int64 [m], of passages, best first and each once; -1 is not a hit.
 
         Returns:
-            scores, documents and best passages, as `Folded`.
+            Scores, documents and best passages, as `Folded`.
         """
         met = self.documents[rows[rows >= 0]]
         places = np.sort(np.unique(met, return_index=True)[1])
@@ -215,7 +215,7 @@ def _fault(
     ends: NDArray[np.uint32],
     first: NDArray[np.uint32],
 ) -> str | None:
-    """Which file is not what the module says, and why; a map that passes leads to no row out of range."""
+    """Which file is inconsistent, and why; a valid map leads to no row out of range."""
     if int(first[0]) != 0 or int(first[-1]) != len(documents):
         return f"first.npy runs from {first[0]} to {first[-1]}, expected 0 to {len(documents)}"
     if not (first[:-1] < first[1:]).all():
@@ -228,7 +228,7 @@ def _fault(
 
 
 def _passage_order(order: NDArray[np.uint32], first: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The places of documents among equals as those of their passages, which follow one another as in the body."""
+    """Ranks of documents among ties as ranks of their passages, which follow one another as in the body."""
     counts = np.diff(first)
     by_place = np.argsort(order)
     begins = np.empty(len(counts), np.int64)

@@ -1,4 +1,4 @@
-"""Passages of several segments made into one map, without cutting anything again.
+"""Merges the passages of several segments into one map, without splitting documents again.
 
 n   documents       p   passages
 """
@@ -15,14 +15,14 @@ __all__ = ["merge_passages"]
 
 
 def merge_passages(key: Key[PassageMap, PassageMap], kept: Sequence[MergeSource], folder: Path) -> None:
-    """Writes `passages/` of segments that were cut by the same rules.
+    """Writes `passages/` from segments that were split by the same rules.
 
-    How many documents lost text to the limit is not known of each, so the new header's figure is the most it can be.
+    It is unknown which documents lost text to the limit, so the new header's number is an upper bound.
 
     Args:
-        key: by which a segment's map is found.
-        kept: one or more.
-        folder: of the version or segment in the making.
+        key: of the component.
+        kept: at least one segment.
+        folder: of an unfinished version or segment.
     """
     maps = [each.segment[key] for each in kept]
     sizes = [np.diff(passages.first)[each.live] for passages, each in zip(maps, kept, strict=True)]

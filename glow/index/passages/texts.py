@@ -1,4 +1,4 @@
-"""The texts that the document tower reads: documents, or the passages that they are cut into."""
+"""The texts for the document tower: documents, or their passages."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ class TextsOfDocuments:
     """The texts of one document at a time; safe to use from many threads.
 
     Args:
-        passages: where documents are cut; None: they stay whole.
+        passages: map of passages; None: documents are not split.
     """
 
     def __init__(self, passages: PassageMap | None = None) -> None:
@@ -25,7 +25,7 @@ class TextsOfDocuments:
 
     @classmethod
     def open(cls, cuts: Path | None) -> "TextsOfDocuments":
-        """By a folder that says how documents are cut; None: they stay whole.
+        """Opens it with a directory of passages; None: documents are not split.
 
         Raises:
             FormatError: as `PassageMap.open`.
@@ -33,7 +33,7 @@ class TextsOfDocuments:
         return cls(None if cuts is None else PassageMap.open(cuts))
 
     def of(self, document: Document, row: int) -> Iterator[Document]:
-        """Yields the texts of a document, which is stored in a row, as documents."""
+        """Yields the texts of a document, given its row, as documents."""
         passages = self._passages
         if passages is None:
             yield document
@@ -44,12 +44,12 @@ class TextsOfDocuments:
 
 
 def cuts_of(made: Segment) -> Path | None:
-    """The folder that says how documents in the making are cut; None: they stay whole."""
+    """The passages directory of an unfinished segment; None: documents are not split."""
     return None if made.get(PASSAGES) is None else made.path(PASSAGES_FOLDER)
 
 
 def texts_of(made: Segment) -> Iterator[Document]:
-    """Yields every text of documents in the making, in the order of rows; read from disk as they are needed."""
+    """Yields every text of an unfinished segment, in the order of rows, while reading from disk."""
     texts = TextsOfDocuments(made.get(PASSAGES))
     for row, document in enumerate(made[STORED_FIELDS].scan()):
         yield from texts.of(document, row)

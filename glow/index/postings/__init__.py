@@ -1,4 +1,4 @@
-"""Words: the inverted index of impacts, and BM25 that fills it."""
+"""The lexical index: an inverted index of impacts, by default those of BM25."""
 
 from glow.index.postings.bm25 import Bm25, build_lexical
 from glow.index.postings.build import ImpactWriter, pack_codes

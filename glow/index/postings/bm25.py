@@ -1,7 +1,7 @@
-"""BM25 as impacts: the lexical index of a corpus, from its term table and one pass over its documents.
+"""BM25 as impacts: builds the lexical index of a corpus from its term statistics and one pass over its documents.
 
-N, df   documents in all and those with the word, of the term table
-l       words of a document that the index holds; avgl their average over the indexed documents
+N, df   number of all documents and of those with the word, from the term statistics
+l       number of a document's indexed words; avgl their average over the indexed documents
 """
 
 from array import array
@@ -28,8 +28,8 @@ class Bm25:
     """Parameters of BM25; docs/decisions/0006 has the measurements behind the defaults.
 
     Attributes:
-        k1: how slowly a word that comes again stops to count, > 0.
-        b: how much a document's length counts, in [0, 1].
+        k1: how slowly repetitions of a word lose their effect, > 0.
+        b: effect of a document's length, in [0, 1].
     """
 
     k1: float = 1.2
@@ -47,19 +47,19 @@ def build_lexical(
     analyzer: Analyzer | None = None,
     on_words: OnWords | None = None,
 ) -> ImpactHeader:
-    """Writes BM25 impacts of documents into a folder.
+    """Writes BM25 impacts of documents into a directory.
 
     Args:
-        folder: made if need be.
-        documents: the words of each, in the order of the rows.
-        corpus: the table of these documents: its words are the vocabulary, so it bounds the memory.
-        terms: the index's table, which idf comes from, of terms where the analyzer makes them; a word or term that it lacks
-            counts as one of a single document.
+        folder: created if missing.
+        documents: the words of each, in the order of rows.
+        corpus: word statistics of these documents: their words are the vocabulary, which limits the memory.
+        terms: the index's statistics, for idf; of terms, if the analyzer makes them. A missing word or term counts as one of a
+            single document.
         bm25: the parameters.
-        chunk_postings: postings sorted at once.
-        average_length: in words, > 0, of the collection that these documents join; None: their own.
-        analyzer: makes terms of words; None: `plain`.
-        on_words: told each whole word that a document holds, with how many do, in the order of the words' UTF-8 bytes.
+        chunk_postings: number of postings to sort at once.
+        average_length: in words, > 0, of the collection that is extended; None: that of these documents.
+        analyzer: turns words into terms; None: `plain`.
+        on_words: called with each word of the documents and its document frequency, in the order of the words' UTF-8 bytes.
     """
     bm25 = bm25 or Bm25()
     vocabulary = _Vocabulary(corpus, analyzer or Analyzer())
@@ -86,14 +86,14 @@ def build_lexical(
 
 
 class _Vocabulary:
-    """The words that are indexed, the term of each, and how many documents hold it.
+    """The indexed words, with the term and document frequency of each.
 
     Args:
-        corpus: its words, in the order of their UTF-8 bytes, as far as a lexical index holds them.
-        analyzer: makes the terms.
+        corpus: source of the words, in the order of their UTF-8 bytes; words that are not indexed are left out.
+        analyzer: turns words into terms.
 
     Attributes:
-        terms: sorted by UTF-8 bytes; without stems the words themselves.
+        terms: sorted by UTF-8 bytes; without stemming the words themselves.
     """
 
     def __init__(self, corpus: TermTable, analyzer: Analyzer) -> None:
@@ -108,7 +108,7 @@ class _Vocabulary:
             self._rows = np.fromiter((rows[analyzer.term(word)] for word in self._words), np.uint32)
 
     def count(self, document: Iterable[str]) -> Counter[int]:
-        """How often a document has each term, by the term's place; the others do not count."""
+        """How often a document has each term, by the term's number; other words are ignored."""
         counts = Counter(place for word in document if (place := self._ids.get(word)) is not None)
         places = list(counts)
         self._dfs[places] += 1
@@ -120,7 +120,7 @@ class _Vocabulary:
         return merged
 
     def held(self) -> Iterator[tuple[str, int]]:
-        """Each word that a document holds, with how many do."""
+        """Each word of the documents, with its document frequency."""
         return ((word, df) for word, df in zip(self._words, self._dfs.tolist(), strict=True) if df)
 
 

@@ -1,8 +1,8 @@
-"""Writing an inverted index in bounded memory: chunks sorted by word, then each put in its place.
+"""Writes an inverted index in bounded memory: sorts chunks by word, then moves each posting to its place.
 
-Postings come document by document and are wanted word by word. They are gathered into chunks that are sorted by word and
-spooled to a working file; when all are counted, the place of every word is known, and one pass over the chunks
-puts each posting where it belongs. Documents come in the order of their rows, so rows ascend within a word.
+Postings arrive by document and are stored by word. They are collected in chunks, which are sorted by word and written
+to a working file. When all are counted, the place of every word is known, and one pass over the chunks moves each
+posting to its place. Documents arrive in the order of rows, so rows ascend within a word.
 
     n   documents       p   postings        v   words
 """
@@ -33,7 +33,7 @@ from glow.text import AnalyzerName
 __all__ = ["ImpactWriter", "ToImpacts", "pack_codes"]
 
 CHUNK_POSTINGS = 1 << 21
-"""Sorting so many takes about 120 MB."""
+"""Sorting this many takes about 120 MB."""
 SPOOL_FILE = "spool.tmp"
 Chunk = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32]]
 """Word, row and value of each posting, sorted by word."""
@@ -45,9 +45,9 @@ class ImpactWriter:
     """Writes an inverted index; use as a context manager, which removes the working file.
 
     Args:
-        folder: made, and filled by `finish`.
-        words: the vocabulary (terms, where the analyzer makes them), sorted by UTF-8 bytes; those without postings are left out.
-        chunk_postings: postings sorted at once, which bounds the memory.
+        folder: to create; `finish` fills it.
+        words: the vocabulary (terms, if the analyzer makes them), sorted by UTF-8 bytes; words without postings are left out.
+        chunk_postings: number of postings to sort at once, which limits the memory.
     """
 
     def __init__(self, folder: Path, words: Sequence[str], chunk_postings: int = CHUNK_POSTINGS) -> None:
@@ -74,8 +74,8 @@ class ImpactWriter:
         """Adds the next document.
 
         Args:
-            words: places in the vocabulary, each once.
-            values: what `finish` makes an impact of, one for each word; a float32 must hold them exactly.
+            words: positions in the vocabulary, each once.
+            values: inputs of `to_impacts`, one per word; a float32 must hold them exactly.
         """
         self._ids.extend(words)
         self._values.extend(values)
@@ -94,8 +94,8 @@ class ImpactWriter:
         """Writes the index's files.
 
         Args:
-            kind, parameters, analyzer: for the header. Of `learned` ones the values are `pack_codes`, and `unit` is a parameter.
-            to_impacts: makes impacts of values.
+            kind, parameters, analyzer: for the header. For `learned`, the values are from `pack_codes`, and `unit` is a parameter.
+            to_impacts: computes impacts from values.
         """
         self._flush()
         kept = np.flatnonzero(self._counts)
@@ -118,12 +118,12 @@ class ImpactWriter:
         return header
 
     def _place(self, starts: NDArray[np.int64], postings: int, to_impacts: ToImpacts) -> NDArray[np.float32]:
-        """Puts every posting in its place; returns each word's largest impact, float32 [v]."""
+        """Moves every posting to its place; returns each word's largest impact, float32 [v]."""
         all_rows = new_array(self._folder / ROWS_FILE, np.uint32, postings)
         all_impacts = new_array(self._folder / VALUES_FILE, np.float32, postings)
         if postings == 0:
             return np.empty(0, np.float32)
-        heads = np.cumsum(self._counts) - self._counts  # where the next posting of each word goes
+        heads = np.cumsum(self._counts) - self._counts  # place of the next posting of each word
         for words, rows, values in self._read():
             there, first, counts = np.unique(words, return_index=True, return_counts=True)
             places = np.repeat(heads[there] - first, counts) + np.arange(len(words))
@@ -155,12 +155,12 @@ class ImpactWriter:
 
 
 def pack_codes(codes: NDArray[np.uint8], causes: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """A code and its cause as one number, which a float32 holds exactly: float32 [p]."""
+    """A code and its cause as one number, exact in float32: float32 [p]."""
     return (codes.astype(np.uint32) + (causes.astype(np.uint32) << np.uint32(8))).astype(np.float32)
 
 
 def _unpack(folder: Path, postings: int, starts: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Writes codes and causes in place of the packed values; returns each word's largest code, float32 [v]."""
+    """Replaces packed values by codes and causes; returns each word's largest code, float32 [v]."""
     packed = np.load(folder / VALUES_FILE, mmap_mode="r")
     codes = new_array(folder / CODES_FILE, np.uint8, postings)
     causes = new_array(folder / CAUSES_FILE, np.uint8, postings)

@@ -1,4 +1,4 @@
-"""Words as a component of an index: BM25 impacts in `impacts/`, and in `stems/` the table that the idf of stems comes from."""
+"""The lexical index as a component: BM25 impacts in `impacts/`, and in `stems/` the statistics for the idf of stems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ from glow.text import (
 __all__ = ["POSTINGS", "STEMS_FOLDER", "Postings", "PostingsOptions", "PostingsRules", "document_words"]
 
 STEMS_FOLDER = "stems"
-"""The table that the idf of stems comes from, for what is added later; only if the analyzer makes stems."""
+"""Statistics for the idf of stems, for later additions; only if the analyzer makes stems."""
 WEIGHT_DIGITS = 4
-"""Of an impact, in explanations."""
+"""Decimal places of an impact, in explanations."""
 
 
 class PostingsOptions(ComponentOptions):
-    """Of `glow build`."""
+    """Options of `glow build`."""
 
     lexical: bool = option(True, "Build a lexical index, for lexical and hybrid search.")
     impacts: Literal["auto", "plain", "compressed"] = option(
@@ -54,12 +54,12 @@ class PostingsRules(Rules):
     """How words are indexed.
 
     Attributes:
-        analyzer: makes terms of words.
+        analyzer: turns words into terms.
         layout: of the lists; `auto`: packed from `PACKED_FROM` documents on.
-        bm25: the parameters; None: the usual ones.
-        average_length: in words, of the collection that the documents join; None: their own.
-        term_stats: which documents the idf of stems comes from.
-        stems: folder of the table that the idf of stems comes from, as the index has it; None: it is to be made.
+        bm25: the parameters; None: the defaults.
+        average_length: in words, of the collection that is extended; None: that of the documents.
+        term_stats: source of the idf of stems.
+        stems: directory of the index's statistics for the idf of stems; None: they are to be computed.
     """
 
     analyzer: AnalyzerName = DEFAULT_ANALYZER
@@ -94,7 +94,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
         """As `Component`; the lists of a delta are plain.
 
         Raises:
-            MismatchError: if impacts that were learned are to be added to, which nothing here can make.
+            MismatchError: if the segment has learned impacts here, which cannot be extended.
         """
         if not segment.has(f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}"):
             return None
@@ -103,7 +103,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
             return PostingsRules(analyzer=header.analyzer, layout=header.layout)
         if header.kind != "bm25":
             raise MismatchError(
-                f"the lexical index is of kind {header.kind}, and only bm25 can be added to; build the index again"
+                f"the lexical index has the kind {header.kind}, and only bm25 can be extended; build the index again"
             )
         parameters = header.parameters
         return PostingsRules(
@@ -115,7 +115,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
         )
 
     def build(self, corpus: Corpus, rules: PostingsRules) -> None:
-        """As `Component`: a second reading of the documents, as only now their words are counted."""
+        """As `Component`: reads the documents a second time, because words must be counted first."""
         folder = corpus.made.folder / IMPACTS_FOLDER
         header = build_lexical(
             folder,
@@ -173,7 +173,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
         return impacts
 
     def alone(self, reader: ImpactIndex, segment: Segment) -> ImpactsView:
-        """As it is."""
+        """The reader itself."""
         return reader
 
     def join(self, both: BaseAndDelta[ImpactIndex]) -> ImpactsView:
@@ -186,7 +186,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
         return JoinedImpacts(both)
 
     def serves(self, reader: ImpactsView | None) -> Mapping[str, str]:
-        """Searches by words, alone or beside vectors."""
+        """Lexical retrieval, alone or in hybrid search."""
         if reader is not None:
             return {"lexical": "", "hybrid": ""}
         return {
@@ -201,7 +201,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
     def explain(
         self, reader: ImpactsView, retriever: str, words: Sequence[str], hit: Explained
     ) -> dict[str, Any]:
-        """What each word of the query that the document holds adds to the score."""
+        """What each query word of the document adds to the score."""
         if retriever == "dense":
             return {}
         impacts = reader.contributions(words, hit.row)
@@ -215,7 +215,7 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
 
 
 def document_words(corpus: Corpus) -> Iterator[Iterator[str]]:
-    """The words of each document that a lexical index counts; tells the progress."""
+    """The indexed words of each document; reports progress."""
     for document in corpus.documents():
         own = corpus.model.preprocessor
         yield iter(lexical_words(document, own.schema, own.pieces))
@@ -223,7 +223,7 @@ def document_words(corpus: Corpus) -> Iterator[Iterator[str]]:
 
 
 def _idf_table(corpus: Corpus, rules: PostingsRules) -> TermTable:
-    """The table that idf comes from; of stems it is made of these documents, and kept, unless the index has it."""
+    """The statistics for idf; those of stems are computed from these documents, and saved, unless the index has them."""
     if rules.analyzer == "plain":
         return corpus.terms
     if rules.stems is not None:

@@ -1,6 +1,6 @@
 """Files of an inverted index, and its header.
 
-Everything is little-endian: a JSON header, a vocabulary (`glow.index.postings.vocabulary`), and arrays in NumPy's own format,
+Everything is little-endian: a JSON header, a vocabulary (`glow.index.postings.vocabulary`), and arrays in NumPy's format,
 read without pickle.
 """
 
@@ -31,9 +31,9 @@ IMPACTS_FILES = (*_SHARED_FILES, ROWS_FILE, VALUES_FILE)
 PACKED_FILES = (*_SHARED_FILES, MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FILE)
 LEARNED_FOLDER = "learned"
 LEARNED_FILES = (*_SHARED_FILES, ROWS_FILE, CODES_FILE, CAUSES_FILE)
-"""Learned impacts are codes of 8 bits, and each says which word of the document it comes from."""
+"""Files of learned impacts: 8-bit codes, each with the position of the document's word that it comes from."""
 LARGEST_IMPACT = 1e30
-"""The largest that an impact may be, so that the sum of a query's is finite in float32."""
+"""Limit of an impact, so that a query's sum is finite in float32."""
 
 
 Layout = Literal["plain", "packed"]
@@ -43,12 +43,12 @@ class ImpactHeader(StrictModel):
     """`impacts.json`.
 
     Attributes:
-        format: version of the lay-out.
-        kind: where the impacts come from.
-        analyzer: made terms of words; an index of an older GLOW has no such entry, and words as they are.
+        format: format version.
+        kind: source of the impacts.
+        analyzer: turned words into terms; an old index has no such entry, and plain words.
         layout: `plain` arrays, or lists `packed` in a third of the bytes, their impacts in 8 bits.
         documents, words, postings: n, v and p.
-        parameters: what made the impacts: for BM25 k1, b and the average length; for learned ones `unit`, the impact of
+        parameters: of the impacts: for BM25 k1, b and the average length; for learned ones `unit`, the impact of
             code 1, and `budget`, the most words of a document.
     """
 
@@ -82,7 +82,7 @@ class ImpactHeader(StrictModel):
 
     @property
     def unit(self) -> float:
-        """Impact of code 1 where impacts are learned; 1 where they are numbers as they are."""
+        """Impact of code 1 for learned impacts; 1 for impacts stored as numbers."""
         return self.parameters.get("unit", 1.0)
 
 

@@ -1,9 +1,9 @@
-"""The inverted index: word -> the documents that hold it, and what the word adds to the score of each (its impact).
+"""The inverted index: word -> its documents, and what the word adds to the score of each (its impact).
 
-A document's score is the sum of its impacts over the words of the query, each as often as the query has it: BM25
-where the impacts are BM25's (`glow.search.bm25`), and any other term weighting where they are learned. The index
-brings its own vocabulary, so neither stop words nor punctuation need a rule at query time: what has no postings adds
-nothing. Where the analyzer makes terms of words, the index does so itself: whoever searches gives words. The lay-out is the column-wise one of BM25S (Lu 2024, https://arxiv.org/abs/2407.03618).
+A document's score is the sum of its impacts over the query's words, with repetitions: BM25 with BM25's impacts
+(`glow.index.postings.bm25`), or another term weighting with learned ones. The index has its own vocabulary, so queries need no
+rule for stop words and punctuation: words without postings add nothing. The index itself analyzes words into terms, so
+searches pass words. The layout is the column-wise one of BM25S (Lu 2024, https://arxiv.org/abs/2407.03618).
 
     n   documents       p   postings        v   words       k   hits
 """
@@ -34,10 +34,10 @@ class ImpactIndex:
     Args:
         header: kind and counts.
         vocabulary: the words.
-        lists: of every word of it.
+        lists: postings of every word.
 
     Attributes:
-        analyzer: makes the vocabulary's terms of words.
+        analyzer: turns words into the vocabulary's terms.
     """
 
     def __init__(self, header: ImpactHeader, vocabulary: Vocabulary, lists: Lists) -> None:
@@ -61,52 +61,52 @@ class ImpactIndex:
         """Finds the k documents with the highest scores.
 
         Args:
-            words: of the query; one that comes again counts again.
+            words: of the query; repetitions count.
             k: hits, >= 1.
             allowed: the documents that may be found; None: all.
-            order: uint32 [n], each document's place among equals; None: its row.
+            order: uint32 [n], each document's rank among ties; None: its row.
 
         Returns:
-            scores float32 [k'] descending, all > 0, and rows int64 [k'], k' <= k: documents that share no word with
-            the query are not found.
+            Scores float32 [k'] descending, all > 0, and rows int64 [k'], k' <= k: documents without a word of the query are
+            left out.
         """
         return self._sums.search(self.lists(words), k, allowed, order)
 
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The scores of some documents, to the bit those of `search`.
+        """The scores of given documents, bit for bit those of `search`.
 
         Args:
             words: of the query.
             rows: int64 [m], in any order, each in 0 to n - 1.
 
         Returns:
-            float32 [m], 0 for a document that shares no word with the query.
+            float32 [m], 0 for a document without a word of the query.
         """
         return look_up(self.lists(words), rows)
 
     def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
-        """What each word of a query adds to one document's score: word -> impact, 0 where the document lacks it."""
+        """What each query word adds to one document's score: word -> impact, 0 if the document lacks it."""
         at = np.array([row], np.int64)
         return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """All postings, word by word, about so many at a time; of learned impacts the codes."""
+        """All postings in the order of words, in blocks of about `most`; codes, if impacts are learned."""
         return self._lists.blocks(most)
 
     def cause(self, word: str, row: int) -> int | None:
-        """The place of the document's word that a word counts for; None where it does not, or its impact was not learned."""
+        """Position of the document's word that a word's learned impact comes from; None if there is none."""
         place = self.vocabulary.row(self.analyzer.term(word))
         return None if place < 0 else self._lists.cause(place, row)
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
-        """Every word with the number of documents that hold it, in the order of the words' UTF-8 bytes."""
+        """Every word with its document frequency, in the order of the words' UTF-8 bytes."""
         starts = self._lists.starts
         for row in range(len(self.vocabulary)):
             yield self.vocabulary.word(row), int(starts[row + 1] - starts[row])
 
     @property
     def largest(self) -> float:
-        """The largest impact of any word: about what one rare word adds; 0 in an index of nothing."""
+        """The largest impact of any word: about what one rare word adds; 0 in an empty index."""
         return self._largest
 
     def largest_of(self, alive: RowMask | None) -> float:
@@ -122,17 +122,17 @@ class ImpactIndex:
         return largest
 
     def holds(self, word: str) -> bool:
-        """Whether any document holds a word, or another of its term."""
+        """Whether any document has a word, or another with the same term."""
         return self.vocabulary.row(self.analyzer.term(word)) >= 0
 
     def bound(self, words: Sequence[str]) -> float:
-        """What no document's score exceeds: the largest impact of every word of a query, added up; 0 for no word."""
+        """Upper bound of all documents' scores: the sum of the largest impacts of a query's words; 0 without words."""
         counted = self._counts(words)
         rows = ((self.vocabulary.row(word), count) for word, count in counted.items())
         return float(sum(float(self._lists.maxima[row]) * count for row, count in rows if row >= 0))
 
     def lists(self, words: Sequence[str]) -> list[PostingList]:
-        """The postings of a query's words, in the order of the vocabulary, so that sums round alike."""
+        """The postings of a query's words, in the order of the vocabulary, so that sums are rounded alike."""
         rows = sorted(
             (row, count)
             for word, count in self._counts(words).items()
@@ -141,20 +141,20 @@ class ImpactIndex:
         return [self._lists.list(row, count) for row, count in rows]
 
     def _counts(self, words: Sequence[str]) -> Counter[str]:
-        """The terms of a query. A stop word has none, though its stem may be that of another word."""
+        """The terms of a query. A stop word has none, even if another word has its stem."""
         if self.analyzer.name == "plain":
             return Counter(words)
         return Counter(self.analyzer.term(word) for word in words if is_lexical(word))
 
     @classmethod
     def open(cls, folder: Path) -> "ImpactIndex":
-        """Opens an index whose checksums were verified before; postings are memory-mapped.
+        """Opens an index with verified checksums; postings are memory-mapped.
 
         Args:
-            folder: holds the files of `ImpactHeader.files`.
+            folder: directory with the files of `ImpactHeader.files`.
 
         Raises:
-            FormatError: if a file is missing, of another format, or does not fit the others; it is named.
+            FormatError: if a file is missing, of another format, or inconsistent with the others; the message names it.
         """
         header = read_impacts_header(folder)
         vocabulary = Vocabulary.load(folder)

@@ -1,4 +1,4 @@
-"""Words of a base and its delta as one lexical index."""
+"""The lexical indexes of a base and its delta as one."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -17,7 +17,7 @@ W = TypeVar("W", bound=StoredImpacts)
 
 
 class JoinedImpacts(Generic[W]):
-    """Words of both. Impacts of the delta are made with the base's idf and average length, so they compare.
+    """Impacts of both. The delta's use the base's idf and average length, so scores are comparable.
 
     Args:
         both: the lexical indexes, or those with learned impacts.
@@ -25,7 +25,7 @@ class JoinedImpacts(Generic[W]):
 
     def __init__(self, both: BaseAndDelta[W]) -> None:
         self._both = both
-        # Of what is left: a rebuild would not know the impacts that are gone.
+        # Without deleted documents, as in a rebuild.
         self.largest = max(both.base.largest_of(both.segments.alive), both.delta.largest)
         self.analyzer = both.base.analyzer
 
@@ -47,18 +47,18 @@ class JoinedImpacts(Generic[W]):
         return self._both.search(find, k, allowed, order)
 
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The scores of some documents, to the bit those of `search`."""
+        """The scores of given documents, bit for bit those of `search`."""
         return self._both.gather(rows, lambda reader, here: reader.score(words, here))
 
     def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
-        """What each word of a query adds to one document's score: word -> impact, 0 if the document lacks it."""
+        """What each query word adds to one document's score: word -> impact, 0 if the document lacks it."""
         reader, here = self._both.owner(row)
         return reader.contributions(words, here)
 
     def holds(self, word: str) -> bool:
-        """Whether a document of either holds a word, or another of its term; one that is gone counts until the next build."""
+        """Whether any document has a word, or another with the same term; deleted documents count until the next build."""
         return self._both.base.holds(word) or self._both.delta.holds(word)
 
     def bound(self, words: Sequence[str]) -> float:
-        """What no document's score exceeds."""
+        """Upper bound of all documents' scores."""
         return max(self._both.base.bound(words), self._both.delta.bound(words))

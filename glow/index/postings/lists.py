@@ -1,4 +1,4 @@
-"""Where the lists of an index lie: plain arrays that are sliced, or packed bytes that are decoded.
+"""Storage of an index's postings: plain arrays that are sliced, or packed bytes that are decoded.
 
 p   postings        v   words
 """
@@ -17,7 +17,7 @@ __all__ = ["Block", "Lists", "PackedLists", "PlainLists"]
 
 
 class Block(NamedTuple):
-    """Some postings: the word of each, its row, its impact (or code) and the cause of that."""
+    """Some postings: the word of each, its row, its impact (or code) and its cause."""
 
     words: NDArray[np.int64]
     rows: NDArray[np.uint32]
@@ -30,7 +30,7 @@ class Lists(Protocol):
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """int64 [v + 1], where each word's postings start among all."""
+        """int64 [v + 1], start of each word's postings among all."""
         ...
 
     @property
@@ -39,27 +39,27 @@ class Lists(Protocol):
         ...
 
     def list(self, word: int, times: float) -> PostingList:
-        """A word's postings, every impact so many times."""
+        """A word's postings, with every impact multiplied by `times`."""
         ...
 
     def cause(self, word: int, row: int) -> int | None:
-        """The place of the document's word that a word counts for; None where it does not, or nothing was learned."""
+        """Position of the document's word that a word's learned impact comes from; None if there is none."""
         ...
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """All postings, in order, about so many at a time."""
+        """All postings, in order, in blocks of about `most`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlainLists:
-    """Arrays, memory-mapped.
+    """Memory-mapped arrays.
 
     Attributes:
-        starts, maxima: as of `Lists`.
-        rows: uint32 [p], per word the documents that hold it, ascending.
-        impacts: float32 [p], finite and > 0; or uint8 codes > 0, times the unit.
-        causes: uint8 [p] of learned impacts; None where words count for themselves.
+        starts, maxima: see `Lists`.
+        rows: uint32 [p], the documents of each word, ascending.
+        impacts: float32 [p], finite and > 0; or uint8 codes > 0, to be multiplied by the unit.
+        causes: uint8 [p] of learned impacts; None if impacts are not learned.
         unit: impact of code 1.
     """
 
@@ -71,7 +71,7 @@ class PlainLists:
     unit: float = 1.0
 
     def list(self, word: int, times: float) -> PlainList:
-        """As of `Lists`."""
+        """As in `Lists`."""
         held = self._held(word)
         return PlainList(
             self.rows[held],
@@ -81,7 +81,7 @@ class PlainLists:
         )
 
     def cause(self, word: int, row: int) -> int | None:
-        """As of `Lists`."""
+        """As in `Lists`."""
         if self.causes is None:
             return None
         held = self._held(word)
@@ -90,7 +90,7 @@ class PlainLists:
         return int(self.causes[held][at]) if is_there else None
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """As of `Lists`; of codes, not of impacts, where they are learned."""
+        """As in `Lists`; codes instead of impacts, if they are learned."""
         for start in range(0, len(self.rows), most):
             block = slice(start, min(start + most, len(self.rows)))
             words = np.searchsorted(self.starts, np.arange(block.start, block.stop), "right") - 1
@@ -103,14 +103,14 @@ class PlainLists:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedLists:
-    """Bytes, memory-mapped, of which a search decodes what it needs.
+    """Memory-mapped bytes, of which a search decodes what it needs.
 
     Attributes:
-        starts, maxima: as of `Lists`.
+        starts, maxima: see `Lists`.
         minima: float32 [v], each word's smallest impact.
         widths: uint8 [v], of each list.
-        places: int64 [v + 1], where the bytes of each list start.
-        data: uint8, all lists as `pack_postings` made them.
+        places: int64 [v + 1], start of each list's bytes.
+        data: uint8, all lists as written by `pack_postings`.
         documents: n.
     """
 
@@ -123,7 +123,7 @@ class PackedLists:
     documents: int
 
     def list(self, word: int, times: float) -> PackedList:
-        """As of `Lists`."""
+        """As in `Lists`."""
         least, largest = float(self.minima[word]), float(self.maxima[word])
         step = (largest - least) / LARGEST_CODE
         return PackedList(
@@ -131,12 +131,12 @@ class PackedLists:
         )
 
     def cause(self, word: int, row: int) -> int | None:
-        """As of `Lists`: nothing that was learned is packed."""
+        """As in `Lists`: None, because learned impacts are never packed."""
         del word, row
         return None
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """As of `Lists`."""
+        """As in `Lists`."""
         waiting: list[Block] = []
         size = 0
         for word in range(len(self.maxima)):

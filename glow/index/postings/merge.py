@@ -1,7 +1,7 @@
-"""Inverted indexes of several segments made into one, word by word, in memory that does not grow with the postings.
+"""Merges the inverted indexes of several segments, word by word, in memory that does not grow with the postings.
 
-Within a word, postings of the first segment come first, and renumbering keeps their order: each goes to one place that
-counting alone tells.
+Within a word, postings of the first segment come first, and renumbering keeps their order: the place of each follows
+from the counts.
 
     n   documents       p   postings        v   words
 """
@@ -37,12 +37,12 @@ BLOCK_POSTINGS = 1 << 20
 def merge_impacts(
     kept: Sequence[tuple[ImpactIndex, NDArray[np.bool_]]], folder: Path, layout: Layout = "plain"
 ) -> ImpactHeader:
-    """Writes one inverted index of what stays of several: BM25's, or learned impacts of one unit.
+    """Writes one inverted index of the live documents of several: BM25's, or learned impacts of one unit.
 
     Args:
-        kept: one or more; which documents of each stay, bool [n]. Parameters are those of the first.
-        folder: made.
-        layout: of the new one.
+        kept: at least one, with its live documents, bool [n]. Parameters are those of the first.
+        folder: to create.
+        layout: of the new index.
 
     Raises:
         OSError: if the disk is full or cannot be written.
@@ -70,11 +70,11 @@ def merge_impacts(
 
 
 class _Source:
-    """What stays of one segment's postings.
+    """The live postings of one segment.
 
     Attributes:
-        counts: int64 [v], postings of each word that stay.
-        moved: int64 [v], each word's place in the new vocabulary; -1 if none stays.
+        counts: int64 [v], number of live postings of each word.
+        moved: int64 [v], each word's position in the new vocabulary; -1 if it has no live postings.
     """
 
     def __init__(self, index: ImpactIndex, live: NDArray[np.bool_], first_row: int) -> None:
@@ -93,25 +93,25 @@ class _Source:
         return (self.index.vocabulary.word(row) for row in np.flatnonzero(self.counts).tolist())
 
     def blocks(self) -> Iterator[Block]:
-        """The postings, in order, some at a time."""
+        """The postings, in order, in blocks."""
         return self.index.blocks(BLOCK_POSTINGS)
 
 
 def _write(sources: Sequence[_Source], starts: NDArray[np.int64], folder: Path) -> NDArray[np.float32]:
-    """Puts every posting in its place; returns each word's largest impact or code, float32 [v]."""
+    """Moves every posting to its place; returns each word's largest impact or code, float32 [v]."""
     is_learned = sources[0].index.header.kind == "learned"
     all_rows = new_array(folder / ROWS_FILE, np.uint32, int(starts[-1]))
     kind, name = (np.uint8, CODES_FILE) if is_learned else (np.float32, VALUES_FILE)
     all_impacts = new_array(folder / name, kind, int(starts[-1]))
     all_causes = new_array(folder / CAUSES_FILE, np.uint8, int(starts[-1])) if is_learned else None
-    heads = starts[:-1].copy()  # where the next posting of each word goes
+    heads = starts[:-1].copy()  # place of the next posting of each word
     maxima = np.zeros(len(heads), np.float32)
     for source in sources:
         for words, rows, impacts, causes in source.blocks():
             stay = source.mask[rows]
             moved = source.moved[words[stay]]
             there, first, counts = np.unique(moved, return_index=True, return_counts=True)
-            # Words of a block ascend, in the old vocabulary and so in the new one.
+            # Words of a block ascend in the old vocabulary, and so in the new one.
             places = np.repeat(heads[there] - first, counts) + np.arange(len(moved))
             all_rows[places] = source.new_rows[rows[stay]]
             all_impacts[places] = impacts[stay]

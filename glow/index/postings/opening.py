@@ -1,4 +1,4 @@
-"""The lists of an index mapped and checked: what does not fit is told at opening, by its file's name.
+"""Maps the lists of an index and checks them: faults are reported at opening, with the file's name.
 
 p   postings        v   words
 """
@@ -37,16 +37,16 @@ WIDEST = 32
 def read_lists(folder: Path, header: ImpactHeader, words: int) -> Lists:
     """Maps the lists and checks them.
 
-    Of plain ones every value is checked: a row beyond the documents must not fail at some later query. Packed ones are checked
-    where they are decoded, here only that each has the bytes that it must have.
+    All values of plain lists are checked, so that no later query fails at a row out of range. Packed lists are checked
+    when they are decoded; here only the number of bytes of each.
 
     Args:
         folder: of the index.
-        header: what the arrays must fit.
-        words: words of the vocabulary.
+        header: the arrays must match it.
+        words: number of words in the vocabulary.
 
     Raises:
-        FormatError: if a file is missing or does not fit; it is named.
+        FormatError: if a file is missing or inconsistent; the message names it.
     """
     if words != header.words:
         raise _damaged(

@@ -1,4 +1,4 @@
-"""Plain lists made into packed ones: BM25's impacts in 8 bits, rows in as few bits as they need, a list at a time.
+"""Packs plain lists one by one: BM25's impacts in 8 bits, rows in as few bits as they need.
 
 p   postings        v   words
 """
@@ -25,20 +25,20 @@ from glow.storage import map_array, new_array
 __all__ = ["PACKED_FROM", "pack_lists"]
 
 PACKED_FROM = 4_000_000
-"""Documents from which lists are packed unless a build says otherwise: docs/results/scale.md."""
+"""Number of documents from which `auto` packs lists: docs/results/scale.md."""
 
 
 def pack_lists(folder: Path, header: ImpactHeader) -> ImpactHeader:
-    """Packs an index that was just written; its plain arrays are removed.
+    """Packs a newly written index and removes its plain arrays.
 
-    An impact becomes a code: how many 255ths of the way from its word's smallest to its largest.
+    An impact becomes a code from 0 to 255, on a linear scale from its word's smallest to its largest.
 
     Args:
         folder: of the index.
         header: its header.
 
     Returns:
-        The header of the packed index, which is written too.
+        The header of the packed index, which is also written.
 
     Raises:
         OSError: if the disk is full.

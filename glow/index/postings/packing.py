@@ -1,13 +1,13 @@
-"""One list of postings in few bits: rows as Elias and Fano code them, impacts in 8 bits, and the greatest of every block.
+"""One list of postings in few bits: rows in Elias-Fano coding, impacts in 8 bits, and the maximum of every block.
 
-Of each row the lowest `width` bits stand side by side; the others, ascending, are a string of bits in which every row is a 1 and
-every step of 2^width rows a 0 (Elias, 1974; Vigna, 2013, section 3: https://arxiv.org/abs/1206.4300). That takes width + 2 bits a
-posting, or a little less, however large the collection is. A block is 128 such steps, about as many postings. Where there is
-more than one, a directory says where each starts, and which is its greatest code: a block that cannot matter is not read.
+The lowest `width` bits of each row are stored side by side; the others, ascending, are a bit string with a 1 for every row
+and a 0 for every step of 2^width rows (Elias, 1974; Vigna, 2013, section 3: https://arxiv.org/abs/1206.4300). That takes about
+width + 2 bits per posting, for a collection of any size. A block is 128 such steps, about as many postings. If there are
+several, a directory has the start and the largest code of each, so that irrelevant blocks are skipped.
 
     maxima [r] | directory [r] of uint32 | highs [(p + n / 2^width + 1) / 8] | lows [p · width / 8] | codes [p] | 3 bytes
 
-n   documents       p   postings of one list        r   blocks; maxima and directory only where r > 1
+n   documents       p   postings of one list        r   blocks; maxima and directory only if r > 1
 """
 
 from dataclasses import dataclass
@@ -25,16 +25,16 @@ __all__ = ["PackedPostings", "pack_postings", "packed_sizes", "width_of"]
 LARGEST_CODE = 255
 BLOCK_BITS = 7
 SPARE_BYTES = 3
-"""After a list: four bytes are read at once, wherever a row's lowest bits begin."""
+"""After a list: four bytes are read at once, from any byte with a row's lowest bits."""
 LONGEST_WINDOW = 4
-"""Blocks are read side by side, as wide as the longest; from so many times the average on, the whole list is read."""
+"""Blocks are read side by side, as wide as the longest; if that is so many times the average, the whole list is read."""
 READ_ALL_FROM = 3
-"""Reading one block costs as much as reading so many of them with the whole list."""
+"""Reading one block costs as much as reading this many of them with the whole list."""
 Rows = NDArray[np.uint32]
 
 
 def width_of(postings: int, documents: int) -> int:
-    """The width that takes the fewest bits: about log2 of the distance between two rows."""
+    """The width with the fewest bits: about log2 of the distance between two rows."""
     near = max(int(log2(max(documents / postings, 1.0))), 0)
     widths = range(max(near - 1, 0), near + 2)
     return min(
@@ -46,7 +46,7 @@ def width_of(postings: int, documents: int) -> int:
 def packed_sizes(
     postings: NDArray[np.int64], widths: NDArray[np.uint8], documents: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bytes and blocks of lists, int64 [v] each.
+    """Number of bytes and blocks of lists, int64 [v] each.
 
     Args:
         postings: int64 [v], p of each list.
@@ -67,7 +67,7 @@ def pack_postings(rows: Rows, codes: NDArray[np.uint8], documents: int, width: i
         rows: uint32 [p], ascending, each once, each below n; p >= 1.
         codes: uint8 [p].
         documents: n.
-        width: as `width_of` says.
+        width: from `width_of`.
     """
     count = len(rows)
     bits = np.zeros(8 * ((count + (documents >> width) + 8) // 8), np.uint8)
@@ -88,10 +88,10 @@ def pack_postings(rows: Rows, codes: NDArray[np.uint8], documents: int, width: i
 
 @dataclass(frozen=True, eq=False)
 class PackedPostings:
-    """A packed list, read as far as it is asked; what was read whole stays as long as the object.
+    """A packed list, decoded on demand; a completely decoded one is cached in the object.
 
     Args:
-        data: uint8, as `pack_postings` made it.
+        data: uint8, from `pack_postings`.
         count: p, >= 1.
         documents: n.
         width: of the list.
@@ -127,7 +127,7 @@ class PackedPostings:
         """uint32 [p], ascending.
 
         Raises:
-            FormatError: if the list is not what was packed.
+            FormatError: if the list is damaged.
         """
         ones = np.flatnonzero(np.unpackbits(self._highs, bitorder="little").view(np.bool_))
         if len(ones) != self.count:
@@ -145,20 +145,20 @@ class PackedPostings:
         return rows
 
     def block_codes(self, rows: Rows) -> NDArray[np.uint8] | None:
-        """The greatest code near each row, uint8 [m]; None where the whole list is one block."""
+        """The largest code near each row, uint8 [m]; None if the whole list is one block."""
         if self._blocks == 1:
             return None
         codes: NDArray[np.uint8] = self.data[: self._blocks][rows >> np.uint32(self.width + BLOCK_BITS)]
         return codes
 
     def find(self, rows: Rows) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Which of some rows are in the list, and where.
+        """Which of some rows are in the list, and their places.
 
         Args:
             rows: uint32 [m], ascending.
 
         Returns:
-            places in `rows`, and of each its place in the list.
+            Indexes in `rows`, and for each its place in the list.
         """
         if not len(rows):
             return np.empty(0, np.intp), np.empty(0, np.int64)
@@ -171,7 +171,7 @@ class PackedPostings:
         return here, at[here] if near is None else near[1][at[here]]
 
     def reads_less(self, rows: Rows) -> bool:
-        """Whether the blocks of some rows, uint32 [m] ascending, are less work to read than the whole list."""
+        """Whether reading the blocks of some rows, uint32 [m] ascending, is less work than reading the whole list."""
         if self._blocks == 1 or "rows" in self.__dict__:
             return False
         return len(self._blocks_of(rows)) * READ_ALL_FROM < self._blocks
@@ -181,9 +181,9 @@ class PackedPostings:
         return blocks[np.flatnonzero(np.diff(blocks, prepend=-1))]
 
     def _near(self, rows: Rows) -> tuple[Rows, NDArray[np.int64]] | None:
-        """The postings of the blocks that some rows lie in: rows ascending, and the place of each in the list.
+        """The postings of the blocks of some rows: rows ascending, and the place of each in the list.
 
-        None where a block is too long for it.
+        None if a block is too long for this method.
         """
         blocks = self._blocks_of(rows)
         directory = self.data[self._blocks : 5 * self._blocks].view("<u4")
@@ -211,7 +211,7 @@ class PackedPostings:
         return ((highs << self.width) | self._lows_at(places)).astype(np.uint32), places
 
     def _lows_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The lowest bits of the rows at some places; `width` is at most 25 where there is more than one block."""
+        """The lowest bits of the rows at some places; `width` is at most 25 if there are several blocks."""
         lows, bits = self._lows, places * self.width
         words = np.ndarray((len(lows) - SPARE_BYTES,), "<u4", lows, strides=(1,))
         found: NDArray[np.int64] = (words[bits >> 3].astype(np.int64) >> (bits & 7)) & ((1 << self.width) - 1)

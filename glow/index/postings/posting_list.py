@@ -1,4 +1,4 @@
-"""One word's postings, as arrays or packed.
+"""One word's postings, as plain arrays or packed.
 
 p   postings        m   some rows
 """
@@ -14,13 +14,13 @@ from glow.index.postings.packing import PackedPostings
 __all__ = ["POSTINGS_PER_LOOKUP", "PackedList", "PlainList", "PostingList"]
 
 POSTINGS_PER_LOOKUP = 32
-"""A look-up of one row in the postings of a word costs about as much as adding so many of them."""
+"""Looking up one row in a word's postings costs about as much as adding this many of them."""
 
 Found = tuple[NDArray[np.intp], NDArray[np.int64]]
 
 
 class PostingList(Protocol):
-    """One word of a query: the documents that it counts for, and how much."""
+    """The postings of one query word: its documents, and what it adds to each."""
 
     @property
     def count(self) -> int:
@@ -29,7 +29,7 @@ class PostingList(Protocol):
 
     @property
     def largest(self) -> float:
-        """The most that it adds to any document."""
+        """Its largest impact on any document."""
         ...
 
     @property
@@ -38,23 +38,23 @@ class PostingList(Protocol):
         ...
 
     def impacts(self, places: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float32]:
-        """What it adds at places of the list, float32."""
+        """Impacts at places of the list, float32."""
         ...
 
     def find(self, rows: NDArray[np.uint32]) -> Found:
-        """Which of some rows, uint32 [m] ascending, are in it: places in `rows`, and of each its place in the list."""
+        """Which of some rows, uint32 [m] ascending, are in it: indexes in `rows`, and for each its place in the list."""
         ...
 
     def reads_less(self, rows: NDArray[np.uint32]) -> bool:
-        """Whether `find` of so many rows is less work than adding the whole list."""
+        """Whether `find` for these rows is less work than adding the whole list."""
         ...
 
     def bounds(self, rows: NDArray[np.uint32]) -> NDArray[np.float32] | float:
-        """What it does not add more than at some rows, float32 [m], or one number for all."""
+        """Upper bounds of its impacts at some rows, float32 [m], or one bound for all."""
         ...
 
     def times(self, weight: float) -> "PostingList":
-        """The same list with every impact times a weight > 0."""
+        """The same list with every impact multiplied by a weight > 0."""
         ...
 
 
@@ -65,8 +65,8 @@ class PlainList:
     Attributes:
         rows: uint32 [p], ascending.
         values: float32 [p], or uint8 codes.
-        factor: times a value it is what the word adds; 1 leaves float32 as it is.
-        largest: as of `PostingList`.
+        factor: impact per unit of a value; 1 for float32 impacts.
+        largest: see `PostingList`.
     """
 
     rows: NDArray[np.uint32]
@@ -80,40 +80,40 @@ class PlainList:
         return len(self.rows)
 
     def impacts(self, places: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float32]:
-        """As of `PostingList`."""
+        """As in `PostingList`."""
         values = self.values[places]
         if self.factor == 1.0 and values.dtype == np.float32:
             return values  # type: ignore[return-value]
         return np.multiply(values, self.factor, dtype=np.float32)
 
     def find(self, rows: NDArray[np.uint32]) -> Found:
-        """As of `PostingList`."""
+        """As in `PostingList`."""
         places = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         here = np.flatnonzero(self.rows[places] == rows)
         return here, places[here]
 
     def reads_less(self, rows: NDArray[np.uint32]) -> bool:
-        """As of `PostingList`."""
+        """As in `PostingList`."""
         return len(rows) * POSTINGS_PER_LOOKUP < len(self.rows)
 
     def bounds(self, rows: NDArray[np.uint32]) -> float:
-        """As of `PostingList`: one number."""
+        """As in `PostingList`: one number."""
         del rows
         return self.largest
 
     def times(self, weight: float) -> Self:
-        """As of `PostingList`."""
+        """As in `PostingList`."""
         return replace(self, factor=np.float32(self.factor * weight), largest=self.largest * weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedList:
-    """A `PostingList` that is decoded as far as it is asked.
+    """A `PostingList` that is decoded on demand.
 
     Attributes:
         packed: rows and codes.
-        least, step: what code 0 adds, and every further one.
-        largest: as of `PostingList`.
+        least, step: impact of code 0, and the increase per code.
+        largest: see `PostingList`.
     """
 
     packed: PackedPostings
@@ -128,28 +128,28 @@ class PackedList:
 
     @property
     def rows(self) -> NDArray[np.uint32]:
-        """As of `PostingList`; kept once it was decoded."""
+        """As in `PostingList`; cached after decoding."""
         return self.packed.rows
 
     def impacts(self, places: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float32]:
-        """As of `PostingList`."""
+        """As in `PostingList`."""
         return self._decoded(self.packed.codes[places])
 
     def find(self, rows: NDArray[np.uint32]) -> Found:
-        """As of `PostingList`; decodes the blocks that the rows lie in, or all."""
+        """As in `PostingList`; decodes only the rows' blocks, or all."""
         return self.packed.find(rows)
 
     def reads_less(self, rows: NDArray[np.uint32]) -> bool:
-        """As of `PostingList`."""
+        """As in `PostingList`."""
         return self.packed.reads_less(rows)
 
     def bounds(self, rows: NDArray[np.uint32]) -> NDArray[np.float32] | float:
-        """As of `PostingList`: the greatest impact of the block that each row lies in."""
+        """As in `PostingList`: the largest impact of each row's block."""
         codes = self.packed.block_codes(rows)
         return self.largest if codes is None else self._decoded(codes)
 
     def times(self, weight: float) -> Self:
-        """As of `PostingList`."""
+        """As in `PostingList`."""
         least, step = np.float32(self.least * weight), np.float32(self.step * weight)
         return replace(self, least=least, step=step, largest=self.largest * weight)
 

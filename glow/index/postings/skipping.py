@@ -1,8 +1,8 @@
-"""Leaving out postings that cannot matter: MaxScore (Turtle and Flood, 1995) with the maxima of blocks (Ding and Suel, 2011).
+"""Skips postings that cannot change the result: MaxScore (Turtle and Flood, 1995) with block maxima (Ding and Suel, 2011).
 
-Lists are added from the shortest on. Once the k-th best sum exceeds all that the lists left can add together, no new
-document can come in: of these lists only the documents at hand are looked up, fewer with each list, and only the blocks that
-they lie in are decoded. The result is that of adding everything.
+Lists are added, the shortest first. Once the k-th best sum exceeds all that the remaining lists can add, no new document
+can enter the result. Then only the current candidates are looked up in these lists, fewer with each list, and only their
+blocks are decoded. The result is the same as with all postings added.
 
     n   documents       m   candidates
 """
@@ -18,11 +18,11 @@ from glow.index.row_mask import RowMask
 __all__ = ["promising"]
 
 SLACK = 1e-5
-"""ScoreAccumulator of float32 in another order differ by less, in proportion."""
+"""Relative limit of the difference between float32 sums in different orders."""
 DOCUMENTS_PER_POSTING = 8
-"""Below a posting for every so many documents, looking at the postings is less work than looking at all documents."""
+"""With less than one posting per this many documents, visiting postings is less work than visiting all documents."""
 SAMPLED = 1 << 16
-"""Of a longer list, the k-th best of so many sums is bound enough."""
+"""For a longer list, the k-th best of this many sums is a sufficient bound."""
 
 
 def promising(
@@ -32,17 +32,17 @@ def promising(
     sums: NDArray[np.float32],
     added: list[NDArray[np.uint32]],
 ) -> NDArray[np.int64]:
-    """Adds up lists as far as need be.
+    """Adds up lists as far as necessary.
 
     Args:
         lists: of the query's words.
-        k: hits wanted.
+        k: number of requested hits.
         allowed: the documents that may be found; None: all.
-        sums: float32 [n] of zeros, which lists are added to.
-        added: gets the rows of each list that was added, those allowed.
+        sums: float32 [n] of zeros, to which lists are added.
+        added: receives the allowed rows of each added list.
 
     Returns:
-        int64 [m] rows ascending, among them the k best and all that tie with the last of these.
+        int64 [m] rows ascending, including the k best and all ties with the last of these.
     """
     ordered = sorted(lists, key=lambda each: each.count)
     rest = np.cumsum([0.0, *(each.largest for each in reversed(ordered))])[::-1].tolist()
@@ -56,14 +56,14 @@ def promising(
             rows, impacts = rows[kept], impacts[kept]
         np.add.at(sums, rows, impacts)
         added.append(rows)
-        # Not worth a look where nothing can be left out.
+        # Not worthwhile if nothing can be skipped.
         if number + 1 < len(ordered):
             least = max(least, _kth(sums[rows[:SAMPLED]], k))
     return _of_sums(sums, added, k)
 
 
 def _of_sums(sums: NDArray[np.float32], added: Sequence[NDArray[np.uint32]], k: int) -> NDArray[np.int64]:
-    """The candidates where every list was added."""
+    """The candidates after every list was added."""
     if sum(map(len, added)) * DOCUMENTS_PER_POSTING > len(sums):
         rows = np.flatnonzero(sums > 0)
         scores = sums[rows]
@@ -71,7 +71,7 @@ def _of_sums(sums: NDArray[np.float32], added: Sequence[NDArray[np.uint32]], k: 
         return kept
     held = np.concatenate(added) if added else np.empty(0, np.uint32)
     scores = sums[held]
-    # A document comes at most once a list, so the k * lists best places hold at least k documents.
+    # A document is in a list at most once, so the k * lists best places have at least k documents.
     best: NDArray[np.uint32] = held[scores >= _kth(scores, k * len(added)) * (1 - SLACK)]
     return _distinct(best).astype(np.int64)
 
@@ -84,7 +84,7 @@ def _looked_up(
     sums: NDArray[np.float32],
     added: list[NDArray[np.uint32]],
 ) -> NDArray[np.int64]:
-    """The candidates that are left when the other lists are looked up for them."""
+    """The candidates that remain after they were looked up in the other lists."""
     floor = least * (1 - SLACK) - rest[0]
     if sum(map(len, added)) * DOCUMENTS_PER_POSTING > len(sums):
         rows = np.flatnonzero(sums >= np.float32(max(floor, 1e-30))).astype(np.uint32)
@@ -95,7 +95,7 @@ def _looked_up(
         if each.reads_less(rows):
             here, places = each.find(rows)
             sums[rows[here]] += each.impacts(places)
-        else:  # also of documents that are none of the candidates, which nobody looks at
+        else:  # also for documents that are not candidates, which are ignored
             np.add.at(sums, each.rows, each.impacts())
             added.append(each.rows)
         least = max(least, _kth(sums[rows], k))
@@ -103,11 +103,11 @@ def _looked_up(
 
 
 def _distinct(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The different rows, ascending; several times as fast as `np.unique`, which hashes."""
+    """The distinct rows, ascending; several times as fast as `np.unique`, which hashes."""
     rows = np.sort(rows)
     return rows[np.flatnonzero(np.diff(rows, prepend=rows[:1] + np.uint32(1)))]
 
 
 def _kth(scores: NDArray[np.floating], k: int) -> float:
-    """The k-th best of some sums, which is a bound for that of all; 0 where there are fewer."""
+    """The k-th best of some sums, a lower bound for that of all; 0 if there are fewer."""
     return float(np.partition(scores, -k)[-k]) if len(scores) >= k else 0.0

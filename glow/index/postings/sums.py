@@ -1,8 +1,8 @@
-"""Lists of postings added up: the k documents with the highest sums.
+"""Adds up lists of postings: the k documents with the highest sums.
 
-Of plain lists every posting is added: leaving out those that cannot matter was tried, exact, and slower at a million documents,
-because adding is one pass over memory and every test for what is left another (docs/results/models.md). Packed lists must be
-decoded first, and there it pays (`glow.index.postings.skipping`).
+Of plain lists every posting is added. Skipping was exact, but slower at a million documents: adding is one pass over
+memory, and every test for candidates is another (docs/results/models.md). Packed lists must be decoded first, so
+skipping is faster for them (`glow.index.postings.skipping`).
 
     n   documents       p   postings of one list        m   some rows       k   hits
 """
@@ -22,15 +22,15 @@ __all__ = ["ScoreAccumulator", "look_up"]
 
 
 def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The sums of some documents, float32 [m], to the bit those of `ScoreAccumulator.search` over the same lists.
+    """The sums of given documents, float32 [m], bit for bit those of `ScoreAccumulator.search` over the same lists.
 
     Args:
-        lists: in the order in which they are added.
+        lists: in the order of addition.
         rows: int64 [m], in any order.
     """
     scores = np.zeros(len(rows), np.float32)
     order = np.argsort(rows, kind="stable")
-    wanted = rows[order].astype(np.uint32)  # of another type, the search would convert the postings
+    wanted = rows[order].astype(np.uint32)  # another type would make the search convert the postings
     for each in lists:
         here, places = each.find(wanted)
         scores[order[here]] += each.impacts(places)
@@ -38,7 +38,7 @@ def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np
 
 
 class ScoreAccumulator:
-    """Adds up lists over n documents; safe to use from many threads, each of which keeps float32 [n].
+    """Accumulates term scores per document; safe to use from many threads. Each thread reuses one float32 array [n].
 
     Args:
         documents: n.
@@ -81,14 +81,14 @@ class ScoreAccumulator:
         allowed: RowMask | None,
         order: NDArray[np.uint32] | None,
     ) -> Ranking:
-        """The same, where reading a posting costs more than adding it."""
+        """The same for packed lists, whose decoding costs more than adding."""
         accumulator = self._accumulator()
         added: list[NDArray[np.uint32]] = []
         try:
             rows = promising(lists, k, allowed, accumulator, added)
         finally:
             self._clear(accumulator, added)
-        # They were added from the shortest list on; in the order of the vocabulary they round as all scores do.
+        # They were added shortest first; adding them in the order of the vocabulary rounds them like all scores.
         return best(look_up(lists, rows), rows, k, order)
 
     def _accumulator(self) -> NDArray[np.float32]:

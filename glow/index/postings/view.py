@@ -1,4 +1,4 @@
-"""What searches ask of words, whether one segment holds them or two (`glow.index.segment`)."""
+"""The interface of a lexical index for searches, over one or two segments (`glow.index.segment`)."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,7 +14,7 @@ __all__ = ["ImpactsView", "StoredImpacts"]
 
 
 class ImpactsView(Protocol):
-    """What searches ask of a lexical index; `ImpactIndex` describes each of it."""
+    """A lexical index for searches; `ImpactIndex` describes each method."""
 
     @property
     def largest(self) -> float: ...  # noqa: D102 - see the class
@@ -35,6 +35,6 @@ class ImpactsView(Protocol):
 
 
 class StoredImpacts(ImpactsView, Protocol):
-    """What joining asks of one segment's; `ImpactIndex` describes it."""
+    """The lexical index of one segment, for joining; `ImpactIndex` describes each method."""
 
     def largest_of(self, alive: RowMask | None) -> float: ...  # noqa: D102 - see the class

@@ -1,4 +1,4 @@
-"""The words of an inverted index: word -> row, memory-mapped; results are kept for words that come again."""
+"""The vocabulary of an inverted index: word -> row, memory-mapped; look-ups are cached."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -10,7 +10,7 @@ __all__ = ["VOCABULARY_FILES", "Vocabulary"]
 
 WORDS_FILE, OFFSETS_FILE = "words.bin", "offsets.npy"
 VOCABULARY_FILES = (WORDS_FILE, OFFSETS_FILE)
-# Longer words are rare and may be a whole hostile query: caching them would only hold memory.
+# Longer words are rare and may be a whole hostile query: caching them would waste memory.
 CACHED_WORDS, CACHED_CHARACTERS = 100_000, 64
 
 
@@ -24,7 +24,7 @@ class Vocabulary:
     def __init__(self, words: SortedStrings) -> None:
         self._words = words
 
-        # Not of a method: that would hold the mapped files in a circle, which only the collector ends.
+        # A cached method would keep the mapped files in a reference cycle, which only the collector frees.
         def search(word: str) -> int:
             return words.find(word.encode("utf-8", "replace"))
 
@@ -35,7 +35,7 @@ class Vocabulary:
         return len(self._words)
 
     def row(self, word: str) -> int:
-        """The word's row, -1 where it is not there."""
+        """The word's row, -1 if it is absent."""
         return self._cached(word) if len(word) <= CACHED_CHARACTERS else self._search(word)
 
     def word(self, row: int) -> str:
@@ -44,7 +44,7 @@ class Vocabulary:
 
     @staticmethod
     def save(folder: Path, words: Iterable[str]) -> None:
-        """Writes words that are sorted by their UTF-8 bytes, each once."""
+        """Writes distinct words, sorted by their UTF-8 bytes."""
         packed = SortedStrings.pack(word.encode("utf-8", "replace") for word in words)
         packed.save(folder / WORDS_FILE, folder / OFFSETS_FILE)
 
@@ -53,6 +53,6 @@ class Vocabulary:
         """Opens a vocabulary without reading its words.
 
         Raises:
-            FormatError: if a file is missing, damaged, or does not fit the other.
+            FormatError: if a file is missing, damaged, or inconsistent with the other.
         """
         return cls(SortedStrings.open(folder / WORDS_FILE, folder / OFFSETS_FILE))

@@ -1,4 +1,4 @@
-"""Typos in queries: which words an index knows, and what an unknown word may mean."""
+"""Typos in queries: the words that an index knows, and corrections of unknown ones."""
 
 from glow.index.spelling.build import build_spelling
 from glow.index.spelling.component import SPELLING

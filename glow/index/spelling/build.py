@@ -1,4 +1,4 @@
-"""Writing a spelling table."""
+"""Writes a spelling table."""
 
 from array import array
 from collections import Counter
@@ -27,11 +27,11 @@ __all__ = [
 ]  # fmt: skip
 
 SHORTEST_WORD, LONGEST_WORD = 4, 24
-"""Letters: shorter words are one edit from too many others, longer ones are rarely language."""
+"""In letters: shorter words are one edit from too many others, longer ones are rarely language."""
 
 
 def is_spelled(word: str) -> bool:
-    """Whether a word is one that people may misspell: letters alone, neither few nor very many."""
+    """Whether typo correction covers a word: only letters, neither few nor very many."""
     return SHORTEST_WORD <= len(word) <= LONGEST_WORD and word.isalpha()
 
 
@@ -39,12 +39,12 @@ def build_spelling(folder: Path, words: Iterable[tuple[str, int]]) -> SpellingHe
     """Writes the spelling table of a collection.
 
     Args:
-        folder: made if need be.
-        words: each word once, in the order of its UTF-8 bytes, with its document frequency; those that nobody misspells are
-            left out.
+        folder: created if missing.
+        words: each word once, in the order of its UTF-8 bytes, with its document frequency; words that typo correction
+            does not cover are left out.
 
     Returns:
-        What was written.
+        The written header.
 
     Raises:
         OSError: if the disk is full or cannot be written.
@@ -72,14 +72,14 @@ def build_spelling(folder: Path, words: Iterable[tuple[str, int]]) -> SpellingHe
 
 
 def merged_words(impacts: ImpactIndex, tables: Iterable[SpellingTable]) -> Iterator[tuple[str, int]]:
-    """The words of an index that was merged, as `build_spelling` takes them.
+    """The words of a merged index, for `build_spelling`.
 
-    Words that are terms are counted there. If the index holds stems, the words of the tables that it still holds a form of stay, with
-    the sums of their document frequencies: one that only documents had which are gone may stay as well, until the next build.
+    Without stemming, the merged index counts them. With stemming, those words of the tables stay whose stem it still has, with the
+    sums of their document frequencies; words of deleted documents may stay until the next build.
 
     Args:
         impacts: merged.
-        tables: of what was merged.
+        tables: of the merged segments.
     """
     if impacts.analyzer.name == "plain":
         yield from impacts.word_counts()
@@ -93,11 +93,11 @@ def merged_words(impacts: ImpactIndex, tables: Iterable[SpellingTable]) -> Itera
 
 
 def count_words(known: TermTable, documents: Iterable[Iterable[str]]) -> Iterator[tuple[str, int]]:
-    """Words that people may misspell, with how many documents hold each, as `build_spelling` takes them.
+    """Words that typo correction covers, with their document frequencies, for `build_spelling`.
 
     Args:
-        known: the table of the documents' words; it bounds the memory.
-        documents: the words of each that a lexical index counts.
+        known: statistics of the documents' words; they limit the memory.
+        documents: the indexed words of each.
     """
     words = [word for word, _ in known.items() if is_spelled(word) and is_lexical(word)]
     wanted, counts = frozenset(words), Counter[str]()

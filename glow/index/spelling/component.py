@@ -1,4 +1,4 @@
-"""Spelling as a component of an index: `spelling/`, the whole words that queries are corrected to."""
+"""Spelling as a component of an index: `spelling/`, the unstemmed words that queries are corrected to."""
 
 from collections.abc import Sequence
 
@@ -21,16 +21,16 @@ class Spelling(Component[SpellingTable, tuple[SpellingTable, ...], Rules, Compon
     paths, per, needs = (f"{SPELLING_FOLDER}/",), "index", ("postings",)
 
     def rules(self, options: ComponentOptions, asked: Asked) -> Rules | None:
-        """Every index with words has it."""
+        """Every index with a lexical component has it."""
         return Rules() if POSTINGS.name in asked.rules else None
 
     def rules_of(self, segment: Segment, *, delta: bool) -> Rules | None:
-        """As the segment has it: there is nothing to choose. What replaces one with words alone, of an older GLOW, gets it too."""
+        """As in the segment, without options. An old index without it gets it when it is replaced."""
         has_it = segment.has(f"{SPELLING_FOLDER}/{SPELLING_HEADER}")
         return Rules() if has_it or (not delta and POSTINGS.rules_of(segment, delta=delta)) else None
 
     def build(self, corpus: Corpus, rules: Rules) -> None:
-        """As `Component`; whole words of an index that holds stems are counted once more, as nothing else knows of them."""
+        """As `Component`; an index with stems counts unstemmed words again, because no other component has them."""
         impacts = corpus.made[POSTINGS]
         words = (
             impacts.word_counts()
@@ -57,7 +57,7 @@ class Spelling(Component[SpellingTable, tuple[SpellingTable, ...], Rules, Compon
         return (reader,)
 
     def join(self, both: BaseAndDelta[SpellingTable]) -> tuple[SpellingTable, ...]:
-        """Both tables: a word may be in either, and who asks adds up."""
+        """Both tables: a word may be in either; readers add up the counts."""
         return both.base, both.delta
 
 

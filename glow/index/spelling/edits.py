@@ -1,7 +1,7 @@
-"""One edit of a word: a letter left out, put in, exchanged for another, or two neighbours swapped.
+"""One edit of a word: a letter deleted, inserted or replaced, or two neighbors swapped.
 
-Two words are one edit apart where they share a form with at most one letter left out of each, so an index of such forms finds
-every candidate by look-ups alone (Garbe 2012, "1000x faster spelling correction", https://github.com/wolfgarbe/SymSpell).
+Two words are one edit apart if they share a form with at most one letter deleted from each, so an index of such forms finds
+every candidate by look-ups only (Garbe 2012, "1000x faster spelling correction", https://github.com/wolfgarbe/SymSpell).
 """
 
 from zlib import crc32
@@ -15,12 +15,12 @@ def forms(word: str) -> list[str]:
 
 
 def key_of(form: str) -> int:
-    """32 bits of a form; forms that share them are told apart by `is_one_edit`."""
+    """32-bit hash of a form; `is_one_edit` resolves collisions."""
     return crc32(form.encode("utf-8", "replace"))
 
 
 def is_one_edit(a: str, b: str) -> bool:
-    """Whether one edit makes a word of another; False for equal words."""
+    """Whether one edit turns a word into another; False for equal words."""
     if a == b or abs(len(a) - len(b)) > 1:
         return False
     start = 0

@@ -18,11 +18,11 @@ SPELLING_FOLDER = "spelling"
 SPELLING_HEADER = "spelling.json"
 WORDS_FILE, OFFSETS_FILE = "words.bin", "offsets.npy"
 DFS_FILE = "dfs.npy"
-"""uint32 [n], documents that hold each word."""
+"""uint32 [n], document frequency of each word."""
 KEYS_FILE = "keys.npy"
 """uint32 [f], ascending: the key of each form."""
 PLACES_FILE = "places.npy"
-"""uint32 [f], the word that each form is of."""
+"""uint32 [f], the word of each form."""
 SPELLING_FILES = (SPELLING_HEADER, WORDS_FILE, OFFSETS_FILE, DFS_FILE, KEYS_FILE, PLACES_FILE)
 
 

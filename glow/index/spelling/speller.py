@@ -1,4 +1,4 @@
-"""Corrects the words of a query that the index does not know, where the index settles what was meant."""
+"""Corrects the words of a query that the index does not know, if the index suggests a clear correction."""
 
 import math
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ __all__ = ["Correction", "Speller"]
 CACHED_WORDS = 100_000
 ENDINGS = ("s", "es", "d", "ed", "ing")
 MOST_CORRECTED = 8
-"""Words of one query; more that nobody knows are no slips."""
+"""Most unknown words of one query to correct; with more, they are not typos."""
 _JOINTS = frozenset("._/\\@#:=$`<>-~^*+|&%'0123456789")
-"""Beside a word these make it a part of a name, a number, a path or code."""
+"""A word next to these is part of a name, a number, a path or code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A query as it is searched.
+    """A query after correction.
 
     Attributes:
-        text: with its words corrected; as it came where nothing was.
-        words: unknown word -> what is searched in its place.
+        text: with its words corrected; unchanged without corrections.
+        words: unknown word -> its correction.
     """
 
     text: str
@@ -34,12 +34,12 @@ class Correction:
 
 
 class Speller:
-    """Knows the words of one index version; safe to use from many threads.
+    """Checks and corrects words with one index version; safe to use from many threads.
 
     Args:
         pieces: splits text into words.
-        terms: the index' term table, of the words of all fields.
-        tables: of the version's parts.
+        terms: the index's term statistics, of the words of all fields.
+        tables: of the version's segments.
         impacts: its lexical index, which may know other forms of a word by its stem; None: it has none.
     """
 
@@ -54,7 +54,7 @@ class Speller:
         self._tables = tuple(tables)
         self._impacts = impacts
 
-        # Not of a method: that would hold the mapped files in a circle, which only the collector ends.
+        # A cached method would keep the mapped files in a reference cycle, which only the collector frees.
         def search(word: str) -> bool:
             return terms.df(word) > 0 or any(table.has(word) for table in tables)
 
@@ -62,12 +62,12 @@ class Speller:
         self._cached = lru_cache(maxsize=CACHED_WORDS)(search)
 
     def knows(self, word: str) -> bool:
-        """Whether any document holds a word, or another form of it where the index holds stems."""
+        """Whether any document has a word, or another form of it if the index has stems."""
         held = self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
         return held or self._is_form(word)
 
     def suspects(self, words: Sequence[str]) -> bool:
-        """Whether any word of a query may be a slip: one that people misspell, and that no document holds."""
+        """Whether any word of a query may be a typo: correction covers it, and no document has it."""
         cached = self._cached
         return any(
             SHORTEST_WORD <= len(word) <= LONGEST_WORD and not cached(word) and word.isalpha()
@@ -75,7 +75,7 @@ class Speller:
         )
 
     def correct(self, text: str) -> Correction:
-        """The query with every slip corrected that the index settles; names, numbers, code and short words stay.
+        """The query with its typos corrected if the index is clear; names, numbers, code and short words do not change.
 
         Args:
             text: any string.
@@ -100,7 +100,7 @@ class Speller:
         return Correction("".join([*parts, text[end:]]), words) if words else Correction(text, {})
 
     def _meant(self, word: str) -> str | None:
-        """The likeliest of the words that are one edit away; None where there is none."""
+        """The most likely of the words one edit away; None if there is none."""
         dfs: dict[str, int] = {}
         for table in self._tables:
             for other, df in table.candidates(word).items():
@@ -108,9 +108,9 @@ class Speller:
         return max(dfs, key=lambda other: (_likelihood(word, other, dfs[other]), other), default=None)
 
     def _is_form(self, word: str) -> bool:
-        """Whether an unknown word is another form of a known one, in an index that holds their stem.
+        """Whether an unknown word is another form of a known one, in an index with their stem.
 
-        A stem alone says too little: that of "sever" is held by "several", and the one of "fille" by "filled".
+        A stem alone is not enough: "several" has the stem of "sever", and "filled" that of "fille".
         """
         if self._impacts is None or not is_lexical(word) or not self._impacts.holds(word):
             return False
@@ -120,7 +120,7 @@ class Speller:
 
 
 def _is_name(text: str, start: int, end: int, written: str) -> bool:
-    """Whether a word is written as names and code are: joined to something, or with capitals inside."""
+    """Whether a word is written like names and code: joined to something, or with capitals inside."""
     before, after = text[start - 1 : start], text[end : end + 1]
     is_joined = before in _JOINTS if before else False
     if after in _JOINTS and after:
@@ -129,9 +129,9 @@ def _is_name(text: str, start: int, end: int, written: str) -> bool:
 
 
 def _likelihood(word: str, other: str, df: int) -> float:
-    """How likely a slip made one word of another: by how common that is, and by what people slip at.
+    """Likelihood that a typo turned one word into the other: from the word's frequency and the kind of typo.
 
-    The first letter is rarely wrong, and two letters that are swapped leave all of them in the word.
+    The first letter is rarely wrong; swapped letters are likely, because no letter is lost.
     """
     score = math.log1p(df)
     if word[0] != other[0]:
@@ -142,4 +142,4 @@ def _likelihood(word: str, other: str, df: int) -> float:
 
 
 FIRST_LETTER, SWAPPED = 2.0, 1.0
-"""In units of a document frequency's logarithm."""
+"""In units of the logarithm of a document frequency."""

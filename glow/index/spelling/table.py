@@ -1,4 +1,4 @@
-"""A spelling table, open: from a misspelt word to the words that may be meant."""
+"""An open spelling table: from a misspelled word to possible corrections."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ from glow.storage import ABSENT, SortedStrings, map_array, read_header
 __all__ = ["SpellingTable"]
 
 MOST_LOOKED_AT = 256
-"""Words of one form that are looked at: forms of four letters may be shared by many."""
+"""Most words of one form to check: many may share a form of four letters."""
 
 
 class SpellingTable:
@@ -30,7 +30,7 @@ class SpellingTable:
 
     Args:
         words: the words, sorted.
-        dfs: uint32 [n], documents that hold each.
+        dfs: uint32 [n], document frequency of each.
         keys: uint32 [f], ascending: keys of the words' forms.
         places: uint32 [f], the word of each form.
     """
@@ -48,7 +48,7 @@ class SpellingTable:
         return len(self._words)
 
     def has(self, word: str) -> bool:
-        """Whether the collection holds the word."""
+        """Whether any document of the collection has the word."""
         return self._words.find(word.encode("utf-8", "replace")) != ABSENT
 
     def items(self) -> Iterator[tuple[str, int]]:
@@ -57,7 +57,7 @@ class SpellingTable:
             yield self._words.value(place), df
 
     def candidates(self, word: str) -> dict[str, int]:
-        """The words that are one edit away, with their document frequencies."""
+        """The words one edit away, with their document frequencies."""
         keys = np.fromiter(map(key_of, forms(word)), np.uint32)
         starts = np.searchsorted(self._keys, keys, "left").tolist()
         stops = np.searchsorted(self._keys, keys, "right").tolist()
@@ -74,7 +74,7 @@ class SpellingTable:
         """Maps the files that `build_spelling` wrote.
 
         Raises:
-            FormatError: if a file is missing, damaged, of another format version, or does not fit the others.
+            FormatError: if a file is missing, damaged, of another format version, or inconsistent with the others.
         """
         header = read_header(folder / SPELLING_HEADER, SpellingHeader)
         words = SortedStrings.open(folder / WORDS_FILE, folder / OFFSETS_FILE, header.words)

@@ -18,7 +18,7 @@ DOCUMENTS_FILE = "documents.sqlite"
 
 
 class StoredFields(Component[DocumentStore, DocumentsView, Rules, ComponentOptions]):
-    """Fields and metadata of every document; other components are built from them, so they come first."""
+    """Fields and metadata of every document; other components are built from them, so this one comes first."""
 
     name = "stored_fields"
     label = "stored documents"
@@ -34,10 +34,10 @@ class StoredFields(Component[DocumentStore, DocumentsView, Rules, ComponentOptio
         return Rules()
 
     def build(self, corpus: Corpus, rules: Rules) -> None:
-        """Nothing is left to do: reading the input has written the file."""
+        """Does nothing: reading the input has written the file."""
 
     def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
-        """Copies what stays, in the order of the new rows."""
+        """Copies the live documents, in the order of the new rows."""
         with DocumentWriter(made.folder / DOCUMENTS_FILE) as writer:
             for each in kept:
                 documents = each.segment[self].scan()
@@ -46,7 +46,7 @@ class StoredFields(Component[DocumentStore, DocumentsView, Rules, ComponentOptio
                         writer.add(document)
 
     def counts(self, reader: DocumentsView) -> dict[str, int]:
-        """How many they are."""
+        """Number of documents."""
         return {"documents": reader.count}
 
     def open(self, segment: Segment) -> DocumentStore:
@@ -70,11 +70,11 @@ class StoredFields(Component[DocumentStore, DocumentsView, Rules, ComponentOptio
         return reader
 
     def join(self, both: BaseAndDelta[DocumentStore]) -> DocumentsView:
-        """Documents of the delta stand for those of the base with the same id."""
+        """Documents of the delta replace those of the base with the same id."""
         return SegmentedDocuments(both)
 
     def info(self, reader: DocumentsView | None) -> dict[str, Any]:
-        """How many can be found."""
+        """Number of live documents."""
         return {"documents": 0 if reader is None else reader.count}
 
 

@@ -12,13 +12,13 @@ __all__ = ["SegmentedDocuments"]
 
 
 class SegmentedDocuments:
-    """Documents of both: those of the delta stand for those of the base with the same id.
+    """Documents of both: those of the delta replace those of the base with the same id.
 
     Args:
         both: the stores.
 
     Attributes:
-        count: documents that can be found; rows go beyond it if some are gone.
+        count: number of live documents; rows exceed it if some are deleted.
     """
 
     def __init__(self, both: BaseAndDelta[DocumentStore]) -> None:
@@ -27,7 +27,7 @@ class SegmentedDocuments:
         self.count = both.segments.count
 
     def find(self, document_id: str) -> int | None:
-        """The row of an id; None if there is none, or it is gone."""
+        """The row of an id; None if it does not exist or is deleted."""
         row = self._both.delta.find(document_id)
         if row is not None:
             return row + self._segments.base
@@ -35,10 +35,10 @@ class SegmentedDocuments:
         return None if row is None or self._segments.is_gone(row) else row
 
     def get(self, document_id: str) -> Document:
-        """The document of an id.
+        """The document with an id.
 
         Raises:
-            DocumentNotFoundError: if there is none, or it is gone.
+            DocumentNotFoundError: if it does not exist or is deleted.
         """
         row = self.find(document_id)
         if row is None:
@@ -46,15 +46,15 @@ class SegmentedDocuments:
         return self.rows([row])[0]
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
-        """The documents of rows, in the order asked for; every row must exist, and may be gone."""
+        """The documents of rows, in the given order; every row must exist, but may be deleted."""
         return self._both.collect(rows, DocumentStore.rows)
 
     def ids(self, rows: Sequence[int]) -> list[str]:
-        """As `rows`, but the ids alone."""
+        """As `rows`, but only the ids."""
         return self._both.collect(rows, DocumentStore.ids)
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
-        """Yields the documents of rows `start` to `stop` (not included; None: to the end) that are not gone."""
+        """Yields the live documents of rows `start` to `stop` (not included; None: to the end)."""
         first = self._segments.base
         stop = len(self._segments) if stop is None else stop
         for row, document in enumerate(self._both.base.scan(start, min(stop, first)), start):
@@ -63,7 +63,7 @@ class SegmentedDocuments:
         yield from self._both.delta.scan(max(start - first, 0), stop - first)
 
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
-        """As `DocumentStore.by_id`, without what is gone."""
+        """As `DocumentStore.by_id`, without deleted documents."""
         first = self._segments.base
         old = (entry for entry in self._both.base.by_id() if not self._segments.is_gone(entry[1]))
         new = ((name, row + first, fields, rest) for name, row, fields, rest in self._both.delta.by_id())

@@ -34,12 +34,12 @@ class DocumentWriter:
     """Writes a new document store; use as a context manager.
 
     Args:
-        path: file to make; must not exist.
+        path: file to create; must not exist.
     """
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path)
-        # The file is part of an artifact that exists whole or not at all: a journal would only cost time.
+        # The file is part of an artifact that is complete or absent: a journal would only cost time.
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute(_SCHEMA)
@@ -58,7 +58,7 @@ class DocumentWriter:
         """Stores a document under the next row, which it returns.
 
         Raises:
-            RecordError: if the id is there already.
+            RecordError: if the id exists already.
         """
         fields = {name: values for name, values in document.fields.items() if values}
         try:
@@ -75,32 +75,32 @@ class DocumentWriter:
 
 
 class DocumentStore:
-    """Reads a document store; safe to use from many threads (each gets a connection of its own).
+    """Reads a document store; safe to use from many threads (each has its own connection).
 
     Args:
         path: a store that `DocumentWriter` wrote and that no longer changes.
 
     Raises:
-        FormatError: if the file is no document store; of every method, if what it reads is damaged.
+        FormatError: if the file is not a document store; from every method, if the data that it reads are damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self._name = path.name
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._local = threading.local()
-        # For a thread that comes when the folder is gone, as that of an older version may be while its files live on.
+        # For a new thread after the directory was removed: an older version's files may stay in use.
         self._spare: _Reader | None = None
         with self._reading():
-            # A view of that name could be anything, a query without an end included.
+            # A view of that name could contain anything, even a query that never ends.
             found = (
                 self._connect().execute("SELECT sql FROM sqlite_schema WHERE name = 'documents'").fetchone()
             )
             if found is None or str(found[0]).split() != _SCHEMA.split():
-                raise ValueError("it has no table of documents as GLOW makes it")
+                raise ValueError("it lacks the table of documents that GLOW makes")
             self.count = int(self._connect().execute("SELECT count(*) FROM documents").fetchone()[0])
 
     def get(self, document_id: str) -> Document:
-        """The document of an id.
+        """The document with an id.
 
         Raises:
             DocumentNotFoundError: if there is none.
@@ -113,21 +113,21 @@ class DocumentStore:
             return _document(record)
 
     def find(self, document_id: str) -> int | None:
-        """The row of an id; None where there is none."""
+        """The row of an id; None if there is none."""
         query = "SELECT row FROM documents WHERE id = ?"
         with self._reading():
             record = self._connect().execute(query, (document_id,)).fetchone()
             return None if record is None else int(record[0])
 
     def row_before(self, document_id: str) -> int | None:
-        """The row of the last id before this one in code point order, whether or not this one is there."""
+        """The row of the last id before this one in code point order; this one may be absent."""
         query = "SELECT row FROM documents WHERE id < ? ORDER BY id DESC LIMIT 1"
         with self._reading():
             record = self._connect().execute(query, (document_id,)).fetchone()
             return None if record is None else int(record[0])
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
-        """The documents of rows, in the order asked for; every row must exist."""
+        """The documents of rows, in the given order; every row must exist."""
         marks = ",".join("?" * len(rows))
         query = f"SELECT row, id, fields, metadata FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
         with self._reading():
@@ -135,7 +135,7 @@ class DocumentStore:
             return [_document(records[int(row)]) for row in rows]
 
     def ids(self, rows: Sequence[int]) -> list[str]:
-        """The ids of rows, in the order asked for, without what documents hold; every row must exist."""
+        """The ids of rows, in the given order, without the documents; every row must exist."""
         marks = ",".join("?" * len(rows))
         query = f"SELECT row, id FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
         with self._reading():
@@ -145,7 +145,7 @@ class DocumentStore:
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the documents of rows `start` to `stop` (not included; None: to the end) in order.
 
-        They are read as they are asked for, so memory does not grow with the store.
+        Documents are read on demand, so memory does not grow with the store.
         """
         stop = self.count if stop is None else stop
         query = "SELECT id, fields, metadata FROM documents WHERE row >= ? AND row < ? ORDER BY row"
@@ -154,12 +154,12 @@ class DocumentStore:
                 yield _document(record)
 
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
-        """Yields id, row, fields and metadata (as JSON, as they are stored) of every document, in code point order of ids."""
+        """Yields id, row, fields and metadata (as stored JSON) of every document, in code point order of ids."""
         with self._reading():
             yield from self._connect().execute("SELECT id, row, fields, metadata FROM documents ORDER BY id")
 
     def metadata(self) -> Iterator[dict[str, Any]]:
-        """Yields the metadata of every document by row, without the fields, which take longer to read."""
+        """Yields the metadata of every document by row, without the fields, which are slower to read."""
         with self._reading():
             for (text,) in self._connect().execute("SELECT metadata FROM documents ORDER BY row"):
                 yield _metadata(text)
@@ -167,7 +167,7 @@ class DocumentStore:
     def id_ranks(self) -> NDArray[np.uint32]:
         """For each row the rank of its id in code point order, uint32 [documents]."""
         ranks = np.empty(self.count, np.uint32)
-        # SQLite compares UTF-8 bytes, which sort as code points do, and has an index of the ids.
+        # SQLite compares UTF-8 bytes, which sort like code points, and has an index of the ids.
         with self._reading():
             records = self._connect().execute("SELECT row FROM documents ORDER BY id")
             ranks[np.fromiter((row for (row,) in records), np.int64, self.count)] = np.arange(self.count)
@@ -175,10 +175,10 @@ class DocumentStore:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Names the file where it is damaged, whatever fails on what it holds.
+        """Reports any failure on the file's contents as damage, with the file's name.
 
         Raises:
-            FormatError: with what failed.
+            FormatError: with the failure.
         """
         try:
             yield
@@ -199,20 +199,20 @@ class DocumentStore:
         except sqlite3.OperationalError:
             if self._spare is None:
                 raise
-            return self._spare  # SQLite lets threads share one; they wait for each other
+            return self._spare  # SQLite lets threads share it; they wait for each other
         self._spare = self._spare or reader
         return reader
 
 
 def not_found(document_id: str) -> DocumentNotFoundError:
-    """The error of an id that no document has."""
+    """The error for an unknown id."""
     return DocumentNotFoundError(f"no document with id {document_id!r} in this index")
 
 
 class _Reader:
-    """A thread's connection, closed with the store, in whichever thread that ends.
+    """A thread's connection, closed with the store in any thread.
 
-    Without this only the garbage collector would close it: Python holds a connection in a circle with its statements.
+    Otherwise only the garbage collector would close it: Python keeps a connection in a cycle with its statements.
     """
 
     def __init__(self, uri: str) -> None:
@@ -231,12 +231,12 @@ def _document(found: Sequence[str]) -> Document:
     identifier, fields, metadata = found
     values = {name: tuple(texts) for name, texts in json.loads(fields).items()}
     if not all(isinstance(text, str) for texts in (*values.values(), (identifier,)) for text in texts):
-        raise ValueError("a field holds what is no text")
+        raise ValueError("a field has a value that is not text")
     return Document(identifier, values, _metadata(metadata))
 
 
 def _metadata(text: str) -> dict[str, Any]:
     found = json.loads(text)
     if not isinstance(found, dict):
-        raise TypeError("metadata is no object")
+        raise TypeError("metadata is not an object")
     return found

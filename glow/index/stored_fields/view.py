@@ -1,4 +1,4 @@
-"""What searches ask of stored documents, whether one segment holds them or two."""
+"""The interface of stored documents for searches, over one or two segments."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ __all__ = ["DocumentsView"]
 
 
 class DocumentsView(Protocol):
-    """What searches ask of stored documents; `DocumentStore` describes each of it."""
+    """Stored documents for searches; `DocumentStore` describes each method."""
 
     @property
     def count(self) -> int: ...  # noqa: D102 - see the class

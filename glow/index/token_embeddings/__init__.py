@@ -1,4 +1,4 @@
-"""Term representations of documents: what a re-ranker's layers apart made of every token, precomputed and in few bits."""
+"""Token embeddings of documents for re-ranking, computed by the re-ranker's first layers and stored in few bits."""
 
 from glow.index.token_embeddings.codes import (
     LEAST,

@@ -1,4 +1,4 @@
-"""Term representations as a component of an index: what a re-ranker reads documents into beforehand."""
+"""Token embeddings as a component of an index: the stored part of re-ranking."""
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ __all__ = ["TOKEN_EMBEDDINGS", "TokenEmbeddings", "TokenEmbeddingsOptions", "Tok
 
 
 class TokenEmbeddingsOptions(ComponentOptions):
-    """Which re-ranker reads documents, and how it is stored."""
+    """The re-ranker, and how its token embeddings are stored."""
 
     rerank: Path | None = option(
         None,
@@ -40,12 +40,12 @@ class TokenEmbeddingsOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEmbeddingsRules(Rules):
-    """What reads documents, and how it is stored.
+    """The re-ranker, and how its token embeddings are stored.
 
     Attributes:
-        header: of the store, its counts 0.
-        folder: of the re-ranker, absolute.
-        copied: its files that a new index gets.
+        header: of the store, with counts of 0.
+        folder: the re-ranker's directory, absolute.
+        copied: files of the re-ranker to copy into a new index.
     """
 
     header: StatesHeader
@@ -68,7 +68,7 @@ class TokenEmbeddings(
     options = TokenEmbeddingsOptions
 
     def rules(self, options: TokenEmbeddingsOptions, asked: Asked) -> TokenEmbeddingsRules | None:
-        """By the re-ranker that was asked for, verified."""
+        """With the requested re-ranker, verified."""
         if options.rerank is None:
             return None
         manifest, digest = open_reranker(options.rerank)
@@ -81,7 +81,7 @@ class TokenEmbeddings(
         )
 
     def rules_of(self, segment: Segment, *, delta: bool) -> TokenEmbeddingsRules | None:
-        """By the version's own copy of the re-ranker, in as many bits."""
+        """With the version's own copy of the re-ranker, and the same bits."""
         states = segment.get(self)
         if states is None:
             return None
@@ -92,21 +92,21 @@ class TokenEmbeddings(
         )
 
     def encoding(self, made: Segment, rules: TokenEmbeddingsRules) -> StatesJob:
-        """The re-ranker reads what the document tower reads."""
+        """The re-ranker reads the same texts as the document tower."""
         return StatesJob(rules.folder, rules.header.size, rules.header.bits)
 
     def blocks(self, corpus: Corpus, rules: TokenEmbeddingsRules) -> Iterator[CodedStates]:
-        """What was encoded."""
+        """The encoded rows."""
         for records in corpus.encoded.records(self.name):
             if len(records.counts):
                 yield coded_of(records)
 
     def stored(self, reader: TokenEmbeddingStore, rows: NDArray[np.int64]) -> CodedStates:
-        """Nothing is read or coded again."""
+        """Copies the codes without decoding."""
         return reader.coded(rows)
 
     def write(self, folder: Path, rules: TokenEmbeddingsRules, blocks: Iterator[CodedStates]) -> None:
-        """Writes the store, in memory that does not grow with it."""
+        """Writes the store in constant memory."""
         with TokenEmbeddingsWriter(folder / STATES_FOLDER, rules.header) as writer:
             for block in blocks:
                 writer.add(block)
@@ -122,7 +122,7 @@ class TokenEmbeddings(
                 shutil.copyfile(rules.folder / name, target / name)
 
     def merge(self, kept: Sequence[MergeSource], rules: TokenEmbeddingsRules, made: Segment) -> None:
-        """Copies the codes that stay; stores of different re-rankers or precisions are refused."""
+        """Copies the codes of live rows; stores of different re-rankers or precisions are refused."""
         for each in kept:
             each.segment[self].require_like(rules.header)
         super().merge(kept, rules, made)
@@ -130,7 +130,7 @@ class TokenEmbeddings(
     def report(
         self, made: Segment, rules: TokenEmbeddingsRules, seconds: Mapping[str, float]
     ) -> dict[str, Any]:
-        """What they are and take."""
+        """Parameters and size."""
         return {"rerank": _describe(made[self].header, made.path(STATES_FOLDER))}
 
     def open(self, segment: Segment) -> TokenEmbeddingStore | None:
@@ -152,7 +152,7 @@ class TokenEmbeddings(
         return reader
 
     def join(self, both: BaseAndDelta[TokenEmbeddingStore]) -> StatesView:
-        """Rows of both, if one re-ranker made them in one precision."""
+        """Rows of both, if re-ranker and precision are the same."""
         both.delta.require_like(both.base.header)
         return SegmentedStates(both)
 
@@ -162,7 +162,7 @@ class TokenEmbeddings(
         return {"rerank": lacks if reader is None else ""}
 
     def info(self, reader: StatesView | None) -> dict[str, Any]:
-        """How they are stored."""
+        """Parameters of the store."""
         stored = None if reader is None else {"bits": reader.header.bits, "size": reader.header.size}
         return {"rerank": stored}
 
@@ -171,7 +171,7 @@ TOKEN_EMBEDDINGS = TokenEmbeddings()
 
 
 def _check_reranker(segment: Segment, states: TokenEmbeddingStore) -> None:
-    """Its hash is the manifest's, and what it reads is of the store's shape."""
+    """Checks that the re-ranker has the manifest's hash and the store's shape."""
     states.require_model(segment.hashes.get("reranker", "none"))
     place, header = segment.root / RERANKER_FOLDER / RERANKER_SHAPE, states.header
     if not place.is_file():
@@ -183,8 +183,8 @@ def _check_reranker(segment: Segment, states: TokenEmbeddingStore) -> None:
     found = (header.split, header.size, header.position_start, header.document_tokens)
     if found != expected:
         raise MismatchError(
-            f"{segment.below}{STATES_FOLDER}/{STATES_HEADER} says of layers, numbers, start and longest document {found}, "
-            f"the re-ranker {expected}; {segment.remedy}"
+            f"{segment.below}{STATES_FOLDER}/{STATES_HEADER} has the layers, numbers, start and longest document {found}, "
+            f"the re-ranker has {expected}; {segment.remedy}"
         )
 
 

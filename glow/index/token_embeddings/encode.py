@@ -1,4 +1,4 @@
-"""Term representations: what a re-ranker's layers apart make of each document, in the codes that an index stores.
+"""Encodes documents with a re-ranker's first layers, as the codes that an index stores.
 
 t   tokens of a batch       b   bytes of a token's codes
 """
@@ -22,12 +22,12 @@ __all__ = ["StatesEncoder", "StatesJob", "coded_of", "states_header"]
 
 @dataclass(frozen=True, slots=True)
 class StatesJob:
-    """What reads documents, and how it is stored.
+    """The re-ranker, and how its token embeddings are stored.
 
     Attributes:
-        folder: of the re-ranker, or an index version's copy; absolute.
-        size: numbers of a token.
-        bits: of a number.
+        folder: the re-ranker's directory, or an index version's copy; absolute.
+        size: numbers per token.
+        bits: per number.
     """
 
     folder: Path
@@ -36,22 +36,22 @@ class StatesJob:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of a token: below 16 bits its scale, and its codes."""
+        """Dtype of a token: its codes, and below 16 bits its scale."""
         codes = ("codes", "u1", (code_bytes(self.size, self.bits),))
         return np.dtype([codes] if self.bits == 16 else [("scale", "<f2"), codes])
 
     def open(self, model: Model, terms: TermTable, device: Device) -> "StatesEncoder":
-        """Opens the re-ranker, whose files were verified before; arguments and errors as for `EncodeJob`."""
+        """Opens the re-ranker, whose files must be verified; arguments and errors as for `EncodeJob`."""
         preprocessor = reranker_preprocessor(self.folder, terms)
         return StatesEncoder(DocumentReader(self.folder, preprocessor, device), self)
 
 
 class StatesEncoder:
-    """Documents to codes; safe to use from many threads.
+    """Encodes documents as codes; safe to use from many threads.
 
     Args:
         reader: of the re-ranker.
-        job: how it is stored.
+        job: parameters of the store.
     """
 
     reads: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class StatesEncoder:
         """Codes of documents or passages, at least one, in the order given.
 
         Raises:
-            ValueError: if a state is not finite, so that the re-ranker is broken.
+            ValueError: if a number is not finite, because the re-ranker is broken.
         """
         coded = CodedStates.of(self._reader.read(batch.texts), self._job.bits)
         records = np.empty(len(coded.codes), self._job.dtype)
@@ -75,27 +75,27 @@ class StatesEncoder:
 
 
 def coded_of(records: Records) -> CodedStates:
-    """Documents as they are stored, of records as `StatesEncoder` makes them."""
+    """Stored documents from records of `StatesEncoder`."""
     tokens = records.records
     scales = tokens["scale"] if "scale" in (tokens.dtype.names or ()) else np.empty(0, np.float16)
     return CodedStates(records.counts, tokens["codes"], scales)
 
 
 def states_header(folder: Path, digest: str, bits: StateBits) -> StatesHeader:
-    """The header of a store by a re-ranker, its counts 0.
+    """The header of a re-ranker's store, with counts of 0.
 
     Args:
-        folder: of the re-ranker, which was verified.
+        folder: the re-ranker's directory, verified.
         digest: its hash.
-        bits: of a number.
+        bits: per number.
 
     Raises:
-        ConfigError: if fewer than 16 bits are to hold what is not compressed.
+        ConfigError: if fewer than 16 bits are requested of a re-ranker without a compressor.
     """
     shape = RerankerShape.load(folder / RERANKER_SHAPE)
     if not shape.compressed and bits != 16:
         raise ConfigError(
-            f"--rerank-bits {bits}: {folder.name} has no compressor, and its states of {shape.size} numbers need 16"
+            f"--rerank-bits {bits}: {folder.name} has no compressor, and its token embeddings of {shape.size} numbers need 16"
         )
     return StatesHeader(
         model=digest,

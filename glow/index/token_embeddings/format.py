@@ -1,4 +1,4 @@
-"""Files of the term representations: a JSON header, where each document's tokens begin, their codes and their scales."""
+"""Files of the token embeddings: a JSON header, start of each document's tokens, codes and scales."""
 
 from typing import Literal
 
@@ -22,12 +22,12 @@ class StatesHeader(StrictModel):
     """`states.json` (row 31 of docs/papers.md).
 
     Attributes:
-        format: version of the lay-out.
-        model: hash of the re-ranker that made the states; no other can read them.
-        split: l, its layers apart.
-        size: e, numbers of a token.
-        bits: of a number.
-        position_start: where documents' positions begin.
+        format: format version.
+        model: hash of the re-ranker that computed them; only it can use them.
+        split: l, number of its layers apart.
+        size: e, numbers per token.
+        bits: per number.
+        position_start: first position of documents.
         document_tokens: longest document.
         documents, tokens: n and t.
     """

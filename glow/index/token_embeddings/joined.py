@@ -1,4 +1,4 @@
-"""The term representations of a base and a delta as one store."""
+"""The token embeddings of a base and a delta as one store."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ __all__ = ["SegmentedStates"]
 
 
 class SegmentedStates:
-    """Term representations of both, made by one re-ranker in one precision; arguments as for `TokenEmbeddingStore`.
+    """Token embeddings of both, from one re-ranker in one precision; arguments as for `TokenEmbeddingStore`.
 
     Args:
         both: the stores.
@@ -27,11 +27,11 @@ class SegmentedStates:
         return len(self._both.segments)
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tokens of documents, int64 [B]."""
+        """Numbers of tokens of documents, int64 [B]."""
         return self._both.gather(rows, TokenEmbeddingStore.lengths)
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """States and mask of documents, padded at the end."""
+        """Token embeddings and mask of documents, padded at the end."""
         lengths = self.lengths(rows)
         mask = (np.arange(int(lengths.max())) < lengths[:, None]).astype(np.int64)
         states = np.zeros((*mask.shape, self.header.size), np.float32)
@@ -43,7 +43,7 @@ class SegmentedStates:
     def _split(
         self, rows: NDArray[np.int64]
     ) -> Iterator[tuple[TokenEmbeddingStore, NDArray[np.int64], NDArray[np.int64]]]:
-        """Each store that some rows are of, the rows there, and their places."""
+        """Each store with some of the rows: those rows in it, and their indexes."""
         first = self._both.segments.base
         old, new = np.flatnonzero(rows < first), np.flatnonzero(rows >= first)
         if len(old):

@@ -1,7 +1,7 @@
-"""The store of term representations: memory-mapped codes of every document's tokens.
+"""The store of token embeddings: memory-mapped codes of every document's tokens.
 
-n   documents       t   tokens of all       e   numbers of a token
-B   documents asked for     L   the longest of them, in tokens
+n   documents       t   all tokens       e   numbers per token
+B   requested documents     L   the longest of them, in tokens
 """
 
 from pathlib import Path
@@ -25,11 +25,11 @@ __all__ = ["TokenEmbeddingStore", "TokenEmbeddingsWriter"]
 
 
 class TokenEmbeddingsWriter:
-    """A store in the making, document after document; no more than what is added at once is held in memory.
+    """Writes a store document by document; only the documents of one call are held in memory.
 
     Args:
-        folder: to be made; it must not exist.
-        header: of the store; its counts are filled in.
+        folder: to create; it must not exist.
+        header: of the store; its counts are set at the end.
     """
 
     def __init__(self, folder: Path, header: StatesHeader) -> None:
@@ -61,7 +61,7 @@ class TokenEmbeddingsWriter:
         self._ends.append(self._ends[-1][-1] + np.cumsum(coded.lengths))
 
     def close(self) -> StatesHeader:
-        """Ends the files; returns the header as written."""
+        """Finishes the files; returns the header as written."""
         header, offsets = self._header, np.concatenate(self._ends)
         tokens = int(offsets[-1])
         self._codes.end()
@@ -73,11 +73,11 @@ class TokenEmbeddingsWriter:
 
 
 class TokenEmbeddingStore:
-    """A store, open; safe to read from many threads.
+    """An open store; safe to read from many threads.
 
     Args:
-        header: what it holds.
-        offsets: int64 [n + 1], where each document's tokens begin.
+        header: of the store.
+        offsets: int64 [n + 1], start of each document's tokens.
         codes: uint8 [t, b].
         scales: float16 [t]; [0] with 16 bits.
     """
@@ -96,18 +96,18 @@ class TokenEmbeddingStore:
         return self.header.documents
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Tokens of documents, int64 [B]."""
+        """Numbers of tokens of documents, int64 [B]."""
         lengths: NDArray[np.int64] = self._offsets[rows + 1] - self._offsets[rows]
         return lengths
 
     def coded(self, rows: NDArray[np.int64]) -> CodedStates:
-        """Documents as they are stored."""
+        """Documents in their stored form."""
         tokens = places_of(self._offsets, rows)
         scales = self._scales[tokens] if self.header.bits != 16 else np.empty(0, np.float16)
         return CodedStates(self.lengths(rows), self._codes[tokens], scales)
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """States and mask of documents, padded at the end.
+        """Token embeddings and mask of documents, padded at the end.
 
         Args:
             rows: int64 [B], at least one, each in 0 to n - 1.
@@ -118,7 +118,7 @@ class TokenEmbeddingStore:
         return self.coded(rows).states(self.header.size, self.header.bits)
 
     def require_model(self, digest: str) -> None:
-        """Refuses a re-ranker that did not make these states.
+        """Refuses a re-ranker that did not compute these token embeddings.
 
         Raises:
             MismatchError: with both hashes.
@@ -126,14 +126,14 @@ class TokenEmbeddingStore:
         if self.header.model != digest:
             raise MismatchError(
                 f"the term representations were made by re-ranker {self.header.model[:12]}, found {digest[:12]}; "
-                "build the index with the one that is to read them"
+                "build the index with the re-ranker that is to use them"
             )
 
     def require_like(self, other: StatesHeader) -> None:
-        """Refuses a store that cannot stand beside another.
+        """Refuses a store that cannot be combined with another.
 
         Raises:
-            MismatchError: if it was made by another re-ranker, or holds numbers of other bits.
+            MismatchError: if re-ranker or bits differ.
         """
         self.require_model(other.model)
         if self.header.bits != other.bits:
@@ -143,14 +143,14 @@ class TokenEmbeddingStore:
 
     @classmethod
     def open(cls, folder: Path, documents: int | None = None) -> "TokenEmbeddingStore":
-        """Opens a store whose checksums were verified before; codes are memory-mapped.
+        """Opens a store with verified checksums; codes are memory-mapped.
 
         Args:
-            folder: holds `STATES_FILES`.
-            documents: how many it must hold; None: what it says.
+            folder: directory with `STATES_FILES`.
+            documents: expected number; None: that of the header.
 
         Raises:
-            FormatError: if a file is missing, cut off, of another format, or does not fit the others; it is named.
+            FormatError: if a file is missing, truncated, of another format, or inconsistent with the others; the message names it.
         """
         header = read_header(folder / STATES_HEADER, StatesHeader)
         if documents is not None and header.documents != documents:

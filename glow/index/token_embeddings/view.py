@@ -1,4 +1,4 @@
-"""What re-ranking asks of term representations, whether one segment holds them or two."""
+"""The interface of token embeddings for re-ranking, over one or two segments."""
 
 from typing import Protocol
 
@@ -11,7 +11,7 @@ __all__ = ["StatesView"]
 
 
 class StatesView(Protocol):
-    """What re-ranking asks of term representations; `TokenEmbeddingStore` describes each of it. Rows are those of vectors."""
+    """Token embeddings for re-ranking; `TokenEmbeddingStore` describes each method. Rows are those of vectors."""
 
     @property
     def header(self) -> StatesHeader: ...  # noqa: D102 - see the class

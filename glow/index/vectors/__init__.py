@@ -1,4 +1,4 @@
-"""Vectors: the kinds of dense index, how each is built, searched and filtered."""
+"""Dense indexes: building, searching and filtering each kind."""
 
 from glow.index.encoding import VectorRows
 from glow.index.vector_search import (

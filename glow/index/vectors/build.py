@@ -1,4 +1,4 @@
-"""Building a dense index from vectors."""
+"""Builds a dense index from vectors."""
 
 from typing import Any
 
@@ -19,12 +19,12 @@ from glow.index.vectors.kinds import (
 
 __all__ = ["VectorRows", "build_dense"]
 
-faiss: Any = _faiss  # its type stubs lack much of what it has
+faiss: Any = _faiss  # its type stubs are incomplete
 
 HNSW_EF_CONSTRUCTION = 200
 MAX_TRAIN_VECTORS = 262_144
 BLOCK_VECTORS = 4_096
-"""Vectors that are held beside the index in the making: 6 MB of 384 dimensions."""
+"""Number of vectors in memory besides the index: 6 MB at 384 dimensions."""
 
 
 def build_dense(
@@ -33,15 +33,15 @@ def build_dense(
     """Builds an index over vectors; row i is vector i.
 
     Args:
-        vectors: float32 [count, D], L2-normalised; read in blocks, so they need not fit into memory twice.
+        vectors: float32 [count, D], L2-normalized; read in blocks, so they need not fit into memory twice.
         kind: one of `KINDS`.
         device: `cpu`, or `cuda` to build on the GPU (`save` writes the CPU form).
-        like: an index that the vectors were read from. Of `ivf-pq` it gives the ranges of its 8 bits, so that they are stored
-            again as they were.
+        like: an index that the vectors were read from. Of `ivf-pq` it gives the ranges of the 8 bits, so that the same codes are
+            stored again.
 
     Raises:
-        ConfigError: if unknown kind, or too few vectors for a kind that must be trained.
-        DeviceError: if there is no GPU, or `hnsw` or `ivf-pq` is asked for on one.
+        ConfigError: if the kind is unknown, or there are too few vectors to train it.
+        DeviceError: if there is no GPU, or the kind is `hnsw` or `ivf-pq` on one.
     """
     count, dimensions = vectors.shape
     require_buildable(kind, count)
@@ -52,7 +52,7 @@ def build_dense(
         _train(index, kind, _sample(vectors, count), like)
     if device == "cpu":
         _reserve(index, kind, count)
-    for start in range(0, count, BLOCK_VECTORS):  # a memory-mapped array is read block by block
+    for start in range(0, count, BLOCK_VECTORS):  # a memory-mapped array is read in blocks
         index.add(np.ascontiguousarray(vectors[start : start + BLOCK_VECTORS], np.float32))
     return DenseIndex(index, kind, device)
 
@@ -79,14 +79,14 @@ def _empty(kind: IndexKind, count: int, dimensions: int) -> Any:
     quantizer.this.disown()
     if kind == "ivf-flat":
         return index
-    # Python keeps the parts alive as long as it keeps what refers to them.
+    # Python keeps the parts alive with the object that refers to them.
     return faiss.IndexRefine(
         index, faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_8bit, metric)
     )
 
 
 def _train(index: Any, kind: IndexKind, sample: NDArray[np.float32], like: DenseIndex | None) -> None:
-    """Trains lists and codes; the ranges of the 8 bits are those of `like`, or hold every number of the sample."""
+    """Trains lists and codes; the ranges of the 8 bits are those of `like`, or cover the sample."""
     if kind != "ivf-pq":
         index.train(sample)
         return
@@ -102,7 +102,7 @@ def _train(index: Any, kind: IndexKind, sample: NDArray[np.float32], like: Dense
 
 
 def _reserve(index: Any, kind: IndexKind, count: int) -> None:
-    """Takes the memory of all vectors once: an array that grows holds the old one and the new at the same time."""
+    """Allocates the memory of all vectors once: a growing array holds the old and the new one at the same time."""
     storage = {"hnsw": "storage", "ivf-pq": "refine_index"}
     if kind != "ivf-flat":
         part = faiss.downcast_index(getattr(index, storage[kind])) if kind in storage else index
@@ -114,7 +114,7 @@ def _reserve(index: Any, kind: IndexKind, count: int) -> None:
 
 
 def _sample(vectors: VectorRows, count: int) -> NDArray[np.float32]:
-    """The vectors that train lists and codes: a seeded sample, in order."""
+    """The training vectors of lists and codes: a seeded sample, in order."""
     wanted = min(count, MAX_TRAIN_VECTORS, max(list_count(count) * TRAIN_VECTORS_PER_LIST, 1 << 14))
     rows = np.sort(np.random.default_rng(0).choice(count, wanted, replace=False))
     return np.ascontiguousarray(vectors[rows], np.float32)

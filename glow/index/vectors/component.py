@@ -1,4 +1,4 @@
-"""Vectors as a component of an index: in a FAISS file, or of a base also in a collection of a Milvus server."""
+"""Vectors as a component of an index: in a FAISS file, or, for a base, in a collection of a Milvus server."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ __all__ = ["VECTORS", "Vectors"]
 
 
 class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
-    """A vector of each document, or of each passage; of a delta always `flat`, on the CPU and in a file."""
+    """A vector of each document, or of each passage; a delta's vectors are always `flat`, on the CPU and in a file."""
 
     name = "vectors"
     label = "vectors"
@@ -42,7 +42,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
     options = VectorOptions
 
     def rules(self, options: VectorOptions, asked: Asked) -> VectorRules:
-        """As asked for; a device or a server that is not there is refused now, not after hours of reading."""
+        """As requested; a missing device or server is refused now, not after hours of reading."""
         require_device(options.index, asked.device)
         if options.store:
             connect(options.store)
@@ -55,8 +55,8 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         )
 
     def rules_of(self, segment: Segment, *, delta: bool) -> VectorRules | None:
-        """For a compacted version as the base's options say, if enough vectors are left, and where the base's are."""
-        if delta:  # nothing is opened: an upsert needs neither the base's vectors nor a server that has them
+        """For a compacted version: kind and place of the base's, if enough vectors are left."""
+        if delta:  # nothing is opened: an upsert needs neither the base's vectors nor their server
             return VectorRules(index="flat", dimensions=0) if segment.has_any(self.paths) else None
         vectors = segment.get(self)
         if vectors is None:
@@ -75,7 +75,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         rules.kind(rows.count(self.per))
 
     def build(self, corpus: Corpus, rules: VectorRules) -> None:
-        """Indexes what the document tower made, on other machines if the corpus can be spread and a server gets it."""
+        """Indexes the encoded vectors; for a server, on other machines if the corpus can be spread."""
         vectors, made = corpus.encoded.vectors(), corpus.made
         if rules.store is None:
             kind = rules.kind(vectors.shape[0])
@@ -89,7 +89,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         store.write(made.folder, vectors, kind, hashes, columns, passages, corpus.advance)
 
     def merge(self, kept: Sequence[MergeSource], rules: VectorRules, made: Segment) -> None:
-        """Indexes the vectors that stay, as they are stored; no precision is lost twice."""
+        """Indexes the live vectors as they are stored; no precision is lost twice."""
         sources = [(each.segment[self].reader(), each.rows(self.per)) for each in kept]
         vectors, oldest = KeptVectors(sources, kept[0].segment[self].dimensions), kept[0].segment[self]
         kind = rules.kind(len(vectors))
@@ -109,21 +109,21 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         return {"index": rules.describe(made[self].kind, len(made[self]), unit, size_bytes)}
 
     def counts(self, reader: DenseView) -> dict[str, int]:
-        """How long a vector is."""
+        """Dimensions of a vector."""
         return {"dimensions": reader.dimensions}
 
     def parameters(self, reader: StoredVectors) -> dict[str, Any]:
-        """What `auto` came to."""
+        """The kind that `auto` chose."""
         return {"kind": reader.kind}
 
     def open(self, segment: Segment) -> StoredVectors:
-        """Opens the file, or the collection that one names; every segment has one of them."""
+        """Opens the file, or the collection that it names; every segment has one of them."""
         is_stored = not segment.below and segment.has(STORE_FILE)
         name = STORE_FILE if is_stored else DENSE_FILE
         segment.require(name)
         device = "cpu" if segment.below else segment.device
         vectors = open_dense(segment.path(name), segment.get(COLUMNS), device)
-        # What has just been imported is checked once its version is whole.
+        # A new import is checked when its version is complete.
         if isinstance(vectors, MilvusVectors) and segment.files is not None:
             vectors.check(segment.hashes.get("model", ""), segment.hashes.get("terms", ""))
         _check_rows(segment, vectors)
@@ -134,7 +134,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         return reader
 
     def join(self, both: BaseAndDelta[StoredVectors]) -> DenseView:
-        """Vectors of both, without the gone ones of the base."""
+        """Vectors of both, without deleted ones of the base."""
         base, delta = both.base, both.delta
         if delta.dimensions != base.dimensions:
             raise MismatchError(
@@ -149,14 +149,14 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         return SegmentedDense(both)
 
     def serves(self, reader: DenseView | None) -> Mapping[str, str]:
-        """Searches by vector; what is like a document needs that document's vector."""
+        """Dense retrieval; similar documents need the document's vector."""
         if reader is None:
             return dict.fromkeys(("dense", "like"), "this index holds no vectors; build it again")
-        on_gpu = "this index is on a GPU, where no vector can be read by its document"
+        on_gpu = "this index is on a GPU, which cannot look up the vector of a document"
         return {"dense": "", "like": "" if reader.has_vectors else on_gpu}
 
     def info(self, reader: DenseView | None) -> dict[str, Any]:
-        """Kind of index, and how long a vector is."""
+        """Kind of index, and dimensions."""
         if reader is None:
             return {"kind": None, "dimensions": None}
         return {"kind": reader.kind, "dimensions": reader.dimensions}
@@ -166,14 +166,14 @@ VECTORS = Vectors()
 
 
 def _import_range(address: str, vectors: VectorRows, made: Segment) -> ImportRange:
-    """What another machine that sees the same disk needs."""
+    """Inputs of another machine with the same disk."""
     cut = None if made.get(PASSAGES) is None else made.path(PASSAGES_FOLDER).resolve()
     columns = made.path(COLUMNS_FOLDER).resolve().parent
     return ImportRange(address, vectors, columns, made.rows.documents, cut)
 
 
 def _check_rows(segment: Segment, vectors: StoredVectors) -> None:
-    """There is a vector of every row; of a delta, each is compared with."""
+    """Checks that every row has a vector, and that a delta is `flat`."""
     found, expected, documents = len(vectors), segment.rows.count("vector"), segment.rows.documents
     if segment.below and (found != expected or vectors.kind != "flat"):
         raise MismatchError(

@@ -1,6 +1,6 @@
-"""How to search vectors of which only some are allowed: compare with each of those, or widen an approximate search.
+"""Filtered vector search: compare with each allowed vector, or widen an approximate search.
 
-An approximate search meets vectors whether they are allowed or not, and must look further the fewer are. Comparing with
+An approximate search visits allowed and other vectors alike, and must widen if few are allowed. Comparing with
 every allowed vector is exact, and its cost falls with their number. docs/results/serving.md has the measurements.
 """
 
@@ -22,74 +22,74 @@ __all__ = [
     "widened_probes",
 ]
 
-faiss: Any = _faiss  # its type stubs lack much of what it has
+faiss: Any = _faiss  # its type stubs are incomplete
 
 STEP_VECTORS = 64
-"""A step of a graph search takes as long as comparing with about so many vectors: 35 to 96, more in larger graphs."""
+"""A step of a graph search takes as long as about this many comparisons: 35 to 96, more in larger graphs."""
 
-# Of compressed vectors, in nanoseconds, timed over 200,000; docs/results/scale.md has what filters take at ten million.
+# For compressed vectors, in nanoseconds, timed over 200,000; docs/results/scale.md has filters at ten million.
 SKIPPED_NS, COMPARED_NS, CODE_NS = 1.5, 25.0, 16.0
-"""Passing a row that is not allowed, comparing with a vector in 8 bits, looking at a code in a list."""
+"""Skipping a row that is not allowed, comparing with an 8-bit vector, reading a code in a list."""
 
 
 def require_fit(allowed: RowMask, count: int, device: str) -> None:
-    """Refuses a mask that cannot be used.
+    """Refuses an unusable mask.
 
     Args:
         allowed: the mask.
-        count: vectors of the index.
-        device: where they are.
+        count: number of vectors of the index.
+        device: of the vectors.
 
     Raises:
         MismatchError: if the mask has another number of rows.
-        QueryError: if the index is on a GPU, where FAISS knows no filters.
+        QueryError: if the index is on a GPU, where FAISS has no filters.
     """
     if len(allowed) != count:
         raise MismatchError(f"found a mask of {len(allowed)} rows for an index of {count} vectors")
     if device != "cpu":
         raise QueryError(
-            "an index on a GPU cannot be filtered; leave the filter out, or serve with --device cpu"
+            "an index on a GPU cannot be filtered; remove the filter, or serve with --device cpu"
         )
 
 
 def should_scan(allowed: int, count: int, ef: int) -> bool:
-    """Whether comparing with every allowed vector costs no more than the graph search that finds as much.
+    """Whether comparing with every allowed vector costs no more than an equivalent graph search.
 
     Args:
-        allowed: vectors that may be found, >= 1.
-        count: vectors.
-        ef: candidates that a search of all vectors would keep.
+        allowed: number of allowed vectors, >= 1.
+        count: number of all vectors.
+        ef: candidates of a search without a filter.
     """
     return allowed <= STEP_VECTORS * widened_ef(ef, allowed, count)
 
 
 def should_scan_codes(allowed: int, count: int, probes: int, lists: int) -> bool:
-    """The same for compressed vectors: every allowed one in 8 bits, or the codes of so many lists as find as much.
+    """The same for compressed vectors: compares every allowed 8-bit vector with the codes of an equivalent number of lists.
 
     Args:
         allowed, count: as for `should_scan`.
-        probes: lists that a search of all vectors would look into.
-        lists: all there are.
+        probes: number of lists in a search without a filter.
+        lists: number of all lists.
     """
     looked_at = count * min(widened_probes(probes, allowed, count), lists) / lists
     return SKIPPED_NS * count + COMPARED_NS * allowed <= CODE_NS * looked_at
 
 
 def widened_ef(ef: int, allowed: int, count: int) -> int:
-    """Candidates that a graph search keeps to find as much among the allowed as `ef` finds among all."""
+    """Candidates of a graph search that finds as much among the allowed vectors as `ef` finds among all."""
     return ceil(ef * sqrt(count / allowed))
 
 
 def widened_probes(probes: int, allowed: int, count: int) -> int:
-    """Lists to look into: in proportion, so that as many allowed vectors are compared as without a filter."""
+    """Number of lists to search: in proportion, so that as many allowed vectors are compared as without a filter."""
     return ceil(probes * count / allowed)
 
 
 def rows_of(allowed: RowMask) -> Any:
-    """FAISS parameters of a search of plain vectors that touches the allowed ones alone."""
+    """FAISS parameters of a search that only visits the allowed uncompressed vectors."""
     return faiss.SearchParameters(sel=faiss.IDSelectorArray(allowed.rows))
 
 
 def bitmap_of(allowed: RowMask) -> Any:
-    """A FAISS selector that asks for each vector whether it is allowed."""
+    """A FAISS selector that checks each vector against the mask."""
     return faiss.IDSelectorBitmap(allowed.packed)

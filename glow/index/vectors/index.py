@@ -1,6 +1,6 @@
-"""The dense index: FAISS over L2-normalised vectors, inner product = cosine.
+"""The dense index: FAISS over L2-normalized vectors, inner product = cosine.
 
-n   queries     k   hits a query    D   dimensions
+n   queries     k   hits per query    D   dimensions
 """
 
 import re
@@ -38,11 +38,11 @@ __all__ = [
     "DenseIndex", "SearchParams", "VectorReader", "require_device", "set_threads", "to_gpu",
 ]  # fmt: skip
 
-faiss: Any = _faiss  # its type stubs lack much of what it has
+faiss: Any = _faiss  # its type stubs are incomplete
 
 # docs/results/serving.md has the measurements behind these figures.
 RESCORED, RESCORED_OF_MANY, MANY_VECTORS = 10, 20, 4_000_000
-"""Vectors that `ivf-pq` scores again for each hit, of so many vectors twice as many: docs/results/scale.md."""
+"""Vectors that `ivf-pq` scores again per hit; twice as many at this number of vectors: docs/results/scale.md."""
 MIN_READ_LIMIT_BYTES = 2 << 30
 WRITE_BYTES = 1 << 20
 # FAISS's own limits on a GPU.
@@ -65,14 +65,14 @@ class DenseIndex:
         self.kind = kind
         self.device = device
         self.dimensions = int(index.d)
-        # What a search by rows reads: of `ivf-pq` the vectors in 8 bits, of `hnsw` those under the graph.
+        # Read by exact searches: 8-bit vectors of `ivf-pq`, and the vectors below the graph of `hnsw`.
         part = {"hnsw": "storage", "ivf-pq": "refine_index"}.get(kind)
         self._stored: Any = index if part is None else faiss.downcast_index(getattr(index, part))
         self._lists: Any = faiss.downcast_index(index.base_index) if kind == "ivf-pq" else index
         self._rescored = RESCORED if int(index.ntotal) < MANY_VECTORS else RESCORED_OF_MANY
         if self._maps_rows:
-            index.make_direct_map()  # where each row lies: 8 bytes of memory a row, 10 ms for a million
-        # FAISS allows one search at a time on a GPU's resources, and any number on the CPU.
+            index.make_direct_map()  # position of each row: 8 bytes of memory per row, 10 ms for a million
+        # FAISS allows one search at a time with a GPU's resources, any number on the CPU.
         self._turn: Any = threading.Lock() if device == "cuda" else nullcontext()
 
     def __len__(self) -> int:
@@ -89,19 +89,19 @@ class DenseIndex:
         """Finds the k nearest vectors of each query.
 
         Args:
-            vectors: float32 [n, D], L2-normalised.
-            k: hits a query, >= 1; fewer come where the index holds fewer, or fewer are allowed.
-            params: how thoroughly; with few allowed rows, an approximate search is widened or becomes exact.
+            vectors: float32 [n, D], L2-normalized.
+            k: hits per query, >= 1; fewer if the index has fewer vectors, or fewer are allowed.
+            params: search parameters; with few allowed rows, an approximate search is widened or becomes exact.
             allowed: rows that may be found; None allows all.
-            order: for each row the rank that breaks ties, smaller first; None takes the row itself.
+            order: rank of each row for ties, smaller first; None: the row itself.
 
         Returns:
-            scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, allowed vectors);
-            ties go to the smaller rank, in an approximate search among those it met. Where it met fewer than k',
-            row -1 and score -inf fill up.
+            Scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, allowed vectors);
+            ties go to the smaller rank, in an approximate search among its candidates. If it finds fewer than k',
+            the rest has row -1 and score -inf.
 
         Raises:
-            QueryError: if a filter was asked of an index on a GPU.
+            QueryError: if a filter is requested of an index on a GPU.
             MismatchError: if the mask has another number of rows.
         """
         if allowed is not None:
@@ -121,19 +121,19 @@ class DenseIndex:
     def _find(
         self, vectors: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """At least k hits a query by score, those that tie in any order."""
+        """At least k hits per query by score, ties in any order."""
         if self._is_scan(params, k, allowed):
             return self._search_exactly(vectors, k, params, allowed)
         index, options = self._plan(params, k, allowed)
         scores, rows = self._run(index, options, vectors, k)
         if allowed is not None and self.kind == "hnsw" and (rows < 0).any():
-            return self._search_exactly(vectors, k, params, allowed)  # the graph led past too many
+            return self._search_exactly(vectors, k, params, allowed)  # the graph passed by too many
         return np.where(rows < 0, np.float32(-np.inf), scores), rows
 
     def _scored_again(
         self, vectors: NDArray[np.float32], scores: NDArray[np.float32], rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """The scores of `score`: those of FAISS differ in their last bit by how, and among which rows, it searched."""
+        """The scores of `score`: the last bits of FAISS's depend on how it searched, and among which rows."""
         again = scores.copy()
         for vector, its_scores, its_rows in zip(vectors, again, rows, strict=True):
             met = its_rows >= 0
@@ -141,7 +141,7 @@ class DenseIndex:
         return again
 
     def _is_scan(self, params: SearchParams, k: int, allowed: RowMask | None) -> bool:
-        """Whether to compare with every vector that is allowed."""
+        """Whether to compare with every allowed vector."""
         if params.exact or self.kind == "flat":
             return True
         if allowed is None or self.kind == "ivf-flat":
@@ -155,10 +155,10 @@ class DenseIndex:
     def _search_exactly(
         self, vectors: NDArray[np.float32], k: int, params: SearchParams, allowed: RowMask | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """At least k hits a query, and with the last of them every other of the same score.
+        """At least k hits per query, and all ties with the last of them.
 
-        FAISS keeps any of several rows that tie for the last place. Without this, pages of one query could
-        overlap, and documents with the same text would come and go.
+        FAISS keeps arbitrary rows of those that tie for the last place. Without this, pages of one query could
+        overlap, and documents with the same text could appear and disappear.
         """
         index, options = self._exact_plan(params, k, allowed)
         most = len(self) if allowed is None else allowed.count
@@ -178,18 +178,18 @@ class DenseIndex:
         return result
 
     def _exact_plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
-        """As `_plan`, to compare with every vector that is allowed."""
+        """As `_plan`, to compare with every allowed vector."""
         if self.kind == "ivf-flat":
             return self._plan(params, k, allowed)
         if allowed is None:
             return self._stored, None
-        # Only of whole vectors does FAISS visit the rows of a list alone.
+        # Only for uncompressed vectors does FAISS visit just the rows of a list.
         return self._stored, faiss.SearchParameters(
             sel=bitmap_of(allowed)
         ) if self.kind == "ivf-pq" else rows_of(allowed)
 
     def _plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
-        """Which FAISS object to search, with which FAISS parameters."""
+        """The FAISS object to search, and its FAISS parameters."""
         selector = {} if allowed is None else {"sel": bitmap_of(allowed)}
         if self.kind == "hnsw":
             ef = params.ef_search or HNSW_EF_SEARCH
@@ -211,8 +211,8 @@ class DenseIndex:
         wanted = lists if params.exact else min(probes, lists)
         if self.device == "cuda" and wanted > GPU_MAX_PROBES:
             raise QueryError(
-                f"this index has {lists} lists, and a GPU looks into at most {GPU_MAX_PROBES}; "
-                "ask for a smaller nprobe, not for exact"
+                f"this index has {lists} inverted lists, and a GPU searches at most {GPU_MAX_PROBES}; "
+                "use a smaller nprobe, and not exact"
             )
         return wanted
 
@@ -228,33 +228,33 @@ class DenseIndex:
 
     @property
     def ranges(self) -> NDArray[np.float32] | None:
-        """Least number and width of each dimension that 8 bits divide, float32 [2·D]; None but for `ivf-pq`."""
+        """Minimum and width of each dimension's range of 8-bit values, float32 [2·D]; None except for `ivf-pq`."""
         if self.kind != "ivf-pq":
             return None
         ranges: NDArray[np.float32] = faiss.vector_to_array(self._stored.sq.trained)
         return ranges
 
     def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The true scores of given rows, to the bit those of `search`.
+        """The true scores of given rows, bit for bit those of `search`.
 
         Args:
-            vector: float32 [D], of one query, L2-normalised.
+            vector: float32 [D], of one query, L2-normalized.
             rows: int64 [m], each in 0 to n - 1.
 
         Returns:
-            float32 [m] in [-1, 1]; that of a row does not depend on the others.
+            float32 [m] in [-1, 1]; a row's score does not depend on the others.
 
         Raises:
-            QueryError: if it is not `has_vectors`.
+            QueryError: if `has_vectors` is False.
         """
         if not self.has_vectors:
             raise QueryError(f"an index on {self.device} cannot score given documents")
         return products(self.vectors(rows), vector)
 
     def reader(self) -> VectorReader:
-        """A function that reads stored vectors: rows int64 [m] -> float32 [m, D].
+        """Returns a function that reads stored vectors: rows int64 [m] -> float32 [m, D].
 
-        Those of `ivf-pq` are decoded, each number to half a step of its 8 bits.
+        Those of `ivf-pq` are decoded, with an error of half a step of the 8 bits.
 
         Raises:
             QueryError: if it is on a GPU.
@@ -264,7 +264,7 @@ class DenseIndex:
         return self._read
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of rows, float32 [m, D]; only where `has_vectors`."""
+        """The vectors of rows, float32 [m, D]; only if `has_vectors`."""
         return self._read(rows) if len(rows) else np.empty((0, self.dimensions), np.float32)
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -272,16 +272,16 @@ class DenseIndex:
         return vectors
 
     def save(self, path: Path) -> None:
-        """Writes the index in CPU form, whatever device it is on; not while it is searched.
+        """Writes the index in CPU form from any device; not during searches.
 
         Raises:
             BuildError: if it cannot be written, for example because the disk is full.
         """
         index = faiss.index_gpu_to_cpu(self._index) if self.device == "cuda" else self._index
         if self._maps_rows:
-            index.set_direct_map_type(faiss.DirectMap.NoMap)  # it is made anew wherever the file is opened
+            index.set_direct_map_type(faiss.DirectMap.NoMap)  # it is recomputed when the file is opened
         try:
-            # FAISS's own writer only prints when closing the file fails, as it does on a full disk.
+            # FAISS's own writer only prints when closing the file fails, for example on a full disk.
             with path.open("wb") as file:
                 faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, WRITE_BYTES))
         except OSError as error:
@@ -292,11 +292,11 @@ class DenseIndex:
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> "DenseIndex":
-        """Opens an index file whose checksum was verified before; on the CPU its vectors are memory-mapped.
+        """Opens an index file with a verified checksum; on the CPU its vectors are memory-mapped.
 
         Raises:
-            FormatError: if FAISS cannot read it, or it is of no kind that we write.
-            DeviceError: if no GPU, or a kind that cannot run on one.
+            FormatError: if FAISS cannot read it, or its kind is not one of GLOW's.
+            DeviceError: if there is no GPU, or the kind cannot run on one.
         """
         # A damaged size field must not allocate without bound.
         faiss.set_deserialization_vector_byte_limit(max(path.stat().st_size, MIN_READ_LIMIT_BYTES))
@@ -313,34 +313,34 @@ class DenseIndex:
 
 
 def require_device(kind: str, device: str) -> None:
-    """Refuses a device that is not there or cannot hold a kind, before any long work.
+    """Refuses a missing device, or one that cannot hold a kind, before any long work.
 
     Args:
         kind: one of `KINDS`, or `auto`.
         device: `cpu` or `cuda`.
 
     Raises:
-        DeviceError: if this FAISS sees no GPU, or the kind is `hnsw` or `ivf-pq` on one.
+        DeviceError: if FAISS sees no GPU, or the kind is `hnsw` or `ivf-pq` on one.
     """
     if device == "cpu":
         return
     devices = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
     if devices < 1:
         raise DeviceError(
-            "device 'cuda' was asked for, and this faiss sees no GPU; exchange the packages as docs/install.md (GPU) "
-            "says, or use --device cpu"
+            "device 'cuda' needs a GPU, but this faiss sees no GPU; install the GPU packages (docs/install.md, GPU), "
+            "or use --device cpu"
         )
     if kind in ("hnsw", "ivf-pq"):
         raise DeviceError(f"an {kind} index cannot run on a GPU; choose flat or ivf-flat")
 
 
 def set_threads(threads: int) -> None:
-    """Sets how many threads FAISS uses in this process to build and search, >= 1."""
+    """Sets the number of threads of FAISS in this process, >= 1."""
     faiss.omp_set_num_threads(threads)
 
 
 def to_gpu(index: Any, kind: IndexKind) -> Any:
-    """A FAISS index's copy on the first GPU.
+    """A copy of a FAISS index on the first GPU.
 
     Raises:
         DeviceError: as `require_device`.
@@ -368,7 +368,7 @@ def _kind_of(index: Any) -> IndexKind:
 
 
 def _is_compressed(index: Any) -> bool:
-    """Whether an index that scores again is one of ours: codes of 4 bits in lists, and vectors in 8 bits."""
+    """Whether an index that scores again is one of GLOW's: lists of 4-bit codes, and 8-bit vectors."""
     base, stored = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
     return (
         isinstance(base, faiss.IndexIVFPQFastScan)
@@ -379,5 +379,5 @@ def _is_compressed(index: Any) -> bool:
 
 
 def _reason(error: RuntimeError) -> str:
-    """What FAISS says is wrong, without the C++ signature in front."""
+    """The message of FAISS, without the C++ signature in front."""
     return " ".join(_SIGNATURE.sub("", str(error)).split())

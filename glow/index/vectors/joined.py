@@ -1,4 +1,4 @@
-"""Vectors of a base and a delta as those of one index."""
+"""The vectors of a base and a delta as one index."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ __all__ = ["SegmentedDense"]
 
 
 class SegmentedDense:
-    """Vectors of both: the base searched as its kind is, the delta exactly. Arguments as for `DenseIndex`.
+    """Vectors of both: the base is searched by its kind, the delta exactly. Arguments as for `DenseIndex`.
 
     Args:
         both: base and delta; the delta is `flat`.
@@ -33,7 +33,7 @@ class SegmentedDense:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether whole vectors can be read by row."""
+        """Whether full vectors can be read by row."""
         return self.base.has_vectors and self.delta.has_vectors
 
     def search(
@@ -44,7 +44,7 @@ class SegmentedDense:
         allowed: RowMask | None = None,
         order: NDArray[np.uint32] | None = None,
     ) -> Ranking:
-        """Finds the k nearest vectors of each query in both; what is gone is not found."""
+        """Finds the k nearest vectors of each query in both, without deleted ones."""
 
         def find(part: StoredVectors, mask: RowMask | None, ranks: NDArray[np.uint32] | None) -> Ranking:
             return part.search(vectors, k, params if part is self.base else None, mask, ranks)

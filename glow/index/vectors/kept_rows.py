@@ -1,4 +1,4 @@
-"""What stays of the vectors of several segments, as one array of which blocks are read, and nothing else is held or written.
+"""The live vectors of several segments as one array that is read in blocks, without a copy in memory or on disk.
 
 n   vectors     D   dimensions
 """
@@ -17,7 +17,7 @@ class KeptVectors:
     """Vectors of segments, one segment after another; a `VectorRows`.
 
     Args:
-        parts: of each segment what reads its vectors, and the rows that stay, int64, ascending.
+        parts: for each segment, a reader of its vectors, and the live rows, int64, ascending.
         dimensions: D.
 
     Attributes:

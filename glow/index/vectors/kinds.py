@@ -1,7 +1,7 @@
-"""Which kinds of dense index there are, and which one suits a size.
+"""The kinds of dense index, and the choice of one by size.
 
-`flat` compares with every vector, exactly; `hnsw` walks a graph; `ivf-flat` and `ivf-pq` look into the nearest of many
-lists. `ivf-pq` does so over codes, and scores what these find again, by vectors in 8 bits that are read from the mapped file.
+`flat` compares with every vector, exactly; `hnsw` walks a graph; `ivf-flat` and `ivf-pq` search the nearest of many inverted
+lists. `ivf-pq` compares 4-bit codes, and scores the best again with 8-bit vectors from the mapped file.
 """
 
 from glow.errors import ConfigError
@@ -18,19 +18,19 @@ HNSW_LINKS = 32
 PQ_BITS = 4
 PQ_DIMENSIONS_PER_CODE = 2
 PQ_BLOCK_VECTORS = 32
-"""Codes of so many vectors lie side by side; FAISS fills up the last block of each list."""
+"""Number of codes in a block; FAISS fills up the last block of each list."""
 
 
 def choose_kind(
     count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_BYTES, device: str = "cpu"
 ) -> IndexKind:
-    """The kind that suits a size: exact while that is fast, approximate while it fits, compressed beyond.
+    """The kind for a size: exact while that is fast, approximate while it fits into memory, compressed beyond.
 
     Args:
-        count: vectors.
+        count: number of vectors.
         dimensions: D.
-        memory_bytes: what the index may take in memory.
-        device: where it is built; `cuda` can build neither a graph nor codes, so whole vectors in lists take their place.
+        memory_bytes: memory limit of the index.
+        device: of the build; `cuda` supports neither graphs nor codes, so `ivf-flat` replaces them.
     """
     if count <= FLAT_MAX_VECTORS:
         return "flat"
@@ -40,11 +40,11 @@ def choose_kind(
 
 
 def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
-    """About how many bytes an index takes on disk, and in memory while it is searched; of `ivf-pq`, D a vector are rarely read.
+    """Approximate size of an index on disk, and in memory while searched; for `ivf-pq`, D bytes per vector are rarely read.
 
     Args:
         kind: one of `KINDS`.
-        count: vectors.
+        count: number of vectors.
         dimensions: D.
     """
     whole = 4 * dimensions
@@ -60,10 +60,10 @@ def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
 
 
 def require_buildable(kind: IndexKind, count: int) -> None:
-    """Refuses a kind that so few vectors cannot train.
+    """Refuses a kind if there are too few vectors to train it.
 
     Raises:
-        ConfigError: if unknown kind, or too few vectors; the message has both numbers.
+        ConfigError: if the kind is unknown, or there are too few vectors; the message has both numbers.
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown index kind {kind!r}; known: auto, {', '.join(KINDS)}")
@@ -75,6 +75,6 @@ def require_buildable(kind: IndexKind, count: int) -> None:
 
 
 def code_count(dimensions: int) -> int:
-    """Codes of 4 bits of a compressed vector: the most that divide D into parts of at least 2 dimensions."""
+    """Number of 4-bit codes of a compressed vector: the most that divide D into parts of at least 2 dimensions."""
     most = max(dimensions // PQ_DIMENSIONS_PER_CODE, 1)
     return next(codes for codes in range(most, 0, -1) if dimensions % codes == 0)

@@ -1,4 +1,4 @@
-"""What decides of which kind the vectors of a segment are, and where they lie."""
+"""Rules for the kind and place of a segment's vectors."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +16,7 @@ DEFAULT_MEMORY_MB = 4096
 
 
 class VectorOptions(ComponentOptions):
-    """Which dense index is made, and where it lies."""
+    """The kind of dense index, and its place."""
 
     index: IndexKind | Literal["auto"] = option(
         "auto", "Kind of dense index; auto chooses by number of vectors and --memory-mb."
@@ -37,12 +37,12 @@ class VectorRules(Rules):
     """How vectors are indexed.
 
     Attributes:
-        index: the kind; `auto`: what suits their number.
+        index: the kind; `auto` chooses by number of vectors.
         dimensions: D.
-        memory_mb: MiB the served index may take, for `auto`.
-        device: where the index is built.
-        store: address of the Milvus server that gets them; None: a file does.
-        falls_back: whether too few vectors for the kind make it `flat`, instead of being refused.
+        memory_mb: memory limit of the served index in MiB, for `auto`.
+        device: of the build.
+        store: address of a Milvus server for the vectors; None: they are in a file.
+        falls_back: whether the kind is `flat` if there are too few vectors, instead of an error.
     """
 
     index: IndexKind | Literal["auto"]
@@ -56,7 +56,7 @@ class VectorRules(Rules):
         """The kind for a number of vectors.
 
         Raises:
-            ConfigError: if they are too few, or the kind is unknown; both numbers are in the message.
+            ConfigError: if there are too few vectors, or the kind is unknown; the message has both numbers.
         """
         if self.index == "auto":
             return choose_kind(count, self.dimensions, self.memory_mb << 20, self.device)
@@ -69,12 +69,12 @@ class VectorRules(Rules):
         return self.index
 
     def describe(self, kind: IndexKind, count: int, unit: str, size_bytes: int) -> dict[str, Any]:
-        """What a report says of the index: kind, reason and size, JSON values.
+        """A report's description of the index: kind, reason and size, JSON values.
 
         Args:
-            kind: that was made.
-            count: vectors.
-            unit: what each is of: `documents` or `passages`.
+            kind: the chosen kind.
+            count: number of vectors.
+            unit: of each vector: `documents` or `passages`.
             size_bytes: of the file; 0 if a server has the vectors.
         """
         return {

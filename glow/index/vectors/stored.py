@@ -1,4 +1,4 @@
-"""The vectors of one segment, wherever they lie: a FAISS file in its folder, or a collection of a Milvus server that a file names."""
+"""The vectors of one segment: a FAISS file in its directory, or a collection of a Milvus server that a file names."""
 
 from pathlib import Path
 
@@ -14,17 +14,17 @@ StoredVectors = DenseIndex | MilvusVectors
 
 
 def open_dense(path: Path, columns: Columns | None, device: Device) -> StoredVectors:
-    """Opens the vectors of a segment; a collection is not looked at yet (`MilvusVectors.check`).
+    """Opens the vectors of a segment; `MilvusVectors.check` checks a collection later.
 
     Args:
         path: of `vectors.faiss` or `vectors.json`.
-        columns: by which filters are said to a server; None: by rows.
-        device: where FAISS has them.
+        columns: to translate filters for a server; None: filters are sent as rows.
+        device: of FAISS.
 
     Raises:
         FormatError: if the file is damaged.
-        DeviceError: if the device is not there, or the kind cannot be on it.
-        StoreError, ConfigError, DependencyError: if the server cannot be asked.
+        DeviceError: if the device is missing, or the kind cannot run on it.
+        StoreError, ConfigError, DependencyError: if the server cannot be used.
     """
     if path.name != STORE_FILE:
         return DenseIndex.load(path, device)

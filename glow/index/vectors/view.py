@@ -1,4 +1,4 @@
-"""What searches ask of vectors, whether one segment holds them or two (`glow.index.segment`)."""
+"""The interface of vectors for searches, over one or two segments (`glow.index.segment`)."""
 
 from typing import Protocol
 
@@ -12,7 +12,7 @@ __all__ = ["DenseView"]
 
 
 class DenseView(Protocol):
-    """What searches ask of vectors; `DenseIndex` describes each of it."""
+    """Vectors for searches; `DenseIndex` describes each method."""
 
     @property
     def kind(self) -> IndexKind: ...  # noqa: D102 - see the class

@@ -1,1 +1,1 @@
-"""The commands of training, a file for each family; `glow.commands.verbs` names them."""
+"""The training commands, one file for each family; `glow.cli.verbs` lists them."""

@@ -1,8 +1,8 @@
-"""`glow average`: one checkpoint from two, whose weights are averages, a share for each tower.
+"""`glow average`: averages the weights of two checkpoints, with a weight for each tower.
 
-Weights of a general encoder and of one that was fine-tuned from it keep, averaged, most of what either knows (Wortsman et al.
-2022, https://arxiv.org/abs/2203.05482; for retrieval Xiao et al. 2023, LM-Cocktail, https://arxiv.org/abs/2311.13534). With shares of 0
-and 1 it puts together two towers that learned apart.
+The average of a general encoder and one fine-tuned from it keeps most of the abilities of both (Wortsman et al. 2022,
+https://arxiv.org/abs/2203.05482; for retrieval Xiao et al. 2023, LM-Cocktail, https://arxiv.org/abs/2311.13534). Weights
+of 0 and 1 combine two towers that were trained separately.
 """
 
 import json
@@ -23,7 +23,7 @@ __all__ = ["AverageOptions", "average", "average_command"]
 
 
 class AverageOptions(StrictModel):
-    """Which checkpoints, and how much of each."""
+    """Which checkpoints, and their weights."""
 
     first: Path = option(..., "Checkpoint directory.", metavar="DIR")
     second: Path = option(..., "Checkpoint directory of the same towers.", metavar="DIR")
@@ -40,19 +40,19 @@ def average_command(options: AverageOptions) -> None:
 
 
 def average(first: Path, second: Path, query: float, document: float, out: Path) -> dict[str, Any]:
-    """Writes a checkpoint whose towers are averages; vocabulary, terms and weighting are the second's.
+    """Writes a checkpoint of averaged towers; vocabulary, term statistics and weighting are the second's.
 
     Args:
         first, second: checkpoints of towers of one shape over one vocabulary and schema.
-        query, document: the second's share in each tower, in [0, 1]; the word table, which both towers have, takes the mean.
-        out: checkpoint folder to write.
+        query, document: the second's weight in each tower, in [0, 1]; the shared token embeddings use their mean.
+        out: checkpoint directory to write.
 
     Returns:
         The new checkpoint's report.
 
     Raises:
         ArtifactError: if a checkpoint is missing or damaged.
-        MismatchError: if the two do not fit together.
+        MismatchError: if the two do not match.
     """
     parts = [load_checkpoint(folder) for folder in (first, second)]
     _require_alike(*parts)

@@ -1,4 +1,4 @@
-"""Commands that make training data: `mine` finds hard negatives, `synthesize` makes pairs from documents alone."""
+"""The commands that make training data: `mine` finds hard negatives, `synthesize` makes pairs from documents alone."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _DEFAULTS = SynthesisOptions()
 
 
 class EncodingOptions(StrictModel):
-    """What encodes, and where."""
+    """The encoder and where it runs."""
 
     model: Path | None = option(
         None, "Model or checkpoint directory; default: the one that models/DEFAULT names.", metavar="DIR"
@@ -36,14 +36,14 @@ class EncodingOptions(StrictModel):
     threads: int = option(0, "CPU threads; 0: all cores.", ge=0)
 
     def encoding(self) -> EncodeOptions:
-        """How texts are encoded; torch takes as many threads from now on."""
+        """Converts the options of encoding; also sets torch's number of threads."""
         threads = self.threads or os.cpu_count() or 1
         torch.set_num_threads(threads)
         return EncodeOptions(self.device, threads, self.precision)
 
 
 class MineOptions(EncodingOptions):
-    """Which documents are hard negatives."""
+    """Options of mining hard negatives."""
 
     data: Path = option(..., "Data directory in BEIR format.", metavar="DIR")
     out: Path = option(..., "JSON Lines file to write.", metavar="FILE")
@@ -60,7 +60,7 @@ class MineOptions(EncodingOptions):
 
 
 class SynthesizeOptions(EncodingOptions):
-    """Which pairs to make of documents alone."""
+    """Which pairs to make from documents alone."""
 
     corpus: Path = option(..., "Documents (JSON Lines).", metavar="FILE")
     out: Path = option(..., "Data directory to write.", metavar="DIR")

@@ -1,4 +1,4 @@
-"""`glow teach`: a teacher's vectors of data directories, made once; the same call resumes a stopped one."""
+"""`glow teach`: stores a teacher's vectors of data directories; the same call resumes a stopped one."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ __all__ = ["TeachOptions", "teach_command"]
 
 
 class TeachOptions(StrictModel):
-    """Who teaches, and of which texts."""
+    """The teacher and its texts."""
 
     teacher: str = option(
         ...,

@@ -27,11 +27,11 @@ from glow.training.stages import Stage, read_stages
 __all__ = ["PretrainOptions", "TrainOptions", "pretrain_command", "train_command"]
 
 SHOWN_STEPS = 25
-"""Steps between two lines of progress, if there is no terminal."""
+"""Steps between two progress lines without a terminal."""
 
 
 class RunOptions(JsonOptions):
-    """What every run is given."""
+    """The options of every run."""
 
     config: Path = option(..., "TOML file with the run's configuration.", metavar="FILE")
     out: Path = option(
@@ -52,7 +52,7 @@ class RunOptions(JsonOptions):
 
 
 class TrainOptions(RunOptions):
-    """What to train on, from which start, and where the result goes."""
+    """Training data, initial weights and output."""
 
     data: tuple[Path, ...] = option((), "Data directory; repeatable.", metavar="DIR")
     synthesize: tuple[Path, ...] = option(
@@ -82,7 +82,7 @@ class TrainOptions(RunOptions):
 
 
 class PretrainOptions(RunOptions):
-    """Which text to read, from which start, and where the result goes."""
+    """Text, initial weights and output."""
 
     corpus: tuple[Path, ...] = option((), "Documents (.jsonl) or plain text; repeatable.", metavar="FILE")
     dev: tuple[Path, ...] = option((), "Text for the development loss; repeatable.", metavar="FILE")
@@ -155,7 +155,7 @@ def _run(options: RunOptions, steps: int | None, more: dict[str, Any]) -> None:
 
 
 def _refuse_unused(file: Path, stages: Sequence[Stage], given: Given) -> None:
-    """Raises ConfigError if something is given that no stage has a use for; other kinds see to their own teacher."""
+    """Raises ConfigError for given inputs that no stage uses; other kinds check their own teacher."""
     configs = [stage.config for stage in stages]
     if given.dev and not any(config.watch.steps for config in configs):
         raise ConfigError(
@@ -183,7 +183,7 @@ def _bar(console: Console) -> Progress:
 def _views(
     bar: Progress, console: Console
 ) -> tuple[Callable[[str], None], Callable[[TrainingProgress], None]]:
-    """What a run tells: the name of what is being done, and how far it is; lines if there is no terminal."""
+    """Shows a run's current task and progress; prints lines without a terminal."""
     task = bar.add_task("starting", total=None, loss=float("nan"), speed="", dev="")
 
     def say(name: str) -> None:

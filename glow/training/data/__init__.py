@@ -1,4 +1,4 @@
-"""Training pairs from judged folders."""
+"""Training pairs from data directories with relevance judgments."""
 
 from glow.training.data.dataset import Collection, count_terms, read_collection
 from glow.training.data.epochs import Epochs, Rows

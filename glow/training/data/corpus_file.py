@@ -1,4 +1,4 @@
-"""A large `corpus.jsonl` as a sequence of documents that stay on disk."""
+"""A large `corpus.jsonl` as a sequence of documents on disk."""
 
 from array import array
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,16 @@ __all__ = ["CorpusFile"]
 
 
 class CorpusFile(Sequence[Document]):
-    """The documents of `read_documents`, each parsed when it is asked for; iteration reads the file front to back.
+    """The documents of `read_documents`, each parsed on access; iteration reads the file sequentially.
 
-    One pass at the start finds their byte offsets and ids: 16 bytes a document, and its id.
+    An initial pass finds their byte offsets and ids, which take 16 bytes per document plus its id.
 
     Args:
         path: the file.
         field_names: keys that are text fields.
 
     Attributes:
-        ids: of the documents, in file order.
+        ids: ids of the documents, in file order.
 
     Raises:
         InputError: if the file cannot be read.
@@ -40,7 +40,7 @@ class CorpusFile(Sequence[Document]):
             raise InputError(f"cannot read {path}: {error.strerror}") from error
 
     def __len__(self) -> int:
-        """Documents with text."""
+        """Number of documents with text."""
         return len(self._offsets)
 
     @overload
@@ -48,7 +48,7 @@ class CorpusFile(Sequence[Document]):
     @overload
     def __getitem__(self, number: slice) -> list[Document]: ...
     def __getitem__(self, number: int | slice) -> Document | list[Document]:
-        """Reads one document, or some; every call opens the file, so that forked and threaded readers are safe."""
+        """Reads one document or several; each call opens the file, which is safe with forks and threads."""
         if isinstance(number, slice):
             return [self[position] for position in range(*number.indices(len(self)))]
         with self._path.open("rb", buffering=0) as file:

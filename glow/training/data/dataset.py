@@ -1,4 +1,4 @@
-"""Training pairs from data folders, preprocessed on demand and batched from one folder at a time."""
+"""Reads the documents, queries and relevance judgments of data directories for training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from glow.training.data.corpus_file import CorpusFile
 __all__ = ["Collection", "count_terms", "read_collection"]
 
 MOST_BYTES_IN_MEMORY = 1 << 30
-"""A longer `corpus.jsonl` stays on disk: in memory its documents take more than its size."""
+"""A larger `corpus.jsonl` stays on disk; in memory its documents would take more than its size."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collection:
-    """One folder's documents and the queries of one split, with their judgements.
+    """A data directory's documents and the queries of one split, with their relevance judgments.
 
     Attributes:
-        name: the folder's name.
-        documents, queries: texts; positions serve as numbers everywhere else. Documents may be read on demand.
-        query_ids: as many as queries.
-        relevant: query number -> numbers of its relevant documents (grade >= 1); every query has some.
-        negatives: query number -> numbers of its hard negatives, where there are any.
+        name: the directory's name.
+        documents, queries: texts; their positions are the numbers used elsewhere. Documents may be read on demand.
+        query_ids: ids of the queries.
+        relevant: query number -> numbers of its relevant documents (grade >= 1), at least one.
+        negatives: query number -> numbers of its hard negatives, if any.
     """
 
     name: str
@@ -53,16 +53,16 @@ class Collection:
 def read_collection(
     folder: Path, split: str, schema: FieldSchema, most_bytes: int = MOST_BYTES_IN_MEMORY
 ) -> Collection:
-    """Reads `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` of a folder.
+    """Reads `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` of a directory.
 
     Args:
         folder: holds the files.
-        split: of the judgments.
+        split: split of the judgments.
         schema: names the text fields.
-        most_bytes: a longer `corpus.jsonl` stays on disk.
+        most_bytes: a larger `corpus.jsonl` stays on disk.
 
     Raises:
-        InputError: if a file is missing or bad, or the split judges nothing that is there.
+        InputError: if a file is missing or invalid, or the split judges none of the documents and queries.
     """
     documents = _documents(folder, schema, most_bytes)
     ids = documents.ids if isinstance(documents, CorpusFile) else [document.id for document in documents]
@@ -73,7 +73,7 @@ def read_collection(
         if qrel.grade >= 1 and qrel.document_id in numbers and qrel.query_id in texts:
             judged.setdefault(qrel.query_id, set()).add(numbers[qrel.document_id])
     if not judged:
-        raise InputError(f"split {split!r} of {folder} judges no query and document that are there")
+        raise InputError(f"split {split!r} of {folder} judges none of its queries and documents")
     queries = [texts[identifier] for identifier in judged]
     return Collection(
         folder.resolve().name,
@@ -85,7 +85,7 @@ def read_collection(
 
 
 def _documents(folder: Path, schema: FieldSchema, most_bytes: int) -> Sequence[Document]:
-    """The documents of a folder, in memory or on disk."""
+    """The documents of a directory, in memory or on disk."""
     path = folder / "corpus.jsonl"
     if not path.is_file() and any(folder.glob("msmarco-docs.*")):
         raise InputError(
@@ -98,9 +98,9 @@ def _documents(folder: Path, schema: FieldSchema, most_bytes: int) -> Sequence[D
 
 
 def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: WordPieces) -> TermTable:
-    """The term table of the training collection: all documents, and the queries' average length.
+    """Term statistics of the training data: all documents, and the queries' average length.
 
-    A document that several folders hold (a collection and the pairs synthesized from it) counts once.
+    A document in several directories (a dataset and the pairs synthesized from it) counts once.
     """
     counter = TermCounter()
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""Which batch a step takes: epochs of batches in a drawn order, shared out over processes."""
+"""Assigns batches to steps: epochs of batches in random order, distributed over processes."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 __all__ = ["Epochs", "Turn"]
 
 Rows = tuple[int, NDArray[np.int64]]
-"""A collection's number, and which of its pairs or queries."""
+"""A collection's number, and numbers of its pairs or queries."""
 
 
 class Turn(NamedTuple):
-    """A batch of an epoch: its rows, and the source of chance for what is drawn for it alone."""
+    """A batch of an epoch: its rows, and a random generator of its own."""
 
     collection: int
     rows: NDArray[np.int64]
@@ -24,10 +24,10 @@ class Epochs:
     """Batches by their step.
 
     Args:
-        batches: of an epoch.
-        epochs, max_steps: passes, and where a run stops earlier (0: no bound).
-        seed: of the order; an epoch's depends on it and on the epoch alone, so a run can resume.
-        plan: the batches of an epoch, drawn by a generator that then draws their order.
+        batches: batches per epoch.
+        epochs, max_steps: passes, and the most steps (0: no limit).
+        seed: seed of the order. An epoch's order depends only on it and the epoch, so a run can resume.
+        plan: draws the batches of an epoch with the generator that then draws their order.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Epochs:
         self._known: tuple[int, list[Rows], NDArray[np.int64]] = (-1, [], np.empty(0, np.int64))
 
     def steps(self, processes: int) -> int:
-        """Steps of a run of so many processes, each of which takes a batch a step."""
+        """Steps of a run with this number of processes, which take one batch each per step."""
         steps = self.batches // processes * self._epochs
         return min(steps, self._max_steps) if self._max_steps else steps
 

@@ -1,4 +1,4 @@
-"""Pairs of queries and documents, preprocessed on demand and batched from one folder at a time."""
+"""Pairs of queries and documents, preprocessed on demand; each batch comes from one data directory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from glow.training.data.epochs import Epochs, Rows
 
 __all__ = ["PairBatch", "PairBatches", "Preprocessed"]
 
-# Larger collections are preprocessed anew each time: their texts would not fit into memory.
+# Larger collections are preprocessed each time, because their texts would not fit into memory.
 KEPT_TEXTS = 400_000
 Text = TypeVar("Text")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBatch:
-    """B pairs of one collection, and N hard negatives each; M = B + B N documents.
+    """B pairs of one collection with N hard negatives each; M = B + B N documents.
 
     Attributes:
         collection: its number.
         queries: int64 [B], numbers in the collection.
         documents: int64 [M]: the pairs' documents, then the negatives of pair 0, of pair 1, …
-        relevant: bool [B, M], where document j answers query i, by judgement or equal text.
+        relevant: bool [B, M], whether document j is relevant to query i, by judgment or equal text.
         typos: int64 [B], the seed of each query's typo; 0: it is written as it is.
     """
 
@@ -39,7 +39,7 @@ class PairBatch:
 
 
 class Preprocessed(Sequence[WeightedTokens], Generic[Text]):
-    """Texts as weighted tokens, preprocessed when first asked for."""
+    """Texts as weighted tokens, preprocessed on first access."""
 
     def __init__(self, texts: Sequence[Text], preprocess: Callable[[Text], WeightedTokens]) -> None:
         self._texts = texts
@@ -54,7 +54,7 @@ class Preprocessed(Sequence[WeightedTokens], Generic[Text]):
     @overload
     def __getitem__(self, number: slice) -> list[WeightedTokens]: ...
     def __getitem__(self, number: Any) -> Any:
-        """One text's tokens, or those of a slice."""
+        """The tokens of one text, or of a slice."""
         if isinstance(number, slice):
             return [self[i] for i in range(*number.indices(len(self)))]
         if self._kept is None:
@@ -65,19 +65,19 @@ class Preprocessed(Sequence[WeightedTokens], Generic[Text]):
 
 
 class PairBatches:
-    """Preprocessed collections and the order of their pairs.
+    """Draws batches of pairs from preprocessed collections.
 
     Args:
-        collections: what to train on.
-        preprocessor: one for queries and documents.
+        collections: the training data.
+        preprocessor: for queries and documents.
         batch_size: B.
-        seed: of the order; an epoch's order depends on it and on the epoch alone, so a run can resume.
-        hard_negatives: N, drawn anew each epoch from a query's mined ones.
-        compared: whether the loss compares queries with documents; without, `relevant` holds the pairs alone, and
-            texts of a side that nothing encodes are never preprocessed.
+        seed: seed of the order. An epoch's order depends only on it and the epoch, so a run can resume.
+        hard_negatives: N, drawn each epoch from a query's mined ones.
+        compared: whether the loss compares queries with documents. Otherwise `relevant` holds only the pairs, and
+            texts of a side that is not encoded are never preprocessed.
         typo_rate: fraction of the queries that get a typo.
-        topics: a collection's labels of queries, int64 [queries]; pairs of one label come together. None: none of any.
-        epochs, max_steps: passes over the pairs, and where a run stops earlier (0: no bound).
+        topics: labels of each collection's queries, int64 [queries], which group pairs. None: no labels.
+        epochs, max_steps: passes over the pairs, and the most steps (0: no limit).
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class PairBatches:
         self.documents = [Preprocessed(c.documents, preprocessor.document) for c in collections]
         self.pairs = [collection.pairs for collection in collections]
 
-        # A short last batch of a collection is left out.
+        # An incomplete last batch of a collection is left out.
         count = sum(max(len(pairs) // batch_size, 1) for pairs in self.pairs)
         self._epochs = Epochs(count, epochs, max_steps, seed, self._plan)
         self.steps = self._epochs.steps
@@ -143,7 +143,7 @@ class PairBatches:
     def _negatives(
         self, collection: int, pairs: NDArray[np.int64], random: np.random.Generator
     ) -> NDArray[np.int64]:
-        """Int64 [B, N]; a query with fewer repeats its own document, which is blocked as relevant."""
+        """Negatives, int64 [B, N]; a query with fewer repeats its own document, which is blocked as relevant."""
         mined = self.collections[collection].negatives
         drawn = np.repeat(pairs[:, 1:], self.hard_negatives, axis=1)
         if mined is None or not self.hard_negatives:
@@ -163,7 +163,7 @@ class PairBatches:
         known = np.array([[document in judged[query] for document in documents] for query in queries])
         query_keys = _keys([self.queries[collection][number] for number in queries])
         document_keys = _keys([self.documents[collection][number] for number in documents])
-        # Where document j is that of a pair, a question equal to that pair's is answered by it as well.
+        # A pair's document is also relevant to queries with the same text.
         equal_query = np.zeros_like(known)
         equal_query[:, : len(queries)] = query_keys[:, None] == query_keys[None, :]
         equal_document = document_keys[: len(queries), None] == document_keys[None, :]
@@ -171,6 +171,6 @@ class PairBatches:
 
 
 def _keys(sequences: Sequence[WeightedTokens]) -> NDArray[np.int64]:
-    """Equal numbers for texts that look equal to a tower."""
+    """Numbers that are equal for texts with equal tokens."""
     numbers: dict[bytes, int] = {}
     return np.array([numbers.setdefault(s.ids.tobytes(), len(numbers)) for s in sequences], np.int64)

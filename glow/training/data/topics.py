@@ -1,4 +1,4 @@
-"""Topics of queries: clusters of their vectors, so that a batch can be about one thing and its documents hard to tell apart.
+"""Topics of queries: clusters of their vectors. A batch of one topic has documents that are hard to tell apart.
 
 Hofstätter et al. 2021, TAS-B, https://arxiv.org/abs/2104.06967, section 3.1: spherical k-means over query vectors.
 """
@@ -15,9 +15,9 @@ def topics_of(vectors: NDArray[np.float32], topics: int, seed: int) -> NDArray[n
     """The cluster of each vector, int64 [n], in 0 to `topics` - 1.
 
     Args:
-        vectors: float32 [n, H], L2-normalised, n >= 1.
-        topics: clusters, >= 1; at most n come out.
-        seed: of the centres that it starts from.
+        vectors: float32 [n, H], L2-normalized, n >= 1.
+        topics: number of clusters, >= 1; at most n result.
+        seed: seed of the initial centers.
     """
     random = np.random.default_rng(seed)
     centres = vectors[random.choice(len(vectors), min(topics, len(vectors)), replace=False)]

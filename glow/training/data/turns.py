@@ -1,4 +1,4 @@
-"""Turns of processes: of several that start together, one makes what all of them need, and the others find it."""
+"""A lock for processes that start together: one creates a shared file, and the others find it."""
 
 import fcntl
 from collections.abc import Iterator
@@ -12,22 +12,22 @@ __all__ = ["one_at_a_time"]
 
 @contextmanager
 def one_at_a_time(lock: Path) -> Iterator[None]:
-    """Lets one process in at a time, by a lock on a file, which stays behind empty.
+    """Admits one process at a time by a lock on a file, which stays as an empty file.
 
-    A barrier of the process group would not do: it gives up after some minutes, and there is no group yet while data
-    are prepared. The kernel frees the lock of a process that dies.
+    A barrier of the process group is not suitable: it times out after some minutes, and there is no group yet during
+    data preparation. The kernel frees the lock of a process that dies.
 
     Args:
-        lock: the file; its folder is made too.
+        lock: the file; its directory is created, too.
 
     Raises:
-        InputError: if nothing can be written there.
+        InputError: if the file cannot be written.
     """
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("ab")
     except OSError as error:
-        raise InputError(f"cannot write {lock}: {error.strerror}; give a folder that can") from error
-    with file:  # closing it gives the lock back
+        raise InputError(f"cannot write {lock}: {error.strerror}; give a writable directory") from error
+    with file:  # closing it releases the lock
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

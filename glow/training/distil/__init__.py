@@ -1,4 +1,4 @@
-"""Distillation of an encoder's own query tower, from texts without labels."""
+"""Distills a smaller query tower of an encoder from unlabeled texts."""
 
 from glow.training.distil.queries import QueryTexts, query_recipe
 

@@ -1,4 +1,4 @@
-"""What a query tower learns from texts without labels: a whole encoder's vectors of them.
+"""Distills a query tower: it learns the full encoder's vectors of unlabeled texts.
 
 n   texts of a batch        H   dimensions
 """
@@ -39,12 +39,12 @@ OPTIMIZER = OptimizerOptions(learning_rate=5e-4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTexts:
-    """Training texts and held-out texts, with the whole encoder's vectors of them.
+    """Training texts and held-out texts, with the full encoder's vectors of them.
 
     Attributes:
         texts, held: texts.
-        aims, held_aims: float32 [n, H] by number.
-        hash: of the encoder.
+        aims, held_aims: their vectors, float32 [n, H].
+        hash: hash of the encoder.
     """
 
     texts: Sequence[str]
@@ -57,10 +57,10 @@ class QueryTexts:
     def make(
         cls, folder: Path, whole: Tower, preprocessor: Preprocessor, texts: Sequence[str], held: Sequence[str]
     ) -> Self:
-        """Encodes the texts that the folder does not have yet.
+        """Encodes the texts that the directory lacks.
 
         Raises:
-            MismatchError: if the folder holds another encoder's vectors.
+            MismatchError: if the directory holds another encoder's vectors.
         """
         every, pad_id = [*texts, *held], preprocessor.pieces.pad_id
 
@@ -76,7 +76,7 @@ class QueryTexts:
 
 
 class TextBatches:
-    """Numbers of texts, in an order that is drawn for each epoch; as `glow.training.run.Data`."""
+    """Batches of text numbers in a random order for each epoch; implements `glow.training.run.Data`."""
 
     def __init__(self, count: int, seed: int, epochs: int) -> None:
         size = min(BATCH, count)
@@ -94,10 +94,10 @@ class TextBatches:
 
 
 class QueryLoss(nn.Module):
-    """A query tower drawn to the whole encoder's vectors.
+    """The loss between a query tower's vectors and the full encoder's.
 
     Args:
-        tower: to be trained.
+        tower: the tower to train.
         preprocessor: of queries.
         made: texts and their vectors.
     """
@@ -108,7 +108,7 @@ class QueryLoss(nn.Module):
         self._preprocessor, self._made = preprocessor, made
 
     def forward(self, rows: NDArray[np.int64], moment: Moment) -> Loss:
-        """1 - cosine, mean over a batch."""
+        """Mean of 1 - cosine over a batch."""
         encoding = Encoding(self._preprocessor.pieces.pad_id, moment.device, moment.autocast)
         found = encode(
             encoding, self.tower, [self._preprocessor.query(self._made.texts[row]) for row in rows]
@@ -118,7 +118,7 @@ class QueryLoss(nn.Module):
         return Loss(PULL * distance, len(rows), {"cosine": 1.0 - float(distance.detach())})
 
     def measure(self, moment: Moment) -> dict[str, float]:
-        """The mean cosine of held-out texts."""
+        """Mean cosine of held-out texts."""
         tokens = [self._preprocessor.query(text) for text in self._made.held]
         found = vectors(self.tower, tokens, self._preprocessor.pieces.pad_id, "fp32", str(moment.device))
         wanted = self._made.held_aims[:]
@@ -134,7 +134,7 @@ def query_recipe(
     hours: float = 0.0,
     epochs: int = EPOCHS,
 ) -> Recipe[NDArray[np.int64]]:
-    """The run that draws the query tower of `towers`, of whose parameters some may be frozen, to the whole encoder; 0 hours: all epochs."""
+    """The recipe that distills the query tower of `towers`, which may be partly frozen; 0 hours: all epochs."""
     loss = QueryLoss(towers.query, preprocessor, made)
     return Recipe(
         RunConfig(name="distil", seed=seed, optimizer=OPTIMIZER, watch=WATCH),

@@ -1,4 +1,4 @@
-"""Training of learned impacts: a head over a model's frozen towers."""
+"""Trains learned impacts: a head over a model's frozen towers."""
 
 from glow.training.impacts.checkpoint import TrainedImpacts, load_impacts, save_impacts
 from glow.training.impacts.config import ImpactsConfig

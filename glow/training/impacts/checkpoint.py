@@ -14,13 +14,13 @@ __all__ = ["TrainedImpacts", "load_impacts", "save_impacts"]
 
 @dataclass(frozen=True, slots=True)
 class TrainedImpacts:
-    """A head, open, in evaluation mode.
+    """An open head in evaluation mode.
 
     Attributes:
         head: the head.
-        model: hash of the model whose towers it was trained over.
-        priors: word -> its share among all words of the training queries.
-        report: of the training.
+        model: hash of the model that it was trained for.
+        priors: word -> its fraction of all words in the training queries.
+        report: the training report.
     """
 
     head: TermImpacts
@@ -30,7 +30,7 @@ class TrainedImpacts:
 
 
 def save_impacts(out: Path, trained: TrainedImpacts) -> None:
-    """Writes a checkpoint whole or not at all; one that is there is replaced.
+    """Writes a checkpoint atomically; replaces an existing one.
 
     Raises:
         GlowError: if it cannot be written.
@@ -42,17 +42,17 @@ def save_impacts(out: Path, trained: TrainedImpacts) -> None:
 
 
 def load_impacts(folder: Path) -> TrainedImpacts:
-    """Opens a checkpoint after checking every file.
+    """Verifies and opens a checkpoint.
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a checkpoint.
-        FormatError: if it holds something else, or weights of another shape.
+        FormatError: if it holds another kind of model, or weights of another shape.
     """
     opened = open_checkpoint(folder, "impacts")
     try:
         head = TermImpacts(int(opened.shape["hidden"]), int(opened.shape["dimensions"]))
         model, priors = opened.shape["model"], opened.shape["priors"]
     except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"{folder.name} is no checkpoint of learned impacts: {error}") from error
+        raise FormatError(f"{folder.name} is not a checkpoint of learned impacts: {error}") from error
     load_weights(head, opened)
     return TrainedImpacts(head.eval(), model, priors, opened.report)

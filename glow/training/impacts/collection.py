@@ -1,4 +1,4 @@
-"""A collection as the head learns from it: frozen states of its documents, words of its queries, BM25 of both.
+"""A collection for training the head: frozen token embeddings of documents, words of queries, and BM25 scores.
 
 n   documents       t   tokens of all documents     D   hidden size     W   words
 """
@@ -36,11 +36,11 @@ CHUNK_DOCUMENTS, BATCH_TOKENS = 512, 8192
 
 
 class WordVectors:
-    """Vectors of single words by the query tower, each made once.
+    """Vectors of single words by the query tower, each computed once.
 
     Args:
         encoder: the query tower.
-        preprocessor: cuts words.
+        preprocessor: splits words.
     """
 
     def __init__(self, encoder: Encoder, preprocessor: Preprocessor) -> None:
@@ -49,14 +49,14 @@ class WordVectors:
         self._vectors = np.empty((0, encoder.dimensions), np.float32)
 
     def add(self, words: Iterable[str]) -> None:
-        """Makes the vectors of words that are not there yet."""
+        """Computes the missing vectors of words."""
         new = [word for word in dict.fromkeys(words) if word not in self._places]
         self._places.update((word, len(self._places)) for word in new)
         made = self._encoder.encode([self._preprocessor.query(word) for word in new])
         self._vectors = np.concatenate([self._vectors, made])
 
     def of(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Float32 [W, D], of words that were added."""
+        """Vectors of added words, float32 [W, D]."""
         return self._vectors[[self._places[word] for word in words]]
 
 
@@ -64,13 +64,13 @@ class ImpactsCollection:
     """One collection.
 
     Args:
-        found: documents, queries, judgements, and what a first search found.
-        preprocessor: with the collection's own term table.
-        folder: for states and BM25's impacts.
+        found: documents, queries, relevance judgments and first-stage hits.
+        preprocessor: with the collection's own term statistics.
+        folder: directory of token embeddings and BM25 impacts.
 
     Attributes:
-        words: of each query, the ones that a lexical index holds.
-        vocabulary: words of two documents or more, and float64, how likely the penalty is to see each.
+        words: words of each query that a lexical index holds.
+        vocabulary: words of at least two documents, and their sampling probabilities for the penalty, float64.
     """
 
     def __init__(self, found: Candidates, preprocessor: Preprocessor, folder: Path) -> None:
@@ -86,7 +86,7 @@ class ImpactsCollection:
 
     @cached_property
     def bm25(self) -> ImpactIndex:
-        """Impacts of the documents, as an index of them has."""
+        """BM25 impacts of the documents, as in an index."""
         own, folder = self._preprocessor, self._folder / "impacts"
         analyzer = Analyzer(DEFAULT_ANALYZER)
         words = [
@@ -96,22 +96,22 @@ class ImpactsCollection:
         return ImpactIndex.open(folder)
 
     def word_counts(self) -> Counter[str]:
-        """How often each word stands in the queries."""
+        """Number of occurrences of each word in the queries."""
         return Counter(word for words in self.words for word in words)
 
     def idf(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Float32 [W], by the collection's own table."""
+        """Idf of words by the collection's own statistics, float32 [W]."""
         terms = self._preprocessor.terms
         documents = max(terms.documents, 1)
         dfs = np.array([min(max(terms.df(word), 1), documents) for word in words], np.float64)
         return idf_lucene(dfs, float(documents)).astype(np.float32)
 
     def encode(self, tower: Tower, advance: Callable[[int], None] = lambda done: None) -> None:
-        """Writes the document tower's states, float16, of the tokens that may speak for a word; what is there stays.
+        """Writes the document tower's float16 embeddings of tokens that can represent words; keeps existing files.
 
         Args:
-            tower: frozen.
-            advance: told the documents done.
+            tower: the frozen document tower.
+            advance: called with the number of documents done.
         """
         path, sizes_path = self._folder / "states.f16", self._folder / "sizes.npy"
         if sizes_path.is_file():
@@ -146,7 +146,7 @@ class ImpactsCollection:
         return starts, flat.reshape(int(starts[-1]), -1)
 
     def states(self, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
-        """States of some documents, float32 [n, L, D], and which are tokens, bool [n, L]; one without any has a masked row of 0."""
+        """Token embeddings, float32 [n, L, D], and their mask, bool [n, L]; a document without tokens has a masked row."""
         starts, flat = self._stored
         sizes = starts[rows + 1] - starts[rows]
         states = np.zeros((len(rows), max(int(sizes.max(initial=0)), 1), flat.shape[1]), np.float32)

@@ -1,4 +1,4 @@
-"""Configuration of learned impacts' training: strict TOML, told from the others by its table `[impacts]`."""
+"""Configuration of learned impacts' training: strict TOML with a table `[impacts]`."""
 
 from typing import Literal
 
@@ -14,20 +14,20 @@ class HeadOptions(StrictModel):
     """The head.
 
     Attributes:
-        dimensions: K, of a word's and a token's direction; it decides what building an index costs.
+        dimensions: K, of a word's and a token's direction; it decides the cost of building an index.
     """
 
     dimensions: int = Field(default=128, ge=1)
 
 
 class ImpactsObjective(StrictModel):
-    """What is minimised: cross-entropy of the relevant document among those of the batch, over BM25 and learned impacts together.
+    """The loss: cross-entropy of the relevant document among those of the batch, by the sum of BM25 and learned impacts.
 
     Attributes:
-        negatives: documents that a first search found and that are not relevant, a query and step.
-        depth: how deep in that search's ranking they are drawn.
-        penalty: times the mean learned impact, which makes most of them 0, so that pruning costs little.
-        vocabulary: words of the collection that the penalty sees beside those of the queries, a step.
+        negatives: non-relevant first-stage hits per query and step.
+        depth: rank down to which they are drawn.
+        penalty: factor of the mean learned impact in the loss. It makes most impacts 0, so that pruning costs little.
+        vocabulary: words of the collection per step that the penalty includes in addition to the queries' words.
     """
 
     negatives: int = Field(default=1, ge=0)
@@ -37,13 +37,13 @@ class ImpactsObjective(StrictModel):
 
 
 class ImpactsOptimizer(OptimizerOptions):
-    """How it is minimised.
+    """The optimizer.
 
     Attributes:
-        batch_size: queries a step, of one collection.
-        steps: in all.
+        batch_size: queries per step, from one collection.
+        steps: total number of steps.
         warmup: steps in which the rate rises; it then falls to a fiftieth. The penalty rises for four times as many.
-        balance: exponent of a collection's queries in how often a batch is drawn from it; 1: as they are, 0: all alike.
+        balance: exponent of a collection's number of queries in its sampling weight; 1: proportional, 0: uniform.
     """
 
     batch_size: int = Field(default=64, ge=2)
@@ -55,7 +55,7 @@ class ImpactsOptimizer(OptimizerOptions):
 
 
 class ImpactsConfig(RunConfig):
-    """A run of a head of learned impacts."""
+    """The configuration of a training run of learned impacts."""
 
     checkpoint_steps: int = Field(default=250, ge=1)
     impacts: HeadOptions

@@ -1,4 +1,4 @@
-"""The recipe of learned impacts: a head over a model's frozen towers, against what a first search found."""
+"""The recipe of learned impacts: a head over a model's frozen towers, trained on first-stage hits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -36,16 +36,16 @@ from glow.training.watch import reciprocal_ranks
 __all__ = ["ImpactLoss", "impacts_recipe"]
 
 MAX_PRIORS = 20_000
-"""Words whose share among the queries' is kept with a head."""
+"""Number of words whose fraction of the queries' words is stored with a head."""
 LAST_RATE = 0.02
 PENALTY_WARMUP = 4
 
 
 def impacts_recipe(config: ImpactsConfig, given: Given, say: Callable[[str], None]) -> Recipe[StateBatch]:
-    """Reads and encodes what a run of learned impacts needs; documents' states go to the run's folder.
+    """Reads and encodes the inputs of a run of learned impacts; token embeddings go to the run's directory.
 
     Raises:
-        ConfigError: if there are not as many runs of candidates as data folders, or there are several processes.
+        ConfigError: if the numbers of candidate runs and data directories differ, or there are several processes.
         GlowError: if data, model or configuration are not usable.
     """
     check_single_process("learned impacts are trained")
@@ -100,11 +100,11 @@ def impacts_recipe(config: ImpactsConfig, given: Given, say: Callable[[str], Non
 
 
 class ImpactLoss(nn.Module):
-    """A head and what is minimised of it: cross-entropy of the relevant documents, and the mean impact of words.
+    """A head with its loss: cross-entropy of the relevant documents, plus the mean impact of words.
 
     Args:
-        config: the run.
-        head: to be trained.
+        config: the run's configuration.
+        head: the head to train.
         words: vectors of every word of the collections' queries and vocabularies.
     """
 
@@ -133,16 +133,16 @@ class ImpactLoss(nn.Module):
         documents: np.ndarray,
         drawn: Sequence[str] = (),
     ) -> tuple[Tensor, Tensor, int]:
-        """BM25 and learned impacts of queries' words in some documents.
+        """Scores of documents by BM25 and learned impacts of the queries' words.
 
         Args:
-            collection: of the documents.
+            collection: the documents' collection.
             asked: words of each query.
             documents: int64 [N].
             drawn: further words.
 
         Returns:
-            Scores float [B, N]; impacts float [W + drawn, N] of the queries' words, each once, and of the further ones; W.
+            Scores float [B, N]; impacts float [W + drawn, N] of the queries' distinct words and the further ones; W.
         """
         words = list(dict.fromkeys(word for query in asked for word in query))
         places = {word: place for place, word in enumerate(words)}
@@ -162,7 +162,7 @@ class ImpactLoss(nn.Module):
 
 
 def _also_relevant(batch: StateBatch) -> Tensor:
-    """Documents of the batch that are relevant to a query and not the one it is to find, bool [B, N]."""
+    """Relevant documents of each query in the batch except its own target, bool [B, N]."""
     relevant = batch.collection.found.collection.relevant
     masks = np.stack([np.isin(batch.documents, list(relevant[query])) for query in batch.queries.tolist()])
     masks[np.arange(len(masks)), batch.relevant] = False
@@ -172,7 +172,7 @@ def _also_relevant(batch: StateBatch) -> Tensor:
 def _measures(
     config: ImpactsConfig, loss: ImpactLoss, watched: Sequence[ImpactsCollection]
 ) -> Measures | None:
-    """RR@10 of the development sets' candidates by BM25 and learned impacts together."""
+    """RR@10 of the development sets' candidates by the sum of BM25 and learned impacts."""
     if not watched:
         return None
 
@@ -207,14 +207,14 @@ def _collections(
         collection = read_collection(folder, split, own.schema)
         found = read_candidates(run, collection, depth)
         terms = count_terms([collection], own.schema, own.pieces)
-        # States are found again by what they are of: a folder may change its texts and keep its name.
+        # Token embeddings are keyed by content: a directory may change its texts and keep its name.
         key = parts_hash([model.hash, collection_hash(collection)])[:12]
         place = given.run_folder / f"{split}-{number}-{collection.name}-{key}"
         yield ImpactsCollection(found, model.with_terms(terms), place)
 
 
 def _deciding(config: ImpactsConfig, given: Given, watched: Sequence[ImpactsCollection]) -> list[str]:
-    """Hashes of the development sets if they decide when the run ends."""
+    """Hashes of the development sets if they decide the run's end."""
     if not config.watch.patience:
         return []
     return [
@@ -224,7 +224,7 @@ def _deciding(config: ImpactsConfig, given: Given, watched: Sequence[ImpactsColl
 
 
 def _priors(collections: Sequence[ImpactsCollection]) -> dict[str, float]:
-    """Each word's share among the words of queries, every collection counting alike."""
+    """Each word's fraction of the queries' words, with equal weight for each collection."""
     shares: dict[str, float] = {}
     for each in collections:
         counts = each.word_counts()

@@ -1,4 +1,4 @@
-"""Batches of learned impacts: queries of one collection, with their relevant documents and some that a first search found."""
+"""Batches of learned impacts: queries of one collection, with relevant documents and other first-stage hits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ __all__ = ["StateBatch", "StateBatches"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateBatch:
-    """Queries of one collection.
+    """A batch of queries from one collection.
 
     Attributes:
         queries: int64 [B].
-        documents: int64 [N], each once.
-        relevant: int64 [B], the place of each query's relevant document.
-        drawn: words of the collection that the penalty sees beside those of the queries.
+        documents: int64 [N], distinct.
+        relevant: int64 [B], the position of each query's relevant document.
+        drawn: words of the collection that the penalty includes in addition to the queries' words.
     """
 
     collection: ImpactsCollection
@@ -31,11 +31,11 @@ class StateBatch:
 
 
 class StateBatches:
-    """Draws batches; as `glow.training.run.Data`.
+    """Draws batches; implements `glow.training.run.Data`.
 
     Args:
-        config: the run.
-        collections: with their states written.
+        config: the run's configuration.
+        collections: encoded collections.
     """
 
     def __init__(self, config: ImpactsConfig, collections: Sequence[ImpactsCollection]) -> None:
@@ -44,11 +44,11 @@ class StateBatches:
         self._shares = sizes / sizes.sum()
 
     def steps(self, processes: int) -> int:
-        """As configured."""
+        """The configured number of steps."""
         return self._config.optimizer.steps
 
     def batch(self, step: int, process: int, processes: int) -> StateBatch:
-        """The batch of a step and process, drawn by these and the seed alone."""
+        """The batch of a step and process, which depends only on these and the seed."""
         random = np.random.default_rng([self._config.seed, step * processes + process])
         collection = self._collections[random.choice(len(self._collections), p=self._shares)]
         found, objective = collection.found, self._config.objective

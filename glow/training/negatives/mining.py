@@ -1,7 +1,7 @@
-"""Mining hard negatives: documents that a retriever ranks high for a query and nobody judged relevant.
+"""Mines hard negatives: documents that a retriever ranks high for a query and that are not judged relevant.
 
-A document that scores nearly as high as the best relevant one is more often an answer that nobody judged than a
-negative: the margin leaves it out (as a share of the positive's score; Moreira et al., NV-Retriever, 2024).
+A document that scores almost as high as the best relevant one is often relevant but unjudged. The margin, a fraction
+of the positive's score, excludes it (Moreira et al., NV-Retriever, 2024).
 """
 
 import zlib
@@ -32,17 +32,17 @@ Ranking = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class MiningOptions:
-    """What to mine.
+    """Options of mining.
 
     Attributes:
         retriever: vectors, BM25, or both (each gives its own ranks; a document in both counts at its better one).
-        first, last: ranks to mine, counted from 1 over all documents, both included.
-        count: most negatives a query, >= 1.
-        margin: share of the best relevant document's dense score that a negative must stay below, in [0, 1];
-            0 is off. Where the score is negative the distance counts, not the share. BM25 alone knows no dense
-            score, so nothing is left out then.
-        choose: `random` among those that pass, or the `hardest`, the ones ranked best.
-        seed: of the choice.
+        first, last: first and last rank to mine, counted from 1 over all documents.
+        count: most negatives per query, >= 1.
+        margin: fraction of the best relevant document's dense score that a negative must stay below, in [0, 1];
+            0: off. If that score is negative, the same absolute distance is required. BM25 alone has no dense
+            scores, so nothing is excluded.
+        choose: `random` candidates, or the `hardest`, which rank best.
+        seed: seed of the choice.
     """
 
     retriever: MiningRetriever = "dense"
@@ -73,19 +73,19 @@ def mine(
     """Mines negatives for every judged query of a collection.
 
     Args:
-        collection: documents, queries and judgements.
-        split: the judgements' name, for the header.
-        schema: names the text fields that BM25 searches and that make two documents equal.
-        options: what to mine.
-        dense: the collection's documents, encoded; None for BM25 without a margin.
-        progress: told how many queries are done.
+        collection: documents, queries and relevance judgments.
+        split: the judgments' name, for the header.
+        schema: names the text fields that BM25 searches and that are compared for equality.
+        options: options of mining.
+        dense: the collection's encoded documents; None for BM25 without a margin.
+        progress: called with the number of queries done.
 
     Returns:
-        The header and lines for `write_negatives`, and figures: queries with a negative, negatives, and the
-        documents left out as `relevant`, `equal` (in text to a relevant one) or within the `margin`.
+        The header and lines for `write_negatives`, and counts: queries with a negative, negatives, and documents
+        excluded as `relevant`, `equal` (in text to a relevant one) or within the `margin`.
 
     Raises:
-        ConfigError: if vectors are to be mined and `dense` is None.
+        ConfigError: if the retriever needs vectors and `dense` is None.
     """
     if dense is None and options.retriever != "lexical":
         raise ConfigError(f"retriever {options.retriever!r} needs a model or a checkpoint; give --model")
@@ -112,7 +112,7 @@ def mine(
 
 
 class _Candidate(NamedTuple):
-    """A document that may become a negative; they sort by rank, vectors before BM25."""
+    """A possible negative; candidates sort by rank, vectors before BM25."""
 
     rank: int
     source: str
@@ -121,7 +121,7 @@ class _Candidate(NamedTuple):
 
 
 class _Miner:
-    """One run of mining: the retrievers and what they left out."""
+    """One run of mining: the retrievers, and counts of excluded documents."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Miner:
         self.left_out: Counter[str] = Counter()
 
     def block(self, numbers: Sequence[int]) -> Iterator[QueryNegatives]:
-        """Lines of some queries, by number."""
+        """Lines for queries, given by number."""
         texts = [self.collection.queries[number] for number in numbers]
         vectors, has_words = self.dense.encode(texts) if self.dense else (None, None)
         rankings = self._rankings(texts, vectors)
@@ -155,7 +155,7 @@ class _Miner:
     def _rankings(
         self, texts: Sequence[str], vectors: NDArray[np.float32] | None
     ) -> dict[str, list[Ranking]]:
-        """Source -> ranking of each query, down to the last rank asked for."""
+        """Source -> ranking of each query, down to the last requested rank."""
         rankings: dict[str, list[Ranking]] = {}
         if self.dense and vectors is not None and self.options.retriever != "lexical":
             scores, rows = self.dense.nearest(vectors, self.options.last)
@@ -174,7 +174,7 @@ class _Miner:
     ) -> tuple[Negative, ...]:
         kept = self._within_margin(query, self._without_positives(query, self._candidates(rankings)), vector)
         if self.options.choose == "random" and len(kept) > self.options.count:
-            # Seeded by the query itself, so its negatives do not depend on which other queries there are.
+            # Seeded by the query itself, so that its negatives do not depend on other queries.
             key = zlib.crc32(self.collection.query_ids[query].encode())
             random = np.random.default_rng([self.options.seed, key])
             kept = [kept[place] for place in sorted(random.permutation(len(kept))[: self.options.count])]
@@ -185,7 +185,7 @@ class _Miner:
         )
 
     def _candidates(self, rankings: Mapping[str, Ranking]) -> list[_Candidate]:
-        """Documents in the range of ranks, best rank first, each once."""
+        """Distinct documents in the range of ranks, best rank first."""
         candidates = [
             _Candidate(rank, source, number, score)
             for source, ranking in rankings.items()
@@ -194,11 +194,11 @@ class _Miner:
         once: dict[int, _Candidate] = {}
         for candidate in sorted(candidates):
             once.setdefault(candidate.number, candidate)
-        # Only now: what one retriever ranks above the range must not come back at the other's lower rank.
+        # Filtered last, so that a document above one retriever's range does not return at the other's lower rank.
         return [candidate for candidate in once.values() if candidate.rank >= self.options.first]
 
     def _without_positives(self, query: int, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        """Leaves out relevant documents and those equal in text to one."""
+        """Excludes relevant documents and those with the same text as one."""
         relevant = self.collection.relevant[query]
         texts = {self._texts[number] for number in relevant}
         kept = []
@@ -213,7 +213,7 @@ class _Miner:
     def _within_margin(
         self, query: int, candidates: Sequence[_Candidate], vector: NDArray[np.float32] | None
     ) -> list[_Candidate]:
-        """Leaves out what scores too near the best relevant document, or above it."""
+        """Excludes documents that score near the best relevant document or above it."""
         if self.dense is None or vector is None or not self.options.margin:
             return list(candidates)
         best = float((self.dense.vectors[sorted(self.collection.relevant[query])] @ vector).max())
@@ -225,10 +225,10 @@ class _Miner:
 
 
 def _text_keys(documents: Sequence[Document], names: Sequence[str]) -> list[str]:
-    """Equal strings for documents of equal text: case and white space aside, urls left out."""
+    """Keys that are equal for documents with the same text, ignoring case, white space and URLs."""
     keys = []
     for number, document in enumerate(documents):
         texts = [" ".join(text.lower().split()) for name in names for text in document.fields.get(name, ())]
-        # A document without text is equal to itself alone: its number cannot be a text, which holds no NUL.
+        # A document without text is equal only to itself: texts contain no NUL, so its number cannot be a text.
         keys.append("\n".join(text for text in texts if text) or f"\0{number}")
     return keys

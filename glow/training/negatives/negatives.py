@@ -1,4 +1,4 @@
-"""Reading files of hard negatives (`glow.negatives`) for the collections that they were found in."""
+"""Reads files of hard negatives (`glow.negatives`) for the collections that they were mined from."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ def read_header(path: Path) -> Header:
 
     Raises:
         InputError: if the file cannot be read.
-        FormatError: if the line is no header of this format.
+        FormatError: if the line is not a header of this format.
     """
     return _header(path, _lines(path))
 
@@ -27,21 +27,21 @@ def read_header(path: Path) -> Header:
 def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
     """Reads the negatives of a collection.
 
-    A negative that the collection judges relevant (judgements may have been added since) is left out.
+    A negative that the collection now judges relevant is excluded.
 
     Args:
         path: a file of `write_negatives`.
-        collection: with the documents that were mined, and any of the queries.
+        collection: a collection with the mined documents and any of the queries.
 
     Returns:
-        For every query of the collection, by number: document numbers in the file's order; none for a query that
-        the file lacks.
+        Document numbers in the file's order for each query number of the collection; empty for a query that the
+        file lacks.
 
     Raises:
         InputError: if the file cannot be read.
-        FormatError: if it is no file of negatives, or cut off.
+        FormatError: if it is not a file of negatives, or cut off.
         MismatchError: if they were mined from other documents or for other queries.
-        RecordError: if a line is not what it should be.
+        RecordError: if a line is invalid.
     """
     lines = _lines(path)
     header = _header(path, lines)
@@ -84,13 +84,13 @@ def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
 def match_negatives(
     paths: Sequence[Path], collections: Sequence[Collection]
 ) -> list[list[tuple[int, ...]] | None]:
-    """Reads files, each for the collections whose documents and queries it was mined for.
+    """Reads files, and assigns each to the collections whose documents and queries it was mined for.
 
     Returns:
-        For every collection, in order: its negatives as `read_negatives` gives them, or None without a file.
+        For each collection, in order: its negatives as in `read_negatives`, or None without a file.
 
     Raises:
-        MismatchError: if a file fits no collection, or two fit the same.
+        MismatchError: if a file matches no collection, or two match the same.
         GlowError: as `read_negatives`.
     """
     hashes = [documents_hash(collection.documents) for collection in collections]
@@ -102,7 +102,7 @@ def match_negatives(
             raise MismatchError(
                 f"{path.name} was mined from other documents ({header.data}) than {names}; mine again"
             )
-        # The same documents may come with other queries (pairs made from them), which the file says nothing of.
+        # Another collection may have the same documents with other queries (synthetic pairs), which the file lacks.
         asked = {_parse(line)[0] for line in _lines(path)[1:]}
         places = [place for place, known in enumerate(hashes) if known == header.documents_hash]
         for place in [p for p in places if asked.intersection(collections[p].query_ids)] or places[:1]:
@@ -127,7 +127,7 @@ def _header(path: Path, lines: Sequence[bytes]) -> Header:
     except RecordError as error:
         fault = str(error)
     raise FormatError(
-        f"{path.name} is no file of negatives of format {FORMAT_VERSION}: its first line is no header "
+        f"{path.name} is not a file of negatives of format {FORMAT_VERSION}: its first line is not a header "
         f"({fault}); make one with `glow mine`"
     )
 

@@ -1,4 +1,4 @@
-"""Pre-training of an encoder on text without queries: Cross-Thought and what it is compared with."""
+"""Pre-trains an encoder on text without queries: Cross-Thought and other objectives for comparison."""
 
 from glow.training.pretraining.checkpoint import Pretrained, load_pretrained, save_pretrained
 from glow.training.pretraining.config import PretrainConfig

@@ -1,4 +1,4 @@
-"""Checkpoints of pre-training: a BERT-layout folder, as `glow train --init` and other tools read it, with what pre-training adds."""
+"""Checkpoints of pre-training: a BERT directory for `glow train --init` and other tools, plus files of GLOW."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ _OWN_ENCODER = ("crossed.encoder.", "alone.", "head.words.")
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """A pre-trained model, open, in evaluation mode, with its vocabulary and the report of its training."""
+    """An open pre-trained model in evaluation mode, with its vocabulary and training report."""
 
     model: Pretrainer
     pieces: WordPieces
@@ -30,7 +30,7 @@ class Pretrained:
 
 
 def save_pretrained(out: Path, model: Pretrainer, pieces: WordPieces, report: Mapping[str, Any]) -> None:
-    """Writes a checkpoint whole or not at all; one that is there is replaced.
+    """Writes a checkpoint atomically; replaces an existing one.
 
     Raises:
         GlowError: if it cannot be written.
@@ -47,11 +47,11 @@ def save_pretrained(out: Path, model: Pretrainer, pieces: WordPieces, report: Ma
 
 
 def load_pretrained(folder: Path) -> Pretrained:
-    """Opens a checkpoint after checking every file.
+    """Verifies and opens a checkpoint.
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a checkpoint.
-        FormatError: if it holds something else, or weights of another shape.
+        FormatError: if it holds another kind of model, or weights of another shape.
     """
     opened = open_checkpoint(folder, "encoder")
     try:
@@ -66,7 +66,7 @@ def load_pretrained(folder: Path) -> Pretrained:
         }
         missing = model.load_state_dict(own, strict=False).missing_keys
     except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise FormatError(f"{folder.name} is no checkpoint of pre-training: {error}") from error
+        raise FormatError(f"{folder.name} is not a checkpoint of pre-training: {error}") from error
     if absent := [name for name in missing if not name.startswith(_OWN_ENCODER)]:
         raise FormatError(f"{folder.name}/{WEIGHTS_FILE} lacks {absent[0]} of a {model.kind} model")
     return Pretrained(model.eval(), WordPieces(folder / "vocab.txt"), opened.report)
@@ -79,7 +79,7 @@ def _put_specials(model: Pretrainer, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _tensors(model: Pretrainer, cls_id: int) -> dict[str, Tensor]:
-    """The encoder in BERT's names, the rest in its own."""
+    """The encoder's tensors under BERT's names, the others under their own."""
     encoder = model.encoder
     own = {name: value for name, value in model.state_dict().items() if not name.startswith(_OWN_ENCODER)}
     specials = (encoder.specials.weight, encoder.positions.weight[: model.config.specials])

@@ -1,4 +1,4 @@
-"""Configuration of pre-training: strict TOML, of `glow pretrain`."""
+"""Configuration of pre-training: strict TOML for `glow pretrain`."""
 
 from typing import Literal, Self
 
@@ -15,12 +15,12 @@ class EncoderOptions(StrictModel):
     """The encoder.
 
     Attributes:
-        init: what is taken from `--init`: its `layers`, its `words` alone under layers drawn at random, or `none` of it.
-        init_layers: layers of it that become layers 0, 1, …; their number is the depth.
-        hidden, heads: where nothing is taken; 0 is the initial encoder's own. The inner layer is four times as wide.
-        positions: rows of the position table, where nothing is taken.
-        dropout: of states and attention.
-        train_words: whether the word table learns; it belongs to both towers.
+        init: what to take from `--init`: its `layers`; its token embeddings (`words`), with random layers; or `none`.
+        init_layers: its layers that become layers 0, 1, …; their number is the depth.
+        hidden, heads: size with init `none`; 0: as in the initial encoder. The inner layer is four times as wide.
+        positions: rows of the position table with init `none`.
+        dropout: of hidden states and attention.
+        train_words: whether to train the token embeddings, which both towers share.
     """
 
     init: Literal["layers", "words", "none"] = "layers"
@@ -35,23 +35,23 @@ class EncoderOptions(StrictModel):
     def _check(self) -> Self:
         if (self.hidden or self.heads) and self.init != "none":
             raise ValueError(
-                f"hidden and heads are the initial encoder's where its {self.init} are taken; leave them out"
+                f"hidden and heads are the initial encoder's if init is {self.init!r}; leave them out"
             )
         if self.init == "none" and not self.train_words:
-            raise ValueError("init 'none' draws the word table at random: it must be trained (train_words)")
+            raise ValueError("init 'none' draws random token embeddings, which must be trained (train_words)")
         return self
 
 
 class TextOptions(StrictModel):
-    """What is recovered from what.
+    """The objective and its samples.
 
     Attributes:
         kind: the objective: `cross-thought`, `mlm`, `retro` or `crops` (`glow.nn.Pretrainer`).
-        length: L, pieces of a sequence. `crops` reads two halves of it.
-        sequences: M, of a sample; sequences of one sample follow each other in the text. Of `cross-thought` alone.
+        length: L, tokens per sequence. `crops` reads two halves of it.
+        sequences: M, consecutive sequences per sample. Only for `cross-thought`.
         specials: N, special tokens before each sequence.
-        masked: share of the pieces that the encoder has to recover; of them 80 % become [MASK], 10 % another piece, 10 % stay.
-        decoder_masked: share that the decoder of `retro` has to recover.
+        masked: fraction of the tokens that the encoder must recover: 80 % become [MASK], 10 % another token, 10 % stay.
+        decoder_masked: fraction that the decoder of `retro` must recover.
     """
 
     kind: PretrainingKind = "cross-thought"
@@ -65,18 +65,18 @@ class TextOptions(StrictModel):
     def _check(self) -> Self:
         if self.kind == "cross-thought" and self.sequences < 2:
             raise ValueError(
-                "a sample of one sequence has no neighbours to look at; sequences needs at least 2"
+                "a sample of one sequence has no neighbors to attend to; sequences needs at least 2"
             )
         return self
 
 
 class PretrainOptimizer(OptimizerOptions):
-    """How the loss is minimised.
+    """The optimizer.
 
     Attributes:
-        batch_tokens: pieces a step and process; whole samples, at least one.
-        steps: in all.
-        warmup: share of the steps in which the rate rises; it then falls to 0.
+        batch_tokens: tokens per step and process, in whole samples, at least one.
+        steps: total number of steps.
+        warmup: fraction of the steps in which the rate rises; it then falls to 0.
     """
 
     batch_tokens: int = Field(default=8192, ge=64)
@@ -86,7 +86,7 @@ class PretrainOptimizer(OptimizerOptions):
 
 
 class PretrainConfig(RunConfig):
-    """A run of pre-training."""
+    """The configuration of a pre-training run."""
 
     pretraining: TextOptions = TextOptions()
     encoder: EncoderOptions = EncoderOptions()
@@ -94,7 +94,7 @@ class PretrainConfig(RunConfig):
 
     @property
     def samples(self) -> int:
-        """Samples a step and process."""
+        """Samples per step and process."""
         wanted = self.pretraining
         sequences = wanted.sequences if wanted.kind == "cross-thought" else 1
         return max(1, self.optimizer.batch_tokens // (sequences * wanted.length))

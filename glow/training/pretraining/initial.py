@@ -1,4 +1,4 @@
-"""What an encoder starts from, and what a tower takes of one."""
+"""Initial weights of an encoder, and their transfer to and from a tower."""
 
 from pathlib import Path
 
@@ -26,19 +26,19 @@ from glow.training.run import kind_of
 __all__ = ["initial_pretrainer", "return_to_tower", "start_from_tower"]
 
 SPECIAL_NOISE = 0.02
-"""Deviation of the special tokens' embeddings beside [CLS], from which all of them start."""
+"""Standard deviation of the special tokens' initial embeddings around that of [CLS]."""
 
 
 def initial_pretrainer(config: PretrainConfig, init: Path, cls_id: int) -> Pretrainer:
-    """The model that a run starts from; what is drawn at random follows the run's seed.
+    """The initial model of a run; the run's seed decides random weights.
 
     Args:
-        config: the run.
-        init: a BERT-layout folder, such as a pre-trained checkpoint; or a checkpoint of towers, or a model, whose document tower is taken.
-        cls_id: of [CLS].
+        config: the run's configuration.
+        init: a BERT directory, such as a pre-trained checkpoint; or a checkpoint of towers or a model (document tower).
+        cls_id: id of [CLS].
 
     Raises:
-        ConfigError: if it lacks layers that are asked for, or its positions do not hold a sequence.
+        ConfigError: if it lacks requested layers, or its positions do not hold a sequence.
     """
     torch.manual_seed(config.seed)
     shape, tower = _found(init)
@@ -59,7 +59,7 @@ def initial_pretrainer(config: PretrainConfig, init: Path, cls_id: int) -> Pretr
     )
     if sentence.most_offset(text.length) < 1:
         raise ConfigError(
-            f"{text.length} pieces after {text.specials} special tokens do not fit {rows + text.specials - 1} positions; lower length"
+            f"{text.length} tokens after {text.specials} special ones exceed {rows + text.specials - 1} positions; lower length"
         )
     model = Pretrainer(text.kind, sentence)
     if wanted.init != "none":
@@ -82,7 +82,7 @@ def _fill(encoder: SentenceEncoder, config: PretrainConfig, init: Path, tower: T
     if layers:
         if tower.distances is not None:
             raise ConfigError(
-                f"the towers of {init.name} have relative positions (MPNet), which pre-training does not read"
+                f"the towers of {init.name} have relative positions (MPNet), which pre-training does not support"
             )
         if layers != tuple(range(len(tower.layers))):
             raise ConfigError(
@@ -93,7 +93,7 @@ def _fill(encoder: SentenceEncoder, config: PretrainConfig, init: Path, tower: T
 
 
 def start_from_tower(encoder: SentenceEncoder, tower: Tower) -> None:
-    """Fills an encoder from a tower of its shape, but for the word table; the last field's embedding becomes every piece's."""
+    """Fills an encoder from a tower of its shape, except token embeddings; every token gets the last field's embedding."""
     with torch.no_grad():
         encoder.set_positions(tower.positions.weight)
         encoder.segment.copy_(tower.fields.weight[-1])
@@ -102,7 +102,7 @@ def start_from_tower(encoder: SentenceEncoder, tower: Tower) -> None:
 
 
 def return_to_tower(encoder: SentenceEncoder, tower: Tower) -> None:
-    """Gives a tower the layers of an encoder that started from it; what only the tower has (gains, fields) stays."""
+    """Copies the layers of an encoder back to the tower that it started from; the tower's gains and fields stay."""
     tower.embedding_norm.load_state_dict(encoder.embedding_norm.state_dict())
     tower.layers.load_state_dict(encoder.layers.state_dict(), strict=False)
 
@@ -113,7 +113,7 @@ def _shared(tower: Tower, encoder: SentenceEncoder) -> dict[str, Tensor]:
 
 
 def _found(init: Path) -> tuple[TowerConfig, Tower | None]:
-    """Shape and document tower of a model or checkpoint; of a BERT-layout folder its shape alone."""
+    """Shape and document tower of a model or checkpoint; for a BERT directory, only its shape."""
     if (init / QUERY_TOWER).is_file():
         towers = read_towers(Model.open(init))
     elif kind_of(init) == "towers":

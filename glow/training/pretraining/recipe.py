@@ -1,4 +1,4 @@
-"""The recipe of pre-training: an encoder on text without queries."""
+"""The recipe of pre-training an encoder on text without queries."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,20 +22,20 @@ from glow.training.run import Adam, Loss, Measures, Moment, Recipe, linear
 __all__ = ["attention_entropy", "pretraining_recipe"]
 
 ENTROPY_ROWS = 32
-"""Sequences of a sample whose attention is looked at: few, or memory would grow with the square of a sample's length."""
+"""Sequences per sample whose attention is measured: few, because memory grows with the square of a sample's length."""
 WATCHED_STEPS = 8
-"""Batches of a watched corpus whose loss is measured."""
+"""Batches of a development corpus whose loss is measured."""
 LARGE_BATCHES = Adam(betas=(0.9, 0.98))
-"""RoBERTa's, for large batches."""
+"""RoBERTa's constants, for large batches."""
 
 
 def pretraining_recipe(
     config: PretrainConfig, given: Given, say: Callable[[str], None]
 ) -> Recipe[PretrainingBatch]:
-    """Reads what a run of pre-training needs; the text goes to the run's folder.
+    """Reads the inputs of a pre-training run; the text goes to the run's directory.
 
     Raises:
-        ConfigError: if there is no text, or configuration and initial weights do not fit.
+        ConfigError: if there is no text, or configuration and initial weights do not match.
         GlowError: if a corpus cannot be used.
     """
     unread = ("data", "synthesize", "synthesis_model", "negatives", "candidates", "dev_candidates", "teacher")
@@ -78,14 +78,14 @@ def pretraining_recipe(
 
 
 class PretrainLoss(nn.Module):
-    """A model, which knows its own loss, and what is reported of it."""
+    """A model, which computes its own loss, and figures for the report."""
 
     def __init__(self, model: Pretrainer) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, batch: PretrainingBatch, moment: Moment) -> Loss:
-        """The loss of a batch; with it the entropy of the cross-sequence attention, if there is any and it is told."""
+        """The loss of a batch; also the entropy of cross-sequence attention if there is any and the step is recorded."""
         batch = batch.to(moment.device)
         with moment.autocast():
             value = self.model(batch)
@@ -95,7 +95,7 @@ class PretrainLoss(nn.Module):
         return Loss(value, batch.ids.numel(), figures)
 
     def measures(self, corpora: dict[str, Samples]) -> Measures:
-        """Minus the loss of each corpus, over the same samples each time."""
+        """The negative loss of each corpus, over the same samples each time."""
 
         def measure(moment: Moment) -> dict[str, float]:
             self.eval()
@@ -118,7 +118,7 @@ class PretrainLoss(nn.Module):
 
 
 def attention_entropy(model: Pretrainer, batch: PretrainingBatch) -> float:
-    """Entropy of the cross-sequence attention over a batch's first sample, divided by that of equal shares; NaN without one."""
+    """Entropy of cross-sequence attention in the first sample, relative to uniform attention; NaN without any."""
     if model.crossed is None:
         return float("nan")
     sequences = batch.sequences
@@ -136,7 +136,7 @@ def _read_text(
     run_folder: Path,
     say: Callable[[str], None],
 ) -> PieceStream:
-    """Corpora as one stream, which holds a sample at least; one process writes it, the others find it."""
+    """Corpora as one stream of at least one sample; one process writes it, the others read it."""
     wanted = config.pretraining
     least = wanted.length * (wanted.sequences if wanted.kind == "cross-thought" else 1)
     say("reading text")

@@ -1,6 +1,6 @@
-"""Samples: contiguous sequences of the stream, masked; every choice follows from seed, pass and step alone.
+"""Samples: contiguous masked sequences of the stream; every choice depends only on seed, pass and step.
 
-S   sequences of a step     L   pieces of a sequence        M   sequences of a sample
+S   sequences of a step     L   tokens of a sequence        M   sequences of a sample
 """
 
 import numpy as np
@@ -15,20 +15,20 @@ from glow.training.pretraining.stream import PieceStream
 __all__ = ["Samples", "mask_pieces"]
 
 MASK_SHARE, OTHER_SHARE = 0.8, 0.1
-"""Of the pieces to recover: those that become [MASK], and those that become another piece (BERT)."""
+"""Fractions of the tokens to recover that become [MASK], and that become another token (BERT)."""
 Ints = NDArray[np.int64]
 
 
 class Samples:
     """Draws the batches of a run.
 
-    A pass goes over the whole stream once, in samples of M · L pieces; where they begin shifts from pass to pass, so that no sequence is cut
-    at the same place twice, and the order of samples, not that within them, is drawn anew.
+    A pass covers the whole stream once, in samples of M · L tokens. Their start shifts from pass to pass, so that no
+    sequence is cut at the same place twice. Each pass draws a new order of samples, but not within them.
 
     Args:
-        config: the run.
+        config: the run's configuration.
         stream: the text.
-        shape: of the encoder: how far positions reach.
+        shape: shape of the encoder, which limits positions.
         pieces: the vocabulary.
     """
 
@@ -47,11 +47,11 @@ class Samples:
         self._drawn: tuple[int, Ints] = (-1, np.empty(0, np.int64))
 
     def steps(self, processes: int) -> int:
-        """As configured."""
+        """The configured number of steps."""
         return self._config.optimizer.steps
 
     def batch(self, step: int, process: int, processes: int) -> PretrainingBatch:
-        """The samples of a step that belong to one of several processes."""
+        """One process's samples of a step."""
         count = self._config.samples
         first = (step * processes + process) * count
         ids = np.concatenate([self._sample(number) for number in range(first, first + count)])
@@ -79,7 +79,7 @@ class Samples:
         return mask_pieces(ids, np.isin(ids, self._special), share, self._mask_id, self._vocabulary, random)
 
     def _sample(self, number: int) -> Ints:
-        """Sample `number`, counted over all passes, int64 [M, L]."""
+        """The sample `number`, counted over all passes, int64 [M, L]."""
         turn, place = divmod(number, self.per_pass)
         if self._drawn[0] != turn:
             order = np.random.default_rng([self._config.seed, 0, turn]).permutation(self.per_pass)
@@ -99,15 +99,15 @@ def mask_pieces(
     vocabulary: int,
     random: np.random.Generator,
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """What the encoder reads in the place of a text, and what it has to recover (section 3.1; 80/10/10 as released).
+    """Masks a text: returns the encoder's input, and which tokens to recover (section 3.1; 80/10/10 as released).
 
     Args:
         ids: int64 [S, L].
-        special: bool [S, L], pieces that are never masked.
-        share: of the others, in all, rounded down or up at random; at least one piece is chosen.
-        mask_id: of [MASK].
-        vocabulary: pieces that one may become.
-        random: the source of chance.
+        special: bool [S, L], tokens that are never masked.
+        share: fraction of the other tokens; their number is rounded at random, and at least 1.
+        mask_id: id of [MASK].
+        vocabulary: possible replacement tokens.
+        random: the random generator.
 
     Returns:
         int64 [S, L] and bool [S, L].

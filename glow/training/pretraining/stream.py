@@ -1,4 +1,4 @@
-"""The text of corpora as one stream of pieces, in the order in which it stands there."""
+"""The text of corpora as one stream of tokens in their order."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,17 +16,17 @@ from glow.training.run import parts_hash
 __all__ = ["PieceStream", "make_stream", "read_texts"]
 
 FIELDS = ("title", "anchor", "text")
-"""Fields of a document that are read, in this order: what it says, not what people asked."""
+"""Document fields to read, in this order: the document's own text, without queries."""
 SUFFIXES_OF_DOCUMENTS = (".jsonl", ".ndjson")
 TOLD_TEXTS = 2000
 
 
 class PieceStream:
-    """A stream that was written.
+    """A written stream of tokens.
 
     Args:
-        path: int32 pieces of all texts, each text ended by [SEP].
-        digest: of the corpora and the vocabulary.
+        path: file of int32 tokens of all texts, each ended by [SEP].
+        digest: hash of the corpora and the vocabulary.
 
     Attributes:
         pieces: int32 [n], memory-mapped.
@@ -41,13 +41,13 @@ class PieceStream:
 
 
 def read_texts(paths: Sequence[Path]) -> Iterator[str]:
-    """Texts of corpora, in their order: a document of JSON lines (`.jsonl`, `.ndjson`) is one, and so is a plain file's paragraph.
+    """Texts of corpora in order: one per document of JSON Lines (`.jsonl`, `.ndjson`) or paragraph of a plain file.
 
-    Paragraphs are told apart by empty lines.
+    Empty lines separate paragraphs.
 
     Raises:
         InputError: if a file cannot be read.
-        RecordError: if a line is no document; the message names file and line.
+        RecordError: if a line is not a document; the message names file and line.
     """
     for path in paths:
         if path.suffix in SUFFIXES_OF_DOCUMENTS:
@@ -63,17 +63,17 @@ def make_stream(
     least: int,
     on_progress: Callable[[int], None] = lambda texts: None,
 ) -> PieceStream:
-    """Writes the stream of corpora to `folder`, or finds the one that is there.
+    """Writes the stream of corpora to `folder`, or opens the existing one.
 
     Args:
         paths: the corpora.
         pieces: the vocabulary.
-        folder: where the stream is kept, under a hash of files and vocabulary.
-        least: pieces that it must hold.
-        on_progress: told the texts done.
+        folder: directory of the stream, whose name has a hash of files and vocabulary.
+        least: fewest tokens that it must hold.
+        on_progress: called with the number of texts done.
 
     Raises:
-        InputError: if a corpus cannot be read, or all hold fewer pieces.
+        InputError: if a corpus cannot be read, or all hold fewer tokens.
     """
     try:
         parts = [*(file_sha256(path) for path in paths), file_sha256(pieces.vocabulary)]
@@ -94,7 +94,7 @@ def make_stream(
     if size < least:
         names = ", ".join(path.name for path in paths)
         raise InputError(
-            f"{names} holds {size:,} word pieces, one sample takes {least:,}; give more text, or lower sequences or length"
+            f"{names} holds {size:,} tokens, one sample takes {least:,}; give more text, or lower sequences or length"
         )
     return PieceStream(path, digest)
 

@@ -1,4 +1,4 @@
-"""Training of the re-ranker: PreTTR's cross-encoder on what a first search finds."""
+"""Trains the re-ranker: PreTTR's cross-encoder on first-stage hits."""
 
 from glow.training.rerank.candidates import CandidateBatches, Candidates, Texts, read_candidates
 from glow.training.rerank.checkpoint import TrainedReranker, load_reranker, save_reranker

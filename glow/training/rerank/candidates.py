@@ -1,6 +1,6 @@
-"""What a first search found for training queries: the documents that a re-ranker learns to order.
+"""First-stage hits of training queries, which a re-ranker learns to order.
 
-c   candidates of a query       B   queries of a batch      N   negatives a query
+c   candidates of a query       B   queries of a batch      N   negatives per query
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ __all__ = ["CandidateBatch", "CandidateBatches", "Candidates", "Texts", "read_ca
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """One collection with a first search's ranking of each query.
+    """One collection with the first-stage ranking of each query.
 
     Attributes:
-        collection: documents, queries, judgements.
-        rows: query number -> int64 [c], documents best first.
-        scores: query number -> float32 [c], of that search.
+        collection: documents, queries and relevance judgments.
+        rows: query number -> int64 [c], documents, best first.
+        scores: query number -> float32 [c], first-stage scores.
     """
 
     collection: Collection
@@ -38,13 +38,13 @@ def read_candidates(run: Path, collection: Collection, depth: int) -> Candidates
 
     Raises:
         GlowError: as `glow.evaluation.read_run`.
-        MismatchError: if the run holds no query of the collection, or documents that it does not have.
+        MismatchError: if the run holds no query of the collection, or unknown documents.
     """
     numbers = {document.id: number for number, document in enumerate(collection.documents)}
     ranked = read_run(run)
     if not any(identifier in ranked for identifier in collection.query_ids):
         raise MismatchError(
-            f"{run.name} holds no query of {collection.name}; make it from that folder and split"
+            f"{run.name} holds no query of {collection.name}; make it from that directory and split"
         )
     rows, scores = [], []
     for identifier in collection.query_ids:
@@ -60,11 +60,11 @@ def read_candidates(run: Path, collection: Collection, depth: int) -> Candidates
 
 
 class Texts:
-    """A collection as the cross-encoder reads it, each text preprocessed once.
+    """A collection's texts for the cross-encoder, each preprocessed once.
 
     Args:
         collection: documents and queries.
-        preprocessor: with the schema of the run.
+        preprocessor: with the run's schema.
     """
 
     def __init__(self, collection: Collection, preprocessor: Preprocessor) -> None:
@@ -79,7 +79,7 @@ class Texts:
         return self._queries[number]
 
     def document(self, number: int) -> WeightedTokens:
-        """A document's tokens, without [CLS], which is the query's."""
+        """A document's tokens without [CLS], which belongs to the query."""
         if number not in self._documents:
             self._documents[number] = self._preprocessor.document(
                 self._collection.documents[number]
@@ -89,13 +89,13 @@ class Texts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateBatch:
-    """B queries of one collection, each with its relevant document first and N others.
+    """B queries of one collection, each with its relevant document and then N others.
 
     Attributes:
         collection: its number.
         queries: int64 [B].
         documents: int64 [B, 1 + N].
-        scores: float32 [B, 1 + N], of the first search.
+        scores: float32 [B, 1 + N], first-stage scores.
     """
 
     collection: int
@@ -105,17 +105,17 @@ class CandidateBatch:
 
 
 class CandidateBatches:
-    """The order of training queries; a query takes part if the search found a relevant and `negatives` other documents.
+    """Batches of training queries whose candidates include a relevant document and `negatives` others.
 
     Args:
-        candidates: of every collection.
+        candidates: candidates of every collection.
         batch_size: B.
         negatives: N.
-        seed: of the order, which depends on it and on the epoch alone, so that a run can resume.
-        epochs, max_steps: passes over the queries, and where a run stops earlier (0: no bound).
+        seed: seed of the order, which depends only on it and the epoch, so that a run can resume.
+        epochs, max_steps: passes over the queries, and the most steps (0: no limit).
 
     Raises:
-        MismatchError: if no query can take part.
+        MismatchError: if no query is usable.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class CandidateBatches:
                 f"no query has a relevant document and {negatives} others among its candidates; give runs of the "
                 "training split, or search deeper"
             )
-        # A short last batch of a collection is left out.
+        # An incomplete last batch of a collection is left out.
         count = sum(len(usable) // batch_size for usable in self._usable)
         self._epochs = Epochs(count, epochs, max_steps, seed, self._plan)
         self.steps = self._epochs.steps
@@ -165,7 +165,7 @@ class CandidateBatches:
     def _pick(
         self, found: Candidates, query: int, random: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """A relevant candidate and N others, drawn evenly."""
+        """A relevant candidate and N others, drawn uniformly."""
         rows, scores = found.rows[query], found.scores[query]
         held = np.isin(rows, list(found.collection.relevant[query]))
         places = [

@@ -1,4 +1,4 @@
-"""Checkpoints of re-rankers: the cross-encoder with everything that its preprocessing needs."""
+"""Checkpoints of re-rankers: the cross-encoder and everything that its preprocessing needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["TrainedReranker", "load_reranker", "save_reranker"]
 
 @dataclass(frozen=True, slots=True)
 class TrainedReranker:
-    """A re-ranker, open: model in evaluation mode, its preprocessor and training report."""
+    """An open re-ranker: model in evaluation mode, its preprocessor and training report."""
 
     model: CrossEncoder
     preprocessor: Preprocessor
@@ -25,7 +25,7 @@ class TrainedReranker:
 def save_reranker(
     out: Path, model: CrossEncoder, preprocessor: Preprocessor, report: Mapping[str, Any]
 ) -> None:
-    """Writes a checkpoint whole or not at all; one that is there is replaced.
+    """Writes a checkpoint atomically; replaces an existing one.
 
     Raises:
         GlowError: if it cannot be written.
@@ -42,11 +42,11 @@ def save_reranker(
 
 
 def load_reranker(folder: Path) -> TrainedReranker:
-    """Opens a checkpoint after checking every file.
+    """Verifies and opens a checkpoint.
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a checkpoint.
-        FormatError: if it holds another model, or weights of another shape.
+        FormatError: if it holds another kind of model, or weights of another shape.
     """
     opened = open_checkpoint(folder, "reranker")
     model = CrossEncoder(CrossConfig.model_validate(opened.shape))

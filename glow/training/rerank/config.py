@@ -1,4 +1,4 @@
-"""Configuration of a re-ranker's training: strict TOML, told from that of the towers by its table `[cross]`."""
+"""Configuration of a re-ranker's training: strict TOML with a table `[cross]`."""
 
 from typing import Literal, Self
 
@@ -19,7 +19,7 @@ class CrossOptions(StrictModel):
     Attributes:
         init_layers: layers of the initial encoder that become layers 1, 2, …; their number is n.
         split, compressed, late, weight_form, dropout: as `glow.nn.CrossConfig`.
-        train_words: whether the word table learns.
+        train_words: whether to train the token embeddings.
     """
 
     init_layers: tuple[int, ...] = Field(default=(0, 1, 2, 3, 4, 5), min_length=1)
@@ -40,18 +40,18 @@ class CrossOptions(StrictModel):
 
 
 class RerankObjective(StrictModel):
-    """What is minimised.
+    """The loss.
 
     Attributes:
         kind: `list`, cross-entropy of the relevant document among a query's candidates; `pairwise`, the paper's mean of
-            1 - softmax of the relevant one beside one other; or `attention`, the compressor's own training (PreTTR section 4.2):
-            the squared difference that it makes to the attention of the joined layers, all else frozen.
-        negatives: candidates that are not judged relevant, a query and step; 1 for `pairwise`.
-        depth: how deep in the first search's ranking they are drawn.
-        mix: times the first search's score, added to the logit while training, so that the model learns what that search does
-            not know; 0 leaves it out.
-        distill: share of the loss that is the difference from a teacher's shares over the candidates (`--teacher`: a re-ranker, such as one
-            that joins all layers); 0: there is no teacher.
+            1 - softmax of the relevant one against one other; or `attention`, which trains only the compressor (PreTTR
+            section 4.2) by the squared change that it causes in the attention of the joined layers.
+        negatives: candidates that are not judged relevant, per query and step; 1 for `pairwise`.
+        depth: first-stage rank down to which they are drawn.
+        mix: factor of the first-stage score, added to the logit in training, so that the model complements that score;
+            0: none.
+        distill: weight in the loss of the divergence from a teacher's distribution over the candidates (`--teacher`: a
+            re-ranker, such as one that joins all layers); 0: no teacher.
     """
 
     kind: Literal["list", "pairwise", "attention"] = "list"
@@ -70,14 +70,14 @@ class RerankObjective(StrictModel):
 
 
 class RerankOptimizer(OptimizerOptions):
-    """How it is minimised.
+    """The optimizer.
 
     Attributes:
-        batch_size: queries a step.
-        epochs, max_steps: passes over the queries, and where it stops earlier (0: no bound).
-        head_rate: times the learning rate, for the score's head and the compressor, which start from chance (50: 1e-3 beside
-            2e-5, as released).
-        warmup: share of the steps in which rates rise; they then fall to 0.
+        batch_size: queries per step.
+        epochs, max_steps: passes over the queries, and the most steps (0: no limit).
+        head_rate: factor of the learning rate for the scoring head and the compressor, which start at random (50: 1e-3
+            instead of 2e-5, as released).
+        warmup: fraction of the steps in which rates rise; they then fall to 0.
     """
 
     batch_size: int = Field(default=16, ge=1)
@@ -89,12 +89,12 @@ class RerankOptimizer(OptimizerOptions):
 
 
 class RerankConfig(RunConfig):
-    """A run of a re-ranker.
+    """The configuration of a training run of a re-ranker.
 
     Attributes:
-        fields: a schema preset's name.
-        query_tokens, document_tokens: longest query and document that are read; a document's positions begin behind the
-            longest query, so both are fixed for good.
+        fields: name of a schema preset.
+        query_tokens, document_tokens: token limits. A document's positions begin after the longest query, so both are
+            fixed after training.
     """
 
     checkpoint_steps: int = Field(default=100, ge=1)
@@ -120,6 +120,6 @@ class RerankConfig(RunConfig):
 
     @property
     def field_schema(self) -> FieldSchema:
-        """The preset with this run's longest query and document."""
+        """The preset with this run's token limits."""
         changes = {"query_tokens": self.query_tokens, "document_tokens": self.document_tokens}
         return FieldSchema.model_validate(FieldSchema.preset(self.fields).model_dump() | changes)

@@ -1,4 +1,4 @@
-"""The cross-encoder that a run starts from."""
+"""The initial cross-encoder of a run."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ __all__ = ["initial_cross_encoder"]
 
 
 def initial_cross_encoder(config: RerankConfig, init: Path) -> CrossEncoder:
-    """The model that a run starts from; what the initial weights do not have is drawn by the run's seed.
+    """The initial model of a run; the run's seed decides missing weights.
 
     A checkpoint may have another split, and lack the compressor or late interaction.
 
@@ -51,11 +51,11 @@ def initial_cross_encoder(config: RerankConfig, init: Path) -> CrossEncoder:
 
 
 def _go_on(model: CrossEncoder, trained: CrossEncoder) -> None:
-    """Takes over what both have."""
+    """Copies the weights that both have."""
     sizes = ("layers", "fields", "query_tokens", "document_tokens")
     wanted, found = ({name: getattr(one.config, name) for name in sizes} for one in (model, trained))
     if wanted != found:
-        raise MismatchError(f"the checkpoint has {found}, the configuration asks for {wanted}; give the same")
+        raise MismatchError(f"the checkpoint has {found}, the configuration requires {wanted}; give the same")
     known = {
         name: value
         for name, value in trained.state_dict().items()

@@ -1,4 +1,4 @@
-"""What a re-ranker's training minimises."""
+"""Losses of re-ranker training."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ __all__ = ["attention_loss", "distillation_loss", "rerank_loss"]
 
 
 def rerank_loss(logits: Tensor, kind: str) -> Tensor:
-    """The loss of queries whose relevant document stands first, a scalar.
+    """The loss of queries whose relevant document is first, a scalar.
 
     Args:
         logits: float [B, 1 + N].
@@ -21,7 +21,7 @@ def rerank_loss(logits: Tensor, kind: str) -> Tensor:
 
 
 def distillation_loss(logits: Tensor, teacher: Tensor) -> Tensor:
-    """How far the shares of a query's candidates are from a teacher's: Kullback-Leibler divergence, mean over queries, a scalar >= 0.
+    """Kullback-Leibler divergence from a teacher's distribution over a query's candidates, averaged over queries, >= 0.
 
     Args:
         logits, teacher: float [B, 1 + N].
@@ -32,12 +32,12 @@ def distillation_loss(logits: Tensor, teacher: Tensor) -> Tensor:
 
 
 def attention_loss(model: CrossEncoder, query: Side, document: Side) -> Tensor:
-    """What the compressor changes of the joined layers' attention: mean squared difference, mean over layers (Table 1).
+    """Mean squared change of the joined layers' attention by the compressor, averaged over layers (Table 1).
 
-    Padding counts neither as a row nor as a column (row 30). Gradients reach the compressor alone where all else is frozen.
+    Padding rows and columns do not count (row 30). Gradients reach only the compressor if all else is frozen.
 
     Args:
-        model: with a compressor.
+        model: a model with a compressor.
         query, document: float [B, L, H], before the compressor.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A first search's candidates, ordered again: by the cross-encoder, and by both scores together.
+"""Re-ranks first-stage candidates by the cross-encoder's score, and by both scores together.
 
 c   candidates of a query
 """
@@ -25,13 +25,13 @@ Scores = Sequence[NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RerankScores:
-    """Candidates and what the cross-encoder says of them, float32 [c] a query."""
+    """Candidates and their cross-encoder scores, float32 [c] per query."""
 
     candidates: Candidates
     scores: Scores
 
     def run(self, mix: float | None) -> Run:
-        """Candidates by score + mix · the first search's score; None: by that search alone."""
+        """Candidates by score + mix · first-stage score; None: by the first-stage score alone."""
         found: dict[str, list[Hit]] = {}
         collection = self.candidates.collection
         parts = zip(
@@ -48,7 +48,7 @@ class RerankScores:
 
 
 def read_side(sequences: Sequence[WeightedTokens], pad_id: int, device: torch.device) -> list[torch.Tensor]:
-    """Arguments of `CrossEncoder.read_document` for some texts; a query's are these without the third."""
+    """Arguments of `CrossEncoder.read_document` for texts; a query's are these without the third."""
     batch = pad(sequences, pad_id)
     arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
     return [torch.from_numpy(array).to(device) for array in arrays]
@@ -62,15 +62,15 @@ def score_candidates(
     precision: str = "fp32",
     bits: StateBits | None = None,
 ) -> RerankScores:
-    """Scores every candidate of every query; each document is read once for all queries.
+    """Scores every candidate of every query; encodes each document once for all queries.
 
     Args:
-        model: in evaluation mode afterwards.
-        texts: of the collection.
-        candidates: of the collection's queries.
+        model: the model, which is set to evaluation mode.
+        texts: texts of the collection.
+        candidates: candidates of the collection's queries.
         pad_id: id of [PAD].
         precision: `bf16` autocast, or `fp32`.
-        bits: of a stored number, as `glow.index.token_embeddings` would keep it; None: as it is. Needs a compressor.
+        bits: precision of stored numbers, as in `glow.index.token_embeddings`; None: full. Needs a compressor.
     """
     device = model.head.weight.device
     model.eval()
@@ -94,7 +94,7 @@ def score_candidates(
 
 
 def _kept(stored: torch.Tensor, bits: StateBits | None) -> torch.Tensor:
-    """States as they come back from a store of so many bits, float [B, Ld, e]."""
+    """Token embeddings after storage with this number of bits, float [B, Ld, e]."""
     if bits is None:
         return stored
     flat = stored.float().cpu().numpy().reshape(-1, stored.shape[-1])
@@ -110,7 +110,7 @@ def _score(
     texts: Texts,
     pad_id: int,
 ) -> NDArray[np.float32]:
-    """One query's candidates, in batches of like lengths."""
+    """Scores one query's candidates in batches of similar length."""
     found = np.empty(len(rows), np.float32)
     for places in batches_by_length([len(kept[row]) for row in rows], BATCH_TOKENS):
         documents = [rows[place] for place in places]
@@ -129,12 +129,12 @@ def measure_reranking(
     measures: Sequence[str] = ("RR@10", "nDCG@10"),
     rel: int = 1,
 ) -> dict[str, dict[str, float]]:
-    """Measures of the candidates' orders.
+    """Measures the rankings of candidates.
 
     Args:
-        scores: of a collection's candidates.
-        qrels: its judgements.
-        mixes: times the first search's score; None: that search alone.
+        scores: scores of a collection's candidates.
+        qrels: its relevance judgments.
+        mixes: factors of the first-stage score; None: that score alone.
         measures, rel: as `glow.evaluation.evaluate`.
 
     Returns:

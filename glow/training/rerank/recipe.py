@@ -1,4 +1,4 @@
-"""The recipe of a re-ranker: a cross-encoder over what a first search found for training queries."""
+"""The recipe of a re-ranker: a cross-encoder over first-stage hits of training queries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,10 +35,10 @@ __all__ = ["RankLoss", "reranker_recipe"]
 
 
 def reranker_recipe(config: RerankConfig, given: Given, say: Callable[[str], None]) -> Recipe[CandidateBatch]:
-    """Reads what a run of a re-ranker needs.
+    """Reads the inputs of a re-ranker's run.
 
     Raises:
-        ConfigError: if there are not as many runs of candidates as data folders, or a teacher without `distill` or the reverse.
+        ConfigError: if the numbers of runs and data directories differ, or only one of teacher and `distill` is set.
         GlowError: if data, configuration or initial weights are not usable.
     """
     what = "a re-ranker (a config with [cross])"
@@ -95,14 +95,14 @@ def reranker_recipe(config: RerankConfig, given: Given, say: Callable[[str], Non
 
 
 class RankLoss(nn.Module):
-    """A cross-encoder and what is minimised of it.
+    """A cross-encoder and its loss.
 
     Args:
-        config: the run; it says which parameters learn.
-        model: to be trained.
-        texts: of every collection.
+        config: the run's configuration, which decides the trainable parameters.
+        model: the model to train.
+        texts: texts of every collection.
         pad_id: id of [PAD].
-        teacher: what `objective.distill` compares with; it reads the same texts. None: there is none.
+        teacher: teacher for `objective.distill`, which reads the same texts; None without one.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RankLoss(nn.Module):
             teacher.requires_grad_(False)
 
     def train(self, mode: bool = True) -> "RankLoss":
-        """As in torch; a teacher stays as it is."""
+        """As in torch; the teacher's mode does not change."""
         super().train(mode)
         if self.teacher is not None:
             self.teacher.eval()
@@ -154,7 +154,7 @@ class RankLoss(nn.Module):
         return (1.0 - share) * loss + share * distillation_loss(logits + first, wanted)
 
     def _sides(self, model: CrossEncoder, batch: CandidateBatch, device: torch.device) -> tuple[Side, Side]:
-        """Both sides of all pairs, before the compressor: each query is read once, and so is each of its documents."""
+        """Both sides of all pairs before the compressor; encodes each query and each of its documents once."""
         texts, shape = self._texts[batch.collection], batch.documents.shape
         ids, mask, _, weights = read_side(
             [texts.query(number) for number in batch.queries.tolist()], self._pad_id, device
@@ -168,7 +168,7 @@ class RankLoss(nn.Module):
 def _measures(
     config: RerankConfig, given: Given, preprocessor: Preprocessor, model: CrossEncoder
 ) -> tuple[Measures | None, list[str]]:
-    """RR@10 of the development sets' candidates, ordered as the loss adds both scores; and hashes of them if they decide when the run ends."""
+    """RR@10 of the development sets' candidates by the summed scores; also their hashes if they decide the end."""
     if not (given.dev and config.watch.steps):
         return None, []
     watched = [read_collection(folder, "dev", preprocessor.schema) for folder in given.dev]
@@ -192,7 +192,7 @@ def _measures(
 
 
 def _part(found: Candidates, config: RerankConfig) -> Candidates:
-    """As many queries as are watched, drawn by the run's seed."""
+    """A sample of the configured number of development queries, by the run's seed."""
     every = found.collection
     count = min(config.watch.queries or len(every.queries), len(every.queries))
     chosen = np.sort(

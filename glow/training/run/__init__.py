@@ -1,4 +1,4 @@
-"""What every run of training is made of: a recipe, the one loop over it, its state, and the checkpoint that it leaves."""
+"""The parts of every training run: a recipe, the training loop, its state, and the resulting checkpoint."""
 
 from glow.training.run.checkpoint import (
     CHECKPOINT_FILE,

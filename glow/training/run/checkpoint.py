@@ -1,6 +1,6 @@
-"""Checkpoints: weights, the shape of the model, and a report, as a verified folder; `checkpoint.json` says of which kind.
+"""Checkpoints: a verified directory of weights, the model's shape and a report; `checkpoint.json` has the kind.
 
-Older ones have a file named after their kind in its place, and are read like the others.
+Older ones have a file named after their kind instead, and are still readable.
 """
 
 import json
@@ -34,12 +34,12 @@ OLDER: Mapping[str, CheckpointKind] = {
     "impacts.json": "impacts",
     "pretrained.json": "encoder",
 }
-"""Files with a shape, of checkpoints that were made before `checkpoint.json`."""
+"""Files with the shape in checkpoints from before `checkpoint.json`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A checkpoint whose files were checked."""
+    """A verified checkpoint."""
 
     folder: Path
     shape: Mapping[str, Any]
@@ -57,16 +57,16 @@ def write_checkpoint(
     beside: Callable[[Path], None] = lambda folder: None,
     hashes: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes a checkpoint whole or not at all; one that is there is replaced.
+    """Writes a checkpoint atomically; replaces an existing one.
 
     Args:
-        folder: to make.
-        kind: of the model.
-        shape: what the model is made from.
+        folder: directory to create.
+        kind: kind of the model.
+        shape: parameters that construct the model.
         tensors: its weights, by name.
-        report: of the training.
-        beside: writes more files, such as those of preprocessing.
-        hashes: for the manifest.
+        report: the training report.
+        beside: writes further files, such as those of preprocessing.
+        hashes: hashes for the manifest.
 
     Raises:
         GlowError: if it cannot be written.
@@ -83,16 +83,16 @@ def write_checkpoint(
 
 
 def kind_of(folder: Path) -> CheckpointKind | None:
-    """The kind of a checkpoint, None if a folder is none."""
+    """The kind of a checkpoint; None if the directory is not a checkpoint."""
     return found[0] if (found := _header(folder)) else None
 
 
 def open_checkpoint(folder: Path, kind: CheckpointKind) -> Opened:
-    """Opens a checkpoint after checking every file.
+    """Verifies and opens a checkpoint.
 
     Raises:
         ArtifactError: if it is missing, damaged, or not a checkpoint.
-        FormatError: if it holds a model of another kind.
+        FormatError: if it holds another kind of model.
     """
     manifest = verify(folder, "checkpoint")
     try:
@@ -101,25 +101,25 @@ def open_checkpoint(folder: Path, kind: CheckpointKind) -> Opened:
             report = json.loads((folder / REPORT_FILE).read_bytes())
             return Opened(folder, header[1], load_file(folder / WEIGHTS_FILE), report, manifest)
     except (OSError, ValueError) as error:
-        raise FormatError(f"{folder.name} is no checkpoint of {NAMES[kind]}: {error}") from error
+        raise FormatError(f"{folder.name} is not a checkpoint of {NAMES[kind]}: {error}") from error
     found = f"is a checkpoint of {NAMES[header[0]]}" if header else f"has no {CHECKPOINT_FILE}"
     raise FormatError(f"{folder.name} {found}, expected a checkpoint of {NAMES[kind]}")
 
 
 def load_weights(model: nn.Module, opened: Opened) -> None:
-    """Puts a checkpoint's weights into a model of its shape.
+    """Loads a checkpoint's weights into a model of its shape.
 
     Raises:
-        FormatError: if they do not fit it.
+        FormatError: if they do not match it.
     """
     try:
         model.load_state_dict(opened.tensors)
     except RuntimeError as error:
-        raise FormatError(f"{opened.folder.name}: weights do not fit their shape: {error}") from error
+        raise FormatError(f"{opened.folder.name}: the weights do not match the shape: {error}") from error
 
 
 def known_report(out: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The report of a whole checkpoint of the same run, None if there is none."""
+    """The report of a complete checkpoint of the same run; None if there is none."""
     try:
         verify(out, "checkpoint")
         report: dict[str, Any] = json.loads((out / REPORT_FILE).read_bytes())
@@ -129,16 +129,16 @@ def known_report(out: Path, fingerprint: str) -> dict[str, Any] | None:
 
 
 def _header(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]] | None:
-    """Kind and shape.
+    """Reads kind and shape.
 
     Raises:
-        FormatError: if the file that says them cannot be read.
+        FormatError: if their file cannot be read.
     """
     try:
         if (path := folder / CHECKPOINT_FILE).is_file():
             header = json.loads(path.read_bytes())
             if header["kind"] not in NAMES:
-                raise ArtifactError(f"{folder.name} is of the kind {header['kind']!r}, which is not known")
+                raise ArtifactError(f"{folder.name} has the unknown kind {header['kind']!r}")
             return header["kind"], dict(header["shape"])
         for name, kind in OLDER.items():
             if (path := folder / name).is_file():

@@ -1,4 +1,4 @@
-"""The folder of a run: its configuration, metrics as JSON lines, the best weights so far, and pictures."""
+"""The directory of a run: its configuration, metrics as JSON Lines, the best weights so far, and plots."""
 
 import json
 from pathlib import Path
@@ -20,11 +20,11 @@ CONFIG_FILE, METRICS_FILE, BEST_FILE = "config.json", "metrics.jsonl", "best.saf
 
 
 class RunFolder:
-    """Writes what a run leaves behind.
+    """Writes the files of a run.
 
     Args:
-        path: the folder.
-        active: whether this process writes; of several, one does.
+        path: the directory.
+        active: whether this process writes; only one of several does.
     """
 
     def __init__(self, path: Path, *, active: bool) -> None:
@@ -32,7 +32,7 @@ class RunFolder:
         self._active = active
 
     def open(self, config: RunConfig, step: int) -> None:
-        """Makes the folder and drops metrics of steps that a resumed run takes again."""
+        """Creates the directory, and drops metrics of steps that a resumed run repeats."""
         if not self._active:
             return
         self.path.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ class RunFolder:
         temporary.replace(self.path / METRICS_FILE)
 
     def record(self, progress: Progress, rate: float) -> None:
-        """Appends one line: step, loss, learning rate, speed, the step's figures, and those of the development set."""
+        """Appends a line with step, loss, learning rate, speed, and the figures of the step and the development set."""
         if not self._active:
             return
         row: dict[str, object] = {"step": progress.step, "loss": progress.last, "rate": rate}
@@ -54,7 +54,7 @@ class RunFolder:
             file.write(json.dumps(row) + "\n")
 
     def keep_best(self, module: nn.Module) -> None:
-        """Keeps what learns, and buffers, as they are now."""
+        """Saves the present trainable parameters and buffers."""
         if self._active:
             temporary = self.path / f".{BEST_FILE}"
             save_file(
@@ -63,10 +63,10 @@ class RunFolder:
             temporary.replace(self.path / BEST_FILE)
 
     def finish(self, module: nn.Module | None) -> None:
-        """Draws the metrics, and puts the best weights back into a module.
+        """Plots the metrics, and loads the best weights into a module.
 
         Raises:
-            IntegrityError: if the file of the best weights is gone or damaged.
+            IntegrityError: if the file of the best weights is missing or damaged.
         """
         if module is not None:
             try:
@@ -80,9 +80,9 @@ class RunFolder:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics file, [] if there is none.
+    """The lines of a run's metrics file; [] if there is none.
 
-    What follows the last newline is left out: a process was killed while it wrote.
+    An incomplete last line, of a process that was killed while it wrote, is left out.
     """
     path = folder / METRICS_FILE
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Hashes of what decides a run."""
+"""Hashes of the inputs that decide a run."""
 
 import hashlib
 import json
@@ -10,12 +10,12 @@ __all__ = ["parameters_hash", "parts_hash"]
 
 
 def parts_hash(parts: Sequence[str]) -> str:
-    """SHA-256 of texts in their order, as hexadecimal digits."""
+    """SHA-256 of texts in their order, in hexadecimal digits."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def parameters_hash(module: nn.Module) -> str:
-    """SHA-256 over names and values of a module's parameters, as hexadecimal digits."""
+    """SHA-256 over names and values of a module's parameters, in hexadecimal digits."""
     digest = hashlib.sha256()
     for name, parameter in module.named_parameters():
         digest.update(f"{name} {tuple(parameter.shape)}".encode())

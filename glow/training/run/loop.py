@@ -1,4 +1,4 @@
-"""The one training loop: step after step over a recipe's batches, resumable, on one device or in several processes."""
+"""The training loop: steps over a recipe's batches, resumable, on one device or in several processes."""
 
 import time
 from collections.abc import Callable
@@ -24,17 +24,17 @@ __all__ = ["Place", "Tell", "describe_run", "run"]
 TOLD_STEPS = 10
 RECENT = 50
 TIMED_STEPS, UNTIMED_STEPS = 5, 2
-"""Steps that are timed if a run is bounded by minutes, after some that warm up."""
+"""Numbers of warm-up and timed steps of a run with a time limit."""
 Tell = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run works.
+    """The directories and device of a run.
 
     Attributes:
-        folder: of state, metrics and pictures.
-        out: of the checkpoint; None: none is written.
+        folder: directory of state, metrics and plots.
+        out: checkpoint directory; None: no checkpoint.
         device: `auto` takes a GPU if there is one.
     """
 
@@ -44,20 +44,20 @@ class Place:
 
 
 def run(recipe: Recipe[Any], place: Place, tell: Tell = lambda progress: None) -> dict[str, Any]:
-    """Trains to the last step, or until the development set gets no better; the same call goes on where a stopped one was.
+    """Trains to the last step, or until the development measure stops improving; the same call resumes a stopped run.
 
     Args:
-        recipe: what is trained; its model is trained in place, and ends in evaluation mode.
-        place: where.
-        tell: told of every step.
+        recipe: the recipe; its model is trained in place, and ends in evaluation mode.
+        place: directories and device.
+        tell: called with the progress after every step.
 
     Returns:
-        The report, as it is stored with the checkpoint; of a run that was finished before, the one that is there.
+        The report in the checkpoint; for a finished run, the existing one.
 
     Raises:
-        ConfigError: if the device is not there, or cannot compute in the configured precision; or there are fewer batches
-            than processes.
-        MismatchError: if the saved state is of another run.
+        ConfigError: if the device is missing or does not support the precision, or there are fewer batches than
+            processes.
+        MismatchError: if the saved state belongs to another run.
     """
     start, config, watch = time.monotonic(), recipe.config, recipe.config.watch
     own = Processes(config.optimizer.precision, "cpu" if recipe.on_cpu else place.device)
@@ -105,7 +105,7 @@ def run(recipe: Recipe[Any], place: Place, tell: Tell = lambda progress: None) -
 
 
 def describe_run(recipe: Recipe[Any], processes: int = 1) -> dict[str, Any]:
-    """What a run would do, for `--dry` and reports."""
+    """Describes the plan of a run, for `--dry` and reports."""
     trained = (parameter for parameter in recipe.objective.parameters() if parameter.requires_grad)
     return {
         "config": recipe.config.model_dump(mode="json", by_alias=True),
@@ -120,8 +120,8 @@ def describe_run(recipe: Recipe[Any], processes: int = 1) -> dict[str, Any]:
 def _report(
     recipe: Recipe[Any], own: Processes, place: Place, position: Position, losses: list[float]
 ) -> dict[str, Any]:
-    """What a run did."""
-    # A run that was stopped between its last step and its checkpoint has no step left; it kept one loss in ten.
+    """The report of a run."""
+    # A run stopped between its last step and its checkpoint has no steps left; its metrics have every tenth loss.
     recent = losses[-RECENT:] or [row["loss"] for row in read_metrics(place.folder)[-RECENT // TOLD_STEPS :]]
     return describe_run(recipe, own.count) | {
         "steps": position.step,
@@ -140,7 +140,7 @@ def _steps(recipe: Recipe[Any], processes: int) -> int:
 
 
 def _fingerprint(recipe: Recipe[Any], processes: int) -> str:
-    """SHA-256 of all that decides a run's weights; where its files lie does not matter."""
+    """SHA-256 of all inputs that decide a run's weights, independent of the files' locations."""
     config = recipe.config.model_dump_json(by_alias=True)
     counts = (str(processes), f"{recipe.minutes:g}")
     return parts_hash([config, *counts, *recipe.origins, parameters_hash(recipe.objective)])
@@ -154,7 +154,7 @@ def _moment(recipe: Recipe[Any], own: Processes, step: int, steps: int) -> Momen
 
 def _step(recipe: Recipe[Any], own: Processes, stepper: torch.optim.Optimizer, moment: Moment) -> Loss:
     """One step of the optimizer."""
-    # Seeding each step, not the run, lets a resumed run draw what the unbroken one would have drawn.
+    # Each step has its own seed, so that a resumed run draws the same numbers as an uninterrupted one.
     torch.manual_seed((recipe.config.seed * 1_000_003 + moment.step) * 64 + own.index)
     stepper.zero_grad(set_to_none=True)
     loss = _gradients(recipe, own, moment)
@@ -165,7 +165,7 @@ def _step(recipe: Recipe[Any], own: Processes, stepper: torch.optim.Optimizer, m
 
 
 def _gradients(recipe: Recipe[Any], own: Processes, moment: Moment) -> Loss:
-    """The loss of a step's batch, after its gradients were added."""
+    """The loss of a step's batch; adds its gradients."""
     loss: Loss = recipe.objective(recipe.data.batch(moment.step, own.index, own.count), moment)
     own.backward(loss.value)
     for again in loss.later:
@@ -176,12 +176,12 @@ def _gradients(recipe: Recipe[Any], own: Processes, moment: Moment) -> Loss:
 def _look(
     recipe: Recipe[Any], own: Processes, moment: Moment, position: Position, log: RunFolder
 ) -> dict[str, float]:
-    """Measures the development set if that is due, and keeps the best weights so far."""
+    """Measures the development set if that is due, and saves the best weights so far."""
     watch, measures = recipe.config.watch, recipe.measures
     is_last = position.step == position.steps
     if measures is None or not watch.steps or not (is_last or position.step % watch.steps == 0):
         return {}
-    # Processes must agree on when to stop; their figures may differ in the last digits.
+    # Processes must stop together, but their figures may differ in the last digits.
     figures = own.agree(lambda: measures(moment))
     if position.look(float(np.mean(list(figures.values())))) and watch.patience:
         log.keep_best(recipe.objective)
@@ -189,7 +189,7 @@ def _look(
 
 
 def _planned(recipe: Recipe[Any], own: Processes) -> int:
-    """Steps of a run; if minutes bound it, as many as the speed of a few, which change nothing, leaves time for."""
+    """Steps of a run; with a time limit, estimated from the speed of a few trial steps."""
     steps = _steps(recipe, own.count)
     if not recipe.minutes:
         return steps

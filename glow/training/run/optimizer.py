@@ -1,4 +1,4 @@
-"""AdamW over groups of parameters, and the course of the learning rate."""
+"""AdamW over groups of parameters, and learning rate schedules."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 Schedule = Callable[[int, int], float]
-"""(step from 0, steps) -> share of the peak rate."""
+"""(step from 0, steps) -> fraction of the peak rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Adam:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters that learn otherwise.
+    """Parameters with other settings.
 
     Attributes:
-        pattern: a regular expression, found in their names.
-        rate: times the learning rate.
-        decay: whether weight decay applies; None: to matrices alone, as to all other parameters.
+        pattern: a regular expression that their names contain.
+        rate: factor of the learning rate.
+        decay: whether weight decay applies; None: only to matrices, as for all other parameters.
     """
 
     pattern: str
@@ -52,7 +52,7 @@ class Group:
 def make_optimizer(
     module: nn.Module, groups: Sequence[Group], options: OptimizerOptions, adam: Adam
 ) -> torch.optim.AdamW:
-    """AdamW over what learns in a module, without decay on biases, norms and scalars."""
+    """AdamW over a module's trainable parameters, without decay on biases, norms and scalars."""
     found: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
@@ -77,13 +77,13 @@ def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def constant(step: int, steps: int) -> float:
-    """The peak, always."""
+    """A constant rate."""
     return 1.0
 
 
 def linear(warmup: float) -> Schedule:
-    """A linear rise over the first `warmup` share, then a linear fall to 0 (G6)."""
-    # Steps are counted from 1: a first step at rate 0 would be a wasted one.
+    """A linear rise over the fraction `warmup` of the steps, then a linear fall to 0 (G6)."""
+    # Steps count from 1, because a first step at rate 0 would be wasted.
     return lambda step, steps: learning_rate(step + 1, steps + 1, 1.0, warmup)
 
 
@@ -93,7 +93,7 @@ def floored(warmup: int, floor: float) -> Schedule:
 
 
 def learning_rate(step: int, steps: int, peak: float, warmup: float) -> float:
-    """Rate of a step: linear rise over the first `warmup` share, then linear fall to 0 at `steps` (G6)."""
+    """Rate of a step: linear rise over the fraction `warmup`, then linear fall to 0 at `steps` (G6)."""
     rise = warmup * steps
     if step < rise:
         return peak * step / rise

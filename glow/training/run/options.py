@@ -1,4 +1,4 @@
-"""What every configuration has: a name, a seed, an optimizer, and how a development set is watched."""
+"""Options of every configuration: name, seed, optimizer and measurement of development sets."""
 
 from typing import Literal, Self
 
@@ -10,13 +10,13 @@ __all__ = ["OptimizerOptions", "RunConfig", "WatchConfig"]
 
 
 class OptimizerOptions(StrictModel):
-    """How a loss is minimised: AdamW.
+    """Options of AdamW.
 
     Attributes:
-        learning_rate: its peak.
-        weight_decay: decoupled; none on biases, norms and scalars.
-        clip_norm: bound of the global gradient norm.
-        precision: `fp32`, `bf16` or (GPU alone) `fp16` autocast.
+        learning_rate: the peak learning rate.
+        weight_decay: decoupled weight decay; none on biases, norms and scalars.
+        clip_norm: limit of the global gradient norm.
+        precision: `fp32`, `bf16` or (only on GPUs) `fp16` autocast.
     """
 
     learning_rate: float = Field(default=1e-4, gt=0.0)
@@ -26,14 +26,14 @@ class OptimizerOptions(StrictModel):
 
 
 class WatchConfig(StrictModel):
-    """How a development set (`--dev`) is watched while training.
+    """The measurement of development sets (`--dev`) during training.
 
     Attributes:
-        steps: how often it is measured; 0 is never.
-        patience: measurements without a better one after which training stops and goes back to the best
-            weights; 0 trains to the last step and keeps its weights.
-        queries, documents: most queries, and most documents beside their relevant ones, that are looked at,
-            drawn once by the run's seed; 0 takes all.
+        steps: steps between measurements; 0: never.
+        patience: measurements without improvement after which training stops and restores the best
+            weights; 0: train to the last step and keep its weights.
+        queries, documents: most queries, and most documents in addition to their relevant ones, drawn once by the
+            run's seed; 0: all.
     """
 
     steps: int = Field(default=0, ge=0)
@@ -51,14 +51,14 @@ class WatchConfig(StrictModel):
 
 
 class RunConfig(StrictModel):
-    """A whole run.
+    """The configuration of a run.
 
     Attributes:
-        name: of the run, for people.
-        seed: of every random choice.
-        checkpoint_steps: how often the state for a resume is written.
+        name: name of the run, for reports.
+        seed: seed of every random choice.
+        checkpoint_steps: steps between saved states.
         optimizer: each kind adds its own options.
-        watch: of the development set.
+        watch: measurement of development sets.
     """
 
     name: str

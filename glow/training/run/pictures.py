@@ -1,4 +1,4 @@
-"""Pictures of a run: loss and weighted-cosine range per step (GLOW Figure 4), and dev retrieval over time."""
+"""Plots of a run: loss and weighted-cosine range per step (GLOW Figure 4), and development measures over time."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def draw(rows: Rows, folder: Path) -> None:
-    """Writes `loss.png`, `cosine.png` if queries met documents and `dev.png` if a development set was watched; nothing without rows.
+    """Writes `loss.png`, and `cosine.png` and `dev.png` if their figures exist; nothing without rows.
 
     Args:
         rows: lines of a metrics file.
-        folder: where the pictures go.
+        folder: directory of the plots.
     """
     if not rows:
         return
@@ -25,7 +25,7 @@ def draw(rows: Rows, folder: Path) -> None:
     figure, axes = _axes("training loss")
     axes.plot(steps, [row["loss"] for row in rows], color="tab:green", linewidth=1)
     figure.savefig(folder / "loss.png")
-    if "positive" in rows[0]:  # a tower that learns alone compares nothing
+    if "positive" in rows[0]:  # training of one tower alone compares nothing
         _draw_cosines(rows, folder)
     watched = [row for row in rows if "dev" in row]
     if watched:

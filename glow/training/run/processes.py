@@ -1,6 +1,6 @@
-"""The processes of a run (`accelerate launch` on GPUs, `torchrun` on a CPU), and where this one computes.
+"""The processes of a run (`accelerate launch` on GPUs, `torchrun` on a CPU), and the device of this one.
 
-Each takes its own batches and gradients are averaged, as the released code does with Horovod.
+Each takes its own batches, and gradients are averaged, as the released code does with Horovod.
 """
 
 import os
@@ -22,13 +22,13 @@ Value = TypeVar("Value")
 
 
 def autocast(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Contexts in which matrix products have the given precision."""
+    """A context in which matrix products have the given precision."""
     kind = torch.float16 if precision == "fp16" else torch.bfloat16
     return lambda: torch.autocast(device.type, kind, enabled=precision != "fp32")
 
 
 def check_single_process(what: str) -> None:
-    """Raises ConfigError if this is one of several processes, which would all write the same files."""
+    """Raises ConfigError in a run of several processes, which would all write the same files."""
     if (count := int(os.environ.get("WORLD_SIZE") or 1)) > 1:
         raise ConfigError(
             f"{what} in one process, found WORLD_SIZE {count}; start `glow train` without torchrun or accelerate launch"
@@ -36,31 +36,31 @@ def check_single_process(what: str) -> None:
 
 
 class Processes:
-    """This process among those of a run.
+    """A run's processes, seen from this one.
 
     Args:
         precision: `fp32`, `bf16` or `fp16`.
         device: `auto` takes a GPU if there is one.
 
     Attributes:
-        device: of this process.
-        index, count: its number, and how many there are.
-        is_main: whether it is the one that writes.
-        scaler: of fp16's losses; None in other precisions.
+        device: device of this process.
+        index, count: its number, and the number of processes.
+        is_main: whether it is the process that writes.
+        scaler: loss scaler for fp16; None in other precisions.
 
     Raises:
-        ConfigError: if the device is not there, or cannot compute in that precision.
+        ConfigError: if the device is missing or does not support the precision.
     """
 
     def __init__(self, precision: str, device: TrainingDevice) -> None:
         has_gpu = torch.cuda.is_available()
         if device == "cuda" and not has_gpu:
-            raise ConfigError("no GPU is there for --device cuda; give --device cpu or auto")
+            raise ConfigError("--device cuda needs a GPU, and there is none; give --device cpu or auto")
         if precision == "fp16" and (device == "cpu" or not has_gpu):
             raise ConfigError("precision 'fp16' needs a GPU; on a CPU use 'bf16' or 'fp32'")
-        # Of the precisions fp16 alone needs help, a loss scale; accelerate fixes one for the whole process.
+        # Only fp16 needs a loss scale; accelerate fixes one for the whole process.
         mixed = "fp16" if precision == "fp16" else None
-        # Without a GPU accelerate must be told of the CPU, or processes do not find each other.
+        # Without a GPU accelerate needs cpu=True, or processes do not find each other.
         self._accelerator = Accelerator(mixed_precision=mixed, cpu=device == "cpu" or not has_gpu)
         self.device: torch.device = self._accelerator.device
         self.index: int = self._accelerator.process_index
@@ -69,17 +69,17 @@ class Processes:
         self.scaler: torch.amp.GradScaler | None = self._accelerator.scaler
 
     def prepare(self, optimizer: torch.optim.AdamW) -> torch.optim.Optimizer:
-        """The optimizer whose step minds the loss scale."""
+        """Prepares the optimizer, whose step then applies the loss scale."""
         prepared: torch.optim.Optimizer = self._accelerator.prepare(optimizer)
         return prepared
 
     def share(self, module: nn.Module) -> None:
-        """All start from the first one's parameters, which may be drawn at random."""
+        """Copies the first process's parameters, which may be random, to all."""
         for parameter in module.parameters():
             parameter.data = broadcast(parameter.data)
 
     def agree(self, make: Callable[[], Value]) -> Value:
-        """What the first process makes; the others wait for it."""
+        """Returns the first process's result in all processes."""
         shared = [make() if self.is_main else None]
         if self.count > 1:
             broadcast_object_list(shared)
@@ -87,20 +87,20 @@ class Processes:
         return found
 
     def backward(self, loss: Tensor) -> None:
-        """Gradients of a loss, scaled if the precision asks for it."""
+        """Computes gradients of a loss, scaled if the precision requires it."""
         self._accelerator.backward(loss)
 
     def average(self, module: nn.Module) -> None:
-        """Each parameter's gradient becomes the mean of all processes'."""
+        """Averages each parameter's gradient over all processes."""
         if self.count > 1:
             for parameter in module.parameters():
                 if parameter.grad is not None:
                     parameter.grad = self._accelerator.reduce(parameter.grad, "mean")
 
     def clip(self, module: nn.Module, norm: float) -> None:
-        """Bounds the norm of all gradients, without their scale."""
+        """Limits the norm of all unscaled gradients."""
         self._accelerator.clip_grad_norm_(module.parameters(), norm)
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Waits for all processes."""
         self._accelerator.wait_for_everyone()

@@ -1,4 +1,4 @@
-"""Where a training run stands."""
+"""Progress and position of a training run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ __all__ = ["Position", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is shown after a step.
+    """The progress to show after a step.
 
     Attributes:
-        step, steps: done, and to be done.
-        last, loss: of this step, and the mean of the last 50.
-        speed: units (pairs, pieces) a second of all processes, since the start of this call.
-        unit: of the speed.
-        figures: what the objective says of the step, if it was recorded.
+        step, steps: finished and total steps.
+        last, loss: loss of this step, and the mean of the last 50.
+        speed: units (pairs, tokens) per second of all processes since the start of this call.
+        unit: unit of the speed.
+        figures: the objective's figures of the step, if recorded.
         dev: figures of the development set, if it was measured after this step.
     """
 
@@ -31,11 +31,11 @@ class Progress:
 
 @dataclass(slots=True)
 class Position:
-    """What a resumed run must know beside weights and moments.
+    """The state of a resumed run besides weights and moments.
 
     Attributes:
-        step, steps: done, and planned (0: not planned yet).
-        best_step, best_score: where the development set was best (0 and no number before it was measured), and its value.
+        step, steps: finished and planned steps (0: not planned yet).
+        best_step, best_score: step and value of the best development measure (0 and NaN before the first).
         looks_since_best: measurements since then.
     """
 
@@ -46,7 +46,7 @@ class Position:
     looks_since_best: int = 0
 
     def look(self, score: float) -> bool:
-        """Notes a measurement after `step` steps; whether it is the best so far."""
+        """Records a measurement after `step` steps; returns whether it is the best so far."""
         if self.best_score is None or score > self.best_score:
             self.best_score, self.best_step, self.looks_since_best = score, self.step, 0
             return True

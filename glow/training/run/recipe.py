@@ -1,4 +1,4 @@
-"""What one run is made of: data, a model, an objective and what measures it. `glow.training.run.loop` trains it."""
+"""The recipe of a run: data, model, objective and measures. `glow.training.run.loop` trains it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,27 +17,27 @@ __all__ = ["Data", "Keep", "Loss", "Measures", "Moment", "Recipe"]
 Read = TypeVar("Read")
 ReadOut = TypeVar("ReadOut", covariant=True)
 Measures = Callable[["Moment"], dict[str, float]]
-"""Figures of a development set by name, the higher the better; the model is in the mode that it trains in."""
+"""Measures the development set: figures by name, higher is better; the model stays in training mode."""
 
 
 class Data(Protocol[ReadOut]):
-    """Batches by their number."""
+    """Access to batches by step."""
 
     def steps(self, processes: int) -> int:
-        """Steps of a run of so many processes, each of which takes a batch a step; 0 if there are fewer batches."""
+        """Steps of a run with this number of processes, each with one batch per step; 0 if there are fewer batches."""
 
     def batch(self, step: int, process: int, processes: int) -> ReadOut:
-        """A batch; it follows from the run's seed and these three alone, so that a resumed run makes only its own."""
+        """A batch; it depends only on the run's seed and the arguments, so a resumed run skips earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Where and when a loss is computed.
+    """The context of a loss: device, precision and step.
 
     Attributes:
-        device, autocast: where, and the context of the matrix products' precision.
-        precision: as configured.
-        step, steps: of the run, from 0.
+        device, autocast: the device, and the context of the matrix products' precision.
+        precision: the configured precision.
+        step, steps: step from 0, and the run's number of steps.
         is_told: whether the figures of this step go into the metrics.
     """
 
@@ -51,14 +51,14 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loss:
-    """What an objective says of a batch.
+    """The result of an objective for a batch.
 
     Attributes:
-        value: a scalar.
-        units: what speed is counted in: pairs, pieces.
-        figures: for the metrics.
+        value: the loss, a scalar.
+        units: number of pairs or tokens, for the speed.
+        figures: figures for the metrics.
         later: second passes after the gradients of `value` (gradient caching).
-        shown: what is told in place of the value; None: the value.
+        shown: the number to show instead of the value; None: the value.
     """
 
     value: Tensor
@@ -72,27 +72,27 @@ class Keep(Protocol):
     """Writes a checkpoint of a trained model."""
 
     def __call__(self, folder: Path, report: Mapping[str, Any]) -> None:
-        """Writes it whole or not at all, in the place of an older one."""
+        """Writes it atomically; replaces an older one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe(Generic[Read]):
-    """One run.
+    """The parts of a run.
 
     Attributes:
         config: its options.
-        data: what it reads.
-        model: what the checkpoint holds; a part of the objective.
-        objective: a module that holds the model and what only training needs; called with a batch and a moment, it returns a `Loss`.
+        data: its batches.
+        model: the model for the checkpoint; a part of the objective.
+        objective: a module with the model and parts for training; maps a batch and a moment to a `Loss`.
         keep: writes the checkpoint.
-        origins: hashes of all that decides the run beside the configuration and the objective's initial weights.
-        groups: parameters that learn at another rate; the first whose pattern is found in a name counts.
-        adam, rate: the optimizer's constants, and the course of the rate.
-        measures: of the development set; None: there is none.
-        about: what the report says beside what it says of every run.
-        unit: of speed.
-        on_cpu: whether the objective computes on the CPU alone.
-        minutes: how long the run may take, by the speed of its first steps; 0: as many steps as the data says.
+        origins: hashes of the inputs that decide the run, besides configuration and initial weights.
+        groups: parameters with another rate; the first group whose pattern matches a name counts.
+        adam, rate: the optimizer's constants, and the learning rate schedule.
+        measures: measures the development set; None without one.
+        about: additional members of the report.
+        unit: unit of the speed.
+        on_cpu: whether the objective runs only on the CPU.
+        minutes: time limit, converted to steps by the speed of the first ones; 0: the data's number of steps.
     """
 
     config: RunConfig

@@ -1,7 +1,7 @@
-"""What a stopped run needs to go on as if it had not stopped: weights, buffers, moments, the loss scale and its position.
+"""The state that a stopped run needs to resume exactly: weights, buffers, moments, the loss scale and its position.
 
-Kept as safetensors and JSON (no pickle), written to a temporary name and renamed. A resumed run has equal bits on the same
-machine with as many threads and the same torch; others are told of, not refused.
+It is stored as safetensors and JSON (no pickle), written to a temporary name and renamed. A resumed run is bit for bit
+equal on the same machine with the same number of threads and the same torch; differences cause a warning.
 """
 
 import json
@@ -30,14 +30,14 @@ class State:
     """The state of a run.
 
     Args:
-        folder: of the run.
-        module: its objective, all that learns.
-        optimizer: over it.
-        fingerprint: of all that decides the run.
-        scaler: of the loss; None: it is not scaled.
+        folder: directory of the run.
+        module: its objective with all trainable parameters.
+        optimizer: its optimizer.
+        fingerprint: hash of all inputs that decide the run.
+        scaler: scaler of the loss; None: no scaling.
 
     Attributes:
-        position: where the run stands.
+        position: the position of the run.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class State:
         self.position = Position()
 
     def save(self) -> None:
-        """Writes the state whole or not at all."""
+        """Writes the state atomically."""
         tensors = {
             f"model.{name}": value.detach().contiguous() for name, value in changing_tensors(self._module)
         }
@@ -73,12 +73,12 @@ class State:
         temporary.replace(self._path)
 
     def load(self) -> None:
-        """Puts a saved state back; without one the run stands at its start.
+        """Restores a saved state; without one, the run is at its start.
 
         Raises:
             IntegrityError: if the file is damaged.
-            MismatchError: if the state is of a run with another configuration, other data or other weights at its start, or
-                an older version kept it.
+            MismatchError: if the state belongs to a run with another configuration, data or initial weights, or to an
+                older version.
         """
         if not self._path.exists():
             return
@@ -90,12 +90,12 @@ class State:
             run = json.loads(file.metadata()["run"])
             if run["fingerprint"] != self._fingerprint or "made_with" not in run:
                 raise MismatchError(
-                    f"{self._path} belongs to a run with other configuration or data (texts, judgements, negatives, initial "
+                    f"{self._path} belongs to a run with other configuration or data (texts, qrels, negatives, initial "
                     f"or teacher weights), or to an older version; remove {self._path.parent} or choose another --out"
                 )
             if run["made_with"] != _made_with():
                 _LOG.warning(
-                    "the state was kept with %s, this run has %s: the last digits will differ",
+                    "the state was saved with %s, this run has %s: the last digits will differ",
                     run["made_with"],
                     _made_with(),
                 )
@@ -115,7 +115,7 @@ class State:
 
 
 def changing_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What a run changes: parameters that learn, each once though both towers may share it, and buffers."""
+    """The tensors that a run changes: distinct trainable parameters, and buffers."""
     yield from ((name, each) for name, each in module.named_parameters() if each.requires_grad)
     kept = module.state_dict().keys()
     yield from ((name, each) for name, each in module.named_buffers() if name in kept)

@@ -1,4 +1,4 @@
-"""Training pairs made from documents alone."""
+"""Makes training pairs from documents alone."""
 
 from glow.training.synthesis.candidates import KINDS
 from glow.training.synthesis.pairs import SynthesisOptions, synthesize

@@ -1,4 +1,4 @@
-"""What a document says of itself, as queries for it: clicked queries, title, anchors, sentences, keywords."""
+"""Query candidates from a document's own text: clicked queries, title, anchors, sentences, keywords."""
 
 import re
 from collections import Counter
@@ -16,10 +16,10 @@ __all__ = ["KINDS", "Candidate", "KeywordCounts", "Kind", "candidates", "choose"
 
 Kind = Literal["clicked", "title", "anchor", "first", "keywords", "cloze"]
 KINDS: tuple[Kind, ...] = ("clicked", "title", "anchor", "first", "keywords", "cloze")
-"""In the order of how surely a query of the kind says what its document is about."""
+"""Kinds of queries, the most reliable descriptions of their document first."""
 
 MIN_WORDS: dict[Kind, int] = {"clicked": 1, "title": 1, "anchor": 2, "first": 4, "keywords": 2, "cloze": 4}
-"""One word may be a clicked query or a title (a command's name); one of an anchor is mostly `here` or `more`."""
+"""Fewest words: one may be a clicked query or a title (a command's name); in an anchor it is mostly `here` or `more`."""
 MAX_WORDS = 40
 KEYWORDS = (2, 5)
 MIN_LETTERS = 2
@@ -30,18 +30,18 @@ _WORD = re.compile(r"[^\W_]+(?:[-'.+#_][^\W_]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A possible query for a document: how it was made, and its text."""
+    """A possible query for a document: its kind and its text."""
 
     kind: Kind
     text: str
 
 
 class KeywordCounts:
-    """Document frequencies of a corpus' words, for keyword queries.
+    """Document frequencies of a corpus's words, for keyword queries.
 
     Args:
         documents: the corpus.
-        schema: its text fields but the urls are read.
+        schema: its text fields, except URLs, are read.
     """
 
     def __init__(self, documents: Sequence[Document], schema: FieldSchema) -> None:
@@ -52,8 +52,8 @@ class KeywordCounts:
             self._dfs.update(set(self._words(document)))
 
     def keywords(self, document: Document, count: int) -> str:
-        """The `count` words of highest tf·idf in the order in which they first come; fewer where there are fewer."""
-        frequencies = Counter(self._words(document))  # keeps the order in which words first come
+        """At most `count` words of highest tf·idf, in the order of their first occurrence."""
+        frequencies = Counter(self._words(document))  # keeps the order of first occurrence
         scores = {word: tf * self._idf(word) for word, tf in frequencies.items()}
         best = set(sorted(scores, key=lambda word: -scores[word])[:count])
         return " ".join(word for word in frequencies if word in best)
@@ -71,7 +71,7 @@ class KeywordCounts:
 
 
 def candidates(document: Document, counts: KeywordCounts, random: np.random.Generator) -> list[Candidate]:
-    """Every query that a document offers, by kind in the order of `KINDS`, each text once."""
+    """All distinct query candidates of a document, in the order of `KINDS`."""
     by_text: dict[str, Candidate] = {}
     for kind, text in _texts(document, counts, random):
         plain = _SPACE.sub(" ", text).strip()
@@ -81,7 +81,7 @@ def candidates(document: Document, counts: KeywordCounts, random: np.random.Gene
 
 
 def choose(found: Sequence[Candidate], most: int, random: np.random.Generator) -> list[Candidate]:
-    """The first candidate, then the kinds in turn in random order, a random candidate of each, up to `most`."""
+    """Chooses up to `most`: the first candidate, then random ones that spread evenly over the kinds."""
     if not found:
         return []
     taken: Counter[str] = Counter([found[0].kind])
@@ -93,7 +93,7 @@ def choose(found: Sequence[Candidate], most: int, random: np.random.Generator) -
 
 
 def without(document: Document, text: str) -> Document:
-    """A copy of a document that lacks a text wherever it stands as a whole value or a whole sentence."""
+    """A copy of a document without a text that is a whole value or a whole sentence of it."""
     key = _key(text)
     fields = {
         name: tuple(rest for value in values if (rest := _cut(value, key)))
@@ -111,7 +111,7 @@ def _texts(
     yield from (("title", text) for text in titles)
     yield from (("anchor", text) for text in fields.get("anchor", ()))
     sentences = [sentence for body in fields.get("text", ()) for sentence in _SENTENCE_END.split(body)]
-    # A body may begin with its title: the first sentence is then the next one that is long enough.
+    # A body may begin with its title; the first sentence is then the next long enough one.
     known = {_key(title) for title in titles}
     least = MIN_WORDS["first"]
     others = [text for text in sentences if _key(text) not in known and len(text.split()) >= least]
@@ -130,5 +130,5 @@ def _cut(value: str, key: str) -> str:
 
 
 def _key(text: str) -> str:
-    """Equal for texts that differ in case, white space and marks around them."""
+    """A key that ignores case, white space and surrounding punctuation."""
     return _SPACE.sub(" ", text).strip(" .!?").lower()

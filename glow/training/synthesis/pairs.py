@@ -1,10 +1,10 @@
-"""Training pairs from documents alone: what a document says of itself serves as a query for it.
+"""Makes training pairs from documents alone: parts of a document's text serve as its queries.
 
 Queries are clicked queries, titles, anchors, first sentences, other sentences (an inverse cloze task) and keywords.
-The result is a data folder like any other, to be read, inspected and trained on. Its corpus is a copy in which a
-document may lack the source of a query: a title that finds the document by its title alone teaches nothing. Half of
-the sources stay by default, because a served document has its title, and words in common are a sign of relevance too
-(Lee et al., ORQA, 2019, keep 10 % of the sentences of their cloze task).
+The result is a normal data directory. Its corpus is a copy in which a document may lack the source of a query, because
+a title that matches only the document's own title teaches nothing. Half of the sources stay by default: a served
+document has its title, and common words indicate relevance, too (Lee et al., ORQA, 2019, keep 10 % of the sentences of
+their cloze task).
 """
 
 import hashlib
@@ -30,25 +30,25 @@ __all__ = ["REPORT_FILE", "SynthesisOptions", "synthesize"]
 REPORT_FILE = "synthesis.json"
 FORMAT_VERSION = 2
 POOL = 2
-"""Candidates tried for each query wanted, where the round trip leaves some out."""
+"""Candidates to try per wanted query if the round trip rejects some."""
 MIN_SHARE_LEFT = 0.5
 Pair = tuple[int, Candidate]
-"""Number of a document, and a query for it."""
+"""A document's number, and a query for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SynthesisOptions:
-    """How to make queries.
+    """Options of synthesis.
 
     Attributes:
-        max_queries: most queries a document, >= 1.
-        drop: probability, in [0, 1], that a query's source is left out of its document's copy; at least half of
+        max_queries: most queries per document, >= 1.
+        drop: probability in [0, 1] that a query's source is removed from its document's copy; at least half of
             the document's words always stay.
-        round_trip: the last rank at which a query must find its document among all, >= 0; 0 keeps every query.
-        seed: of every choice.
-        kinds: of queries to make, some of `KINDS`.
-        held_out: share, in [0, 1), of the documents whose queries go into the split `dev`, to judge by. They pass no round trip, since what a
-            model finds already would say nothing of a better one, and their sources are always left out.
+        round_trip: lowest rank at which a query must find its document, >= 0; 0 keeps every query.
+        seed: seed of every choice.
+        kinds: kinds of queries to make, some of `KINDS`.
+        held_out: fraction in [0, 1) of the documents whose queries form the split `dev`. These queries skip the round
+            trip, because it would favor the filtering model, and their sources are always removed.
     """
 
     max_queries: int = 4
@@ -79,25 +79,25 @@ def synthesize(
     encode: EncodeOptions = EncodeOptions(),  # noqa: B008 - frozen
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Writes a data folder of synthetic queries, all in the split `train`; one that is there already is kept.
+    """Writes a data directory of synthetic queries, in the split `train` and perhaps `dev`; keeps an existing one.
 
     Args:
-        corpus: JSON lines of documents.
-        out: folder to write: `corpus.jsonl`, `queries.jsonl` (each with its `kind`), `qrels/train.tsv`, and last
+        corpus: JSON Lines of documents.
+        out: directory to write: `corpus.jsonl`, `queries.jsonl` (each with its `kind`), `qrels/train.tsv`, and last
             `synthesis.json`, the report.
         schema: names the text fields.
-        options: how to make queries.
-        model: model or checkpoint that the round trip searches with; not opened without a round trip.
-        encode: how it encodes.
-        progress: told how many documents it has encoded.
+        options: options of synthesis.
+        model: model or checkpoint for the round trip's searches; not opened without a round trip.
+        encode: options of encoding.
+        progress: called with the number of encoded documents.
 
     Returns:
-        The report: what it was `made_from`, `documents`, `pairs`, `dropped_sources`, and of each kind the queries
-        `tried` and `kept`.
+        The report: inputs (`made_from`), `documents`, `pairs`, `dropped_sources`, and the queries `tried` and `kept`
+        of each kind.
 
     Raises:
         InputError: if the corpus cannot be read or is empty, or `out` holds queries of another origin.
-        ConfigError: if a round trip is asked for without a model.
+        ConfigError: if a round trip is requested without a model.
         ArtifactError: if the model cannot be used.
     """
     source = _source(options, model, encode)
@@ -125,7 +125,7 @@ def synthesize(
         "tried": _by_kind(tried),
         "kept": _by_kind(kept),
     }
-    # Written last: a run that is stopped half-way leaves a folder that the next call makes anew.
+    # Written last: the next call rewrites the directory of a stopped one.
     (out / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
 
@@ -141,7 +141,7 @@ def _source(options: SynthesisOptions, model: Path | None, encode: EncodeOptions
 def _made_from(
     corpus: Path, schema: FieldSchema, options: SynthesisOptions, source: Source | None
 ) -> dict[str, Any]:
-    """Everything that decides the result."""
+    """All inputs that decide the result."""
     try:
         with corpus.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -151,16 +151,16 @@ def _made_from(
         "format": FORMAT_VERSION,
         "corpus": digest,
         "schema": schema.hash,
-        "options": {**asdict(options), "kinds": list(options.kinds)},  # as JSON gives it back
+        "options": {**asdict(options), "kinds": list(options.kinds)},  # as JSON restores it
         "model": source.hash if source else None,
     }
 
 
 def _known(out: Path) -> dict[str, Any] | None:
-    """The report of an earlier synthesis in a folder, None where there is none.
+    """The report of an earlier synthesis in a directory; None if there is none.
 
     Raises:
-        InputError: if the folder holds queries that were not synthesized.
+        InputError: if the directory holds queries that were not synthesized.
     """
     try:
         report = json.loads((out / REPORT_FILE).read_bytes())
@@ -168,7 +168,7 @@ def _known(out: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         if (out / "queries.jsonl").exists():
             raise InputError(
-                f"{out} holds queries.jsonl but no {REPORT_FILE}: its queries may be real; give another folder"
+                f"{out} holds queries.jsonl but no {REPORT_FILE}: its queries may be real; give another directory"
             ) from None
         return None
     except (OSError, ValueError):
@@ -188,7 +188,7 @@ def _pairs(documents: Sequence[Document], schema: FieldSchema, options: Synthesi
 def _consistent(
     pairs: Sequence[Pair], trip: RoundTrip, documents: Sequence[Document], options: SynthesisOptions
 ) -> list[Pair]:
-    """The first `max_queries` pairs of each document that pass."""
+    """The first `max_queries` pairs of each document that pass the round trip."""
     texts = [candidate.text for _, candidate in pairs]
     passed = trip.consistent(texts, [documents[number].id for number, _ in pairs], options.round_trip)
     return _first([pair for pair, good in zip(pairs, passed, strict=True) if good], options.max_queries)
@@ -206,7 +206,7 @@ def _first(pairs: Sequence[Pair], most: int) -> list[Pair]:
 
 
 def _held_out(documents: Sequence[Document], options: SynthesisOptions) -> set[int]:
-    """Numbers of the documents whose queries judge."""
+    """Numbers of the held-out documents."""
     random = np.random.default_rng([options.seed, len(documents), 2])
     return set(np.flatnonzero(random.random(len(documents)) < options.held_out).tolist())
 
@@ -218,7 +218,7 @@ def _copies(
     options: SynthesisOptions,
     held_out: Set[int],
 ) -> tuple[list[Document], int]:
-    """The documents without some sources of their queries (all that may go, of those held out), and how many sources those are."""
+    """The documents without some sources of their queries (for held-out ones, all removable), and the number removed."""
     names = [spec.name for spec in schema.fields if spec.kind == "text"]
     copies = list(documents)
     random = np.random.default_rng([options.seed, len(documents), 1])
@@ -241,7 +241,7 @@ def _words(document: Document, names: Sequence[str]) -> int:
 
 def _write(out: Path, documents: Sequence[Document], splits: Mapping[str, Sequence[Pair]]) -> None:
     (out / "qrels").mkdir(parents=True, exist_ok=True)
-    # The report of an unfinished folder is empty: it still says that the queries in it are synthetic.
+    # The empty report of an unfinished directory marks its queries as synthetic.
     (out / REPORT_FILE).write_text("{}\n", encoding="utf-8")
     with (out / "corpus.jsonl").open("w", encoding="utf-8") as file:
         for document in documents:

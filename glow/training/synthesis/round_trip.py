@@ -1,7 +1,7 @@
-"""Round-trip consistency: a synthetic query is kept if searching for it finds the document that it was made from.
+"""Round-trip consistency: keeps a synthetic query if a search for it finds its source document.
 
-The corpus is searched by vectors and by BM25, fused by reciprocal ranks. What fails is mostly too general (`See
-also`, `Introduction`) or says something that its document is not about.
+The searches fuse vectors and BM25 by reciprocal ranks. Queries that fail are mostly too general (`See also`,
+`Introduction`) or not about their document's subject.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from glow.training.encode import EncodedCorpus, Source
 __all__ = ["RoundTrip"]
 
 CANDIDATES = 50
-"""Hits that are fused: a document that one retriever has first counts even where the other has it far down."""
+"""Hits to fuse: a document that one retriever ranks first counts even if the other ranks it far down."""
 BLOCK_QUERIES = 1024
 
 
@@ -28,7 +28,7 @@ class RoundTrip:
         source: the model or checkpoint.
         documents: the corpus.
         schema: names the text fields that BM25 searches.
-        progress: told how many documents are encoded.
+        progress: called with the number of encoded documents.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RoundTrip:
 
         Args:
             texts: queries.
-            document_ids: of the document that each was made from.
+            document_ids: id of each query's source document.
             rank: the last rank that counts as found, from 1.
 
         Returns:

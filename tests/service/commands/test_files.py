@@ -47,7 +47,7 @@ def test_files_are_read_behind_variables_and_flags(toy_index: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("prot = 1", "has prot, which no setting is called"), ("port = ", "cannot read"), (None, "cannot read")],
+    [("prot = 1", "has unknown settings: prot"), ("port = ", "cannot read"), (None, "cannot read")],
 )
 def test_a_file_that_is_none_ends_the_start(text: str | None, said: str, tmp_path: Path) -> None:
     config = tmp_path / "glow.toml"

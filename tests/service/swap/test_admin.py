@@ -56,7 +56,7 @@ def test_reload_tries_a_refused_version_again_and_says_why_it_is_refused(
         for _ in range(2):
             refused = served.http.post("/admin/reload", headers=admin)
             assert (refused.status_code, refused.json()["code"]) == (409, "swap_refused")
-            assert all(word in refused.json()["detail"] for word in ("b1", "query.onnx", "a1 goes on"))
+            assert all(word in refused.json()["detail"] for word in ("b1", "query.onnx", "a1 stays live"))
         assert served.http.get("/info").json()["workers"] == {"count": 1, "following": 1, "refusing": 1}
         (folder / "model" / "query.onnx").write_bytes(tower)
         assert served.http.post("/admin/reload", headers=admin).json()["live"]["version"] == "b1"

@@ -92,7 +92,7 @@ def count_values(
         rows: the documents, as distinct rows int64 [m], or as a mask bool [n].
         limit: most values to return, 1 to 100.
         matching: documents that the search is about (n, or those that its filter allows); with fewer rows the counts
-                are approximate.
+            are approximate.
     """
     documents = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
     segments, counts = columns.segments, list[tuple[int, Scalar]]()

@@ -148,7 +148,7 @@ class _Parser:
         if not groups:
             return self._condition(value, pointer)
         if len(value) != 1:
-            raise _refused(pointer, f"{groups[0]!r} stands alone, found {_keys(value)}")
+            raise _refused(pointer, f"{groups[0]!r} must be the only key, found {_keys(value)}")
         (key, inner), at = *value.items(), f"{pointer}/{groups[0]}"
         if key == "not":
             term = self.node(inner, at, depth + 1)
@@ -171,7 +171,7 @@ class _Parser:
         if names[0] in BOUNDS and all(name in BOUNDS for name in names):
             return self._range(field, value, names, pointer)
         if len(names) != 1:
-            raise _refused(pointer, f"one condition at a time, found {_keys(value)}; use 'and'")
+            raise _refused(pointer, f"expected one condition, found {_keys(value)}; use 'and'")
         at = f"{pointer}/{names[0]}"
         if names[0] == "in":
             return self._in(field, value["in"], at)
@@ -199,7 +199,7 @@ class _Parser:
     ) -> Expression:
         lows, highs = ([name for name in names if name in pair] for pair in (BOUNDS[:2], BOUNDS[2:]))
         if len(lows) > 1 or len(highs) > 1:
-            raise _refused(pointer, f"one lower and one upper bound at most, found {', '.join(names)}")
+            raise _refused(pointer, f"expected at most one lower and one upper bound, found {', '.join(names)}")
         bounds = {name: self._scalar(field, value[name], f"{pointer}/{name}") for name in names}
         if "date" in field.parts and any(isinstance(bound, str) for bound in bounds.values()):
             return self._dates(field, bounds, lows, highs, pointer)
@@ -241,7 +241,7 @@ class _Parser:
         if kind == "number" and (not isfinite(value) if isinstance(value, float) else abs(value) > MAX_WHOLE):
             raise _refused(pointer, "expected a finite number of at most 64 bits")
         if kind == "string" and not _has_utf8(value):
-            raise _refused(pointer, "a lone surrogate is no text")
+            raise _refused(pointer, "a lone surrogate is not allowed")
         # 2024.0 is 2024: one number has one form.
         is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= MAX_WHOLE
         scalar: Scalar = int(value) if is_whole else value
