@@ -70,7 +70,7 @@ class PlainAttention(WeightedSelfAttention):
 def main(
     repeats: Annotated[int, typer.Option(min=2, help="Rounds; every form runs once in each.")] = 40,
     batch: Annotated[int, typer.Option(min=2, help="Queries, and documents, of a training step.")] = 32,
-    vocabulary: Annotated[int, typer.Option(min=5, help="Rows of the word table.")] = 30_522,
+    vocabulary: Annotated[int, typer.Option(min=5, help="Rows of the token embedding matrix.")] = 30_522,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Where to write the report as well.")
     ] = None,

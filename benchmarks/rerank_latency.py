@@ -34,7 +34,7 @@ Inputs = dict[str, NDArray[Any]]
 def main(
     checkpoint: Annotated[Path, typer.Option(help="Checkpoint of a re-ranker.")],
     data: Annotated[Path, typer.Option(help="Data folder.")],
-    run: Annotated[Path, typer.Option(help="TREC run of the first search.")],
+    run: Annotated[Path, typer.Option(help="TREC run of first-stage retrieval.")],
     depth: Annotated[int, typer.Option(help="Candidates a query.")] = 50,
     threads: Annotated[int, typer.Option(help="Of ONNX Runtime.")] = 2,
     queries: Annotated[int, typer.Option(help="How many are timed.")] = 100,

@@ -34,7 +34,7 @@ MIXES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 def main(
     checkpoint: Annotated[Path, typer.Option(help="Checkpoint of a re-ranker.")],
     data: Annotated[Path, typer.Option(help="Data folder.")],
-    run: Annotated[Path, typer.Option(help="TREC run of the first search.")],
+    run: Annotated[Path, typer.Option(help="TREC run of first-stage retrieval.")],
     split: Annotated[str, typer.Option(help="Split of its judgements.")] = "dev",
     rel: Annotated[int, typer.Option(help="Lowest grade that counts for RR.")] = 1,
     depth: Annotated[int, typer.Option(help="Candidates a query.")] = 50,

@@ -54,7 +54,7 @@ def main(
     typer.echo(
         f"\n{data.name}: {index[STORED_FIELDS].count:,} documents ({index[VECTORS].kind}), {queries:,} queries\n"
     )
-    typer.echo("| search | CPU p50 ms | CPU p99 ms | beside dense, 95 % |\n| --- | --- | --- | --- |")
+    typer.echo("| search | CPU p50 ms | CPU p99 ms | / dense, 95 % |\n| --- | --- | --- | --- |")
     base = times["dense"][WARM:]
     for name, measured in times.items():
         own = measured[WARM:]

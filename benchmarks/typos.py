@@ -1,9 +1,9 @@
-"""What typos cost, and what of that comes back by correcting them.
+"""Measures the loss of quality by typos, and its recovery by correction.
 
     python -m benchmarks.typos --data $DATA/tldr --index-root INDEX_ROOT [--split dev] [--seeds 5]
 
-A seeded typist makes one typo in one content word of each query: a letter left out, doubled, hit beside, or swapped with its
-neighbour, each as often. Measured are the queries as they came and with their typo, each with and without correction.
+Each query gets one seeded typo in one content word: a letter is left out, doubled, replaced by a neighboring key or
+swapped, all equally often. Original queries and those with typos are measured, each with and without correction.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CUT, MEASURE = 10, "RR@10"
 
 
 def slipped(queries: Sequence[Query], seed: int) -> list[Query]:
-    """Each query with a typo in one of its content words; one without such a word stays as it is."""
+    """Each query with a typo in one of its content words; one without such a word stays unchanged."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     return [Query(query.id, misspell_in(query.text, chance)) for query in queries]
 

@@ -1,4 +1,4 @@
-"""Names of before, which still work until 0.3: the one table of them."""
+"""Deprecated names, which still work until 0.3: the only table of them."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ RENAMED_SETTINGS = {
     "store_token": "vector_store_token",
     "store_timeout_ms": "vector_store_timeout_ms",
 }
-"""Settings and variables (`GLOW_QUERY_LOG_SHARE`)."""
+"""Settings and their environment variables (`GLOW_QUERY_LOG_SHARE`)."""
 
 RENAMED_FLAGS = {
     "--output": "--index-root",
@@ -49,19 +49,19 @@ RENAMED_FLAGS = {
     "--share": "--rerank-weight",
     "--learned": "--learned-sparse",
 }
-"""Flag of before -> flag of today, in every command that has the second and not the first."""
+"""Deprecated flag -> current flag, in every command that has the second and not the first."""
 
 RENAMED_RETRIEVERS = {"learned": "learned-sparse"}
 RENAMED_METHODS = {"join": "cross-encoder", "late": "late-interaction"}
-"""Of re-ranking; packages and indexes of before hold them, too."""
+"""Methods of re-ranking; older models and indexes contain the old names, too."""
 RENAMED_VALUES: dict[str, Mapping[str, str]] = {
     "--postings": {"packed": "compressed"},
     "--retriever": RENAMED_RETRIEVERS,
     "--rerank-method": RENAMED_METHODS,
 }
-"""Values of flags."""
+"""Flag -> deprecated values and their current names."""
 
 
 def todays(names: Mapping[str, str]) -> BeforeValidator:
-    """Reads a name of before as today's."""
+    """Returns a validator that replaces a deprecated name by the current one."""
     return BeforeValidator(lambda value: names.get(value, value) if isinstance(value, str) else value)

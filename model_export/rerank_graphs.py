@@ -22,7 +22,7 @@ __all__ = ["PAIR_INPUTS", "RERANK_GRAPHS", "export_rerank_graphs"]
 
 RERANK_GRAPHS = (QUERY_READER, DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH)
 """File -> inputs and outputs: `ids`, `mask` (and `field_ids`) -> `states` (`stored`); `PAIR_INPUTS` -> `score`, and of the joined layers
-`attention`. The last only where the model has late interaction."""
+`attention`. The last only with late interaction."""
 PAIR_INPUTS = ("query", "query_mask", "stored", "mask")
 _LENGTHS = (5, 7)
 

@@ -125,6 +125,6 @@ def _make_external(tensor: TensorProto, array: NDArray[np.generic], file: str, o
 def _tensor(model: ModelProto, name: str) -> TensorProto:
     tensors = [tensor for tensor in model.graph.initializer if tensor.name == name]
     if len(tensors) != 1:
-        raise ExportError(f"expected one initialiser {name!r} in the graph, found {len(tensors)}")
+        raise ExportError(f"expected one initializer {name!r} in the graph, found {len(tensors)}")
     tensor: TensorProto = tensors[0]
     return tensor

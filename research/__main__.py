@@ -1,6 +1,6 @@
 """`python -m research` lists the studies; `python -m research NAME … [--dry]` runs one.
 
-`--dry` parses the arguments, looks whether the files and folders that must be there are, and says what would be done.
+`--dry` parses the arguments, checks that the required files and directories exist, and prints the plan.
 """
 
 import importlib
@@ -16,11 +16,11 @@ __all__ = ["STUDIES", "Study", "run"]
 
 
 class Study(NamedTuple):
-    """One study.
+    """A study.
 
     Attributes:
-        page: that it repeats.
-        text: what it does, in a line.
+        page: the page of results that it repeats.
+        text: what it does, in one line.
     """
 
     page: str
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> None:
     """Runs a study, or lists them.
 
     Args:
-        arguments: its name and what it takes; `--dry` anywhere.
+        arguments: its name and its arguments, with `--dry` anywhere.
     """
     if not arguments:
         for name, study in STUDIES.items():
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _only_tell(command: Any) -> None:
-    """Has every command say what it was given in place of its work."""
+    """Makes every command print its arguments instead of running."""
     for each in getattr(command, "commands", {}).values():
         _only_tell(each)
     if not hasattr(command, "commands"):

@@ -1,6 +1,6 @@
-"""Candidates of both heads for every judged query of a collection, what a ranking could read of them, and measures of a ranking.
+"""Candidates of both retrievers for every judged query of a dataset, their features, and measures of a ranking.
 
-m   candidates of all queries, one query's after another's      q   queries
+m   candidates of all queries, query by query                   q   queries
 """
 
 from collections.abc import Callable, Mapping
@@ -31,9 +31,9 @@ class Pairs:
     """Relevant candidates (r of them), each with all candidates of its query.
 
     Attributes:
-        places, queries: int64 [r], among all candidates, and whose they are.
-        mates: int64 [r, most candidates of a query], places; what is no mate is anything.
-        is_mate: bool, of the same shape.
+        places, queries: int64 [r], positions among all candidates, and their queries.
+        mates: int64 [r, most candidates of a query], positions of candidates of the same query; others are arbitrary.
+        is_mate: bool of the same shape, whether the entry is valid.
     """
 
     places: NDArray[np.int64]
@@ -44,17 +44,17 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What the heads found in one collection.
+    """The candidates of both retrievers in one dataset.
 
     Attributes:
-        name: of the collection.
+        name: name of the dataset.
         starts: int64 [q + 1].
-        rows, order, grades: int64 [m], ascending in a query; a row's place among equals; of the judgement.
-        ideal: float64 [q], DCG@10 of the best ranking there could be.
+        rows, order, grades: int64 [m], rows ascending within a query; a row's place in a tie; its grade.
+        ideal: float64 [q], DCG@10 of the best possible ranking.
         cosine, impacts, covered: float32 [m].
         head: float32 [q, 10], the highest cosines of all documents.
         scale: the largest impact of the index.
-        more: further columns of a study.
+        more: a study's further columns.
     """
 
     name: str
@@ -74,22 +74,22 @@ class Candidates:
         return len(self.ideal)
 
     def spread(self, values: Array) -> Floats:
-        """A value of each query as one of each candidate."""
+        """Repeats each query's value for its candidates."""
         return np.repeat(values, np.diff(self.starts)).astype(np.float32)
 
     @cached_property
     def openness(self) -> Floats:
-        """What words count by, float32 [m]: how open the first vectors leave the question."""
+        """Factor of the lexical score, float32 [m]: the uncertainty of the dense ranking."""
         return self.spread(np.array([uncertainty(head) for head in self.head]))
 
     @cached_property
     def queries(self) -> NDArray[np.int64]:
-        """Whose each candidate is, int64 [m]."""
+        """The query of each candidate, int64 [m]."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     @cached_property
     def pairs(self) -> Pairs:
-        """What measures are worked out of."""
+        """The pairs from which measures are computed."""
         places = np.flatnonzero(self.grades > 0)
         queries = self.queries[places]
         mates = self.starts[queries][:, None] + np.arange(int(np.diff(self.starts).max()))
@@ -106,9 +106,9 @@ class Measured:
 
 
 def measure(candidates: Candidates, scores: NDArray[np.floating[Any]]) -> Measured:
-    """The measures of a ranking of the candidates; ties by document, grades are gains.
+    """Measures a ranking of the candidates; ties are broken by document, grades are gains.
 
-    Only ranks of relevant documents are worked out: how many of the query's candidates are before them.
+    Only ranks of relevant documents are computed: the number of the query's candidates before them.
     """
     pairs, order = candidates.pairs, candidates.order
     every, own = scores[pairs.mates], scores[pairs.places][:, None]
@@ -122,13 +122,13 @@ def measure(candidates: Candidates, scores: NDArray[np.floating[Any]]) -> Measur
 
 
 def gather(path: Path, index: Index, task: Task, columns: Callable[[int], Mapping[str, Array]]) -> None:
-    """Writes what `open_candidates` opens.
+    """Writes a file for `open_candidates`.
 
     Args:
         path: an npz file.
-        index: kind `flat`, with words.
-        task: its queries are searched.
-        columns: place of a query -> `rows`, columns of as many, and what there is of the query alone, of shape [1, …].
+        index: an index of kind `flat` with a lexical part.
+        task: the queries to search.
+        columns: position of a query -> `rows`, columns of that length, and values of the query, of shape [1, …].
     """
     found = [columns(number) for number in range(len(task.queries))]
     arrays = {key: np.concatenate([each[key] for each in found]) for key in found[0]}
@@ -152,14 +152,14 @@ def gather(path: Path, index: Index, task: Task, columns: Callable[[int], Mappin
 
 
 def head_of(cosines: Floats) -> Floats:
-    """The first of them, float32 [1, 10]; 0 if there are fewer."""
+    """The first ten, float32 [1, 10], padded by 0."""
     head = np.zeros((1, HEAD), np.float32)
     head[0, : len(cosines[:HEAD])] = cosines[:HEAD]
     return head
 
 
 def open_candidates(name: str, path: Path) -> Candidates:
-    """Opens what `gather` wrote."""
+    """Opens a file of `gather`."""
     with np.load(path) as file:
         arrays = {key: file[key] for key in file.files}
     own = {key: arrays.pop(key) for key in Candidates.__dataclass_fields__ if key in arrays}
@@ -167,6 +167,6 @@ def open_candidates(name: str, path: Path) -> Candidates:
 
 
 def open_index(root: Path, threads: int = 1) -> Index:
-    """The live version of an index root."""
+    """Opens the live version of an index root."""
     found = IndexRoot(root)
     return Index.open(found.folder(found.current()), threads=threads)

@@ -1,4 +1,4 @@
-"""Data folders in BEIR's layout as studies read and write them, and options that name what must be there."""
+"""Reads and writes data directories in BEIR's layout for studies, and defines options for required paths."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,17 +15,17 @@ Record = dict[str, Any]
 
 
 def given_folder(text: str, **options: Any) -> Any:
-    """The option of a folder that must be there, by its help."""
+    """An option for an existing directory, with this help."""
     return typer.Option(help=text, exists=True, file_okay=False, **options)
 
 
 def given_file(text: str, **options: Any) -> Any:
-    """The option of a file that must be there, by its help."""
+    """An option for an existing file, with this help."""
     return typer.Option(help=text, exists=True, dir_okay=False, **options)
 
 
 def names_among(known: Sequence[str], text: str) -> Any:
-    """The option of names with commas between, all of which must be known, by its help."""
+    """An option for comma-separated known names, with this help."""
 
     def check(names: str) -> str:
         if unknown := sorted(set(names.split(",")) - set(known)):
@@ -47,10 +47,10 @@ def write_folder(
     queries: Iterable[Record],
     judged: Mapping[str, Mapping[str, Iterable[str]]],
 ) -> None:
-    """Writes documents, queries and judgements, every judged document of grade 1; files of an earlier call are replaced.
+    """Writes documents, queries and relevance judgments with grade 1; replaces files of an earlier call.
 
     Args:
-        folder: made where it is missing.
+        folder: directory, created if missing.
         documents, queries: in the order of writing.
         judged: split -> query -> documents.
     """
@@ -62,7 +62,7 @@ def write_folder(
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes beside the file and renames, so that no reader sees half of it."""
+    """Writes a temporary file and renames it, so that readers never see an incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with part.open("w", encoding="utf-8") as file:

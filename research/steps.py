@@ -1,4 +1,4 @@
-"""Training for a study: `glow.training`'s loop over batches that are drawn at random, in a folder that is thrown away."""
+"""Training for studies: `glow.training`'s loop over random batches, in a temporary directory."""
 
 import tempfile
 from collections.abc import Callable
@@ -25,18 +25,18 @@ from glow.training.run import (
 __all__ = ["UNCLIPPED", "Draws", "take_steps"]
 
 UNCLIPPED = 1e9
-"""Bound of a gradient's norm that no gradient reaches."""
+"""A gradient norm limit that no gradient reaches."""
 Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
 class Draws(Generic[Read]):
-    """A run's batches, each drawn by a generator of its own.
+    """A run's batches, each drawn with its own generator.
 
     Attributes:
-        seed: of all of them.
-        count: steps.
-        draw: makes a batch.
+        seed: seed of all batches.
+        count: number of steps.
+        draw: draws a batch.
     """
 
     seed: int
@@ -44,11 +44,11 @@ class Draws(Generic[Read]):
     draw: Callable[[np.random.Generator], Read]
 
     def steps(self, processes: int) -> int:
-        """All of them."""
+        """The number of steps."""
         return self.count
 
     def batch(self, step: int, process: int, processes: int) -> Read:
-        """That of a step."""
+        """The batch of a step."""
         return self.draw(np.random.default_rng([self.seed, step]))
 
 
@@ -71,15 +71,15 @@ def take_steps(
     floor: float = 0.0,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> list[float]:
-    """Trains a model in place on the CPU, by AdamW with torch's constants; it ends in evaluation mode.
+    """Trains a model in place on the CPU, by AdamW with torch's constants; leaves it in evaluation mode.
 
     Args:
-        model: holds all that learns.
+        model: holds all trainable parameters.
         draws: the batches.
-        loss: of a batch, a scalar.
-        options: how it is minimised.
-        warmup, floor: steps in which the rate rises, and the least share of it at the end of its fall.
-        tell: told of every step.
+        loss: computes a batch's loss, a scalar.
+        options: optimizer options.
+        warmup, floor: steps in which the rate rises, and its final fraction.
+        tell: called after every step.
 
     Returns:
         The loss of every step.

@@ -234,7 +234,7 @@ def _judge(text: str, questions: dict[str, str], documents: dict[str, str], fold
         row = line.split()
         grade = _JUDGEMENT.fullmatch(row[1]) if len(row) == 3 else None
         if grade is None:
-            reason = "expected a question, a judgement such as 4-Excellent, and an answer"
+            reason = "expected a question, a judgment such as 4-Excellent, and an answer"
         elif not questions.get(row[0]):
             reason = "no question has this number"
         elif (key := row[2].removesuffix(".txt")) not in documents:
@@ -261,7 +261,7 @@ def main(
     liveqa: Annotated[Path, typer.Option(help="LiveQA's test questions with summaries, or their folder.")],
     out: Annotated[Path, typer.Option(help="Data folder to make.")],
 ) -> None:
-    """Convert MedQuAD, its judgements and LiveQA's test questions to a data folder."""
+    """Convert MedQuAD, its judgments and LiveQA's test questions to a data directory."""
     with reporting():
         sys.stdout.write(convert(source, liveqa, out) + "\n")
 

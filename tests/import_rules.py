@@ -26,7 +26,7 @@ BASE_LINE = re.compile(r"^`base` is ((?:.|\n)*?)\.\s", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Room:
-    """What one room may import; None: anything."""
+    """The allowed imports of one package; None: anything."""
 
     rooms: frozenset[str] | None
     packages: frozenset[str] | None
@@ -56,7 +56,7 @@ OURS = (*FOLDERS.values(), *FOLDERS, *APART, "tests")
 
 @dataclass
 class Module:
-    """One file: its name, room, and the imports that it makes, each with its line."""
+    """One file: its name, package, and imports, each with its line."""
 
     name: str
     path: Path
@@ -65,7 +65,7 @@ class Module:
 
 
 def read_modules(root: Path) -> dict[str, Module]:
-    """Every module of the rooms below `root`."""
+    """Every module of the packages below `root`."""
     modules: dict[str, Module] = {}
     for path in sorted(path for top in (*FOLDERS, *APART) for path in (root / top).rglob("*.py")):
         top, *rest = path.relative_to(root).with_suffix("").parts
@@ -101,7 +101,7 @@ def _imports(tree: ast.AST, name: str, is_package: bool) -> Iterator[tuple[int, 
 
 
 def _closest(target: str, modules: dict[str, Module]) -> str:
-    """The module of ours that a dotted name lies in; names of others stay whole."""
+    """The project's module that contains a dotted name; third-party names stay whole."""
     parts = target.split(".")
     names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((name for name in names if name in modules), target)
@@ -133,7 +133,7 @@ def violations(modules: dict[str, Module]) -> list[str]:
 
 
 def _rule_broken(own: str, target: str) -> str:
-    """Why a room may not import a name; "" where it may."""
+    """Why a package may not import a name; "" if it may."""
     top, room, rules = target.split(".")[0], _room_of(target), ROOMS[own]
     if top in sys.stdlib_module_names or (top in OURS and room == own):
         return ""
@@ -170,7 +170,7 @@ def _face_passed(importer: str, target: str, modules: dict[str, Module]) -> str:
 
 
 def folder_of(name: str) -> str:
-    """The folder of a room that a module lies in; a module at the room's top stands for itself."""
+    """The subpackage of a module; a module at a package's top level stands for itself."""
     parts = name.split(".")
     return ".".join(parts[: 3 if parts[0] == "glow" else 2])
 

@@ -147,7 +147,7 @@ def _document(number: int, topic: str) -> dict[str, object]:
 
 
 def _pieces() -> list[str]:
-    """A vocabulary that spells every word of the corpus, some only in pieces."""
+    """A vocabulary that spells every word of the corpus, some only as several subword tokens."""
     with tempfile.TemporaryDirectory() as scratch:
         bare = Path(scratch) / "vocab.txt"
         bare.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n", encoding="utf-8")
@@ -156,7 +156,7 @@ def _pieces() -> list[str]:
     letters = sorted(
         {letter for word in words for letter in word} | set("abcdefghijklmnopqrstuvwxyz0123456789")
     )
-    # Every fourth long word is left out, so that it is spelled in pieces and shares its weight among them.
+    # Every fourth long word is left out, so that it becomes several tokens, which divide its weight.
     whole = [word for number, word in enumerate(words) if len(word) > 1 and number % 4]
     return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{letter}" for letter in letters), *whole]
 

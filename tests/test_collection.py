@@ -1,4 +1,4 @@
-"""Corpus, query and judgement files: every bad line has its reason, and no good one is lost."""
+"""Corpus, query and judgment files: every bad line has its reason, and no good one is lost."""
 
 import json
 from pathlib import Path
@@ -61,8 +61,8 @@ def test_white_space_is_no_text(blank: object) -> None:
         (b"null", "expected a JSON object, found null"),
         (b'{"_id": "d", "title": "\xff"}', "not UTF-8: byte 0xff at position 23"),
         (b"[" * 100_000, "nested too deep"),
-        (b'{"_id": "d", "x": NaN}', "NaN has no place"),
-        (b'{"_id": "d", "x": -Infinity}', "-Infinity has no place"),
+        (b'{"_id": "d", "x": NaN}', "NaN is not allowed"),
+        (b'{"_id": "d", "x": -Infinity}', "-Infinity is not allowed"),
         (b'{"_id": "d", "x": 1e999}', "the number inf is out of range"),
         (b'{"_id": "d", "x": [{"y": 9223372036854775808}]}', "9223372036854775808 is out of range"),
         (b'{"_id": "d", "x": ' + b"9" * 5000 + b"}", "not usable JSON: .*digits"),
@@ -193,7 +193,7 @@ def test_keys_may_be_exchanged_or_mapped_to_themselves() -> None:
     "line", ['{"_id": "d", "headline": "a", "title": "b"}', '{"title": 1, "headline": 2}']
 )
 def test_two_keys_of_one_name_are_refused(line: str) -> None:
-    with pytest.raises(RecordError, match="two keys of the line become 'title'"):
+    with pytest.raises(RecordError, match="two keys of the line have the name 'title'"):
         parse(line, {"headline": "title"})
 
 
@@ -257,7 +257,7 @@ def test_a_bad_judgement_is_named(bad: str, tmp_path: Path) -> None:
 
 
 def test_judgements_without_a_header_are_refused(tmp_path: Path) -> None:
-    """The first line is a header: taken for one, a judgement would be lost in silence."""
+    """The first line is a header: a judgment there would be lost silently."""
     path = tmp_path / "dev.tsv"
     path.write_text("q1\td1\t1\nq2\td2\t1\n")
     with pytest.raises(RecordError, match=r"dev\.tsv line 1: expected a header"):

@@ -23,7 +23,7 @@ SPAN = re.compile(r"`([^`\n]+)`")
 
 
 def command_of(name: str) -> Any:
-    """The command of a verb, as typer makes it; it needs the extras, which `make setup` installs."""
+    """The typer command of a `glow` command; it needs the extras, which `make setup` installs."""
     module, _, attribute = VERBS[name].target.partition(":")
     single = typer.Typer(add_completion=False)
     single.command()(getattr(importlib.import_module(module), attribute))

@@ -49,7 +49,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
     [
         ({"fields": []}, "fields"),
         ({"fields": [{"name": "a", "tokens": 5}] * 2}, "names must differ"),
-        ({"fields": [{"name": "query", "tokens": 5}]}, "called query"),
+        ({"fields": [{"name": "query", "tokens": 5}]}, "named query"),
         ({"fields": [{"name": "_id", "tokens": 5}]}, "called _id"),
         ({"fields": [{"name": "", "tokens": 5}]}, "name"),
         ({"fields": [{"name": "a", "tokens": 1}]}, "tokens"),
@@ -59,7 +59,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
         ({"fields": [{"name": "a", "tokens": 5, "max_values": 0}]}, "max_values"),
         (
             {"fields": [{"name": n, "tokens": 5} for n in "abcd"], "document_tokens": 5},
-            "no room for 4 fields",
+            "no tokens for 4 fields",
         ),
         ({"query_tokens": 2}, "query_tokens"),
         ({"budget": 3}, "budget"),

@@ -31,7 +31,7 @@ def main(
     data: Annotated[list[Path], typer.Option(help="BEIR folder of each.")],
     work: Annotated[Path, typer.Option(help="Folder of `benchmarks.scale.collection`.")],
     queries: Annotated[int, typer.Option(help="Timed queries.")] = 200,
-    threads: Annotated[int, typer.Option(help="Of exact search; ours has one.")] = 2,
+    threads: Annotated[int, typer.Option(help="Threads of exact search; GLOW's has one.")] = 2,
 ) -> None:
     """Measures the live version of the index in the work directory."""
     root = IndexRoot(work / "index")

@@ -28,7 +28,7 @@ from glow.evaluation import Task, evaluate, find_tasks
 from glow.records import Hit
 
 WARM_SHARE = 0.15
-"""Number of query texts for warm-up; the others are for measuring."""
+"""Fraction of the query texts for warm-up; the others are for measuring."""
 MIN_FACTORS = {"a": 12.0, "b": 4.0, "c": 1.0, "d": 1.0}
 """Targets of a peer's server CPU time per query over GLOW's; queries per second include the load generator's CPU use."""
 FACTOR_CLIENTS = 8
@@ -168,7 +168,7 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[dict[str, object]]:
         if row["contender"] not in PEERS:
             continue
         least = MIN_FACTORS[row["contender"]] if row["clients"] == FACTOR_CLIENTS else 1.0
-        bar = f"{row['data']}, {row['clients']} clients: ({row['contender']}) takes {least:g} times our CPU"
+        bar = f"{row['data']}, {row['clients']} clients: ({row['contender']}) takes {least:g} x GLOW's CPU"
         for key, kind in (("cpu_factor_dense", "dense"), ("cpu_factor", "hybrid")):
             found.append(verdict(f"{bar}, {kind}", row[key], (row[key] or 0.0) >= least))
     for mine in (row for row in rows if row["contender"] == OURS):
@@ -185,7 +185,7 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[dict[str, object]]:
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
-    head = "data|server|clients|queries/s|p50 ms|p99 ms|errors|server CPU ms/query|nDCG@10|queries ours / theirs|CPU theirs / ours|CPU theirs / ours dense"
+    head = "data|server|clients|queries/s|p50 ms|p99 ms|errors|server CPU ms/query|nDCG@10|queries GLOW / peer|CPU peer / GLOW|CPU peer / GLOW dense"
     names = {OURS: OURS, OURS_DENSE: OURS_DENSE, **{key: f"({key}) {name}" for key, name in PEERS.items()}}
     measured = ("clients", "per_second", "p50_ms", "p99_ms", "errors", "server_cpu_ms", "nDCG@10")
     columns = (*measured, "factor", "cpu_factor", "cpu_factor_dense")

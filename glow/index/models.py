@@ -127,7 +127,7 @@ def open_preprocessor(folder: Path, manifest: Manifest, like: Models | None = No
     terms = TermTable.load(folder / TERMS_FOLDER)
     if terms.hash != manifest.hashes.get("terms"):
         raise MismatchError(
-            f"term table of {folder.name} has hash {terms.hash[:12]}, "
+            f"term statistics of {folder.name} have hash {terms.hash[:12]}, "
             f"its manifest expects {manifest.hashes.get('terms', 'none')[:12]}; rebuild the index"
         )
     pieces = like.preprocessor.pieces if like else None

@@ -2,7 +2,7 @@
 
 Source: GLOW section 3.3, Eq. 2-4 (BISON Eq. 1). Eq. 2 weights the key's column, A_ij = w_j q_i·k_j / sqrt(d); Eq. 4
 and the released code weight the row, w_i. Both are offered. Since w_j (q_i·k_j) = q_i·(w_j k_j), scaling K (or Q)
-by w and then attending as usual is exact, so fused kernels apply and GLOW costs what BERT costs.
+by w before plain attention is exact. So fused kernels apply, and GLOW costs what BERT costs.
 
 Beyond the papers, the form `log` adds g_h log w_j to the logits of head h, which multiplies its attention by
 w_j ** g_h: a learned gain g_h per head, 0 for plain attention. `value` multiplies the values of head h by the same factor, so

@@ -1,7 +1,7 @@
 """The probability that a hit answers the query, from a hybrid search's evidence, and the confidence in the first hit.
 
-A hit is likely if its evidence is high, if it is well ahead of the documents nearest to the query, and if the dense ranking is
-certain. All three depend only on the query and the index: no filter and no page changes a hit's probability. Within a
+A likely hit has high evidence, is well ahead of the documents nearest to the query, and comes from a certain dense
+ranking. All three depend only on the query and the index: no filter and no page changes a hit's probability. Within a
 query the probability grows with the evidence, so hits keep their order. A logistic regression (Platt 1999) combines the
 three numbers; docs/results/quality.md shows how well it holds on datasets that it was not fitted on.
 

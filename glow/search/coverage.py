@@ -36,15 +36,14 @@ def coverage_scorer(
         in [0, 1], 1 for a query without lexical words.
     """
     counts = Counter(word for word in words if is_lexical(word))
-    total = sum(count * idf(word) for word, count in counts.items())
+    shares = np.array([count * idf(word) for word, count in counts.items()])
+    total = shares.sum()
     power = min(1.0, DEPTH / max(counts.total(), 1))
 
     def covered(documents: NDArray[np.int64]) -> NDArray[np.float32]:
         if total <= 0.0:
             return np.ones(len(documents), np.float32)
-        held = np.zeros(len(documents))
-        for word, count in counts.items():
-            held += count * idf(word) / total * (impacts.score([word], documents) > 0)
+        held = np.where(impacts.by_word(list(counts), documents) > 0, shares / total, 0.0).sum(axis=1)
         # The rounding of many fractions may make their sum exceed 1.
         share: NDArray[np.float32] = (np.minimum(held, 1.0) ** power).astype(np.float32)
         return share

@@ -1,4 +1,4 @@
-"""Typos, made on purpose: for measuring what they cost, and for training against them."""
+"""Generates typos, to measure their effect and to train against them."""
 
 from random import Random
 
@@ -8,15 +8,15 @@ __all__ = ["misspell", "misspell_in"]
 
 LEAST_LETTERS = 4
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-"""Of a keyboard: a key is hit beside its neighbours in a row."""
+"""Rows of a keyboard: a wrong key is a neighbor in the row."""
 
 
 def misspell(word: str, chance: Random) -> str:
-    """A word with one typo, which makes another word of it: a letter left out, doubled, hit beside, or swapped with the next.
+    """A word with one typo that changes it: a letter is deleted, doubled, replaced by a neighboring key, or swapped with the next.
 
     Args:
-        word: of two different small letters at least.
-        chance: decides where and which, each kind as often.
+        word: with at least two distinct lower-case letters.
+        chance: chooses place and kind, with equal probabilities.
     """
     while True:
         at = chance.randrange(len(word))
@@ -34,7 +34,7 @@ def misspell(word: str, chance: Random) -> str:
 
 
 def misspell_in(text: str, chance: Random) -> str:
-    """A text with a typo in one of its content words of four letters or more; one without such a word stays as it is."""
+    """A text with a typo in one content word of four letters or more; unchanged without such a word."""
     words = text.split(" ")
     places = [
         at

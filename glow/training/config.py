@@ -149,7 +149,7 @@ class ObjectiveConfig(StrictModel):
             )
         if self.kind == "none" and not self.needs_teacher:
             raise ValueError(
-                "kind 'none' leaves nothing to minimise; give distill_weight, margin_weight or list_weight"
+                "kind 'none' leaves nothing to minimize; give distill_weight, margin_weight or list_weight"
             )
         return self
 
@@ -184,7 +184,7 @@ class BatchesConfig(StrictModel):
     Attributes:
         topics: number of clusters of a directory's queries, by the teacher's vectors. A batch has one cluster or two
             consecutive ones, so that its documents are hard to tell apart. 0: random pairs.
-        typo_rate: fraction of the queries that get a typo in one word, drawn anew each epoch (`slips` until 0.3).
+        typo_rate: fraction of the queries that get a typo in one word, drawn again each epoch (`slips` until 0.3).
     """
 
     topics: int = Field(default=0, ge=0)

@@ -56,7 +56,7 @@ def _go_on(found: TwoTowers, config: TrainConfig, schema: FieldSchema) -> TwoTow
     if found.schema != schema or depths != config.towers.depths:
         raise MismatchError(
             "the initial towers have {} and {} layers (queries, documents) and schema {}, "
-            "the configuration asks for {} and {} and {}".format(
+            "the configuration requires {}, {} and {}".format(
                 *depths, found.schema.name, *config.towers.depths, schema.name
             )
         )

@@ -89,7 +89,7 @@ def check_version(new: Path, live: Path | None, queries: GateQueries, options: G
     if queries.grades is not None and not result.judged and not (before and before.judged):
         raise InputError(
             f"no relevant document of {queries.source} is in version {new.name} or the live one: "
-            "expected judgements of this corpus"
+            "expected relevance judgments of this corpus"
         )
     checks = [*_alone(result, options)]
     if before is not None:

@@ -28,12 +28,12 @@ class TunedWeight(Choice):
     weight: LearnedWeight
 
     def report(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The result as JSON values."""
         return {"learned": self.weight.model_dump(), "nDCG@10": self.figures()}
 
     def summary(self) -> str:
-        """In a few lines."""
-        return f"learned impacts count {self.weight.weight:.4g}\n{self.lines('BM25 alone', 'weight')}"
+        """The result in a few lines of text."""
+        return f"weight of learned impacts {self.weight.weight:.4g}\n{self.lines('BM25 alone', 'weight')}"
 
 
 def tune_learned(index: Index, task: Task, seed: int = 0) -> TunedWeight:

@@ -41,12 +41,12 @@ class TunedShare(Choice):
     rerank_weight: RerankWeight
 
     def report(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The result as JSON values."""
         return {"rerank_weight": self.rerank_weight.model_dump(), "nDCG@10": self.figures()}
 
     def summary(self) -> str:
-        """In a few lines."""
-        return f"the re-ranker's score counts {self.rerank_weight.share:.4g}\n{self.lines('first search', 'share')}"
+        """The result in a few lines of text."""
+        return f"re-ranking weight {self.rerank_weight.share:.4g}\n{self.lines('first-stage retrieval', 'weight')}"
 
 
 def tune_share(index: Index, task: Task, wanted: Reranking, seed: int = 0) -> TunedShare:

@@ -105,12 +105,12 @@ class Tuned:
     queries: int
 
     def report(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The result as JSON values."""
         values = {name: value for name, value in asdict(self).items() if name != "fusion"}
         return {"fusion": self.fusion.model_dump(), "nDCG@10": values}
 
     def summary(self) -> str:
-        """In a few lines."""
+        """The result in a few lines of text."""
         fusion = self.fusion
         k = f" k {fusion.k}," if fusion.method == "rrf" else ""
         return (
@@ -220,14 +220,14 @@ class Choice:
         return {field.name: getattr(self, field.name) for field in fields(Choice)}
 
     def lines(self, first: str, what: str) -> str:
-        """In words.
+        """The comparison as text.
 
         Args:
-            first: what the first setting is.
-            what: is tuned.
+            first: name of the first setting.
+            what: the tuned value.
         """
         return (
-            f"nDCG@10 over {self.queries} queries: {first} {self.first:.3f}, {what} as it was {self.present:.3f}, this {what} "
+            f"nDCG@10 over {self.queries} queries: {first} {self.first:.3f}, former {what} {self.present:.3f}, this {what} "
             f"{self.fitted:.3f}\n"
             f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the {first} "
             f"(95 % interval {self.low:+.3f} to {self.high:+.3f}{chance(self.low, self.high)})"

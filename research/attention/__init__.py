@@ -1,1 +1,1 @@
-"""Which words towers look at."""
+"""Studies which words the towers attend to."""

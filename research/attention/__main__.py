@@ -1,4 +1,4 @@
-"""Which words towers look at, as a table and as a picture (docs/results/quality.md)."""
+"""Shows which words the towers attend to, as a table and as a picture (docs/results/quality.md)."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ def attention_command(
         list[Path] | None,
         given_folder("Model or checkpoint folder, several times; default: what models/DEFAULT names."),
     ] = None,
-    split: Annotated[str, typer.Option(help="Split of the judgements to draw documents from.")] = "dev",
+    split: Annotated[str, typer.Option(help="Split of the qrels to draw documents from.")] = "dev",
     count: Annotated[int, typer.Option(min=1, help="Documents to draw.")] = 5,
     rows: Annotated[
         Rows, typer.Option(help="Whose attention counts, or `states`: the paper's inner products.")

@@ -14,7 +14,7 @@ from research.attention.study import TOP, Rows, Score, StudiedText
 __all__ = ["MAX_PANELS", "draw_study", "study_markdown"]
 
 MAX_PANELS = 50
-"""Texts of a picture; of more, nobody sees one, and beyond 65,535 pixels there is no picture."""
+"""Most texts of a picture; more would be illegible, and the height is limited to 65,535 pixels."""
 TITLE_CHARACTERS = 70
 _CAPTIONS = {
     "cls": "Attention from [CLS] in the last layer, mean over heads",
@@ -24,12 +24,12 @@ _CAPTIONS = {
 
 
 def study_markdown(texts: Sequence[StudiedText], models: Sequence[StudiedModel], rows: Rows) -> str:
-    """A table of texts x models, and what it comes to for each model.
+    """A table of texts x models, and a summary for each model.
 
     Args:
         texts: at least one, measured with every model.
-        models: in the order of the columns.
-        rows: what was measured.
+        models: in column order.
+        rows: the kind of scores.
     """
     head = ["document", f"BM25F: heaviest {TOP}", *(_plain(model.name) for model in models)]
     lines = [_row(head), _row(["---"] * len(head))]
@@ -44,15 +44,15 @@ def study_markdown(texts: Sequence[StudiedText], models: Sequence[StudiedModel],
 
 
 def draw_study(texts: Sequence[StudiedText], rows: Rows, path: Path) -> None:
-    """Writes the picture: a panel a text, in it one set of bars a model, all to one scale.
+    """Writes the picture: one panel per text with a set of bars per model, all on one scale.
 
     Args:
         texts: 1 to `MAX_PANELS`.
-        rows: what was measured.
+        rows: the kind of scores.
         path: file to write, `.png`.
 
     Raises:
-        ConfigError: if the file is no `.png`, or there are too many texts.
+        ConfigError: if the file is not a `.png`, or there are too many texts.
         InputError: if it cannot be written.
     """
     if path.suffix != ".png":
@@ -99,14 +99,14 @@ def _bars(axes: Axes, words: Sequence[Score], heavy: set[str], rows: Rows) -> No
     axes.set_yticks(places, [_short(item.word, 24) for item in words], fontsize=8, parse_math=False)
     for label, item in zip(axes.get_yticklabels(), words, strict=True):
         label.set_fontweight("bold" if item.word in heavy else "normal")
-    axes.set_ylim(TOP - 0.5, -0.5)  # the best on top, and room for as many words everywhere
+    axes.set_ylim(TOP - 0.5, -0.5)  # the best on top, with space for equally many words everywhere
     axes.tick_params(axis="x", labelsize=8)
     axes.set_axisbelow(True)
     axes.grid(alpha=0.3, axis="x")
 
 
 def _summary(texts: Sequence[StudiedText], model: StudiedModel, rows: Rows) -> str:
-    """One line a model: how far it agrees with the weights, and how much of its attention the words have."""
+    """One line per model: its agreement with the weights, and the fraction of its attention on words."""
     found = [(text, text.models[model.name]) for text in texts]
     shared = [
         len({item.word for item in text.heaviest} & {item.word for item in it.words}) for text, it in found
@@ -145,5 +145,5 @@ def _short(text: str, characters: int = TITLE_CHARACTERS) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of others as plain words: no markup of theirs takes effect, and none ends a cell."""
+    """Untrusted text as plain words, without effect of its markup or table delimiters."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|~" else letter for letter in " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""What a case study looks at: models and checkpoints in torch, documents of a data folder, and the corpus' own idf."""
+"""Inputs of a case study: models and checkpoints in torch, documents of a data directory, and the corpus's idf."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ __all__ = ["CorpusTerms", "StudiedModel", "open_studied", "read_texts"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StudiedModel:
-    """A model or checkpoint as torch towers in evaluation mode, with the preprocessor that it has by itself."""
+    """A model or checkpoint as torch towers in evaluation mode, with its own preprocessor."""
 
     name: str
     towers: TwoTowers
@@ -28,11 +28,11 @@ class StudiedModel:
 
 
 def open_studied(folders: Sequence[Path]) -> list[StudiedModel]:
-    """Opens models and checkpoints; a name that two share gives way to the folders as given.
+    """Opens models and checkpoints; if two share a name, the given directories become their names.
 
     Raises:
-        ArtifactError: if a folder is neither, or damaged.
-        ConfigError: if a folder is given twice.
+        ArtifactError: if a directory is neither, or damaged.
+        ConfigError: if a directory is given twice.
     """
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError("--model names the same folder twice: give each model once")
@@ -55,36 +55,36 @@ def _open(folder: Path) -> StudiedModel:
 def read_texts(
     folder: Path, fields: Sequence[str], split: str, count: int
 ) -> tuple[list[Document], list[Document]]:
-    """Reads the corpus of a data folder, and draws from the documents that a split judges relevant (grade >= 1).
+    """Reads the corpus of a data directory, and samples documents that a split judges relevant (grade >= 1).
 
     Args:
         folder: in BEIR's layout.
         fields: names of the text fields.
-        split: of the judgements.
-        count: most documents to draw, >= 1; they come in the order of the judgements.
+        split: split of the relevance judgments.
+        count: most documents to draw, >= 1; they keep the order of the judgments.
 
     Raises:
-        InputError: if a file is missing or bad, or the split judges nothing that is there.
+        InputError: if a file is missing or invalid, or the split judges none of the documents.
     """
     corpus = list(read_documents(folder / "corpus.jsonl", fields))
     known = {document.id: document for document in corpus}
     judged = [each.document_id for each in read_qrels(folder / "qrels" / f"{split}.tsv") if each.grade >= 1]
     there = [identifier for identifier in dict.fromkeys(judged) if identifier in known]
     if not there:
-        raise InputError(f"split {split!r} of {folder} judges no document that is there")
+        raise InputError(f"split {split!r} of {folder} judges none of its documents")
     drawn = np.random.default_rng(0).permutation(len(there))[:count]
     return corpus, [known[there[row]] for row in sorted(drawn.tolist())]
 
 
 class CorpusTerms:
-    """Preprocessors with the term table of a corpus, counted once for all models that see the same words in it."""
+    """Preprocessors with a corpus's term statistics, computed once for all models that split it into the same words."""
 
     def __init__(self, corpus: Sequence[Document]) -> None:
         self._corpus = corpus
         self._counted: dict[tuple[str, Path | None], TermTable] = {}
 
     def on(self, own: Preprocessor, weighting: Weighting) -> Preprocessor:
-        """A model's preprocessor with this weighting, and the terms that an index of the corpus has by default."""
+        """A model's preprocessor with this weighting and the default term statistics of an index of the corpus."""
         pieces = WordPieces(own.pieces.vocabulary, weighting.unit)
         key = (own.schema.hash, own.pieces.vocabulary if weighting.unit == "piece" else None)
         if key not in self._counted:

@@ -1,11 +1,10 @@
-"""Which words a tower looks at: the case study of GLOW section 4.5 (Table 4).
+"""Which words a tower attends to: the case study of GLOW section 4.5 (Table 4).
 
-A word's score is the sum over its pieces and over its places in the text, so that it is one figure however the word is
-split and wherever it stands. What a token scores is one of
+A word's score is the sum over its subword tokens and its occurrences in the text. A token's score is one of
 
-    cls     attention that it gets from [CLS] in the last layer, mean over heads: what a vector made of [CLS] collects
-    all     attention that it gets from all tokens there, [CLS] and [SEP] among them: what a mean of all tokens collects
-    states  mean inner product of its last hidden state with every other token's: the paper's own words
+    cls     attention from [CLS] in the last layer, averaged over heads, which decides a [CLS] vector
+    all     attention from all tokens there, including [CLS] and [SEP], which decides a mean of all tokens
+    states  mean inner product of its last hidden state with every other token's, the paper's measure
 
     L   tokens of one text
 """
@@ -29,12 +28,12 @@ Rows = Literal["cls", "all", "states"]
 
 
 TOP = 5
-"""Words of a document."""
+"""Number of top words per document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A word and its share of the attention in [0, 1]; of `states`, and of weights, any number."""
+    """A word and its fraction of the attention in [0, 1]; for `states` and weights, any number."""
 
     word: str
     value: float
@@ -42,7 +41,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """What one model looks at in one text: its best words, best first, and what tokens left out got."""
+    """One model's result for one text: its best words, best first, and the score of excluded tokens."""
 
     words: tuple[Score, ...]
     left_out: float
@@ -53,9 +52,9 @@ class StudiedText:
     """One text.
 
     Attributes:
-        id, title: of the document.
-        heaviest: its words of highest BM25F weight by Eq. 6-8, whatever a model's own weighting.
-        models: model name -> what it looks at.
+        id, title: id and title of the document.
+        heaviest: its words of highest BM25F weight by Eq. 6-8, independent of a model's own weighting.
+        models: model name -> its result.
     """
 
     id: str
@@ -70,10 +69,10 @@ def study(
     """Measures every text with every model.
 
     Args:
-        models: at least one; the first one's fields and vocabulary serve for the BM25F column.
-        corpus: what idf comes from, as in an index of it.
+        models: at least one; the BM25F column uses the first one's fields and vocabulary.
+        corpus: source of idf, as in an index of it.
         texts: documents.
-        rows: what a token scores.
+        rows: the kind of scores.
     """
     terms = CorpusTerms(corpus)
     own = [terms.on(model.preprocessor, model.preprocessor.weighting) for model in models]
@@ -90,13 +89,13 @@ def study(
 
 
 def token_scores(tower: Tower, tokens: WeightedTokens, pad_id: int, rows: Rows) -> NDArray[float32]:
-    """What each token scores, float32 [L]; of `cls` and `all` they sum to 1.
+    """The score of each token, float32 [L]; for `cls` and `all` they sum to 1.
 
     Args:
         tower: in evaluation mode.
         tokens: preprocessed for that tower.
         pad_id: id of [PAD].
-        rows: what a token scores.
+        rows: the kind of scores.
     """
     batch = pad([tokens], pad_id)
     inputs = [torch.from_numpy(part) for part in (batch.ids, batch.mask, batch.field_ids, batch.weights)]
@@ -113,7 +112,7 @@ def token_scores(tower: Tower, tokens: WeightedTokens, pad_id: int, rows: Rows) 
 
 
 def word_scores(scores: NDArray[float32], tokens: WeightedTokens) -> tuple[dict[str, float], float]:
-    """Sums tokens' scores [L] to words', over pieces and places, and those of [CLS], [SEP] and punctuation."""
+    """Sums tokens' scores [L] by word, and those of [CLS], [SEP] and punctuation."""
     words = _whole(tokens.words)
     sums: dict[str, float] = {}
     left_out = 0.0
@@ -126,10 +125,10 @@ def word_scores(scores: NDArray[float32], tokens: WeightedTokens) -> tuple[dict[
 
 
 def _whole(words: Sequence[str]) -> list[str]:
-    """The whole word of each word: the same, but where pieces count as words (the ablation `tw`)."""
+    """The whole word of each word: the same, unless subword tokens count as words (the ablation `tw`)."""
     groups: list[tuple[str, int]] = []
     for word in words:
-        # Text cannot look like this: BERT's splitting makes each # a word.
+        # Text cannot contain this, because BERT's splitting makes each # a word.
         if len(word) > 2 and word.startswith("##") and groups:
             start, count = groups.pop()
             groups.append((start + word[2:], count + 1))
@@ -150,7 +149,7 @@ def _top(scores: Mapping[str, float]) -> tuple[Score, ...]:
 
 
 def _weights(plain: Preprocessor, text: Document) -> dict[str, float]:
-    """BM25F weights of the words that reach a tower, as the formula gives them."""
+    """BM25F weights of the words that reach a tower, by the formula."""
     kept = [word for word in plain.document(text).words if not is_punctuation(word)]
     return dict(plain.weigher.document(field_words(text, plain.schema, plain.pieces), kept).words)
 

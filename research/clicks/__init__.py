@@ -1,1 +1,1 @@
-"""Simulated users, and what their clicks teach (docs/results/quality.md)."""
+"""Simulated users, and learning from their clicks (docs/results/quality.md)."""

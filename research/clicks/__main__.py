@@ -1,4 +1,4 @@
-"""Simulated users, and controls of what their clicks teach (docs/results/quality.md).
+"""Simulated users, and controls for learning from their clicks (docs/results/quality.md).
 
 python -m research clicks simulate --data $DATA/tldr --index-root INDEX --rankings FILE --out LOGS      # then `glow learn-clicks`
 python -m research clicks corpus --data $DATA/tldr --documents OUT/documents.jsonl --out FILE
@@ -26,7 +26,7 @@ def simulate_command(
     rankings: Annotated[Path, typer.Option(help="Kept for the next seed.")],
     out: Out,
     seed: Seed = 0,
-    bot: Annotated[Literal["fast", "slow"] | None, typer.Option(help="A program beside the people.")] = None,
+    bot: Annotated[Literal["fast", "slow"] | None, typer.Option(help="A bot among the users.")] = None,
 ) -> None:
     """Write the two logs that a service would: `queries.jsonl` and `feedback.jsonl`."""
     simulate(data, index_root, rankings, out, seed, bot)

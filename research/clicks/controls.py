@@ -1,4 +1,4 @@
-"""Documents with clicked queries of another origin, and true pairs: the controls of docs/results/quality.md."""
+"""Controls of docs/results/quality.md: documents with clicked queries from other sources, and true pairs."""
 
 import json
 from collections import defaultdict
@@ -17,12 +17,12 @@ Queries = Mapping[str, Sequence[str]]
 
 
 def learned_queries(documents: Path) -> Queries:
-    """Document -> clicked queries, of `documents.jsonl` as `glow learn-clicks` writes it."""
+    """Document -> clicked queries, from `documents.jsonl` of `glow learn-clicks`."""
     return {line["_id"]: line[FIELD] for line in read_records(documents)}
 
 
 def shuffled(learned: Queries, corpus: Sequence[Record]) -> Queries:
-    """The new queries of each document go to another one of those that got some; what it had stays."""
+    """Moves the new queries of each document to another one that got some; former queries stay."""
     had = {line["_id"]: set(line.get(FIELD, [])) for line in corpus}
     ids = sorted(learned)
     other = np.random.default_rng(0).permutation(len(ids))
@@ -33,7 +33,7 @@ def shuffled(learned: Queries, corpus: Sequence[Record]) -> Queries:
 
 
 def true_queries(data: Path, corpus: Sequence[Record]) -> Queries:
-    """Train questions of each document, in the order of a seeded shuffle, before what it had."""
+    """Train questions of each document in seeded random order, before its former queries."""
     texts = {query.id: query.text.lower() for query in read_queries(data / "queries.jsonl")}
     of_document: defaultdict[str, list[str]] = defaultdict(list)
     rows = list(read_qrels(data / "qrels" / "train.tsv"))
@@ -46,13 +46,13 @@ def true_queries(data: Path, corpus: Sequence[Record]) -> Queries:
 
 
 def write_corpus(corpus: Sequence[Record], queries: Queries, out: Path) -> None:
-    """Writes the documents with these queries in place of theirs; those of other documents stay."""
+    """Writes the documents with these queries instead of their own; other documents keep theirs."""
     lines = ({**line, FIELD: queries.get(line["_id"], line.get(FIELD, []))} for line in corpus)
     write_lines(out, (json.dumps(line, ensure_ascii=False) for line in lines))
 
 
 def true_pairs(data: Path, like: Path, out: Path, seed: int) -> None:
-    """Writes a data folder with as many of tldr's train questions as `like` has, to train on in place of clicks."""
+    """Writes a data directory with as many of tldr's train questions as `like` has, to train on instead of clicks."""
     of_query: defaultdict[str, list[str]] = defaultdict(list)
     for row in read_qrels(data / "qrels" / "train.tsv"):
         of_query[row.query_id].append(row.document_id)

@@ -1,7 +1,7 @@
-"""Simulates users of an index, and writes the two logs that a service would.
+"""Simulates users of an index, and writes the query log and feedback log of a service.
 
-A user looks at rank k with chance k^-0.7, clicks what is relevant with chance .8 and what is not with .08, and comes back at once
-from some of the latter. A bot searches and clicks one document wherever it is shown, else the last hit.
+A user examines rank k with probability k^-0.7, clicks a relevant document with .8, another one with .08, and returns at once
+from some of the latter. A bot searches and clicks a fixed document wherever it is shown, otherwise the last hit.
 """
 
 import json
@@ -34,12 +34,12 @@ def simulate(
     """Writes `queries.jsonl` and `feedback.jsonl`.
 
     Args:
-        data: holds the questions of the split `train`.
-        index_root: asked for each of them by each retriever, unless `rankings_file` is there.
-        rankings_file: what was found, kept for another seed.
-        out: folder of the logs.
-        seed: of everything drawn.
-        bot: `fast` or `slow`, a program beside the people.
+        data: data directory with the questions of the split `train`.
+        index_root: searched for each question by each retriever, unless `rankings_file` exists.
+        rankings_file: the rankings, kept for other seeds.
+        out: directory of the logs.
+        seed: seed of all random choices.
+        bot: `fast` or `slow`, a bot among the users.
     """
     relevant: defaultdict[str, set[str]] = defaultdict(set)
     for row in read_qrels(data / "qrels" / "train.tsv"):
@@ -88,7 +88,7 @@ def _bot(
 
 
 def _rank(root: Path, texts: Sequence[str], path: Path) -> None:
-    """Asks the index every question by every retriever."""
+    """Searches the index for every question by every retriever."""
     index = open_index(root, threads=2)
     limits = Settings(index_root=root).limits
     found: dict[str, list[list[str]]] = {}
@@ -116,7 +116,7 @@ class _Log:
 
     def click(self, request_id: str, identifier: str, dwell_s: float, source: str, time: datetime) -> None:
         period = str((time - START).days // SALT_DAYS)
-        mark = f"{source}-{period}"  # nobody knows a person again under another salt
+        mark = f"{source}-{period}"  # users are not recognizable under another salt
         feedback = Feedback(request_id, identifier, "click", None, dwell_s, mark, time.isoformat(), period)
         self._clicks.append(json.dumps(feedback.values()))
 

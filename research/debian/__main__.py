@@ -1,4 +1,4 @@
-"""Writes a data folder of general English texts with training pairs, from what a Debian system has.
+"""Writes a data directory of general English texts with training pairs, from the packages of a Debian system.
 
 python -m research debian --out DIR
 """
@@ -24,7 +24,7 @@ from research.debian.packages import package_pairs
 from research.debian.pair import Pair
 from research.folders import given_folder, names_among, write_folder, write_lines
 
-# A query that more documents answer than this is no question any more ("Installation").
+# A query with more relevant documents is too general to be a question ("Installation").
 MAX_DOCUMENTS_OF_A_QUERY = 5
 
 
@@ -33,8 +33,8 @@ class Source:
     """One kind of text.
 
     Attributes:
-        prefix: of the document ids, before a colon or a hyphen.
-        install: what gives a machine this source.
+        prefix: prefix of the document ids, before a colon or a hyphen.
+        install: the command that installs this source.
         licence: note for a model card.
     """
 
@@ -78,7 +78,7 @@ def main(
         list[Path] | None, given_folder("folder that packages are unpacked in, repeatable; default: /")
     ] = None,
 ) -> None:
-    """Reads the sources that are there, says which are not, and writes one data folder."""
+    """Reads the available sources, prints the missing ones, and writes one data directory."""
     generator = random.Random(seed)  # noqa: S311 - an order, not a secret
     chosen: list[Pair] = []
     for name in (name for name in SOURCES if name in sources.split(",")):
@@ -101,14 +101,14 @@ def main(
 
 
 def write(pairs: list[Pair], out: Path) -> tuple[int, int]:
-    """Writes corpus, queries, judgements and a note of the sources.
+    """Writes corpus, queries, relevance judgments and a note on the sources.
 
-    Pairs with the same query (but for case and punctuation) share it; a query of more than five documents is
+    Pairs with the same query, ignoring case and punctuation, share it. A query of more than five documents is
     dropped with its documents.
 
     Args:
-        pairs: with different ids, in the order of writing.
-        out: the folder; made where it is missing.
+        pairs: pairs with distinct ids, in the order of writing.
+        out: the directory, created if missing.
 
     Returns:
         Number of documents and of queries.
@@ -135,7 +135,7 @@ def write(pairs: list[Pair], out: Path) -> tuple[int, int]:
 
 
 def _notes(pairs: list[Pair]) -> list[str]:
-    """Lines of the README: what is in the folder, and under which licences."""
+    """Lines of the README: contents and licenses."""
     counts = Counter(pair.source.partition("-")[0] for pair in pairs)
     lines = ["# General texts from Debian", ""]
     lines += [
@@ -146,7 +146,7 @@ def _notes(pairs: list[Pair]) -> list[str]:
 
 
 def _read(name: str, roots: list[Path], whole_sections: bool) -> list[Pair]:
-    """The pairs of all roots, each id and each text once."""
+    """The pairs of all roots with distinct ids and texts."""
     found: dict[str, Pair] = {}
     texts: set[str] = set()
     for root in roots:

@@ -1,4 +1,4 @@
-"""Pairs from installed books and manuals: a section's heading asks for its first words."""
+"""Pairs from installed books and manuals: a section's heading is the query for its first words."""
 
 import gzip
 import os
@@ -20,7 +20,7 @@ _READERS = {
     ".html": html_sections, ".htm": html_sections, ".pod": pod_sections,
     ".page": xml_sections, ".docbook": xml_sections, ".xml": xml_sections,
 }  # fmt: skip
-# Other languages, indices, what comes with packages beside their books, and change logs.
+# Other languages, indices, extra files of packages, and change logs.
 _OTHER_FOLDERS = re.compile(
     r"^(?!en)[a-z]{2}([-_@][A-Za-z]+)?$|^(locale|man|i18n|_static|_sources|demos|examples?|tests?|icons|mime|themes|"
     r"node_modules|nodejs|javascript|python3?|gir-1.0|glib-2.0|gcc|fontconfig|dbus-1|polkit-1|xml|api|javadoc)$"
@@ -28,12 +28,12 @@ _OTHER_FOLDERS = re.compile(
 _OTHER_FILES = re.compile(
     r"(?i)^(genindex|py-modindex|search|copyright|changelog|news|releasenotes|release-|fdl|gpl|legal|license|classindex)"
 )
-# On their own, these headings say nothing of the section: its first sentence is the query.
+# These headings alone do not describe the section, so its first sentence is the query.
 _GENERIC = frozenset(
     "introduction overview description summary notes note background preface abstract about remarks general purpose "
     "concept concepts details comments definition usage basics foreword".split()
 )
-# These have lists, code or names below them.
+# Below these are lists, code or names.
 _REFUSED = re.compile(
     r"(?i)^(see also|examples?|references|bibliography|authors?|copyright|license|licen[cs]ing|keywords|synopsis|"
     r"parameters|arguments|calling sequences?|history|contents|table of contents|index|name|options|bugs|search|"
@@ -56,8 +56,8 @@ def book_pairs(root: Path, whole: bool = False) -> Iterator[Pair]:
     A heading that many sections have ("Compatibility") is replaced by the section's first sentence.
 
     Args:
-        root: folder that holds `usr/share`.
-        whole: whether what follows a section's first words is given as well, as passages that their first sentences ask for.
+        root: directory that holds `usr/share`.
+        whole: whether to also yield the rest of a section, as passages whose first sentences are the queries.
     """
     share = root / SHARE
     found = [(path.relative_to(share), file_sections(_read(path), _kind(path))) for path in _files(share)]
@@ -75,7 +75,7 @@ def book_pairs(root: Path, whole: bool = False) -> Iterator[Pair]:
 
 
 def file_sections(source: str, kind: str) -> list[Section]:
-    """The sections of one file that hold enough words.
+    """The sections of one file that have enough words.
 
     Args:
         source: the file's text.
@@ -87,13 +87,13 @@ def file_sections(source: str, kind: str) -> list[Section]:
 def section_pair(
     section: Section, book: str, identifier: str, common: frozenset[str] = frozenset()
 ) -> Pair | None:
-    """The pair of one section, or None where heading or text are of no use.
+    """The pair of one section, or None if heading or text are not usable.
 
     Args:
         section: heading, headings above it and text.
         book: title for sections without a heading above them.
         identifier: document id.
-        common: headings in small letters that say too little.
+        common: lower-case headings that are too general.
     """
     heading = _heading(section.heading)
     above = [_heading(parent) for parent in section.parents]
@@ -111,11 +111,11 @@ def section_pair(
 
 
 def later_passages(section: Section, first: Pair) -> Iterator[Pair]:
-    """Pairs of a section's text behind its first words, which `first` has: a passage's first sentence asks for its rest.
+    """Pairs from a section's text after its first words, which `first` has: a passage's first sentence is the query.
 
     Args:
-        section: as `section_pair` reads it.
-        first: the section's pair, which gives id and title.
+        section: as for `section_pair`.
+        first: the section's pair, for id and title.
     """
     text = collapsed(section.text)
     start = len(cut(text, MAX_SECTION_WORDS))

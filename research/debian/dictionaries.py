@@ -1,7 +1,7 @@
 """Pairs from installed dictionaries: WordNet, and those in dictd's format.
 
-In WordNet, a word asks for its definition. In an encyclopaedic dictionary the first sentence of an entry asks for
-the rest, and the word itself where an entry is short.
+In WordNet, a word is the query for its definition. In an encyclopedic dictionary the first sentence of an entry is the
+query for the rest, or the word itself if the entry is short.
 """
 
 import gzip
@@ -22,7 +22,7 @@ def wordnet_pairs(root: Path) -> Iterator[Pair]:
     """Yields a pair per noun and verb of WordNet whose definition has at least eight words.
 
     Args:
-        root: folder that holds `usr/share/wordnet` with `data.noun` and `data.verb`.
+        root: directory that holds `usr/share/wordnet` with `data.noun` and `data.verb`.
     """
     for part in ("noun", "verb"):
         path = root / WORDNET / f"data.{part}"
@@ -33,7 +33,7 @@ def wordnet_pairs(root: Path) -> Iterator[Pair]:
 def synset_pairs(source: str, part: str) -> Iterator[Pair]:
     """Yields the pairs of one data file of WordNet (format: man 5 wndb).
 
-    The words are the query, what they are a kind of is the title, definition and examples are the text.
+    The words are the query, their hypernym is the title, definition and examples are the text.
     """
     lines = [line for line in source.splitlines() if line[:1].isdigit() and " | " in line]
     words = {line[:8]: _words(line) for line in lines}
@@ -47,7 +47,7 @@ def synset_pairs(source: str, part: str) -> Iterator[Pair]:
 
 
 def dictd_pairs(root: Path) -> Iterator[Pair]:
-    """Yields the pairs of every dictionary in `usr/share/dictd` but WordNet, which has its own source."""
+    """Yields the pairs of every dictionary in `usr/share/dictd` except WordNet, which has its own source."""
     for index in sorted((root / DICTD).glob("*.index")):
         path = index.with_suffix(".dict.dz")
         if path.exists() and index.stem != "wn":
@@ -59,7 +59,7 @@ def entry_pairs(index: str, data: bytes, name: str) -> Iterator[Pair]:
     """Yields the pairs of one dictionary.
 
     Args:
-        index: lines of headword, offset and size, the numbers in dictd's base 64, with tabs between them.
+        index: tab-separated lines of headword, offset and size, with numbers in dictd's base 64.
         data: the uncompressed dictionary.
         name: its name, for the ids.
     """
@@ -76,7 +76,7 @@ def entry_pairs(index: str, data: bytes, name: str) -> Iterator[Pair]:
 
 
 def _entry_pair(headword: str, entry: str, identifier: str) -> Pair | None:
-    """The entry's first line holds the headword; marks around cross references are taken off."""
+    """Makes a pair of an entry, whose first line is the headword; removes marks around cross references."""
     lines = entry.strip().splitlines()
     is_line = bool(lines) and len(lines) > 1 and lines[0].strip().lower() == headword.lower()
     body = re.sub(r"[{}]|\[[^]]{0,80}\]|<[^>]{0,60}>", "", "\n".join(lines[1:] if is_line else lines))

@@ -1,6 +1,6 @@
-"""Pairs from docstrings of installed Python packages: the first sentence asks for the rest.
+"""Pairs from docstrings of installed Python packages: the first sentence is the query for the rest.
 
-Files are parsed and never imported.
+Files are parsed, not imported.
 """
 
 import ast
@@ -29,10 +29,10 @@ _PARAMETER = re.compile(r"^[*`]*\w+[`*]* ?\(.*\) ?:|^[*`]*\w+[`*]*( \(|:)")
 
 
 def docstring_pairs(folders: list[Path]) -> Iterator[Pair]:
-    """Yields pairs of the packages in turn, so that a limit cuts the large ones.
+    """Yields pairs of the packages alternately, so that a limit cuts the large ones.
 
     Args:
-        folders: site-packages folders, and those of the standard library.
+        folders: site-packages directories, and those of the standard library.
     """
     packages = [
         islice(_package_pairs(package), MAX_OF_A_PACKAGE)
@@ -50,7 +50,7 @@ def docstring_pairs(folders: list[Path]) -> Iterator[Pair]:
 
 
 def file_pairs(source: str, module: str) -> Iterator[Pair]:
-    """Yields the pairs of one Python file; none where it does not parse.
+    """Yields the pairs of one Python file; none if it does not parse.
 
     Args:
         source: the file's text.
@@ -58,7 +58,7 @@ def file_pairs(source: str, module: str) -> Iterator[Pair]:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+            warnings.simplefilter("ignore")  # invalid escapes in third-party strings
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return
@@ -66,7 +66,7 @@ def file_pairs(source: str, module: str) -> Iterator[Pair]:
 
 
 def prose(docstring: str) -> str:
-    """The prose of a docstring: all before its first section, without markup, directives and sessions."""
+    """The prose of a docstring before its first section, without markup, directives and sessions."""
     text = _CODE_BLOCK.sub("", docstring)
     for pattern in (_SECTION, _FIELD_LIST):
         if match := pattern.search(text):
@@ -94,7 +94,7 @@ def _pair(docstring: str, name: str) -> Pair | None:
 
 
 def _packages(folder: Path) -> list[list[tuple[Path, str]]]:
-    """The files of each package or module of a folder, with their dotted names."""
+    """The files of each package or module of a directory, with their dotted names."""
     grouped: dict[str, list[tuple[Path, str]]] = {}
     for path in sorted(folder.rglob("*.py")):
         parts = path.relative_to(folder).with_suffix("").parts

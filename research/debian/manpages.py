@@ -1,4 +1,4 @@
-"""Pairs from installed manual pages: the short description of the NAME line asks for the DESCRIPTION."""
+"""Pairs from installed manual pages: the short description in the NAME line is the query for the DESCRIPTION."""
 
 import gzip
 import re
@@ -17,13 +17,13 @@ _PAGE = re.compile(r"(?P<name>.+)\.(?P<section>[1-8][a-z0-9]*)(?:\.gz)?$")
 
 
 def manual_pairs(root: Path) -> Iterator[Pair]:
-    """Yields the pairs of sections 1 to 8; links and pages that only refer to others are passed over.
+    """Yields the pairs of sections 1 to 8; skips links and pages that only refer to others.
 
-    Pages of installed packages that apt's lists of the distribution do not know are left out: their licences
-    are their vendors'.
+    Pages of installed packages outside of the distribution are left out, because they have their vendors'
+    licenses.
 
     Args:
-        root: folder that holds `usr/share/man`.
+        root: directory that holds `usr/share/man`.
     """
     foreign = _foreign_pages(root)
     seen: set[str] = set()
@@ -38,7 +38,7 @@ def manual_pairs(root: Path) -> Iterator[Pair]:
 
 
 def page_pair(source: str, name: str, section: str) -> Pair | None:
-    """The pair of one page, or None where it has no short description or too little text.
+    """The pair of one page, or None if it has no short description or too little text.
 
     Args:
         source: troff source.
@@ -61,7 +61,7 @@ def _read(path: Path) -> str:
     try:
         data = path.read_bytes()
         data = gzip.decompress(data) if path.suffix == ".gz" else data
-    except OSError:  # not a gzip file, or a broken one
+    except OSError:  # not a gzip file, or a damaged one
         return ""
     try:
         return data.decode("utf-8")
@@ -70,7 +70,7 @@ def _read(path: Path) -> str:
 
 
 def _foreign_pages(root: Path) -> set[str]:
-    """Pages owned by installed packages that are in none of apt's lists; empty where there are no lists."""
+    """Pages owned by installed packages that are in none of apt's lists; empty without lists."""
     names: set[str] = set()
     for path in sorted((root / LISTS).glob("*_Packages*")):
         names.update(stanza.get("Package", "") for stanza in stanzas(read_list(path)))

@@ -1,4 +1,4 @@
-"""Headings and the prose below them, from HTML, from DocBook and Mallard XML, and from Perl's POD."""
+"""Reads headings and the prose below them from HTML, DocBook and Mallard XML, and Perl's POD."""
 
 import re
 from dataclasses import dataclass, field
@@ -84,7 +84,7 @@ def _parsed(source: str, *, is_html: bool) -> list[Section]:
 
 
 class _Reader(HTMLParser):
-    """Gathers sections; tolerant of what is not well formed, because HTML on disks seldom is."""
+    """Gathers sections; tolerates malformed HTML."""
 
     def __init__(self, *, is_html: bool) -> None:
         super().__init__(convert_charrefs=True)
@@ -147,7 +147,7 @@ class _Reader(HTMLParser):
 
     def _is_block(self, tag: str, attrs: list[tuple[str, str | None]]) -> bool:
         if tag == "div":
-            self._divisions.append(("class", "para") in attrs)  # what Publican makes of a paragraph
+            self._divisions.append(("class", "para") in attrs)  # Publican's form of a paragraph
             return self._divisions[-1]
         return tag in _BLOCKS
 

@@ -1,4 +1,4 @@
-"""Pairs from apt's lists: a package's short description asks for its long one."""
+"""Pairs from apt's lists: a package's short description is the query for its long one."""
 
 import gzip
 import lzma
@@ -18,10 +18,10 @@ Stanza = dict[str, str]
 
 
 def package_pairs(root: Path) -> Iterator[Pair]:
-    """Yields one pair per described thing: of siblings with the same text, the program or the shortest name stays.
+    """Yields one pair per description: of packages with the same text, the program or the shortest name stays.
 
     Args:
-        root: folder that holds `var/lib/apt/lists` (`/` on a live system).
+        root: directory that holds `var/lib/apt/lists` (`/` on a live system).
     """
     descriptions = _descriptions(root)
     stanzas_found: list[tuple[Stanza, str]] = []
@@ -47,7 +47,7 @@ def read_list(path: Path) -> str:
     """Reads one of apt's lists, compressed or not; lz4 needs apt's own helper.
 
     Returns:
-        The text; "" where the compression cannot be read here.
+        The text; "" if the compression is not supported here.
     """
     if path.suffix == ".lz4":
         if not _HELPER.exists():
@@ -64,7 +64,7 @@ def read_list(path: Path) -> str:
 
 
 def stanzas(text: str) -> Iterator[Stanza]:
-    """Yields the stanzas of a control file as field -> value, continuation lines joined by line ends."""
+    """Yields the stanzas of a control file as field -> value, with continuation lines joined by line breaks."""
     for block in text.split("\n\n"):
         stanza: Stanza = {}
         field = ""
@@ -80,7 +80,7 @@ def stanzas(text: str) -> Iterator[Stanza]:
 
 
 def split_description(text: str) -> tuple[str, str]:
-    """Splits a description into its short line and its long text, in which a lone dot is an empty line."""
+    """Splits a description into its short line and its long text, in which a single dot is an empty line."""
     short, _, long = text.partition("\n")
     return short, re.sub(r"(?m)^\s*\.$", "", long)
 
@@ -96,9 +96,9 @@ def _descriptions(root: Path) -> dict[str, str]:
 
 
 def _keys(name: str, text: str) -> set[str]:
-    """What siblings share: the first paragraph (all of a short text), or all but the words of their own names.
+    """Keys that sibling packages share: the first paragraph (or all of a short text), or the text without their names.
 
-    The second finds texts made by machines for thousands of packages ("contains the source for the Rust … crate").
+    The second finds generated texts of thousands of packages ("contains the source for the Rust … crate").
     """
     short, long = split_description(text)
     first = re.split(r"\n\s*\n", long.strip())[0]
@@ -112,5 +112,5 @@ def _letters(text: str) -> list[str]:
 
 
 def _rank(name: str) -> tuple[int, int, str]:
-    """The program comes before its library, and both before their development files."""
+    """Sort key: the program before its library, and both before their development files."""
     return (2 * bool(_SIBLING.search(name)) + name.startswith("lib"), len(name), name)

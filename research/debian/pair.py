@@ -1,4 +1,4 @@
-"""A training pair, and the cleaning that texts of every source go through."""
+"""A training pair, and the cleaning of texts of every source."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ MAX_WORDS = 220
 MIN_WORDS = 15
 MAX_QUERY_WORDS = 40
 MIN_COMMON_SHARE = 0.18
-# Collections that are test sets only: what names one of them is left out.
+# Datasets for testing only: pairs that name one of them are left out.
 HELD_OUT = ("cranfield",)
 COMMON_WORDS = frozenset(
     "a an the and or but if then than that this these those it its is are was were be been being has have had do "
@@ -28,9 +28,9 @@ class Pair:
     Attributes:
         id: document id, with the source in front (`deb:bash`).
         query: short description, heading or first sentence.
-        title: name of the thing described; not the query itself.
+        title: name of the described object, not the query itself.
         text: the description, at most 220 words of plain English.
-        url: address of the thing, or "".
+        url: address of the object, or "".
     """
 
     id: str
@@ -48,13 +48,13 @@ class Pair:
 def make_pair(
     identifier: str, query: str, title: str, text: str, url: str = "", min_words: int = MIN_WORDS
 ) -> Pair | None:
-    """Cleans a pair and judges whether it is worth training on.
+    """Cleans a pair and decides whether it is suitable for training.
 
     Args:
         identifier: document id.
-        query: raw query; a full stop at its end is taken off.
+        query: raw query; a final full stop is removed.
         title: raw title.
-        text: raw text, lines kept: those that are drawings are dropped.
+        text: raw text with line breaks; lines that are drawings are dropped.
         url: address.
         min_words: texts with fewer words are refused.
 
@@ -73,12 +73,12 @@ def make_pair(
 
 
 def collapsed(text: str) -> str:
-    """Text with every run of white space as one blank, and without control characters."""
+    """Text with each run of white space replaced by one blank, and without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def without_drawings(text: str) -> str:
-    """Text without the lines in which fewer than half of the characters are letters: drawings and tables."""
+    """Text without lines of which less than half is letters: drawings and tables."""
     kept = []
     for line in text.splitlines():
         marks = [character for character in line if not character.isspace()]
@@ -89,7 +89,7 @@ def without_drawings(text: str) -> str:
 
 
 def without_start(text: str, query: str) -> str:
-    """Text without the query where it stands at the beginning as a sentence or heading of its own."""
+    """Text without the query if it begins with it as a separate sentence or heading."""
     if query and text.lower().startswith(query.lower()):
         rest = text[len(query) :]
         start = rest.lstrip(" .:;,-\u2013\u2014")
@@ -99,7 +99,7 @@ def without_start(text: str, query: str) -> str:
 
 
 def cut(text: str, max_words: int) -> str:
-    """The first words of a text, up to a sentence's end where one stands in the last third."""
+    """The first words of a text, up to the end of a sentence if one is in the last third."""
     words = text.split()
     if len(words) <= max_words:
         return text
@@ -109,16 +109,16 @@ def cut(text: str, max_words: int) -> str:
 
 
 def is_english(text: str) -> bool:
-    """Whether common English words make up a share of the text that other languages and lists do not reach."""
+    """Whether the fraction of common English words exceeds that of other languages and lists."""
     words = [word.lower() for word in _WORD.findall(text)]
     return bool(words) and sum(word in COMMON_WORDS for word in words) >= MIN_COMMON_SHARE * len(words)
 
 
 def first_sentence(text: str) -> tuple[str, str]:
-    """Splits a collapsed text behind its first sentence.
+    """Splits a collapsed text after its first sentence.
 
     Returns:
-        sentence, rest: the rest is "" where the text is one sentence.
+        sentence, rest: the rest is "" if the text is one sentence.
     """
     for match in _SENTENCE_END.finditer(text):
         if not _ABBREVIATION.search(text[: match.start()]):

@@ -1,10 +1,10 @@
-"""Plain text of manual page sources (the man and mdoc macros), by light stripping and not by typesetting."""
+"""Extracts plain text of manual page sources (man and mdoc macros) by stripping, without typesetting."""
 
 import re
 from collections.abc import Iterator
 
 Sections = dict[str, str]
-"""Heading in capitals -> text, with empty lines between paragraphs."""
+"""Upper-case heading -> text, with empty lines between paragraphs."""
 
 _GLYPHS = {
     "aq": "'", "cq": "'", "oq": "'", "dq": '"', "lq": '"', "rq": '"', "em": " - ", "en": "-", "hy": "-", "mi": "-",
@@ -40,7 +40,7 @@ _MDOC_QUOTES = {
 
 
 def sections(source: str) -> Sections:
-    """Splits a page into its sections as plain text; literal blocks, tables and macro definitions are dropped.
+    """Splits a page into its sections as plain text; drops literal blocks, tables and macro definitions.
 
     Args:
         source: troff source with man or mdoc macros.
@@ -61,7 +61,7 @@ def sections(source: str) -> Sections:
 
 
 def _lines(source: str) -> Iterator[str]:
-    """Lines that carry text: no comments, conditions, and nothing of blocks that are set literally."""
+    """Lines with text, without comments, conditions and literal blocks."""
     waiting: set[str] = set()
     for line in source.replace("\\\n", "").splitlines():
         macro = (_request(line)[0] or "") if line[:1] in ".'" else ""

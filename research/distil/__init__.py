@@ -1,1 +1,1 @@
-"""Texts that a fast query tower learns by, and which of an encoder's layers it keeps."""
+"""Training texts of a fast query tower, and the encoder layers that it keeps."""

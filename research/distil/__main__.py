@@ -23,7 +23,7 @@ def texts_command(
     count: Annotated[int, typer.Option(help="most texts")] = 500_000,
     seed: Annotated[int, typer.Option(help="of the draw")] = 0,
 ) -> None:
-    """Writes queries, sentences and questions made by rule."""
+    """Writes queries, sentences and rule-based questions."""
     with reporting():
         texts = make_texts(data, count, seed)
         out.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")

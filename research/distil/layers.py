@@ -1,4 +1,4 @@
-"""Which layers of an encoder a query tower starts from: runs of equal length over the same texts."""
+"""Compares the encoder layers that a query tower starts from, by runs of equal length over the same texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +22,12 @@ def try_layers(
     """Trains a query tower from each choice of layers.
 
     Args:
-        model: the whole encoder, imported.
+        model: the full imported encoder.
         texts: the first 2,000 are held out.
         choices: layers of each run.
-        epochs: of each run, over the texts.
-        out: folder for the encoder's vectors and the runs.
-        seed: of every run.
+        epochs: epochs of each run.
+        out: directory for the encoder's vectors and the runs.
+        seed: seed of every run.
 
     Returns:
         Layers and held-out cosine of each run.

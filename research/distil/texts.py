@@ -1,6 +1,6 @@
-"""Texts without labels for `glow distil`: queries of data folders, sentences of their documents, and questions made of both by rule.
+"""Unlabeled texts for `glow distil`: queries, document sentences, and questions made from both by rules.
 
-A question needs no answer here: the encoder says what it means, whether it makes sense or not.
+A question needs no answer and may be nonsense, because the encoder supplies its target vector.
 """
 
 import re
@@ -32,12 +32,12 @@ def make_texts(folders: Sequence[Path], count: int, seed: int) -> list[str]:
     """Draws texts.
 
     Args:
-        folders: of BEIR's layout; of their queries, those of the split `train` are read.
-        count: the most texts.
-        seed: of the draw.
+        folders: directories in BEIR's layout; only queries of the split `train` are read.
+        count: most texts.
+        seed: seed of the sample.
 
     Returns:
-        Texts of 2 to 40 words, each once, in random order.
+        Distinct texts of 2 to 40 words in random order.
     """
     random = np.random.default_rng(seed)
     found: dict[str, None] = {}
@@ -63,7 +63,7 @@ def _texts(folder: Path, random: np.random.Generator) -> Iterator[str]:
 
 
 def _of_sentence(sentence: str, random: np.random.Generator) -> Iterator[str]:
-    """The sentence or a question of a part of it; sometimes some of its words alone."""
+    """The sentence, a question about a part of it, or sometimes only a few of its words."""
     yield question(sentence, random) if random.random() < QUESTION_SHARE else sentence
     words = sentence.split()
     if random.random() < KEYWORD_SHARE and len(words) > SHORTEST_PART:
@@ -72,7 +72,7 @@ def _of_sentence(sentence: str, random: np.random.Generator) -> Iterator[str]:
 
 
 def question(text: str, random: np.random.Generator) -> str:
-    """A question of a text: a task of what begins with a gerund, else an opening before some of its words."""
+    """Makes a question of a text: a task if it begins with a gerund, else an opening before some of its words."""
     gerund = _GERUND.match(text)
     if gerund:
         verb = _DOUBLED.sub(r"\1", gerund[1].lower())

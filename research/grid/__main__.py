@@ -1,4 +1,4 @@
-"""`python -m research.grid`: `grid` runs variants × seeds, `grid-report` writes their tables, `grid-curves` draws them."""
+"""`python -m research.grid`: `grid` runs variants × seeds, `grid-report` writes tables, `grid-curves` plots curves."""
 
 import re
 import sys

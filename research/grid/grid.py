@@ -1,7 +1,7 @@
-"""Variants × seeds under one budget: `python -m research.grid grid`.
+"""Trains variants × seeds under one budget: `python -m research.grid grid`.
 
-Every finished run is one JSON line of the results file; a run that is there already is not done again, so a grid can
-be stopped, go on elsewhere, and be shared out over processes.
+Every finished run is one JSON line of the results file, and is not repeated. So a grid can be stopped, continue
+elsewhere, and be distributed over processes.
 """
 
 import hashlib
@@ -47,27 +47,27 @@ ADDED_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "objective": {"list_cosines": "teacher", "list_other": "own", "list_lexical": 0.0},
     "batches": {"topics": 0, "typo_rate": 0.0},
 }
-"""By section, with what they are where nobody gives them."""
+"""Default values by section."""
 ORDER = (
     "name", "fields", "document_tokens", "one_field_id", "seed", "checkpoint_steps", "weighting", "towers", "objective", "optimiser",
 )  # fmt: skip
 OPTIMIZER_ORDER = (
     "batch_size", "chunk_size", "epochs", "max_steps", "learning_rate", "gain_rate", "warmup", "strength_warmup",
 )  # fmt: skip
-"""As options stood when the first results were measured; others follow."""
+"""The order of options at the time of the first results; others follow."""
 
 
 class GridConfig(StrictModel):
     """A grid's variants.
 
     Attributes:
-        base: what all variants share, by the keys of `TrainConfig`: the budget, and the curve of a run.
-        variants: name -> what the variant has in place of the base's.
-        seeds: runs a variant.
-        more_seeds: variant -> runs, where it differs.
-        baseline: variant that the others are compared with.
-        documents: dev folder's name -> most documents beside the relevant ones; 0, or no entry, takes all.
-        term_stats: variant -> further sources of idf to measure it with, beside `corpus`.
+        base: options of all variants, by the keys of `TrainConfig`: the budget, and the curve of a run.
+        variants: name -> options that replace the base's.
+        seeds: runs per variant.
+        more_seeds: variant -> runs, if different.
+        baseline: the variant to compare the others with.
+        documents: dev directory's name -> most documents besides the relevant ones; 0 or no entry: all.
+        term_stats: variant -> further sources of idf to measure it with, in addition to `corpus`.
     """
 
     base: Mapping[str, Any] = {}
@@ -95,11 +95,11 @@ class GridRun:
 
     @property
     def key(self) -> Key:
-        """Of the result: a variant that is renamed keeps what it has."""
+        """Key of the result; a renamed variant keeps its results."""
         config = self.config.model_copy(update={"name": "", "seed": 0}).model_dump(mode="json", by_alias=True)
         config = _in_order(config, ORDER)
         config["optimiser"] = _in_order(config["optimiser"], OPTIMIZER_ORDER)
-        # Options that came later count only where they are used: what was measured before stays found.
+        # Newer options count only if they are used, so that older results keep their keys.
         for section, added in ADDED_OPTIONS.items():
             for name, value in added.items():
                 if config[section][name] == value:
@@ -111,7 +111,7 @@ class GridRun:
 
 
 def planned(grid: Path) -> list[GridRun]:
-    """Every run of a grid file: first seeds of all variants first, so that a stopped grid compares what it has.
+    """Every run of a grid file, first seeds first, so that the results of a stopped grid are comparable.
 
     Raises:
         ConfigError: if the grid or a variant is not valid.
@@ -121,7 +121,7 @@ def planned(grid: Path) -> list[GridRun]:
         {config.baseline} | config.more_seeds.keys() | config.term_stats.keys()
     ) - config.variants.keys()
     if unknown:
-        raise ConfigError(f"{grid} names {', '.join(sorted(unknown))}, which is none of its variants")
+        raise ConfigError(f"{grid} names {', '.join(sorted(unknown))}, which are not its variants")
     variants = {name: _variant(config, name) for name in config.variants}
     counts = {name: config.more_seeds.get(name, config.seeds) for name in variants}
     return [
@@ -133,17 +133,17 @@ def planned(grid: Path) -> list[GridRun]:
 
 
 def _variant(grid: GridConfig, name: str) -> TrainConfig:
-    """The base with the variant's tables over it.
+    """The base, overridden by the variant's tables.
 
     Raises:
-        ConfigError: if the two do not go together, or the variant asks for what a grid does not have.
+        ConfigError: if the two conflict, or the variant needs an input that a grid lacks.
     """
     try:
         variant = TrainConfig.model_validate(merged(grid.base, grid.variants[name]) | {"name": name})
     except ValidationError as error:
         raise ConfigError(f"variant {name} is not valid: {describe(error)}") from error
     if variant.objective.needs_teacher:
-        raise ConfigError(f"variant {name} asks for a teacher, which a grid does not have")
+        raise ConfigError(f"variant {name} requires a teacher, which a grid does not support")
     return variant
 
 
@@ -161,28 +161,28 @@ def run(
     on_run: Callable[[GridRun], None] = lambda run: None,
     negatives: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Does what is not done yet, and yields each result after it was appended to the file.
+    """Does the missing runs, and yields each result after it was appended to the file.
 
     Args:
         grid: the grid's TOML file.
-        data: folder of the training pairs (split `train`).
-        dev: folders whose split `dev` is measured; the first is also the one whose curve is watched.
-        init: BERT-layout folder of the initial weights.
-        results: JSON lines, appended to.
-        shard: (i, n): this process does every n-th run of those planned, from the i-th.
-        on_run: told before each run.
-        negatives: mined from the training pairs (`glow mine`), for variants with `hard_negatives`.
+        data: data directory of the training pairs (split `train`).
+        dev: data directories whose split `dev` is measured; the first is also measured during training.
+        init: BERT directory of the initial weights.
+        results: JSON Lines file to append to.
+        shard: (i, n): this process does every n-th planned run from the i-th.
+        on_run: called before each run.
+        negatives: negatives of the training pairs (`glow mine`), for variants with `hard_negatives`.
 
     Raises:
-        ConfigError: as `planned`; or a variant asks for hard negatives and none are given, or two dev folders share a name, or the grid bounds one that is not there.
+        ConfigError: as `planned`; or if hard negatives are missing, or dev directories are unknown or share a name.
         InputError: if a file of the data cannot be read.
-        MismatchError: if results that are there were measured on other data or from other initial weights.
+        MismatchError: if existing results have other data or initial weights.
     """
     options, runs = GridConfig.load_toml(grid), planned(grid)
     hungry = sorted({item.variant for item in runs if item.config.objective.hard_negatives})
     if hungry and negatives is None:
         raise ConfigError(
-            f"variant {hungry[0]} asks for hard negatives, found none; give a file of `glow mine` (--negatives)"
+            f"variant {hungry[0]} requires hard negatives, found none; give a file of `glow mine` (--negatives)"
         )
     source = _source(options, data, dev, init)
     if negatives is not None:
@@ -203,13 +203,13 @@ def run(
 
 
 def _source(options: GridConfig, data: Path, dev: Sequence[Path], init: Path) -> dict[str, Any]:
-    """What all runs of a results file share: names and files of the data, bounds of the dev folders, initial weights."""
+    """The common inputs of all runs of a results file: data, limits of the dev directories, initial weights."""
     names = [folder.resolve().name for folder in dev]
     if len(set(names)) < len(names):
-        raise ConfigError(f"two --dev folders share a name ({', '.join(names)}); results go by names")
+        raise ConfigError(f"two --dev directories share a name ({', '.join(names)}), which must differ")
     if unknown := options.documents.keys() - set(names):
         raise ConfigError(
-            f"[documents] of the grid names {', '.join(sorted(unknown))}, which is no --dev folder"
+            f"[documents] of the grid names {', '.join(sorted(unknown))}, which is not a --dev directory"
         )
     try:
         digest = file_sha256(init / INIT_FILE)[:12]
@@ -223,7 +223,7 @@ def _source(options: GridConfig, data: Path, dev: Sequence[Path], init: Path) ->
 
 
 def _files_digest(folder: Path, split: str) -> str:
-    """Of the files that `read_collection` reads.
+    """Digest of the files that `read_collection` reads.
 
     Raises:
         InputError: if one cannot be read.
@@ -250,7 +250,7 @@ def _result(
     if hard and negatives is not None:
         collection = replace(collection, negatives=match_negatives([negatives], [collection])[0])
     batches = pair_batches(config, [collection], preprocessor)
-    # What is measured must not depend on the run's seed.
+    # The measurement must not depend on the run's seed.
     tasks = [DevTask.read(folder, schema, options.documents.get(folder.resolve().name, 0)) for folder in dev]
     towers = initial_towers(config, schema, init)
     loss = TowerLoss(config, towers, batches)

@@ -1,4 +1,4 @@
-"""How a run of the grid is measured: exact retrieval with torch towers, term tables as an index would have them."""
+"""Measures a run of the grid by exact retrieval with torch towers and the term statistics of an index."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +17,18 @@ __all__ = ["MEASURES", "DevTask", "measure"]
 MEASURES = (
     "RR@10", "RR@20", "nDCG@1", "nDCG@3", "nDCG@10", "NCG@10", "NCG@20", "NCG@50", "P@20", "ERR@20",
 )  # fmt: skip
-"""GLOW's, section 4.2."""
+"""Measures of GLOW section 4.2."""
 DEPTH = 50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevTask:
-    """One dev split and the documents it is measured over.
+    """One dev split and the documents to search.
 
     Attributes:
-        name: of the data folder.
+        name: name of the data directory.
         collection: all documents, and the split's queries.
-        documents: numbers of the documents that take part.
+        documents: numbers of the documents to search.
     """
 
     name: str
@@ -37,7 +37,7 @@ class DevTask:
 
     @classmethod
     def read(cls, folder: Path, schema: FieldSchema, others: int) -> "DevTask":
-        """Reads split `dev`; `others` bounds the documents beside relevant ones (drawn by seed 0), 0 takes all."""
+        """Reads the split `dev`; `others` limits the non-relevant documents (drawn by seed 0), 0: all."""
         collection = read_collection(folder, "dev", schema)
         needed = {number for found in collection.relevant for number in found}
         rest = np.setdiff1d(np.arange(len(collection.documents)), np.array(sorted(needed)))
@@ -52,10 +52,10 @@ def measure(
     """Means of `MEASURES` over the task's queries.
 
     Args:
-        towers: to be measured.
-        trained: the run's preprocessor, with the term table of its training collection.
+        towers: the towers to measure.
+        trained: the run's preprocessor, with the term statistics of its training data.
         task: queries and documents.
-        stats: which documents idf comes from.
+        stats: source of idf.
         precision, device: as `glow.training.encode.vectors`.
     """
     terms = select_terms(stats, _terms(task, trained), trained.terms)

@@ -1,4 +1,4 @@
-"""Curves of several variants in one picture, after GLOW's Figure 4: dev RR@10 over steps, mean and range over seeds."""
+"""Plots dev RR@10 over steps of several variants, mean and range over seeds, like GLOW's Figure 4."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ SIZE_INCHES = (6.4, 4.0)
 
 
 def save_curves(grid: Path, results: Path, variants: Sequence[str], out: Path) -> None:
-    """Draws the curves that a grid's runs have.
+    """Draws the curves of a grid's runs.
 
     Args:
         grid, results: the grid and its results.
-        variants: names, in the order of the legend.
+        variants: names, in legend order.
         out: PNG file to write.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tables of a grid: every variant against the baseline over seeds, and the steps it needs to get as far."""
+"""Tables of a grid: every variant against the baseline over seeds, and the steps it needs to reach the baseline."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -45,10 +45,10 @@ def grid_tables(grid: Path, results: Path) -> str:
             by_variant[item.variant][item.config.seed] = done[item.key]
     found = [row for rows in by_variant.values() for row in rows.values()]
     datas = [row["data"] for row in found]
-    # One that has its files hashed: through one that has not, two on different files would look alike.
+    # A run with file hashes: without them, runs on different files would look equal.
     first = next((data for data in datas if "files" in data), datas[0] if datas else {})
     if other := [data for data in datas if not same_data(data, first)]:
-        raise MismatchError(f"{results.name} holds runs on {first} and on {other[0]}, which do not compare")
+        raise MismatchError(f"{results.name} holds runs on {first} and on {other[0]}, which differ")
     baseline = by_variant.get(name, {})
     lines = [f"{len(found)} of {len(runs)} runs are done. The baseline is {name}.", "", *MEASURES_HEAD]
     for variant, rows in by_variant.items():
@@ -63,7 +63,7 @@ def grid_tables(grid: Path, results: Path) -> str:
 def interval(differences: Sequence[float]) -> tuple[float, float, float]:
     """Mean, half-width of its 95 % t-interval, and the paired t-test's two-sided p.
 
-    The last two are NaN for a single difference, and where all are the same.
+    The last two are NaN for a single difference, and if all are equal.
     """
     values = np.array(differences)
     mean, n = float(values.mean()), len(values)
@@ -78,9 +78,9 @@ def interval(differences: Sequence[float]) -> tuple[float, float, float]:
 
 
 def share_of_steps(curve: Sequence[tuple[int, float]], aim: float, steps: float) -> float | None:
-    """Steps at which a curve first reaches `aim`, as a share of `steps`; None if never.
+    """Fraction of `steps` after which a curve first reaches `aim`; None if never.
 
-    Between two looks by linear interpolation; before the first nothing is known, so its own steps count.
+    Interpolates linearly between measurements; if the first one reaches it, its own steps count.
     """
     before: tuple[int, float] | None = None
     for step, value in curve:
@@ -108,7 +108,7 @@ def _compare(variant: str, rows: Rows, baseline: Rows) -> list[str]:
 
 
 def _cells(differences: Sequence[float]) -> str:
-    """Mean difference, interval and p, as far as there are any."""
+    """Mean difference, interval and p, if defined."""
     if not differences:
         return "| | |"
     mean, half, p = interval(differences)
@@ -118,9 +118,9 @@ def _cells(differences: Sequence[float]) -> str:
 
 
 def _share(rows: Rows, baseline: Rows) -> str:
-    """Seeds in which a variant gets as far as the baseline with the same seed ends, and the shares of its steps that both take.
+    """Seeds in which a variant reaches the final value of the baseline with the same seed, and the steps of both.
 
-    The mean of the baseline's ends would be no aim for one seed: a lucky one passes it early whatever was changed.
+    The baseline's mean would not be a fair aim for one seed: a lucky one passes it early with any change.
     """
     shared = sorted(
         seed for seed in rows.keys() & baseline.keys() if baseline[seed]["curve"] and rows[seed]["curve"]
@@ -140,7 +140,7 @@ def _share(rows: Rows, baseline: Rows) -> str:
 
 
 def _stats(variant: str, rows: Rows) -> list[str]:
-    """A line for each task and source of idf; none where a variant has one source."""
+    """A line for each task and source of idf; none if a variant has a single source."""
     first = next(iter(rows.values()))
     lines = []
     for task in first["measures"]:

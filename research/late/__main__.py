@@ -1,4 +1,4 @@
-"""What late interaction was measured on, and the directions of its tokens (docs/results/quality.md).
+"""The datasets that late interaction was measured on, and its token projection (docs/results/quality.md).
 
 python -m research late collections --packages UNPACKED --out DATA      # and `glow build --index flat` for each
 python -m research late directions --work WORK --out FILE.npy
@@ -27,7 +27,7 @@ def collections_command(
     ],
     out: Annotated[Path, typer.Option(help="Where to write the collections.")],
 ) -> None:
-    """Write the collections: documents, queries and judgements."""
+    """Write the collections: documents, queries and relevance judgments."""
     for name, (documents, queries) in write_collections(data, packages, out).items():
         say(f"{name}: {documents:,} documents, {queries:,} queries")
 

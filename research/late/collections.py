@@ -1,6 +1,6 @@
-"""The collections that are measured: parts of tldr and MedQuAD, and three that the encoder was not trained on, from packages of Debian.
+"""The measured datasets: parts of tldr and MedQuAD, and three from Debian packages that the encoder was not trained on.
 
-In the latter a section's heading asks for the section, which does not hold it (`research.debian`).
+In the latter, a section's heading is the query for the section, which lacks it (`research.debian`).
 """
 
 import hashlib
@@ -24,24 +24,24 @@ PACKAGES = {
     "office": ("slurm-wlm-doc", "gnucash-docs"),
     "faq": ("r-doc-html", "debian-faq", "git-doc", "ffmpeg-doc", "privoxy", "fetchmail"),
 }
-"""Unpacked with `dpkg -x`. The default model's card names those of the first two lines as held out of its training; the third were in no list of it."""
+"""Packages. The default model's card lists those of the first two lines as held out; the third line is in no list."""
 QUERIES = {"tldr": 700, "medquad": 500, "science": 500, "office": 500, "faq": 500}
 MEDQUAD_DOCUMENTS = 6000
 MOST_DOCUMENTS_OF_A_QUERY = 5
 LEAST_WORDS = 3
-"""Of a heading that asks: "Concepts" is no question."""
+"""Fewest words of a heading as query: "Concepts" is not a question."""
 _QUESTION = re.compile(
     r"(?i)^\W*(how|why|what|where|when|which|who|can|could|do|does|is|are|should|will|i)\b|.*\?$"
 )
 
 
 def write_collections(data: Path, packages: Path, out: Path) -> dict[str, tuple[int, int]]:
-    """Writes a folder for each collection, in BEIR's layout with the split `dev`.
+    """Writes a directory for each dataset, in BEIR's layout with the split `dev`.
 
     Args:
-        data: holds `tldr` and `medquad`.
-        packages: holds a folder for each package, as `dpkg -x` leaves it.
-        out: where to write.
+        data: directory of `tldr` and `medquad`.
+        packages: directory of the packages, unpacked with `dpkg -x`.
+        out: directory to write.
 
     Returns:
         Name -> number of documents and of queries.
@@ -72,7 +72,7 @@ def _judged(folder: Path) -> tuple[list[Record], list[Record], dict[str, list[st
 
 
 def _topics(documents: Sequence[Record], relevant: set[str]) -> list[Record]:
-    """Whole topics (all answers about one thing): those of relevant documents, and others drawn up to a number of documents."""
+    """Whole topics (all answers about one subject): those of relevant documents, and random others up to a limit."""
     by_topic: dict[str, list[Record]] = defaultdict(list)
     for document in documents:
         by_topic[_topic(document["_id"])].append(document)
@@ -94,7 +94,7 @@ def _topic(identifier: str) -> str:
 def _sections(
     roots: Sequence[Path], questions: bool
 ) -> tuple[list[Record], list[Record], dict[str, list[str]]]:
-    """Sections of packages; headings ask. Of questions, only the half whose id has an even SHA-256: the other half is for later."""
+    """Sections of packages, with headings as queries; holds out questions whose id has an odd SHA-256."""
     pairs: dict[str, Pair] = {}
     texts: set[str] = set()
     for root in roots:

@@ -1,4 +1,4 @@
-"""The directions of token states that `tokens.bin` holds (models/README.md).
+"""Computes the projection of token embeddings in `tokens.bin` (models/README.md).
 
 L   tokens of a text    H   hidden size
 """
@@ -30,12 +30,12 @@ Floats = NDArray[np.float32]
 
 
 def fit_directions(data: Path, model: Model, work: Path) -> Floats:
-    """Directions of training queries, and of documents that answer some of them, of tldr and medquad; float32 [H, H], best first.
+    """Directions of training queries and relevant documents of tldr and medquad; float32 [H, H], best first.
 
     Args:
-        data: holds the two.
-        model: whose towers make the states.
-        work: where copies of the towers go that give them.
+        data: directory of both datasets.
+        model: the model whose token embeddings are used.
+        work: directory for copies of the towers that output them.
     """
     generator = random.Random(SEED)  # noqa: S311
     preprocessor = model.preprocessor
@@ -57,14 +57,14 @@ def fit_directions(data: Path, model: Model, work: Path) -> Floats:
 
 
 def directions_of(sides: Sequence[Sequence[Floats]]) -> Floats:
-    """The singular directions of normalised states, float32 [L, H] each, not centred; both towers weigh the same."""
+    """Singular directions of normalized, uncentered token embeddings, float32 [L, H] each; towers weigh the same."""
     sums = [np.mean([each.T @ each / len(each) for each in side], axis=0) for side in sides]
     _, directions = np.linalg.eigh(sum(sums))
     return np.ascontiguousarray(directions[:, ::-1].astype(np.float32))
 
 
 def _with_states(model: Path, folder: Path) -> Path:
-    """Copies a model's towers, each with a second output `states`: float32 [B, L, H], of its last layer."""
+    """Copies a model's towers with a second output `states`, float32 [B, L, H], of the last layer."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in model.glob("*.bin"):
         shutil.copyfile(path, folder / path.name)
@@ -79,7 +79,7 @@ def _with_states(model: Path, folder: Path) -> Path:
 
 
 def _states(encoder: Encoder, sequences: Sequence[WeightedTokens]) -> Iterator[Floats]:
-    """Normalised states of each text, kept in 16 bits in between."""
+    """Normalized token embeddings of each text, stored in 16 bits meanwhile."""
     lengths = [len(each) for each in sequences]
     found: dict[int, NDArray[np.float16]] = {}
     for rows in batches_by_length(lengths, encoder.batch_tokens):

@@ -1,1 +1,1 @@
-"""The tables of the Conformer-Kernel paper at our scale: NDRM1 to NDRM3 trained, searched whole and re-ranked; cost by document length."""
+"""The Conformer-Kernel paper's tables at a small scale: quality of NDRM1 to NDRM3, and cost by document length."""

@@ -1,4 +1,4 @@
-"""NDRM1 to NDRM3 over a data folder: `python -m research ndrm tables --data DIR --json FILE`, `python -m research ndrm cost --json FILE`."""
+"""NDRM1 to NDRM3 over a data directory: `python -m research ndrm tables --data DIR --json FILE`, `python -m research ndrm cost --json FILE`."""
 
 import json
 import sys
@@ -52,7 +52,7 @@ def tables(
     document_terms: Annotated[int, typer.Option()] = 4000,
     threads: Annotated[int, typer.Option()] = 2,
 ) -> None:
-    """Trains each variant on the split `train` and measures it on another; results are added to the file as they come."""
+    """Trains each variant on the split `train` and measures it on another; appends each result to the file."""
     torch.set_num_threads(threads)
     schema, pieces = FieldSchema.preset("glow-default"), WordPieces(minilm_folder() / "vocab.txt")
     learned = TermCollection(
@@ -121,7 +121,7 @@ def _one(
 
 
 def _some(collection: Collection, count: int) -> Collection:
-    """The same documents with some of the queries, drawn by seed 0."""
+    """The same documents with a sample of the queries, drawn by seed 0."""
     if count >= len(collection.queries):
         return collection
     kept = sorted(np.random.default_rng(0).choice(len(collection.queries), count, replace=False).tolist())
@@ -153,7 +153,7 @@ def _measures(terms: TermCollection, ranked: Rankings) -> dict[str, float]:
 
 @app.command()
 def cost(json_file: Annotated[Path, typer.Option("--json")]) -> None:
-    """Time and memory of the document encoder against a document's length."""
+    """Measures time and memory of the document encoder by document length."""
     made = {"machine": machine(), "rows": measure_cost()}
     json_file.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 

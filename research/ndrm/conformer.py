@@ -1,4 +1,4 @@
-"""Conformer layers with separable self-attention, whose memory grows with a text's length and not with its square.
+"""Conformer layers with separable self-attention, whose memory grows linearly with a text's length.
 
 Source: Conformer-Kernel with query term independence, section 4.1 (Eq. 2); released code as in docs/papers.md, rows 18, 19 and 23.
 
@@ -19,18 +19,18 @@ __all__ = ["ConformerConfig", "ConformerEncoder", "ConformerLayer", "plain_atten
 
 
 class ConformerConfig(StrictModel):
-    """Shape of the layers; the defaults are the released code's but for the repair `masked_convolution`.
+    """Shape of the layers; the defaults are the released code's except the fix `masked_convolution`.
 
     Attributes:
         hidden: H.
         heads: n, also the groups of the convolution; it divides `hidden`.
-        layers: one after the other.
-        window: tokens that the convolution sees at once, odd; 0: there is no convolution.
+        layers: number of layers.
+        window: tokens that the convolution covers, odd; 0: no convolution.
         attention: `separable`, or `plain` for comparison.
         shared_projection: whether queries and keys are one projection (released code; the paper has two).
         scaled_queries: whether queries are divided by sqrt(d) before their softmax (released code; the paper has no scale).
-        masked_convolution: whether padding is zero before the convolution; without, it leaks into the last tokens (released code).
-        dropout: in training.
+        masked_convolution: whether padding is zeroed before the convolution; the released code lets it leak in.
+        dropout: dropout in training.
     """
 
     hidden: int = Field(default=256, ge=1)
@@ -48,14 +48,14 @@ class ConformerConfig(StrictModel):
         if self.hidden % self.heads:
             raise ValueError(f"heads must divide hidden, found {self.heads} and {self.hidden}")
         if self.window and self.window % 2 == 0:
-            raise ValueError(f"window must be odd, so that a token stands in its middle, found {self.window}")
+            raise ValueError(f"window must be odd, so that a token is in its middle, found {self.window}")
         return self
 
 
 def separable_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float = 1.0
 ) -> Tensor:
-    """softmax_d(Q s) (softmax_L(K)^T V): one d x d matrix a text and head, whatever its length (Eq. 2).
+    """softmax_d(Q s) (softmax_L(K)^T V): one d x d matrix per text and head, independent of length (Eq. 2).
 
     Args:
         query, key, value: float [..., L, d].
@@ -76,7 +76,7 @@ def plain_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, sca
 
 
 class ConformerLayer(nn.Module):
-    """Convolution, attention and feed-forward; one residual spans the first two, norms come after."""
+    """Convolution, attention and feed-forward; one residual spans the first two, followed by norms."""
 
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class ConformerLayer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Float [B, L, H] -> float [B, L, H]; mask bool [B, L], at least one token a text."""
+        """Float [B, L, H] -> float [B, L, H]; mask bool [B, L], at least one token per text."""
         y = x
         if self.convolution is not None:
             if self.config.masked_convolution:
@@ -122,7 +122,7 @@ class ConformerLayer(nn.Module):
 
 
 class ConformerEncoder(nn.Module):
-    """Positions, layers, and a learned mixture of a token's embedding with what the layers made of it.
+    """Positions, layers, and a learned mixture of a token's embedding with the layers' output.
 
     Args:
         config: of the layers.

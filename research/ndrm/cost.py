@@ -1,4 +1,4 @@
-"""Time and memory of training the document encoder against a document's length, with separable and with plain attention (the paper's Figure 1)."""
+"""Time and memory of training the document encoder by document length, with separable and plain attention (Figure 1)."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ ROUNDS = 3
 
 
 def measure_cost(lengths: tuple[int, ...] = LENGTHS) -> list[dict[str, Any]]:
-    """Seconds and peak memory of a step over one document, each measured in a process of its own."""
+    """Seconds and peak memory of a step over one document, each measured in a separate process."""
     rows = []
     for length in lengths:
         for attention in ("separable", "plain"):
@@ -44,7 +44,7 @@ def _measure(attention: str, length: int) -> dict[str, Any]:
     config = ConformerConfig.model_validate({"attention": attention, "dropout": 0.0})
     encoder = ConformerEncoder(config, positions=max(LENGTHS))
     mask = torch.ones(1, length, dtype=torch.bool)
-    marks: list[tuple[float, int]] = []  # where each step begins and ends
+    marks: list[tuple[float, int]] = []  # the boundaries of each step
 
     def mark() -> None:
         marks.append((time.perf_counter(), _peak_bytes()))

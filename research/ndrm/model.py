@@ -1,4 +1,4 @@
-"""NDRM1, NDRM2 and NDRM3: what a word adds to a document's score, whatever else the query holds (query term independence).
+"""NDRM1, NDRM2 and NDRM3: a word's contribution to a document's score, independent of other query words.
 
 Source: Conformer-Kernel with query term independence, sections 3 to 5; released code as in docs/papers.md, rows 20 to 23.
 
@@ -20,26 +20,26 @@ __all__ = ["BatchScale", "KernelPooling", "Ndrm", "NdrmConfig", "TermStatistics"
 
 EPSILON = 1e-6
 DEVIATION = 0.1
-"""Of every kernel."""
+"""Deviation of every kernel."""
 CONTEXT_SHARE = 0.1
-"""What the layers add to a document's words where training begins."""
+"""Initial weight of the layers' output in a document's words."""
 
 
 class NdrmConfig(StrictModel):
-    """Shape of a model; the defaults are the released code's with our repairs.
+    """Shape of a model; the defaults are the released code's with fixes.
 
     Attributes:
-        words: V, rows of the word table; row 0 is padding and every word that the table lacks.
-        embedding: width of the word table.
+        words: V, rows of the embedding matrix; row 0 is padding and every unknown word.
+        embedding: width of the embedding matrix.
         kind: `latent` (NDRM1), `explicit` (NDRM2) or `both` (NDRM3).
-        conformer: of the latent part.
+        conformer: configuration of the latent part.
         kernels: K.
-        window, stride: words of a document that are pooled together, and from one such window to the next.
+        window, stride: words that are pooled together, and the distance between windows.
         positions: longest document, in words.
-        skip_empty_windows: whether windows behind a document's end are left out of the maximum; with them (released code) a
+        skip_empty_windows: whether the maximum excludes windows after a document's end; otherwise (released code) a
             document's score depends on the padding of its batch.
-        contextual_queries: whether queries pass through the encoder too, so that a word's part depends on the others: what query term
-            independence gives up. Nothing can then be worked out beforehand but the documents.
+        contextual_queries: whether queries also pass through the encoder, so that a word's contribution depends on the
+            others. Then only documents can be precomputed.
     """
 
     words: int = Field(ge=1)
@@ -63,10 +63,10 @@ class NdrmConfig(StrictModel):
 
 
 class TermStatistics(NamedTuple):
-    """What the explicit part knows of a query's words in a document.
+    """Statistics of a query's words in a document, for the explicit part.
 
     Attributes:
-        tf: float [..., T], how often the document has each.
+        tf: float [..., T], frequency of each word in the document.
         idf: float, broadcast to [..., T], >= 0.
         length: float, broadcast to [..., T]: words of the document.
         mask: bool, broadcast to [..., T]: real words of the query.
@@ -79,13 +79,13 @@ class TermStatistics(NamedTuple):
 
 
 def kernels(cosines: Tensor, count: int = 10) -> Tensor:
-    """Gaussian kernels of cosines, float [..., count]: centres 1, 1 - 2/count, …, deviation .1; none at -1."""
+    """Gaussian kernels of cosines, float [..., count]: centers 1, 1 - 2/count, …, deviation .1; none at -1."""
     centres = 1.0 - 2.0 * torch.arange(count, device=cosines.device) / count
     return torch.exp(-((cosines[..., None] - centres) ** 2) / (2.0 * DEVIATION**2))
 
 
 class KernelPooling(nn.Module):
-    """Kernels summed over windows of a document, a score for each window, and the best of them."""
+    """Sums kernels over windows of a document, scores each window, and takes the best."""
 
     def __init__(self, config: NdrmConfig) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class KernelPooling(nn.Module):
         length = cosines.shape[-1]
         count = 1 + max(0, -(-(length - window) // stride))
         values = kernels(cosines, self.config.kernels) * mask[..., None]  # [..., T, L, K]
-        if count == 1:  # most documents: no need to fill up a window
+        if count == 1:  # most documents: no window needs padding
             sums = values.sum(-2, keepdim=True)
         else:
             values = functional.pad(values, (0, 0, 0, window + (count - 1) * stride - length))
@@ -118,7 +118,7 @@ class KernelPooling(nn.Module):
             -1
         )  # [..., T, windows]
         if self.config.skip_empty_windows:
-            # The first window counts always; a later one only if the one before it does not reach the end.
+            # The first window always counts; a later one only if the previous one does not reach the end.
             starts = torch.arange(count, device=cosines.device) * stride
             ends = mask.sum(-1, keepdim=True)
             empty = (starts > 0) & (starts - stride + window >= ends)
@@ -127,7 +127,7 @@ class KernelPooling(nn.Module):
 
 
 class BatchScale(nn.Module):
-    """Divides by the mean of all values seen in training, this batch's included; frozen in evaluation.
+    """Divides by the mean of all training values so far, including this batch; frozen in evaluation.
 
     Attributes:
         mean, count: of the real slots so far.
@@ -141,7 +141,7 @@ class BatchScale(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
 
     def forward(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Float [...] -> float [...]; mask bool of the same shape: what counts for the mean."""
+        """Float [...] -> float [...]; mask bool of the same shape: the values that count for the mean."""
         if self.training and bool(mask.any()):
             real = values.detach()[mask].double()
             self.count += len(real)
@@ -151,7 +151,7 @@ class BatchScale(nn.Module):
 
 
 class Explicit(nn.Module):
-    """NDRM2: idf times a saturating tf, with a learned place for the document's length."""
+    """NDRM2: idf times a saturating tf, with a learned effect of document length."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Explicit(nn.Module):
 
 
 class Ndrm(nn.Module):
-    """All three models: a word's score by its meaning, by its statistics, or by both."""
+    """All three models: a word's score by its embedding, by its statistics, or by both."""
 
     def __init__(self, config: NdrmConfig) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Ndrm(nn.Module):
             self.combined = nn.Linear(2, 1)
 
     def _start_from_words(self) -> None:
-        """So that a word is nearest to itself from the first step: the released code starts from chance, and needs 100,000 steps."""
+        """Initializes so that a word is nearest to itself; the released code's random start needs 100,000 steps."""
         nn.init.eye_(self.query.weight)
         nn.init.zeros_(self.query.bias)
         if isinstance(self.projection, nn.Linear):
@@ -199,21 +199,21 @@ class Ndrm(nn.Module):
             self.encoder.mixture.bias.zero_()
 
     def query_words(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Words of queries: int64 [..., T] -> float [..., T, H], L2-normalised; each apart from the others, unless they are contextual.
+        """Words of queries: int64 [..., T] -> float [..., T, H], L2-normalized; independent unless contextual.
 
         Args:
-            ids: int64 [..., T]; [B, T] where they are contextual.
-            mask: bool [B, T], at least one a query; only for contextual ones.
+            ids: int64 [..., T]; [B, T] if contextual.
+            mask: bool [B, T], at least one per query; only for contextual ones.
         """
         embedded = self.projection(self.words(ids))
         if self.config.contextual_queries:
             if mask is None:
-                raise ValueError("queries that are read whole need their mask")
+                raise ValueError("contextual queries need their mask")
             embedded = self.encoder(embedded, mask)
         return functional.normalize(self.query(embedded), dim=-1)
 
     def document(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Words of documents in their context: int64 [B, L] and bool [B, L] -> float [B, L, H], L2-normalised."""
+        """Words of documents in context: int64 [B, L] and bool [B, L] -> float [B, L, H], L2-normalized."""
         embedded = self.projection(self.words(ids))
         return functional.normalize(self.encoder(embedded, mask), dim=-1)
 
@@ -222,11 +222,11 @@ class Ndrm(nn.Module):
         return self.pooling(query @ document.transpose(-1, -2), mask[..., None, :])  # type: ignore[no-any-return]
 
     def combine(self, latent: Tensor | None, given: TermStatistics | None) -> Tensor:
-        """What each word adds, float [..., T], 0 where `mask` says there is none.
+        """The contribution of each word, float [..., T]; 0 for masked slots.
 
         Args:
             latent: float [..., T]; None for NDRM2.
-            given: statistics; of NDRM1 only the mask is read, and without it every slot is a word.
+            given: statistics; NDRM1 uses only their mask, and without it every slot is a word.
         """
         if self.config.kind == "latent" and latent is not None:
             return latent if given is None else latent * given.mask
@@ -237,6 +237,6 @@ class Ndrm(nn.Module):
             return explicit * given.mask  # type: ignore[no-any-return]
         parts = torch.stack([latent, explicit], -1)
         mask = given.mask.expand_as(explicit)
-        # Statistics of real slots alone: padding would move the mean with the longest query of a batch (row 21).
+        # Only statistics of real slots: padding would make the mean depend on a batch's longest query (row 21).
         real = self.combined(self.norm(parts[mask])).squeeze(-1)
         return torch.zeros_like(explicit).masked_scatter(mask, real.to(explicit.dtype))

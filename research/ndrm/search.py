@@ -1,6 +1,6 @@
 """Full retrieval and re-ranking by a trained model, against BM25 and TF-IDF over the same terms.
 
-N   documents       W   different terms of the queries      C   chunk of documents
+N   documents       W   distinct terms of the queries       C   chunk of documents
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ __all__ = ["bm25", "rank", "rerank", "term_scores", "tf_idf"]
 
 CHUNK_DOCUMENTS = 64
 MAX_CELLS = 3_000_000
-"""Of terms times document words whose kernels lie in memory at once."""
+"""Most pairs of a term and a document word whose kernels are in memory at once."""
 K1, B = 1.2, 0.75
 
 
 def term_scores(model: Ndrm, terms: TermCollection, wanted: NDArray[np.int64]) -> NDArray[np.float32]:
-    """What each term adds to each document, float32 [W, N]."""
+    """The contribution of each term to each document, float32 [W, N]."""
     count = len(terms.documents)
     made = np.empty((len(wanted), count), np.float32)
     every = torch.from_numpy(wanted)
@@ -89,14 +89,14 @@ def rank(
     k: int = 100,
     among: Sequence[NDArray[np.int64]] | None = None,
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """The k best documents of each query: rows and scores; a term that comes again counts again.
+    """Rows and scores of the k best documents of each query; a repeated term counts again.
 
     Args:
-        terms: with the queries.
-        wanted: int64 [W], the terms that are scored.
+        terms: the collection with the queries.
+        wanted: int64 [W], the scored terms.
         scores: float32 [W, N].
-        k: documents of each.
-        among: the only documents of each query that may be found; None: all.
+        k: documents per query.
+        among: candidates of each query; None: all documents.
     """
     places = {int(term): place for place, term in enumerate(wanted.tolist())}
     found = []
@@ -113,7 +113,7 @@ def rank(
 def rerank(
     model: Ndrm, terms: TermCollection, hundred: Sequence[NDArray[np.int64]]
 ) -> Mapping[int, tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """BM25's hundred of each query in the model's order, one query after another: what a model that reads queries whole can do."""
+    """Re-ranks BM25's top hundred of each query, query by query, as needed for contextual queries."""
     ranked = {}
     with torch.inference_mode():
         for query, rows in enumerate(hundred):

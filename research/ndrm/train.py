@@ -1,4 +1,4 @@
-"""Training by RankNet as in the paper: one relevant document, one from BM25's hundred, two at random (section 5.3).
+"""Trains by RankNet as in the paper: one relevant document, one of BM25's top hundred, two random ones (section 5.3).
 
 B   queries of a batch      D   documents of a query, 4     T   terms of a query
 """
@@ -26,12 +26,12 @@ Batch = tuple[list[int], NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How long and how fast; the rest is the paper's.
+    """Training options; the others are the paper's.
 
     Attributes:
-        steps, batch_size: of training.
-        rate: of Adam, which the paper has at 1e-4 for 131,072 steps.
-        seed: of every random choice.
+        steps, batch_size: steps, and queries per batch.
+        rate: Adam's learning rate; the paper has 1e-4 for 131,072 steps.
+        seed: seed of every random choice.
     """
 
     steps: int
@@ -46,10 +46,10 @@ def train(
     """Trains a model in place; returns the loss of every step.
 
     Args:
-        model: of any kind.
+        model: a model of any kind.
         terms: the collection.
         hundred: BM25's best documents of each query.
-        options: how long and how fast.
+        options: the training options.
     """
     usable = [number for number, query in enumerate(terms.queries) if len(query)]
 
@@ -73,7 +73,7 @@ def ranknet_loss(scores: Tensor, grades: Tensor) -> Tensor:
     Source: Conformer-Kernel with query term independence, section 5.3; the constant is the released code's.
 
     Args:
-        scores, grades: float [B, N]; a query without such a pair does not count.
+        scores, grades: float [B, N]; queries without such a pair do not count.
     """
     above = (grades[:, :, None] > grades[:, None, :]).to(scores.dtype)
     losses = -torch.log(torch.sigmoid(scores[:, :, None] - scores[:, None, :]) + 1e-6) * above

@@ -1,6 +1,6 @@
-"""Collections as NDRM reads them: terms of documents and queries by number, their counts, and first vectors of the terms.
+"""Collections for NDRM: numbered terms of documents and queries, their statistics, and initial vectors of the terms.
 
-V   terms, 0 for padding and what is not known      E   dimensions of a term's vector       T, L   terms of a query, a document
+V   terms, 0 for padding and unknown terms          E   dimensions of a term's vector       T, L   terms of a query, a document
 """
 
 from collections import Counter
@@ -25,16 +25,16 @@ QUERY_TERMS = 20
 DOCUMENT_TERMS = 4000
 MIN_COUNT = 2
 SKIP_GRAM = {"vector_size": 128, "window": 10, "epochs": 5, "sg": 1, "workers": 1, "seed": 0}
-"""As the paper; its least count of 100 suits millions of documents, ours is `MIN_COUNT`."""
+"""As in the paper, except its least count of 100, which suits millions of documents; here it is `MIN_COUNT`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Terms by number.
+    """Numbered terms.
 
     Attributes:
         places: term -> its number, from 1.
-        words: of each number the commonest word that it stands for; the first is empty.
+        words: the most frequent word of each number's term; the first is empty.
     """
 
     places: dict[str, int]
@@ -45,18 +45,18 @@ class Vocabulary:
 
 
 class TermCollection:
-    """One collection in terms.
+    """A collection as numbered terms.
 
     Args:
         collection: documents and queries.
-        pieces: cuts words.
-        clicked: whether clicked queries count as text, before the others (as ORCAS' queries in the paper).
-        vocabulary: of another split of the same documents; None: made of these documents and queries.
-        longest: terms of a document that the latent part reads.
+        pieces: splits words.
+        clicked: whether clicked queries count as text, before the other fields (as ORCAS queries in the paper).
+        vocabulary: of another split of the same documents; None: built from these documents and queries.
+        longest: document terms that the latent part reads.
 
     Attributes:
-        documents, queries: int64 numbers of each; a query has at most `QUERY_TERMS`.
-        lengths: float32 [n], terms of each document, those that are not known counted too.
+        documents, queries: int64 term numbers of each; a query has at most `QUERY_TERMS`.
+        lengths: float32 [n], number of terms of each document, including unknown ones.
         idf: float32 [V], max(ln((n - df + .5) / (df + .5)), 0).
     """
 
@@ -93,7 +93,7 @@ class TermCollection:
         return np.array([places.get(term, 0) for term, _ in terms], np.int64)
 
     def padded(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Terms of documents, int64 [n, L], and which are real, bool [n, L]; a document without any has one that is not known."""
+        """Terms of documents, int64 [n, L], and their mask, bool [n, L]; at least one, perhaps unknown, term each."""
         documents = [self.documents[row][: self._longest] for row in rows]
         longest = max(max(len(document) for document in documents), 1)
         ids = np.zeros((len(rows), longest), np.int64)
@@ -136,7 +136,7 @@ def _vocabulary(texts: Sequence[Sequence[tuple[str, str]]]) -> Vocabulary:
 
 
 def first_vectors(vocabulary: Vocabulary, pieces: WordPieces) -> Tensor:
-    """Float [V, E]: of each term the mean of its commonest word's rows in MiniLM's word table, at length 1."""
+    """Float [V, E]: the normalized mean of the MiniLM token embeddings of each term's most frequent word."""
     table = load_weights(minilm_folder())["embeddings.word_embeddings.weight"].float()
     ids = [pieces.pieces(word) for word in vocabulary.words[1:]]
     means = [table[torch.tensor(each)].mean(0) for each in ids]

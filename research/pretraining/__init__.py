@@ -1,1 +1,1 @@
-"""Pre-training objectives compared at equal tokens, from chance and from pre-trained layers."""
+"""Compares pre-training objectives at equal tokens, from random and from pre-trained layers."""

@@ -1,4 +1,4 @@
-"""Pre-training compared: `python -m research pretraining run --data DIR --out FILE --work DIR` and `… report --results FILE`."""
+"""Compares pre-training objectives: `python -m research pretraining run --data DIR --out FILE --work DIR` and `… report --results FILE`."""
 
 import json
 import shutil
@@ -32,10 +32,10 @@ TUNED_RATES = {"chance": 5e-4, "minilm": 1e-4}
 def run(
     data: Annotated[Path, given_folder("Folder whose documents are read, and whose split dev is ranked.")],
     out: Annotated[
-        Path, typer.Option(help="Results, a JSON line a run; runs that stand there are not made again.")
+        Path, typer.Option(help="Results, one JSON line per run; existing runs are not repeated.")
     ],
     work: Annotated[Path, typer.Option(help="Folder for checkpoints.")],
-    corpus: Annotated[list[Path] | None, given_file("Texts beside the folder's own.")] = None,
+    corpus: Annotated[list[Path] | None, given_file("Texts in addition to the directory's own.")] = None,
     variants: Annotated[str, names_among(["none", *VARIANTS], "Of pre-training, by commas.")] = ",".join(
         ["none", *VARIANTS]
     ),
@@ -48,7 +48,7 @@ def run(
     ] = "mean",
     threads: Annotated[int, typer.Option()] = 1,
 ) -> None:
-    """Pre-trains every variant with every seed, ranks without labels, trains further, ranks again."""
+    """Pre-trains every variant with every seed, ranks without labels, fine-tunes, and ranks again."""
     torch.set_num_threads(threads)
     schema, pieces = FieldSchema.preset("glow-default"), WordPieces(minilm_folder() / "vocab.txt")
     learned, dev = (SentenceTexts(read_collection(data, split, schema), pieces) for split in ("train", "dev"))

@@ -1,6 +1,6 @@
-"""Ranking and pairs by the cross-sequence attention of Cross-Thought (section 3, Eq. 7, 10 and 11; rows as in docs/papers.md).
+"""Ranking and pair classification by Cross-Thought's cross-sequence attention (Eq. 7, 10, 11; docs/papers.md).
 
-B   pairs       Q, D    sequences that ask, that are ranked     L   pieces of a sequence
+B   pairs       Q, D    query sequences, ranked sequences       L   tokens of a sequence
 """
 
 import torch
@@ -12,15 +12,15 @@ __all__ = ["PairClassifier", "attention_shares", "ranking_loss"]
 
 
 def attention_shares(logits: Tensor, own: Tensor | None = None) -> Tensor:
-    """How a query's attention is shared out over candidates, the mean of all heads and special tokens (Eq. 7).
+    """A query's attention over candidates, averaged over heads and special tokens (Eq. 7).
 
     Args:
         logits: float [heads, Q, D].
-        own: float [heads, Q], the query's logits with itself, which then takes a share of its own, as in pre-training; None masks it,
-            since a query is no answer to itself (row 32).
+        own: float [heads, Q], the query's logits with itself, which then takes attention, as in pre-training; None
+            masks it, because a query is not relevant to itself (row 32).
 
     Returns:
-        float [Q, D]; rows sum to 1 without `own`, to less with it.
+        float [Q, D]; rows sum to 1 without `own`, and to less with it.
     """
     if own is None:
         return logits.softmax(-1).mean(0)
@@ -28,10 +28,10 @@ def attention_shares(logits: Tensor, own: Tensor | None = None) -> Tensor:
 
 
 def ranking_loss(logits: Tensor, relevant: Tensor, own: Tensor | None = None) -> Tensor:
-    """-log of the relevant candidate's mean share (Eq. 10), mean over queries: a scalar.
+    """-log of the relevant candidate's mean attention (Eq. 10), averaged over queries: a scalar.
 
     Args:
-        logits: float [heads, Q, D]; -inf where a candidate does not count.
+        logits: float [heads, Q, D]; -inf for excluded candidates.
         relevant: int64 [Q].
         own: as `attention_shares`.
     """
@@ -40,14 +40,14 @@ def ranking_loss(logits: Tensor, relevant: Tensor, own: Tensor | None = None) ->
 
 
 class PairClassifier(nn.Module):
-    """Relation of two sequences, from the cross-sequence layer over the two (Eq. 11).
+    """Classifies the relation of two sequences by the cross-sequence layer over both (Eq. 11).
 
-    Both sequences' states lie side by side, as the paper writes; the released code takes their mean, which cannot tell (a, b) from
-    (b, a) (row 35).
+    Both sequences' states are concatenated as in the paper; the released code takes their mean, which cannot distinguish
+    (a, b) from (b, a) (row 35).
 
     Args:
-        model: a pre-trained model, trained further with the head.
-        classes: how many relations there are.
+        model: a pre-trained model, which is fine-tuned with the head.
+        classes: number of relations.
     """
 
     def __init__(self, model: CrossThought, classes: int) -> None:

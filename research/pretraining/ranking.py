@@ -1,4 +1,4 @@
-"""Ranking a collection by a pre-trained encoder, without labels: by attention (Eq. 7) and by cosines of its states.
+"""Ranks a collection by a pre-trained encoder without labels: by attention (Eq. 7) and by cosines of its states.
 
 Q   queries     D   documents       N   special tokens      H   hidden size
 """
@@ -29,10 +29,10 @@ Rankings = NDArray[np.int64]
 
 
 class SentenceTexts:
-    """Queries and documents of a collection as sequences of pieces.
+    """Queries and documents of a collection as sequences of tokens.
 
     Args:
-        collection: documents are read as the pre-training read them: title, anchors, text.
+        collection: documents are read as in pre-training: title, anchors, text.
         pieces: the vocabulary.
     """
 
@@ -53,7 +53,7 @@ def _ids(text: str, pieces: WordPieces) -> list[int]:
 
 
 def padded(sequences: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
-    """Ids int64 and mask bool [S, L] of sequences, padded to the longest."""
+    """Ids int64 and mask bool [S, L] of sequences, padded to the longest one."""
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(each) for each in sequences], batch_first=True)
     lengths = torch.tensor([len(each) for each in sequences])
     return ids, torch.arange(ids.shape[1]) < lengths[:, None]
@@ -73,10 +73,10 @@ def states(model: Pretrainer, sequences: Sequence[list[int]]) -> tuple[Tensor, T
 
 
 def rank_without_labels(model: Pretrainer, texts: SentenceTexts) -> dict[str, Rankings]:
-    """Rows of the best documents of every query, int64 [Q, 100], by every way that the model offers.
+    """Rows of the best documents of every query, int64 [Q, 100], by every method that the model supports.
 
-    `mean`: cosine of the mean states; `cls`: of the first special state; `specials`: of all N side by side; `logits`: mean attention
-    logits, one inner product of a dense index; `shares`: mean attention (Eq. 10) among all documents.
+    `mean`: cosine of the mean states; `cls`: of the first special state; `specials`: of all N concatenated; `logits`:
+    mean attention logits, an inner product for a dense index; `shares`: mean attention (Eq. 10) among all documents.
     """
     (asked, asked_mean), (ranked, ranked_mean) = states(model, texts.queries), states(model, texts.documents)
     found = {
@@ -111,7 +111,7 @@ def _nearest(queries: Tensor, documents: Tensor) -> Rankings:
 
 
 def measures(collection: Collection, ranked: Rankings) -> dict[str, float]:
-    """Means over the queries."""
+    """Mean measures over the queries."""
     run = {
         identifier: [Hit(str(row), -float(place)) for place, row in enumerate(rows)]
         for identifier, rows in zip(collection.query_ids, ranked.tolist(), strict=True)

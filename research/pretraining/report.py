@@ -1,4 +1,4 @@
-"""The results of `research.pretraining` as a Markdown table: means over seeds, and differences to `mlm-64` paired by seed."""
+"""Results of `research.pretraining` as Markdown: means over seeds, and paired differences to `mlm-64`."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def paired(first: dict[int, float], second: dict[int, float]) -> tuple[float, float, float]:
-    """Mean difference over the seeds that both have, and its 95 % interval by Student's t; NaN bounds of one seed."""
+    """Mean difference over common seeds, and its 95 % interval by Student's t; NaN bounds for a single seed."""
     seeds = sorted(first.keys() & second.keys())
     differences = [first[seed] - second[seed] for seed in seeds]
     if len(seeds) < 2:
@@ -34,7 +34,7 @@ def report(
     results: Annotated[Path, typer.Option()],
     measure: Annotated[str, typer.Option()] = "RR@10",
 ) -> None:
-    """Prints a table for every data folder and start."""
+    """Prints a table for every data directory and start."""
     groups: dict[tuple[str, str, int], dict[str, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))
     for line in results.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)

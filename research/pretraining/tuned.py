@@ -1,4 +1,4 @@
-"""What a pre-trained encoder is worth after training: towers by cosine, the attention itself (Eq. 10), and a relation of pairs (Eq. 11)."""
+"""Measures fine-tuned pre-trained encoders: towers by cosine, attention (Eq. 10), and pair classification (Eq. 11)."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def tuned_towers(
     rate: float,
     pooling: str,
 ) -> Rankings:
-    """Best documents of `dev`'s queries after so many steps of 64 pairs, both towers from one checkpoint; words weigh 1."""
+    """Best documents of `dev`'s queries after steps of 64 pairs, with both towers from one checkpoint and weights of 1."""
     config = TrainConfig.model_validate(
         {
             "name": "tuned",
@@ -86,13 +86,13 @@ def tuned_attention(
 def tuned_pairs(
     checkpoint: Path, texts: SentenceTexts, steps: int, seed: int, rate: float, *, symmetric: bool
 ) -> float:
-    """Share of pairs whose relation is recognised, of pages that were not trained on: another page's, or the next or last part of the same.
+    """Accuracy of pair classification on held-out pages: other page, or the next or previous part of the same.
 
     Args:
-        checkpoint: of Cross-Thought.
-        texts: whose documents are cut in two.
-        steps, seed, rate: of the training.
-        symmetric: whether the head sees the mean of both sequences, as released, in the place of both side by side.
+        checkpoint: a Cross-Thought checkpoint.
+        texts: documents to cut in two.
+        steps, seed, rate: options of the training.
+        symmetric: whether the head gets the mean of both sequences, as released, instead of both concatenated.
     """
     model = load_pretrained(checkpoint).model
     assert model.crossed is not None  # noqa: S101 - asked for of Cross-Thought alone
@@ -132,7 +132,7 @@ def _options(rate: float) -> OptimizerOptions:
 
 
 def _pairs(documents: list[list[int]], rows: np.ndarray, count: int, random: np.random.Generator) -> Pairs:
-    """Sequences, two of each pair after one another, and their relations."""
+    """Sequences, two consecutive ones per pair, and their relations."""
     sequences, relations = [], random.integers(0, len(RELATIONS), count).tolist()
     for relation in relations:
         first, other = (documents[row] for row in random.choice(rows, 2, replace=False))

@@ -1,4 +1,4 @@
-"""What is compared: each variant is a change to one small configuration."""
+"""The compared variants, each a change to one small configuration."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "crops": {"kind": "crops", "specials": 1},
     "crops-128": {"kind": "crops", "specials": 1, "length": 128},
 }
-"""By name. `none` is the same encoder without any pre-training."""
+"""Variants by name. `none` is the same encoder without pre-training."""
 BATCH_TOKENS = 4096
 SMALL = {
     "init": "none",
@@ -27,19 +27,19 @@ SMALL = {
     "positions": 544,
     "dropout": 0.0,
 }
-"""From chance: three layers of 128."""
+"""Random start: three layers of 128."""
 MINILM = {"init": "layers", "init_layers": [0, 4, 5], "dropout": 0.1}
 RATES = {"chance": 1e-3, "minilm": 1e-4}
 
 
 def config_of(variant: str, start: str, seed: int, tokens: int) -> PretrainConfig:
-    """The run of a variant over about so many pieces of text.
+    """The configuration of a variant over about this number of tokens.
 
     Args:
         variant: a name of `VARIANTS`, or `none`.
         start: `chance` or `minilm`.
-        seed: of every choice.
-        tokens: in all; every variant reads as many.
+        seed: seed of every choice.
+        tokens: total number of tokens, equal for every variant.
     """
     text = {"kind": "mlm", "specials": 1} if variant == "none" else VARIANTS[variant]
     if start == "minilm" and text.get("length") == 512:

@@ -1,1 +1,1 @@
-"""Test collections from documentation: questions of FAQs and how-to questions, judged by section."""
+"""Builds test datasets from documentation: questions of FAQs and how-to questions, judged by section."""

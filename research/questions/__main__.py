@@ -1,4 +1,4 @@
-"""Builds test collections from documentation in Debian's packages.
+"""Builds test datasets from documentation in Debian packages.
 
 apt-get download $(python -m research questions packages)
 python -m research questions build --packages P --out OUT
@@ -21,12 +21,12 @@ from research.questions.pairs import link_pairs
 from research.questions.sources import COLLECTIONS, SOURCES, Collection, read_parts
 
 EARLIER = {"faq-r": ("r-doc-html",), "faq-debian": ("debian-faq",)}
-"""Collections -> packages whose headings `research.late.collections` asked."""
+"""Dataset -> packages whose headings `research.late.collections` used as queries."""
 NAMES = [each.name for each in COLLECTIONS]
 
 
 def packages_command() -> None:
-    """Prints the packages with the versions that the questions were written for, as apt-get takes them."""
+    """Prints the packages with the versions that the questions were written for, in apt-get's syntax."""
     for source in SOURCES.values():
         say(f"{source.package}={source.version}")
 
@@ -36,7 +36,7 @@ def build_command(
     out: Annotated[Path, typer.Option(help="folder to write; a folder of BEIR's layout for each collection")],
     only: Annotated[str, names_among(NAMES, "names of collections with commas between")] = ",".join(NAMES),
 ) -> None:
-    """Writes corpus.jsonl, queries.jsonl, qrels/dev.tsv and qrels/test.tsv of each collection."""
+    """Writes corpus.jsonl, queries.jsonl, qrels/dev.tsv and qrels/test.tsv of each dataset."""
     with reporting():
         for each in (each for each in COLLECTIONS if each.name in only.split(",")):
             counts = _build(each, packages, out / each.name)
@@ -51,7 +51,7 @@ def _build(each: Collection, packages: Path, out: Path) -> dict[str, int]:
         )
         earlier = questions_of_late_interaction(packages / name for name in EARLIER.get(each.name, ()))
         return write_collection(out, documents, questions, earlier)
-    # A FAQ of the same documentation would answer in its place.
+    # A FAQ of the same documentation would compete with the relevant sections.
     faqs = [other.pages for other in COLLECTIONS if other.pages and other.sources == each.sources]
     documents = make_documents(
         [part for part in parts if not any(re.search(pages, part.page) for pages in faqs)]
@@ -64,7 +64,7 @@ def pairs_command(
     root: Annotated[list[Path], given_folder("holds usr/share/doc; may be given several times")],
     out: Annotated[Path, typer.Option(help="folder to write, in BEIR's layout")],
 ) -> None:
-    """Writes training pairs of link texts and the sections that they lead to."""
+    """Writes training pairs of link texts and their target sections."""
     with reporting():
         found = [each for folder in root for each in link_pairs(folder)]
         ids = {

@@ -1,4 +1,4 @@
-"""Documents with stable ids from parts, and what a link leads to."""
+"""Makes documents with stable ids from parts, and resolves links."""
 
 import re
 from collections.abc import Container, Iterable, Sequence
@@ -9,7 +9,7 @@ from research.questions.part import Part
 __all__ = ["Document", "Documents", "free_id", "make_documents"]
 
 MIN_WORDS = 8
-"""A section of fewer words holds nothing but links or code."""
+"""Shorter sections hold only links or code."""
 MAX_WORDS = 1000
 
 
@@ -32,10 +32,10 @@ class Document:
 
 @dataclass
 class Documents:
-    """The documents of a collection and the way to them.
+    """The documents of a dataset and their addresses.
 
     Attributes:
-        by_id: in the order of pages.
+        by_id: documents by id, in page order.
         addresses: (page, anchor) -> id; the anchor is "" for a page's first document.
     """
 
@@ -43,21 +43,21 @@ class Documents:
     addresses: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def targets(self, links: Iterable[tuple[str, str]], whole_pages: str = "") -> list[str]:
-        """Ids that links lead to, each once, in their order; links to what is no document are left out.
+        """Distinct ids of linked documents in order; other links are left out.
 
         Args:
             links: (page, anchor); the anchor is "" for a whole page.
-            whole_pages: pattern of the pages that may be meant as a whole.
+            whole_pages: pattern of the pages that a link may mean as a whole.
         """
         named = [link for link in links if link[1] or re.search(whole_pages, link[0])]
         return list(dict.fromkeys(self.addresses[link] for link in named if link in self.addresses))
 
 
 def make_documents(parts: Sequence[Part]) -> Documents:
-    """Makes a document of each part that has enough words; the same text under the same heading is one.
+    """Makes a document of each part that has enough words; equal texts under equal headings become one.
 
     Args:
-        parts: of all pages; their `document` is set. One without a heading keeps its page's title and address alone.
+        parts: parts of all pages; sets their `document`. A part without a heading has only its page's title and address.
     """
     documents = Documents()
     ids: dict[tuple[str, str], str] = {}
@@ -83,7 +83,7 @@ def _document(part: Part, identifier: str) -> Document:
 
 
 def free_id(name: str, taken: Container[str]) -> str:
-    """The name, or with `~2`, `~3` and so on behind it if it is taken."""
+    """The name, with the suffix `~2`, `~3` and so on if it is taken."""
     number = 1
     identifier = name
     while identifier in taken:

@@ -1,4 +1,4 @@
-"""Questions of a FAQ with what their answers link to, and the documents without what gives them away."""
+"""Questions of a FAQ with the documents that their answers link to, and the documents without the FAQ."""
 
 import re
 from collections import Counter
@@ -12,9 +12,9 @@ __all__ = ["Question", "faq_questions", "is_question"]
 
 MIN_QUESTION_WORDS = 3
 MAX_TARGETS = 6
-"""An answer that links to more sections is a survey: which of them answers the question cannot be told."""
+"""If an answer links to more sections, the relevant one is unknown."""
 MAX_QUESTIONS_OF_A_TARGET = 5
-"""What more answers link to is a term that they mention (`list`), and answers none of them."""
+"""A target of more answers is a term that they mention (`list`), and not relevant to them."""
 _ASKS = re.compile(
     r"(?i)^\W*(how|why|what|where|when|which|who|whose|can|could|do|does|did|is|are|was|has|have|should|will|would|i|i[\u2019']m|my)\b"
 )
@@ -22,12 +22,12 @@ _ASKS = re.compile(
 
 @dataclass(frozen=True)
 class Question:
-    """A question with the documents that answer it.
+    """A question with its relevant documents.
 
     Attributes:
-        id: page and heading, in small letters.
-        text: as its author wrote it.
-        answers: document ids, the order of the links.
+        id: page and heading in lower case.
+        text: the original text.
+        answers: document ids in link order.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Question:
 
 
 def is_question(heading: str) -> bool:
-    """Whether a heading of a FAQ asks for something: a question mark, a word that asks, or somebody's trouble ("I cannot ...")."""
+    """Whether a heading of a FAQ is a question: a question mark, a question word, or a problem ("I cannot ...")."""
     long_enough = len(heading.split()) >= MIN_QUESTION_WORDS
     return (
         long_enough
@@ -48,16 +48,16 @@ def is_question(heading: str) -> bool:
 def faq_questions(
     parts: Sequence[Part], pages: str, *, own_answers: bool, whole_pages: str = ""
 ) -> tuple[Documents, list[Question]]:
-    """Takes the FAQ's pages out of the documents, and judges its questions by the links of their answers.
+    """Removes the FAQ's pages from the documents, and judges its questions by the links of their answers.
 
     Args:
-        parts: of all pages.
+        parts: parts of all pages.
         pages: pattern of the FAQ's pages.
-        own_answers: whether an answer that links to no document becomes one, without its question.
+        own_answers: whether an answer without links becomes a document, without its question.
         whole_pages: pattern of pages that a link without an anchor may mean.
 
     Returns:
-        The documents, and the questions that have at least one answer among them.
+        The documents, and the questions that have at least one relevant document.
     """
     outside = [part for part in parts if not re.search(pages, part.page)]
     linked = make_documents(outside)
@@ -81,7 +81,7 @@ def faq_questions(
 
 
 def _answer(question: Part, parts: Sequence[Part]) -> list[Part]:
-    """The question's part and the sections below it but those that are, or are below, a question of their own."""
+    """The question's part and the sections below it, except those that are questions or below one."""
     depth = len(question.parents) + 1
     below = (part for part in parts if part is not question and part.is_below(question))
     return [
@@ -91,14 +91,14 @@ def _answer(question: Part, parts: Sequence[Part]) -> list[Part]:
 
 
 def _without_question(part: Part, question: Part) -> Part:
-    """The part with its anchor fixed (its id needs one), and without questions in title and address."""
+    """The part with a fixed anchor for its id, and without questions in title and address."""
     parents = [title for title in part.parents if not is_question(title)]
     heading = "" if part is question else part.heading
     return replace(part, heading=heading, parents=parents, anchors=[part.anchor, *part.anchors])
 
 
 def _questions(judgments: Sequence[tuple[Part, list[str]]]) -> list[Question]:
-    """The questions that have answers, each text once."""
+    """The questions with relevant documents, without duplicate texts."""
     questions: dict[str, Question] = {}
     taken: set[str] = set()
     for heading, answers in judgments:

@@ -1,4 +1,4 @@
-"""Which half a question belongs to, by its text alone, and BEIR folders with both halves."""
+"""Assigns questions to halves by their text, and writes BEIR directories with both halves."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
@@ -15,10 +15,10 @@ HALVES = ("dev", "test")
 
 
 def half_of(text: str, earlier: Collection[str] = ()) -> str:
-    """`dev` or `test` for a question, the same on every machine whatever else a collection holds.
+    """`dev` or `test` for a question, independent of the other questions.
 
     Args:
-        text: the question; case and blanks do not count.
+        text: the question; case and blanks are ignored.
         earlier: normalized questions of an earlier development split. If there are any, they are `dev` and all others
             `test`.
     """
@@ -29,12 +29,12 @@ def half_of(text: str, earlier: Collection[str] = ()) -> str:
 
 
 def normalized(text: str) -> str:
-    """Small letters, one blank between words, no question mark at the end."""
+    """Lower case, one blank between words, no final question mark."""
     return " ".join(text.lower().split()).rstrip(" ?.")
 
 
 def questions_of_late_interaction(roots: Iterable[Path]) -> set[str]:
-    """Questions that may be in `faq` of `research.late.collections`, which late interaction's form was chosen with.
+    """Questions that may be in `faq` of `research.late.collections`, on which late interaction was developed.
 
     Args:
         roots: unpacked packages.
@@ -53,13 +53,13 @@ def write_collection(
     """Writes corpus, queries, and a file of judgments for each half.
 
     Args:
-        folder: made where it is missing; files of an earlier build are replaced.
-        documents: all of them are written.
-        questions: with answers among the documents.
-        earlier: as `half_of` takes it.
+        folder: directory, created if missing; replaces files of an earlier build.
+        documents: all documents.
+        questions: questions with relevant documents among them.
+        earlier: as for `half_of`.
 
     Returns:
-        Number of documents, and of questions of each half.
+        Numbers of documents, and of questions in each half.
     """
     found = documents.by_id.values()
     judged = {

@@ -1,4 +1,4 @@
-"""How-to questions that were written for this project, from tables of contents and before any search."""
+"""Reads how-to questions that were written for this project from tables of contents, before any search."""
 
 from pathlib import Path
 
@@ -14,17 +14,17 @@ MAX_ANSWERS = 4
 
 
 def howto_questions(path: Path, documents: Documents) -> list[Question]:
-    """Reads questions, and compares their answers with the documents.
+    """Reads questions, and checks their answers against the documents.
 
     Args:
-        path: JSON lines with `id`, `text` and `answers`, one to four document ids.
-        documents: the collection's.
+        path: JSON Lines with `id`, `text` and `answers`, one to four document ids.
+        documents: the dataset's documents.
 
     Returns:
         The questions in the file's order.
 
     Raises:
-        InputError: an answer is no document, a question has none or more than four, or an id is used twice; the
+        InputError: if an answer is not a document, a question does not have one to four, or an id is used twice; the
             message names them.
     """
     questions: dict[str, Question] = {}

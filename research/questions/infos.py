@@ -1,4 +1,4 @@
-"""Nodes of a GNU Info file."""
+"""Reads the nodes of a GNU Info file."""
 
 import re
 
@@ -14,11 +14,11 @@ _REFERENCE = re.compile(r"\*[Nn]ote\s+([^:]+)::")
 
 
 def info_parts(source: str, page: str) -> list[Part]:
-    """A part for each node, with the headings of the nodes above it; menus are left out.
+    """A part for each node, with the headings of the nodes above it; without menus.
 
     Args:
         source: the file.
-        page: name of the page; a reference to another node of it is a link.
+        page: name of the page; references to its other nodes are links.
     """
     nodes: dict[str, Part] = {}
     for text in source.split("\x1f\n")[1:]:

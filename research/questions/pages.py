@@ -1,4 +1,4 @@
-"""Sections and definitions of an HTML page with their anchors and links, which `research.debian.markup` does not keep."""
+"""Reads sections and definitions of an HTML page with their anchors and links, which `research.debian.markup` omits."""
 
 import posixpath
 import re
@@ -21,15 +21,15 @@ _SKIPPED_CLASS = re.compile(
 _SKIPPED_ID = re.compile(r"^(docs-(sidebar|top)\S*|sphinxsidebar|searchbox)$")
 _SECTION_CLASS = re.compile(r"\b(section|sect\d|chapter|appendix|preface|part|refentry|refsect\d|target)\b")
 _BOX_CLASS = re.compile(r"^(note|tip|warning|caution|important|sidebar)$")
-"""The heading of such a box ("Note") opens no section."""
+"""The heading of such a box ("Note") does not open a section."""
 _ANCHORED = frozenset("section span a dt dd p li table tr td h1 h2 h3 h4 h5 h6".split())
 _VOID = frozenset("br hr img meta link input area base col embed source track wbr".split())
 _DEFINITION_LEVEL = 7
-"""Below h1 to h6."""
+"""The level of definitions, below h1 to h6."""
 
 
 def html_parts(source: str, page: str) -> list[Part]:
-    """The parts of one HTML page in their order; those without text are among them.
+    """The parts of one HTML page in order, including those without text.
 
     Args:
         source: the page.
@@ -43,13 +43,13 @@ def html_parts(source: str, page: str) -> list[Part]:
         title = reader.parts[0].heading
         if part is not reader.parts[0] and part.parents[:1] != [
             title
-        ]:  # a manual page's title is on a level with its sections
+        ]:  # a manual page's title has the same level as its sections
             part.parents.insert(0, title)
     return reader.parts
 
 
 class _Reader(HTMLParser):
-    """Gathers parts. A list of definitions ends with its list: what follows belongs to the section around it."""
+    """Gathers parts. After a list of definitions, text belongs to the surrounding section."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -57,14 +57,14 @@ class _Reader(HTMLParser):
         self._page = page
         self._open: list[str] = []
         self._blocks = 0
-        self._skipped_from = 0  # length of `_open` with the element that is skipped; 0: none is
+        self._skipped_from = 0  # length of `_open` with the skipped element; 0: none
         self._box_from = 0  # the same for a box
-        self._around: list[Part | None] = []  # the part that each open list stands in
+        self._around: list[Part | None] = []  # the part that contains each open list
         self._current: Part | None = None
-        self._linking: Part | None = None  # the part whose last link is open
+        self._linking: Part | None = None  # the part with the open link
         self._above: dict[int, str] = {}
-        self._ids: list[str] = []  # met since the last text or heading
-        self._level = 0  # of the heading that is being read
+        self._ids: list[str] = []  # since the last text or heading
+        self._level = 0  # of the present heading
         self._heading: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -181,7 +181,7 @@ class _Reader(HTMLParser):
 
 
 def _heading_level(tag: str, values: dict[str, str]) -> int:
-    """1 to 6 for headings, 7 for a term that has an address of its own or is an option of a manual page, else 0."""
+    """1 to 6 for headings, 7 for a term with its own address or an option of a manual page, else 0."""
     if re.fullmatch(r"h[1-6]", tag):
         return int(tag[1])
     is_term = tag == "dt" and ("id" in values or re.search(r"\b(sig|hdlist1)\b", values.get("class", "")))

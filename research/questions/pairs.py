@@ -1,6 +1,6 @@
-"""Training pairs that documentation holds in its links: the text of a link asks for the section that it leads to.
+"""Training pairs from links in documentation: the text of a link is the query for its target section.
 
-A question of a FAQ asks for what its answer links to, too. The other half of a section's link texts is its field `anchor`.
+A FAQ question is also the query for the targets of its answer. Half of a section's link texts are its field `anchor`.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ __all__ = ["LinkPairs", "link_pairs"]
 SHARE = Path("usr/share/doc")
 FEWEST_WORDS, MOST_WORDS = 2, 12
 MAX_SECTIONS_OF_A_TEXT = 3
-"""What leads to more sections says nothing of one ("for more information")."""
+"""A text with more target sections does not describe one ("for more information")."""
 MAX_ANCHORS, MAX_PAGE_BYTES = 8, 1 << 21
 LETTERS = 0.7
 _OUT = re.compile(
@@ -42,7 +42,7 @@ class LinkPairs(NamedTuple):
 
     Attributes:
         documents: `_id`, `title`, `anchor`, `text`.
-        queries: text -> ids of the documents that it asks for.
+        queries: text -> ids of the relevant documents.
     """
 
     documents: list[Record]
@@ -50,10 +50,10 @@ class LinkPairs(NamedTuple):
 
 
 def link_pairs(root: Path) -> Iterator[LinkPairs]:
-    """Reads each folder of documentation below a root.
+    """Reads each directory of documentation below a root.
 
     Args:
-        root: holds `usr/share/doc`, as `dpkg -x` leaves it.
+        root: directory that holds `usr/share/doc`, unpacked with `dpkg -x`.
     """
     for folder in sorted(
         each for each in (root / SHARE).iterdir() if each.is_dir() and not each.is_symlink()
@@ -102,7 +102,7 @@ def _pairs(package: str, parts: Sequence[Part]) -> LinkPairs:
 
 
 def _link_texts(found: Documents, parts: Sequence[Part]) -> dict[str, Counter[str]]:
-    """Document -> how many links to it have a text; FAQ questions are among the texts."""
+    """Document -> number of links per text, including FAQ questions as texts."""
     texts: dict[str, Counter[str]] = defaultdict(Counter)
     for part in parts:
         for link, text in zip(part.links, part.link_texts, strict=True):

@@ -17,14 +17,14 @@ class Part:
     Attributes:
         page: path of its page below the documentation's root, without the suffix.
         heading: words of the heading, without its number.
-        parents: headings above it, the page's own title first.
-        anchors: what addresses on the page may lead here.
-        links: (page, anchor) of the links in its text, in their order; the anchor is "" for a whole page.
-        text: paragraphs, lists and tables; no code blocks.
+        parents: headings above it, the page's title first.
+        anchors: anchors on the page that lead here.
+        links: (page, anchor) of the links in its text, in order; the anchor is "" for a whole page.
+        text: paragraphs, lists and tables, without code blocks.
         is_definition: whether it is a function, option or other term of a list of definitions.
-        address: of its page on the web.
-        document: id of the document that `make_documents` made of it; "" if it has too few words.
-        link_texts: what each link is written on, in HTML.
+        address: web address of its page.
+        document: id of its document by `make_documents`; "" if it has too few words.
+        link_texts: text of each link, in HTML.
     """
 
     page: str
@@ -40,26 +40,26 @@ class Part:
 
     @property
     def title(self) -> str:
-        """The heading path, outermost first; each title once."""
+        """The heading path, outermost first, without duplicates."""
         return ": ".join(dict.fromkeys(title for title in (*self.parents, self.heading) if title))
 
     @property
     def anchor(self) -> str:
-        """The anchor that a person gave it, or the heading in small letters and hyphens."""
+        """The author's anchor, or the heading in lower case with hyphens."""
         named = [anchor for anchor in self.anchors if not _MADE_ANCHOR.match(anchor)]
         return named[0] if named else slug(self.heading)
 
     def is_below(self, other: "Part") -> bool:
-        """Whether this part is a section or a definition of `other`'s."""
+        """Whether this part is a section or a definition within `other`."""
         above = [*other.parents, other.heading]
         return self.page == other.page and self.parents[: len(above)] == above
 
 
 def slug(text: str) -> str:
-    """Small letters, digits and hyphens, at most 48 characters: `--no-edit <file>` gives `no-edit-file`."""
+    """Lower-case letters, digits and hyphens, at most 48 characters: `--no-edit <file>` gives `no-edit-file`."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:48].rstrip("-")
 
 
 def plain_heading(text: str) -> str:
-    """A heading without its number and without blanks that lie side by side."""
+    """A heading without its number and repeated blanks."""
     return _NUMBER.sub("", " ".join(text.split()).rstrip("¶# ")).strip()[:MAX_HEADING_CHARACTERS]

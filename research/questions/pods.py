@@ -1,4 +1,4 @@
-"""Sections and items of Perl's POD with their links."""
+"""Reads sections and items of Perl's POD with their links."""
 
 import re
 
@@ -16,11 +16,11 @@ _ITEM_LEVEL = 5
 
 
 def pod_parts(source: str, page: str) -> list[Part]:
-    """The parts of one POD file; the words of its NAME begin its DESCRIPTION, which the page as a whole leads to.
+    """The parts of one POD file; its DESCRIPTION begins with the words of NAME, and is the target of the whole page.
 
     Args:
-        source: the file; program text around the POD is left out.
-        page: name that links call it by, such as `perlfunc` or `File::Copy`.
+        source: the file; program text around the POD is ignored.
+        page: its name in links, such as `perlfunc` or `File::Copy`.
     """
     found: list[Part] = []
     above: dict[int, str] = {}
@@ -66,7 +66,7 @@ def _append(part: Part, block: str) -> None:
 
 
 def _target(link: str, page: str) -> tuple[str, str] | None:
-    """Page and heading of a link's inside; None for an address of the web."""
+    """Page and heading of a link; None for a web address."""
     where = link.rpartition("|")[2] if not link.startswith(('"', "/")) else link
     if re.match(r"\w+:[^:\s]", where) or "(" in where.partition("/")[0]:
         return None

@@ -1,4 +1,4 @@
-"""Which packages of Debian 12 the collections are made from, and how each is read."""
+"""The Debian 12 packages of the datasets, and how to read each."""
 
 import gzip
 import re
@@ -26,11 +26,11 @@ class Source:
     Attributes:
         package: name in Debian.
         version: the version that the questions were written for.
-        folder: where its pages lie below the unpacked package.
-        base: address of the documentation on the web.
-        licence: of the texts, as the package's copyright file names it.
-        prefix: of its pages, if a collection has several packages.
-        leave_out: pattern of pages that are no documents, beside indices and change logs.
+        folder: directory of its pages in the unpacked package.
+        base: web address of the documentation.
+        licence: license of the texts, from the package's copyright file.
+        prefix: prefix of its pages, if a dataset has several packages.
+        leave_out: pattern of pages to skip, in addition to indices and change logs.
     """
 
     package: str
@@ -44,15 +44,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection of questions.
+    """A dataset of questions.
 
     Attributes:
-        name: of the collection.
+        name: name of the dataset.
         sources: keys of `SOURCES`.
-        pages: pattern of the pages that hold the questions of a FAQ; "": they are in `howto/`.
-        own_answers: whether an answer that links to no document is one itself; False for documentation that the default
-            model was trained on, heading to section.
-        whole_pages: pattern of pages that a link without an anchor may name: a whole manual answers nothing.
+        pages: pattern of the pages with the questions of a FAQ; "": the questions are in `howto/`.
+        own_answers: whether an answer without links is a document itself; False for documentation whose headings and
+            sections the default model was trained on.
+        whole_pages: pattern of pages that a link without an anchor may mean; a whole manual is never relevant.
     """
 
     name: str
@@ -68,20 +68,20 @@ COLLECTIONS = [Collection(**values) for values in _TABLES["collection"]]
 
 
 def read_parts(source: Source, packages: Path) -> Iterator[Part]:
-    """Every part of a package, page by page in the order of names.
+    """Every part of a package, page by page in name order.
 
     Args:
-        source: what to read.
-        packages: holds a folder for each package, as `dpkg -x` leaves it.
+        source: the source to read.
+        packages: directory of the packages, unpacked with `dpkg -x`.
 
     Raises:
-        InputError: a folder is missing; it names the package and how to have it.
+        InputError: if a directory is missing; the message names the package and how to get it.
     """
     out = re.compile(f"{source.leave_out}|{_ALWAYS_OUT}")
     folder = packages / source.package / source.folder
     if not folder.is_dir():
         raise InputError(
-            f"{folder} is not there: apt-get download {source.package}={source.version}; "
+            f"{folder} is missing: apt-get download {source.package}={source.version}; "
             f"dpkg -x {source.package}_*.deb {packages / source.package}"
         )
     for path in sorted(path for path in folder.rglob("*") if path.name.endswith(tuple(_READERS))):

@@ -1,1 +1,1 @@
-"""What hybrid search scores by: weights of its columns, coverage, calibration, and when it does not know (docs/results/quality.md)."""
+"""Studies of hybrid scores: weights, coverage, calibration and unanswerable queries (docs/results/quality.md)."""

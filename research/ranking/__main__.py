@@ -1,4 +1,4 @@
-"""Experiments on hybrid search's score, step by step (docs/results/quality.md).
+"""Experiments on the score of hybrid search, step by step (docs/results/quality.md).
 
 python -m research ranking nothing --collections DATA --out NOTHING
 python -m research ranking columns --collections DATA --indices INDICES --work WORK --split dev
@@ -46,7 +46,7 @@ def columns_command(
 
 
 def report_command(work: Work, json_file: Annotated[Path, typer.Option("--json", help="Report.")]) -> None:
-    """Compare forms of the sum, and say how well probabilities hold where they were not fitted."""
+    """Compare forms of the sum, and measure probabilities on left-out datasets."""
     report = {"forms": compare({name: open_columns(name, work) for name in _names(work)})}
     report |= {kind: left_out(_hits(work, kind), _hits(work / "nothing", kind)) for kind in KINDS}
     json_file.write_text(json.dumps(report, indent=1) + "\n")

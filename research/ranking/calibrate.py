@@ -1,4 +1,4 @@
-"""Calibrations of hybrid search: fitted on some collections, judged on those that are left out.
+"""Calibrations of hybrid search, fitted on some datasets and measured on left-out ones.
 
 m   hits, the first ten of each query      q   queries
 """
@@ -18,9 +18,9 @@ from research.candidates import DEPTH, Candidates
 __all__ = ["Hits", "calibrated", "evidence_of", "expected_error", "hits_of", "left_out"]
 
 NONE_SHARE = 0.1
-"""Of queries that nothing answers, among those that calibrations are fitted to."""
+"""Fraction of queries without relevant documents in the data that calibrations are fitted to."""
 SURE, LOST = 0.8, 0.05
-"""First hits called `high` answer at least so often; of queries that a hit answers, so many are called `none`."""
+"""Least precision of `high` first hits, and fraction of answerable queries that may be called `none`."""
 LEAST_SURE = 30
 Doubles = NDArray[np.float64]
 Kind = Literal["with_late", "without_late"]
@@ -28,7 +28,7 @@ Kind = Literal["with_late", "without_late"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """What probabilities are made of, of the first hits of all queries of a collection.
+    """Evidence of the first hits of all queries of a dataset, for probabilities.
 
     Attributes:
         signs: float64 [m, 3].
@@ -44,7 +44,7 @@ class Hits:
 
 
 def evidence_of(found: Candidates, kind: Kind) -> NDArray[np.float32]:
-    """What hybrid search scores each candidate by, float32 [m]."""
+    """The hybrid score of each candidate, float32 [m]."""
     weights = DEFAULT_FUSION.weights
     words = weights.lexical * found.openness * found.impacts * found.covered / found.scale
     if kind == "without_late":
@@ -71,7 +71,7 @@ def hits_of(found: Candidates, kind: Kind) -> Hits:
 
 
 def _fit(answered: Sequence[Hits], nothing: Sequence[Hits]) -> Doubles:
-    """Coefficients; collections count the same, and those of queries without an answer together as `NONE_SHARE` says."""
+    """Fits coefficients; datasets weigh the same, and unanswerable queries together have the weight `NONE_SHARE`."""
     hits, weights = [*answered, *nothing], []
     for each in answered:
         weights.append(np.full(len(each.answers), (1 - NONE_SHARE) / len(answered) / len(each.answers)))
@@ -100,7 +100,7 @@ def expected_error(likely: Doubles, answers: NDArray[np.bool_], bins: int = 10) 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _First:
-    """First hits of left-out collections: probability, whether it answers, whether any of the first ten does."""
+    """First hits of left-out datasets: probability, relevance, and relevance of any of the top ten."""
 
     likely: Doubles
     answers: NDArray[np.bool_]
@@ -114,7 +114,7 @@ def _first(hits: Hits, likely: Doubles) -> _First:
 
 
 def _bounds(first: Sequence[_First]) -> tuple[float, float]:
-    """`high` and `none`, of the probabilities of first hits. For `none` collections count the same: it must hold where questions are hard."""
+    """The bounds `high` and `none` for first hits' probabilities. For `none`, datasets weigh the same."""
     likely = np.concatenate([each.likely for each in first])
     answers = np.concatenate([each.answers for each in first])
     shares = [each.answerable / max(int(each.answerable.sum()), 1) for each in first]
@@ -126,7 +126,7 @@ def _bounds(first: Sequence[_First]) -> tuple[float, float]:
 
 
 def left_out(answered: Mapping[str, Hits], nothing: Mapping[str, Hits]) -> dict[str, Any]:
-    """How well probabilities hold on each collection if the others made them."""
+    """Calibration error on each dataset if fitted on the others."""
     told: dict[str, Any] = {"collections": {}}
     likely, first, none = [], [], []
     for name, hits in answered.items():
@@ -162,7 +162,7 @@ def _bins(likely: Doubles, answers: NDArray[np.bool_]) -> list[tuple[float, floa
 
 
 def calibrated(kinds: Mapping[Kind, tuple[Mapping[str, Hits], Mapping[str, Hits]]]) -> Calibrations:
-    """The calibrations of all collections together; bounds are those of left-out ones."""
+    """The calibrations of all datasets together; bounds come from left-out ones."""
     made: dict[Kind, Calibration] = {}
     for kind, (answered, nothing) in kinds.items():
         told = left_out(answered, nothing)

@@ -1,4 +1,4 @@
-"""All that a ranking could read of the candidates of both heads, as an index serves it.
+"""Gathers the features of both retrievers' candidates from an index.
 
 m   candidates of a query
 """
@@ -23,14 +23,14 @@ __all__ = ["gather_columns", "open_columns"]
 
 
 def gather_columns(name: str, data: Path, index_root: Path, work: Path, split: str) -> int:
-    """Searches with both heads, writes what was found to `work`, and gives the number of queries.
+    """Searches with both retrievers, writes the candidates to `work`, and returns the number of queries.
 
     Args:
-        name: of the file.
-        data: folder of the collection.
-        index_root: built of it by the default model, kind `flat`.
-        work: where to write.
-        split: whose queries are searched.
+        name: name of the file.
+        data: data directory.
+        index_root: its index by the default model, kind `flat`.
+        work: directory to write to.
+        split: split of the queries.
     """
     index, task = open_index(index_root), find_tasks(data, [split])[0]
     documents = index[STORED_FIELDS].scan()
@@ -40,7 +40,7 @@ def gather_columns(name: str, data: Path, index_root: Path, work: Path, split: s
 
 
 def open_columns(name: str, work: Path, split: str = "dev") -> Candidates:
-    """Opens what `gather_columns` wrote; `more` has `late`, and `titled`, the share of the query's idf that the title holds."""
+    """Opens a file of `gather_columns`; `more` has `late` and `titled`, the fraction of the query's idf in the title."""
     return open_candidates(name, work / f"{name}.{split}.npz")
 
 

@@ -1,4 +1,4 @@
-"""Forms of the sum that hybrid search ranks by, with weights that other collections choose, against what is served.
+"""Compares forms of the hybrid score, with weights fitted on other datasets, with the served one.
 
 m   candidates of all queries      q   queries     f   columns of a form
 """
@@ -16,7 +16,7 @@ __all__ = ["compare"]
 
 DRAWS = 4000
 TRUST = 1e-3
-"""Weight of the start, which keeps a column that nothing speaks for where it is."""
+"""Weight of the initial value, which a column without evidence keeps."""
 Doubles = NDArray[np.float64]
 Columns = Mapping[str, Doubles]
 FITTED: Mapping[str, tuple[str, ...]] = {
@@ -42,7 +42,7 @@ FITTED: Mapping[str, tuple[str, ...]] = {
 
 
 def compare(collections: Mapping[str, Candidates]) -> dict[str, Any]:
-    """RR@10 and nDCG@10 of every form in every collection, and differences in nDCG@10 from what is served with 95 % intervals."""
+    """RR@10 and nDCG@10 of every form by dataset, and nDCG@10 differences from the served form with intervals."""
     columns = {name: _columns(each) for name, each in collections.items()}
     fixed: Mapping[str, Callable[[str], Doubles]] = {
         "vectors": lambda name: columns[name]["cosine"],
@@ -90,7 +90,7 @@ def _table(columns: Columns, keys: Sequence[str]) -> Doubles:
 
 
 def _fit(given: Sequence[tuple[Doubles, Candidates]]) -> Doubles:
-    """Weights >= 0 [f] of a softmax over each query's candidates; collections count the same. Newton's method, projected."""
+    """Fits weights >= 0 [f] of a softmax over candidates by projected Newton steps; datasets weigh the same."""
     width = given[0][0].shape[1]
     start = np.full(width, 5.0)
     found = start.copy()
@@ -112,7 +112,7 @@ def _fit(given: Sequence[tuple[Doubles, Candidates]]) -> Doubles:
 
 
 def _softmax(evidence: Doubles, found: Candidates) -> tuple[Doubles, Doubles, float]:
-    """Likelihoods and what they should be, both [m] and 0 in queries without a relevant candidate, and 1 / the other queries."""
+    """Likelihoods and targets, both [m] and 0 for queries without a relevant candidate, and 1 / the number of others."""
     starts, queries = found.starts[:-1], found.queries
     grown = np.exp(evidence - np.maximum.reduceat(evidence, starts)[queries])
     relevant = (found.grades > 0).astype(np.float64)

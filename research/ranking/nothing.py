@@ -1,4 +1,4 @@
-"""Queries that nothing in a collection answers: questions of other collections, made-up words, and known words thrown together."""
+"""Queries without relevant documents: questions of other datasets, invented words, and random known words."""
 
 import random
 import string
@@ -16,18 +16,18 @@ STRANGERS: Mapping[str, tuple[str, ...]] = {
     "science": ("medquad",),
     "howto-postgresql": ("medquad",),
 }
-"""Collection -> those whose questions it cannot answer."""
+"""Dataset -> datasets whose questions it cannot answer."""
 EACH, SEED = 60, 36
 TEXTS = 600
-"""Documents, and words of each, that known words are drawn from."""
+"""Numbers of documents, and of words of each, that known words are drawn from."""
 
 
 def write_nothing(collections: Mapping[str, Path], out: Path) -> None:
-    """Writes a folder for each collection of `STRANGERS`: its documents, and queries judged on one of them, whichever.
+    """Writes a directory for each dataset of `STRANGERS`: its documents, and queries judged on an arbitrary one.
 
     Args:
-        collections: name -> folder.
-        out: where to write.
+        collections: name -> directory.
+        out: directory to write to.
     """
     draw = random.Random(SEED)  # noqa: S311 - queries, not secrets
     for name, strangers in STRANGERS.items():

@@ -25,7 +25,7 @@ def plain_batch(searches: int = 64) -> dict[str, Any]:
 
 
 def rerank_search(depth: int = 200) -> dict[str, Any]:
-    """One search whose first hits are all read again."""
+    """One search whose first hits are all re-ranked."""
     return {
         "query": "how do i read a file line by line",
         "top_k": 10,

@@ -236,7 +236,9 @@ def test_a_file_of_tenants_that_opens_more_than_was_meant_is_refused(
     assert isinstance(refused.value, ValidationError)
     (fault,) = refused.value.errors()
     assert "\n" not in fault["msg"]
-    with pytest.raises(ValueError, match=r"there are no API keys|is not the name of an API key|Extra|cannot read"):
+    with pytest.raises(
+        ValueError, match=r"there are no API keys|is not the name of an API key|Extra|cannot read"
+    ):
         Settings(index_root=tmp_path, tenants=str(path))
 
 

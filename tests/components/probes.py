@@ -142,7 +142,7 @@ def _words(seen: Seen, impacts: ImpactsView) -> Any:
             for allowed in (None, seen.half(seen.rows, len(impacts))):
                 scores, rows = impacts.search(words, k, allowed, seen.order)
                 found.append((bits(scores), seen.named(rows)))
-    found.append([impacts.contributions(WORDS, row) for row in seen.rows.tolist()])
+    found.append(impacts.by_word(WORDS, seen.rows).tolist())
     return found
 
 
@@ -150,9 +150,8 @@ def _postings(seen: Seen) -> Any:
     impacts = seen.view[POSTINGS]
     # A word that only a document had which is gone may be held on, so the others alone are certain.
     assert not impacts.holds("unheard")
-    for row in seen.rows.tolist():
-        added = impacts.contributions(WORDS, row)
-        assert all(impacts.holds(word) for word, impact in added.items() if impact > 0)
+    added = (impacts.by_word(WORDS, seen.rows) > 0).any(axis=0)
+    assert all(impacts.holds(word) for word, adds in zip(WORDS, added, strict=True) if adds)
     return _words(seen, impacts)
 
 

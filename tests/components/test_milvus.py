@@ -80,5 +80,5 @@ def test_a_base_in_milvus_answers_as_one_in_a_file(
     assert [path.name for path in target.folder.iterdir()] == ["vectors.json"]
     whole = np.delete(vectors, gone, axis=0)
     np.testing.assert_array_equal(opened(verified(target))[VECTORS].vectors(np.arange(len(whole))), whole)
-    with pytest.raises(MismatchError, match="belongs to another model, term table or set of vectors"):
+    with pytest.raises(MismatchError, match="belongs to another model, term statistics or set of vectors"):
         VECTORS.open(replace(verified(target), hashes={"model": "x", "terms": "y"}))

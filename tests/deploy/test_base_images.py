@@ -26,7 +26,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def named(root: Path) -> dict[str, set[str]]:
-    """File -> the images in it that are not ours, as an engine or kubectl would read it."""
+    """File -> its third-party images, as an engine or kubectl would read it."""
     found = {}
     for path in (path for pattern in NAMED_IN for path in root.glob(pattern)):
         text = path.read_text(encoding="utf-8")

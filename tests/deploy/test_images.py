@@ -33,7 +33,7 @@ def image_folder(name: str, target: Path) -> Path:
 
 
 def in_image(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command as the image runs it: with nothing but its own folder to import rooms from."""
+    """A command as the image runs it, with only its own directory to import packages from."""
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": "/nonexistent"}
     environment |= {
         "ORT_DISABLE_TELEMETRY": "1",

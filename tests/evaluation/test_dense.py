@@ -146,7 +146,7 @@ def test_models_that_encode_documents_alike_share_the_cache(toy_model: Path) -> 
 def test_the_cache_of_the_same_documents_in_another_order_is_not_used(
     toy_model: Path, toy_data: Path, tmp_path: Path
 ) -> None:
-    """The term table cannot tell the two apart, and the rows of the vectors differ."""
+    """The term statistics are equal for both, but the rows of the vectors differ."""
     first = retriever(toy_model, toy_data, cache=tmp_path / "cache").search(QUERIES, 5)
     lines = (toy_data / "corpus.jsonl").read_text().splitlines(keepends=True)
     (toy_data / "corpus.jsonl").write_text("".join(reversed(lines)))

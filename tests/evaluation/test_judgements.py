@@ -1,4 +1,4 @@
-"""Judgement files of both forms are read; what is neither is refused by line."""
+"""Judgment files of both formats are read; other lines are refused with their number."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Disks that are full: a small file system in memory, with a file that leaves as much room as a test wants."""
+"""Full disks: a small file system in memory, with a file that leaves as much space as a test wants."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ class Disk:
         self._filler = path / ".filler"
 
     def fill(self, free_bytes: int = 0) -> None:
-        """Leaves so much room, rounded to pages."""
+        """Leaves this much space, rounded to pages."""
         self.empty()
         status = os.statvfs(self.path)
         size = max(status.f_bavail * status.f_frsize - free_bytes, 0)
@@ -30,7 +30,7 @@ class Disk:
             os.posix_fallocate(file.fileno(), 0, max(size, 1))
 
     def empty(self) -> None:
-        """Makes room again."""
+        """Frees the space again."""
         self._filler.unlink(missing_ok=True)
 
 

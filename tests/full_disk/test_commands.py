@@ -1,4 +1,4 @@
-"""Commands on a full disk: one line, an exit code, nothing half, and the same command goes on once there is room."""
+"""Commands on a full disk: one line, an exit code, nothing half-done; the same command resumes once there is space."""
 
 import json
 import re

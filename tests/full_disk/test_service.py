@@ -1,4 +1,4 @@
-"""A service whose disks are full: what it acknowledged is there, and it goes on as soon as there is room."""
+"""A service whose disks are full keeps what it acknowledged, and continues as soon as there is space."""
 
 import hashlib
 import json

@@ -85,7 +85,9 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> Non
     for suffix in (".gz", ".zst", ".parquet"):
         file = tmp_path / f"x{suffix}"
         file.write_bytes(NUMBERED)
-        with pytest.raises(InputError, match=rf"x{suffix} is not a {suffix} file: it begins with 7b 22 5f 69"):
+        with pytest.raises(
+            InputError, match=rf"x{suffix} is not a {suffix} file: it begins with 7b 22 5f 69"
+        ):
             open_sources(str(file))
 
 

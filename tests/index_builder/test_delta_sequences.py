@@ -1,4 +1,4 @@
-"""An index with a delta answers as one built of the same documents with the same term table; so does what `compact` makes."""
+"""An index with a delta, and its compacted form, equal one built from the same documents and term statistics."""
 
 import io
 import json
@@ -129,7 +129,7 @@ def change(root: IndexRoot, corpus: Corpus, model: Path, folder: Path, step: int
 
 
 def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Path) -> Index:
-    """An index of documents with the live version's term table and average length, made without any folding."""
+    """An index of documents with the live version's term statistics and average length, built without compaction."""
     live = OpenVersion.open(root)
     with write_artifact(folder / "rebuilt", "index") as writer:
         made = write_segment(documents, live, Model.open(model), folder / "segment", lambda count: None)

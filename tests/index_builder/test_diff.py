@@ -121,4 +121,4 @@ def test_a_version_with_a_delta_is_compared_as_one_index(
         "same": 47,
         "first": {"added": ["new/1"], "removed": ["toy/31", "toy/7"], "changed": ["toy/20"]},
     }
-    assert found["idf"]["mean_change"] == 0.0  # a delta keeps the term table of its base
+    assert found["idf"]["mean_change"] == 0.0  # a delta keeps the term statistics of its base

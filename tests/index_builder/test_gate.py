@@ -231,7 +231,7 @@ def test_judgements_of_another_corpus_are_told(
     path = judged / "qrels" / "dev.tsv"
     path.write_text(path.read_text().replace("toy/", "other/"))
     done = build(toy_corpus, "--gate", judged)
-    assert (done.exit_code, "expected judgements of this corpus" in done.stderr) == (2, True)
+    assert (done.exit_code, "expected relevance judgments of this corpus" in done.stderr) == (2, True)
 
 
 def test_the_split_is_dev_or_the_only_one(

@@ -142,7 +142,7 @@ def test_documents_count_for_words_they_do_not_hold(make: Make) -> None:
     more = 0
     for row in range(40):
         for word, found in index[LEARNED_SPARSE].expansions(words, row).items():
-            assert index[LEARNED_SPARSE].contributions([word], row)[word] == pytest.approx(
+            assert index[LEARNED_SPARSE].by_word([word], np.array([row]))[0, 0] == pytest.approx(
                 found.bm25 + found.learned
             )
             more += found.bm25 == 0 and found.cause is not None
@@ -177,7 +177,7 @@ def test_workers_threads_and_shards_change_nothing(make: Make, options: dict[str
 
 
 def test_a_document_has_the_impacts_it_would_have_alone(make: Make) -> None:
-    """Whatever its batch mates are padded to; its idf is that of its index."""
+    """Independent of the padding of its batch; its idf is that of its index."""
     long = [{"_id": f"long{number}", "text": "river stone " * 70} for number in range(3)]
     short = made_up(20)
     together, apart = (

@@ -1,4 +1,4 @@
-"""The lexical index of a build: there by default, the same words as the term table, left out when asked."""
+"""The lexical index of a build: built by default, with the words of the term statistics, omitted on request."""
 
 import json
 import shutil

@@ -263,7 +263,7 @@ def test_the_share_is_fitted_to_judged_queries_and_kept(
     assert after.rerank_weight.share == report["rerank_weight"]["share"] < before.rerank_weight.share == 0.5
     values = report["nDCG@10"]
     assert values["fitted"] >= values["first"] - 1e-9 and values["fitted"] > values["present"]
-    assert values["queries"] == 30 and "first search" in done.summary(published=True)
+    assert values["queries"] == 30 and "first-stage retrieval" in done.summary(published=True)
     assert after.fusion == before.fusion
     changed = tmp_path / "changed.jsonl"
     changed.write_text('{"_id": "more", "text": "bees"}\n')

@@ -1,4 +1,4 @@
-"""Writes that wait: for room in the log, to be visible, for every replica; and that nobody else waits for them."""
+"""Writes that wait for space in the log, for visibility, or for every replica, and delay nobody else."""
 
 import os
 import signal

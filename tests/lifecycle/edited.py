@@ -38,7 +38,14 @@ from tests.attacks.harness import peak_mb
 from tests.search.test_index import remake
 
 SLOW_S = 5.0
-NAMED = {"term representations", "term table", "stored documents", "columns/", "reranker/", "of its base"}
+NAMED = {
+    "term representations",
+    "term statistics",
+    "stored documents",
+    "columns/",
+    "reranker/",
+    "of its base",
+}
 """What a message says of several files together."""
 Edit = tuple[str, bytes]
 ODD: tuple[Any, ...] = (
@@ -172,9 +179,9 @@ def search(index: Index) -> None:
         words = index.preprocessor.pieces.words(question)
         if index.holds(LEARNED_SPARSE):
             found.append(rank_lexical(index, question, 10, by="learned"))
+            index[LEARNED_SPARSE].by_word(words, found[-1].rows)
             for row in found[-1].rows.tolist():
                 index[LEARNED_SPARSE].expansions(words, row)
-                index[LEARNED_SPARSE].contributions(words, row)
         if index.reranker is not None:
             for method in index.reranker.shape.methods:
                 found += [rerank(index, question, each, Reranking(10, method))[0] for each in found[:3]]

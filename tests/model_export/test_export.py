@@ -36,7 +36,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=list(SHAPES))
 def source(request: pytest.FixtureRequest, toy_model: Path) -> Source:
-    """Random towers large enough for blocks of 128, with the toy vocabulary and term table."""
+    """Random towers large enough for blocks of 128, with the toy vocabulary and term statistics."""
     pieces = WordPieces(toy_model / "vocab.txt")
     preprocessor = Preprocessor(pieces, SCHEMA, Weighting(), TermTable.load(toy_model / "terms"))
     torch.manual_seed(3)

@@ -73,7 +73,7 @@ def is_close(found: np.ndarray, expected: np.ndarray) -> bool:
 
 
 def trained_tokenizer(kind: str) -> Tokenizer:
-    """A tokenizer of a few hundred pieces."""
+    """A tokenizer of a few hundred tokens."""
     lines = [
         *TEXTS,
         "Bees find home by the sun and dance.",

@@ -33,14 +33,14 @@ def model() -> CrossThought:
 
 
 def sequences(count: int, length: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask of random pieces."""
+    """Ids and mask of random tokens."""
     ids = torch.randint(5, 50, (count, length), generator=torch.Generator().manual_seed(1))
     return ids, torch.ones(count, length, dtype=torch.bool)
 
 
 @pytest.mark.parametrize(("offset", "first", "last"), [(1, 5, 68), (442, 446, 509)])
 def test_golden_positions(offset: int, first: int, last: int) -> None:
-    """Golden G8: five special tokens at 0 to 4, 64 pieces behind them, wherever the draw puts them (row 34)."""
+    """Golden G8: five special tokens at 0 to 4, then 64 tokens, wherever the draw puts them (row 34)."""
     config = SentenceConfig(
         vocabulary=5, hidden=1, layers=1, heads=1, intermediate=1, specials=5, positions=512, dropout=0.0
     )
@@ -107,7 +107,7 @@ def test_one_inner_product_of_an_index_is_the_mean_of_the_logits(model: CrossTho
 
 @pytest.mark.parametrize("kind", ["cross-thought", "mlm", "retro"])
 def test_nothing_of_a_masked_piece_reaches_what_predicts_it(kind: PretrainingKind) -> None:
-    """Two texts that differ in their masked pieces alone give the output head the same states."""
+    """Two texts that differ only in their masked tokens give the output head the same states."""
     torch.manual_seed(0)
     model = Pretrainer(kind, CONFIG).eval()
     ids, mask = sequences(4, 12)
@@ -175,7 +175,7 @@ def test_memory_of_the_cross_sequence_layer_grows_with_the_sequences_not_their_s
 
 
 def test_a_shape_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="no multiple of heads"):
+    with pytest.raises(ValueError, match="not a multiple of heads"):
         SentenceConfig(vocabulary=5, hidden=10, heads=3)
     with pytest.raises(ValueError, match="no position for words"):
         SentenceConfig(vocabulary=5, specials=5, positions=5)

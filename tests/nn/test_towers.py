@@ -198,7 +198,7 @@ def test_gains_on_the_row_side_are_refused(form: str) -> None:
 
 
 def test_initial_words_leave_the_layers_as_they_were_drawn(tmp_path: Path) -> None:
-    """The released code starts from the word table alone."""
+    """The released code starts from the token embeddings alone."""
     torch.manual_seed(0)
     towers = TwoTowers(SMALL, SCHEMA)
     before = {name: tensor.clone() for name, tensor in towers.state_dict().items()}

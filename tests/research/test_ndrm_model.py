@@ -135,7 +135,7 @@ def test_broadcast_and_paired_scores_are_the_same() -> None:
 
 
 def test_the_released_size() -> None:
-    """856,324 parameters of NDRM1 without its word table."""
+    """856,324 parameters of NDRM1 without its word embeddings."""
     ndrm = Ndrm(NdrmConfig(words=1, kind="latent"))
     assert sum(each.numel() for name, each in ndrm.named_parameters() if name != "words.weight") == 856_324
 

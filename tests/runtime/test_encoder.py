@@ -1,4 +1,4 @@
-"""A vector depends on its own tokens alone: not on batch mates, not on padding, not on order."""
+"""A vector depends only on its own tokens, not on other texts of the batch, padding or order."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

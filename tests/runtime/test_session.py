@@ -47,7 +47,7 @@ def test_a_truncated_model_is_refused(toy_model: Path, tmp_path: Path) -> None:
 
 
 def test_a_model_without_its_word_table_is_refused(toy_model: Path, tmp_path: Path) -> None:
-    """The word table of both towers lies in a file of its own."""
+    """The token embeddings of both towers are in a separate file."""
     (tmp_path / "query.onnx").write_bytes((toy_model / "query.onnx").read_bytes())
     with pytest.raises(FormatError):
         open_session(tmp_path / "query.onnx")

@@ -1,4 +1,4 @@
-"""A checkout of MedQuAD, its judgements and LiveQA's questions become a data folder."""
+"""A checkout of MedQuAD, its judgments and LiveQA's questions become a data directory."""
 
 import csv
 import io
@@ -231,7 +231,7 @@ def test_what_cannot_be_used_is_kept_aside(out: Path) -> None:
         "no answer has this id",
         "no answer has this id",
         "no question has this number",
-        "expected a question, a judgement such as 4-Excellent, and an answer",
+        "expected a question, a judgment such as 4-Excellent, and an answer",
     ]
 
 

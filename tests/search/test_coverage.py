@@ -18,9 +18,9 @@ ROWS = np.arange(4)
 class Words:
     """Documents of `HELD`; any other word is in none."""
 
-    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As `ImpactIndex.score`."""
-        found = [sum(word in HELD[row] for word in words) for row in rows.tolist()]
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """As `ImpactIndex.by_word`."""
+        found = [[word in HELD[row] for word in words] for row in rows.tolist()]
         return np.array(found, np.float32)
 
 

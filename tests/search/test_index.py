@@ -90,7 +90,7 @@ def test_the_term_table_of_another_index_is_refused(version: Path) -> None:
     with pytest.raises(IntegrityError, match="terms/"):
         Index.open(version)
     remake(version)
-    with pytest.raises(MismatchError, match=r"term table .* has hash \w+, its manifest expects \w+"):
+    with pytest.raises(MismatchError, match=r"term statistics .* have hash \w+, its manifest expects \w+"):
         Index.open(version)
 
 

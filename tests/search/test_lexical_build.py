@@ -30,7 +30,7 @@ def test_impacts_are_lucenes_bm25(tmp_path: Path) -> None:
     index = ImpactIndex.open(tmp_path)
     idf = log(1 + (5 - 2 + 0.5) / (2 + 0.5))
     expected = idf * 2 / (2 + 1.5 * (1 - 0.6 + 0.6 * 4 / 2.6))
-    assert index.contributions(["bees"], 0)["bees"] == pytest.approx(expected, rel=1e-6)
+    assert index.by_word(["bees"], np.array([0]))[0, 0] == pytest.approx(expected, rel=1e-6)
     assert header.parameters == {"k1": 1.5, "b": 0.6, "average_length": pytest.approx(2.6)}
     assert (header.kind, header.documents, header.words) == ("bm25", 5, 6)
 
@@ -48,10 +48,12 @@ def test_idf_is_the_given_tables_and_a_word_that_it_lacks_is_one_of_a_single_doc
     build_lexical(tmp_path, words(), table(), model, Bm25(b=0.0))
     index = ImpactIndex.open(tmp_path)
     once = 1 / (1 + 1.2)
-    found = [index.contributions([word], 1)[word] for word in ("dance", "walk")]
+    found = index.by_word(["dance", "walk"], np.array([1]))[0].tolist()
     assert found == pytest.approx([once * log(1 + 990.5 / 10.5), once * log(1 + 999.5 / 1.5)], rel=1e-6)
     # A table that counts more documents with a word than documents must not make an impact of nothing.
-    assert index.contributions(["hum"], 0)["hum"] == pytest.approx(once * log(1 + 0.5 / 1000.5), rel=1e-6)
+    assert index.by_word(["hum"], np.array([0]))[0, 0] == pytest.approx(
+        once * log(1 + 0.5 / 1000.5), rel=1e-6
+    )
 
 
 def test_words_that_the_table_dropped_cannot_be_found_and_do_no_harm(tmp_path: Path) -> None:

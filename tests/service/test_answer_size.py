@@ -47,7 +47,8 @@ def test_what_does_not_fit_is_refused_if_nothing_may_be_cut() -> None:
     for _ in range(2):
         size.add(hit(LONG, {}))
     with pytest.raises(
-        AnswerTooLargeError, match=r"at hit 3 of 5; request fewer hits \(top_k 2 fits\).*text is the largest part"
+        AnswerTooLargeError,
+        match=r"at hit 3 of 5; request fewer hits \(top_k 2 fits\).*text is the largest part",
     ):
         size.add(hit(LONG))
 

@@ -1,4 +1,4 @@
-"""Fuzz: whatever is sent to any route, the answer is one that the OpenAPI document promises, and never a 5xx of ours."""
+"""Fuzz: for any request to any route, the response is one that the OpenAPI document promises, never a 5xx of GLOW."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Clicks and judgements over real HTTP: who may send them, what is kept of who did, and what is refused."""
+"""Clicks and judgments over real HTTP: who may send them, which data is kept of the sender, and what is refused."""
 
 import json
 import threading

@@ -44,7 +44,7 @@ def touch_everything(metrics: Metrics) -> None:
 
 
 def shown(metrics: Metrics) -> dict[str, tuple[str, frozenset[str]]]:
-    """Name -> type and labels, of everything of ours in the answer of /metrics."""
+    """Name -> type and labels of GLOW's metrics in the response of /metrics."""
     found = {}
     for family in text_string_to_metric_families(metrics.text().decode()):
         if family.name.startswith("glow_"):

@@ -354,7 +354,7 @@ def _is_answered(module: str) -> bool:
 
 
 def test_every_error_has_a_code_of_its_own_and_a_status() -> None:
-    # The client's errors are made of answers, and never answered with; nor are those of other rooms.
+    # The client's errors come from responses and are never sent as one; nor are those of other packages.
     kinds = [GlowError, *(kind for kind in _below(GlowError) if _is_answered(kind.__module__))]
     codes = [kind.code for kind in kinds]  # type: ignore[attr-defined]  # the type is what is tested
     assert len(set(codes)) == len(codes)

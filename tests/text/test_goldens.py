@@ -65,7 +65,7 @@ def test_g2_query_weight_with_the_papers_idf() -> None:
 
 
 def test_g2_released_weights_of_a_query(pieces: WordPieces) -> None:
-    """Query "[CLS] what is bm25 [SEP]": every piece of "bm25" has the whole word's weight."""
+    """Query "[CLS] what is bm25 [SEP]": every token of "bm25" has the whole word's weight."""
     schema = FieldSchema.preset("bison-msmarco")
     tokens = given(pieces, RELEASED, schema, {}, what=2.0, **{"is": 1.5, "bm25": 12.0}).query("what is bm25")
     assert len(tokens.words) == 3

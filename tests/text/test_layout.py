@@ -93,7 +93,7 @@ def test_one_field_id_changes_nothing_but_the_field_ids(make: Make) -> None:
 
 
 def test_pieces_as_units_keep_the_ids_and_weigh_each_piece(small_vocabulary: Path) -> None:
-    """The ablation `tw`: "being" is b ##e ##ing; whole words give it one weight, pieces one each."""
+    """The ablation `tw`: "being" is b ##e ##ing; whole words give it one weight, subword tokens one each."""
     text = "the being"
     counts = {"the": 90, "b": 50, "##e": 20, "##ing": 5}
     found = []

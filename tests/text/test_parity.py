@@ -1,4 +1,4 @@
-"""Word pieces equal BERT's own: the towers start from weights that were trained on exactly these ids."""
+"""Subword tokens equal BERT's own: the towers start from weights that were trained on exactly these ids."""
 
 from pathlib import Path
 

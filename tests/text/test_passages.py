@@ -118,7 +118,7 @@ def test_text_without_blanks_is_cut_between_ideographs(make: Make) -> None:
 
 
 def test_a_word_that_no_passage_holds_is_cut_inside(make: Make) -> None:
-    """A letter is a piece here: 45 of them do not fit into 35, so parts of 11 characters stand alone."""
+    """A letter is a token here: 45 of them do not fit into 35, so parts of 11 characters are separate."""
     body = "is " + "x" * 45 + " home"
     preprocessor = make(SMALL)
     found = PassageCutter(preprocessor).passages(document(body))

@@ -1,4 +1,4 @@
-"""Words are what BERT's basic tokeniser yields, pieces are made word by word, and no string raises."""
+"""Words are those of BERT's basic tokenizer, tokens are made word by word, and no string raises."""
 
 import string
 import time
@@ -133,7 +133,7 @@ def test_an_unreadable_vocabulary_is_refused(content: bytes | None, tmp_path: Pa
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_only_line_ends_separate_pieces(end: str, tmp_path: Path) -> None:
-    """A piece that Unicode counts as a line separator would shift every later id."""
+    """A token that Unicode counts as a line separator would shift every later id."""
     line = "\r\n" if end == "\r\n" else "\n"
     path = tmp_path / "vocab.txt"
     path.write_bytes(

@@ -189,13 +189,13 @@ def make_grid(tmp_path: Path) -> MakeGrid:
 
 @pytest.fixture
 def candidates(toy_collection: Collection, run_file: Path) -> Candidates:
-    """What the first search found, read."""
+    """The first-stage hits, read."""
     return read_candidates(run_file, toy_collection, 10)
 
 
 @pytest.fixture(scope="session")
 def run_file(toy_collection: Collection, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A first search: ten documents a query, the relevant one at a drawn place; one query has none."""
+    """First-stage hits: ten documents per query, the relevant one at a random rank; one query has none."""
     random = np.random.default_rng(0)
     run = {}
     for number, identifier in enumerate(toy_collection.query_ids):

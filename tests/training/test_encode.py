@@ -81,7 +81,7 @@ def test_a_tower_in_training_is_read_without_dropout_and_learns_on(toy_model: Pa
 def test_a_checkpoint_searches_as_its_model_and_as_evaluation(
     toy_model: Path, checkpoint: Path, toy_corpus: Path, documents: list[Document], tmp_path: Path
 ) -> None:
-    documents = documents[:20]  # another term table than the model's own
+    documents = documents[:20]  # other term statistics than the model's own
     lines = toy_corpus.read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "corpus.jsonl").write_text("".join(lines[:20]), encoding="utf-8")
     model = Model.open(toy_model)
@@ -89,7 +89,7 @@ def test_a_checkpoint_searches_as_its_model_and_as_evaluation(
     expected = DenseRetriever(
         model, Corpus(tmp_path, model.preprocessor.schema.names), DenseOptions()
     ).search(queries, 7)
-    # The toy towers hardly heed weights, so that another term table shows in the sixth digit alone.
+    # The toy towers hardly use weights, so other term statistics change only the sixth digit.
     for folder, tolerance in ((toy_model, 1e-7), (checkpoint, 1e-4)):
         source = open_source(folder, EncodeOptions(precision="fp32"))
         found = EncodedCorpus(source, documents).search(queries, 7)

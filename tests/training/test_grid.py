@@ -48,7 +48,7 @@ def test_results_on_other_data_are_refused(
     with pytest.raises(ConfigError, match="share a name"):
         next(run(grid, collection_folder, [collection_folder] * 2, bert_folder, out))
     grid = make_grid(tail="[documents]\nelsewhere = 3\n")
-    with pytest.raises(ConfigError, match="elsewhere, which is no --dev folder"):
+    with pytest.raises(ConfigError, match="elsewhere, which is not a --dev directory"):
         next(run(grid, collection_folder, [collection_folder], bert_folder, out))
     with pytest.raises(ConfigError, match="cannot read"):
         next(run(make_grid(), collection_folder, [collection_folder], tmp_path / "nowhere", out))
@@ -166,12 +166,12 @@ def test_the_shipped_grids_keep_the_keys_of_their_results() -> None:
 @pytest.mark.parametrize(
     ("head", "tail", "base", "message"),
     [
-        ("[more_seeds]\nnobody = 2", "", "", "nobody, which is none of its variants"),
-        ("", '[term_stats]\nnobody = ["model"]\n', "", "nobody, which is none of its variants"),
+        ("[more_seeds]\nnobody = 2", "", "", "nobody, which are not its variants"),
+        ("", '[term_stats]\nnobody = ["model"]\n', "", "nobody, which are not its variants"),
         ("[more_seeds]\nwarm = 0", "", "", r"more_seeds\.warm"),
         ("", "", "document_tokens = 1", "variant plain is not valid: "),
         ("", "optimizer.speed = 1\n", "", r"variant warm is not valid: optimizer\.speed"),
-        ("", "objective.distill_weight = 1.0\n", "", "variant warm asks for a teacher"),
+        ("", "objective.distill_weight = 1.0\n", "", "variant warm requires a teacher"),
         ("", "[variants.plain]\n", "", "cannot read"),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_grid_that_cannot_be_run_is_refused_before_any_work(
 
 
 def test_an_unknown_baseline_is_refused(make_grid: MakeGrid) -> None:
-    with pytest.raises(ConfigError, match="plain, which is none of its variants"):
+    with pytest.raises(ConfigError, match="plain, which are not its variants"):
         planned(make_grid(variants={"warm": WARM}))
 
 

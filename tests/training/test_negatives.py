@@ -255,8 +255,8 @@ def test_damage_ends_in_a_named_error(collection: Collection, file: Path) -> Non
     raw = file.read_bytes()
     lines = raw.split(b"\n")
     cases: list[tuple[bytes, type[Exception], str]] = [
-        (b"", FormatError, "no header"),
-        (b"\n".join(lines[1:]), FormatError, "no header"),
+        (b"", FormatError, "not a header"),
+        (b"\n".join(lines[1:]), FormatError, "not a header"),
         (raw.replace(b'"glow_negatives":1', b'"glow_negatives":2'), FormatError, "format 1"),
         (b"\n".join(lines[:-2]) + b"\n", FormatError, "50 queries, its header says 51"),
         (raw[:-40], RecordError, "line 52: not JSON"),

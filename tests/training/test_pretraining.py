@@ -115,7 +115,7 @@ def samples(tmp_path: Path, bert_folder: Path) -> Samples:
 
 
 def test_a_pass_reads_everything_once_in_contiguous_samples(samples: Samples) -> None:
-    """64 pieces a sample, 15 of them in 1,000 pieces; two a step."""
+    """64 tokens per sample, 15 samples in 1,000 tokens; two per step."""
     assert samples.per_pass == 15
     seen = []
     for step in range(8):
@@ -239,7 +239,7 @@ def test_a_tower_goes_through_pre_training_and_back() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pretraining": {"length": 600}}, "do not fit"),
+        ({"pretraining": {"length": 600}}, "exceed"),
         ({"encoder": {"init_layers": [0, 9]}}, "no encoder.layer.9"),
     ],
 )
@@ -251,7 +251,7 @@ def test_what_does_not_fit_is_refused(given: Given, changes: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"pretraining": {"sequences": 1}}, "no neighbours"),
+        ({"pretraining": {"sequences": 1}}, "no neighbors"),
         ({"encoder": {"init": "none", "train_words": False}}, "must be trained"),
         ({"encoder": {"hidden": 64}}, "leave them out"),
     ],

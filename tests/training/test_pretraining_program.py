@@ -35,7 +35,7 @@ def test_a_run_is_measured_once_and_tabled(collection_folder: Path, tmp_path: Pa
         "--ways",
         "mean,attention",
     ]
-    for _ in range(3):  # one sample of 2,048 pieces takes more text than the toy collection has
+    for _ in range(3):  # one sample of 2,048 tokens takes more text than the toy collection has
         given += ["--corpus", str(collection_folder / "corpus.jsonl")]
     for _ in range(2):  # what stands there is not made again
         done = CliRunner().invoke(app, given)

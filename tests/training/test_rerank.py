@@ -143,7 +143,7 @@ def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it_w
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.split(".")[0] for name in after.keys() - before.keys()} == {"compressor"}
     assert trains(given, places[2], options(), init=places[1]).model.config.compressed == 8
-    with pytest.raises(MismatchError, match=r"'layers': 2.*asks for.*'layers': 3"):
+    with pytest.raises(MismatchError, match=r"'layers': 2.*requires.*'layers': 3"):
         trains(given, tmp_path / "three", options(cross={"init_layers": [0, 1, 1]}), init=places[2])
 
 

@@ -1,4 +1,4 @@
-"""What a re-ranker's training reads and lowers: candidates of a first search, batches of them, and the losses."""
+"""Inputs and losses of a re-ranker's training: first-stage candidates, batches of them, and the losses."""
 
 from pathlib import Path
 

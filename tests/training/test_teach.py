@@ -170,14 +170,14 @@ def test_a_folder_that_is_no_checkpoint_is_not_written_over(
     (tmp_path / "out" / "precious.txt").touch()
     call = ("train", "--config", config, "--data", collection_folder, "--out", tmp_path / "out")
     done = glow(*call, "--init", bert_folder, "--teacher", bert_folder)
-    assert done.exit_code == 2 and "is there and no checkpoint" in " ".join(done.output.split())
+    assert done.exit_code == 2 and "exists and is not a checkpoint" in " ".join(done.output.split())
     assert (tmp_path / "out" / "precious.txt").exists()
 
 
 def test_a_run_starts_from_a_bert_folder_with_a_tokenizer_beside_its_vocabulary(
     config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
-    """all-MiniLM-L6-v2, the default, has one that pads to 128 pieces."""
+    """all-MiniLM-L6-v2, the default, has one that pads to 128 tokens."""
     init = tmp_path / "init"
     shutil.copytree(bert_folder, init)
     shutil.copy(minilm_folder() / "tokenizer.json", init)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.index.learned_sparse.words import WordSide
-from glow.index.postings import ImpactIndex, PostingList, ScoreAccumulator, look_up
+from glow.index.postings import ImpactIndex, PostingList, ScoreAccumulator, look_up, look_up_each
 from glow.index.ranking import Ranking
 from glow.index.row_mask import RowMask
 from glow.text import Analyzer
@@ -159,17 +159,17 @@ class LearnedImpacts:
         """The scores of given documents, bit for bit those of `search`."""
         return look_up(self._lists(words), rows)
 
-    def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
-        """What each word of a query adds to one document's score."""
-        at = np.array([row], np.int64)
-        return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What each of some words adds to the scores of given documents, float32 [m, words]."""
+        return look_up_each([self._lists([word]) for word in words], rows)
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
         """What each query word adds, by source; words that add nothing are left out."""
         at, found = np.array([row], np.int64), {}
-        for word, count in Counter(words).items():
-            bm25 = float(self._bm25.score([word] * count, at)[0])
-            learned = self.weight * float(self._learned.score([word] * count, at)[0])
+        counts = Counter(words)
+        added = (each.by_word(list(counts), at)[0].tolist() for each in (self._bm25, self._learned))
+        for (word, count), own, related in zip(counts.items(), *added, strict=True):
+            bm25, learned = count * own, self.weight * count * related
             if bm25 or learned:
                 cause = self._learned.cause(word, row) if learned else None
                 found[word] = Expansion(bm25, learned, None if cause == NO_CAUSE else cause)

@@ -202,7 +202,9 @@ class Connection:
                 "version, or build again",
                 is_gone=True,
             )
-        return StoreError(f"{self.address} does not respond: {text}; check that Milvus runs and can be reached")
+        return StoreError(
+            f"{self.address} does not respond: {text}; check that Milvus runs and can be reached"
+        )
 
     def _listens(self) -> bool:
         parts = urlsplit(self._uri)

@@ -73,7 +73,7 @@ class MilvusVectors:
         header, name = self._header, self._header.collection
         if not name.endswith(header.bound_to(model, terms)):
             raise MismatchError(
-                f"vectors.json names collection {name}, which belongs to another model, term table or set of vectors; "
+                f"vectors.json names collection {name}, which belongs to another model, term statistics or set of vectors; "
                 "build the index again"
             )
         try:

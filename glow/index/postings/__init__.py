@@ -30,7 +30,7 @@ from glow.index.postings.merge import merge_impacts
 from glow.index.postings.packed import pack_lists
 from glow.index.postings.packing import PackedPostings, pack_postings, packed_sizes, width_of
 from glow.index.postings.posting_list import PackedList, PostingList
-from glow.index.postings.sums import ScoreAccumulator, look_up
+from glow.index.postings.sums import ScoreAccumulator, look_up, look_up_each
 from glow.index.postings.view import ImpactsView
 from glow.index.postings.vocabulary import Vocabulary
 
@@ -64,6 +64,7 @@ __all__ = [
     "build_lexical",
     "document_words",
     "look_up",
+    "look_up_each",
     "merge_impacts",
     "pack_codes",
     "pack_lists",

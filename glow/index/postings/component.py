@@ -1,9 +1,12 @@
 """The lexical index as a component: BM25 impacts in `impacts/`, and in `stems/` the statistics for the idf of stems."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from glow.errors import MismatchError
 from glow.index.component import Asked, Component, ComponentOptions, Explained, Rules
@@ -204,11 +207,12 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
         """What each query word of the document adds to the score."""
         if retriever == "dense":
             return {}
-        impacts = reader.contributions(words, hit.row)
+        counts = Counter(words)
+        impacts = reader.by_word(list(counts), np.array([hit.row], np.int64))[0].tolist()
         return {
             "lexical": [
-                {"word": word, "impact": round(impact, WEIGHT_DIGITS)}
-                for word, impact in impacts.items()
+                {"word": word, "impact": round(count * impact, WEIGHT_DIGITS)}
+                for (word, count), impact in zip(counts.items(), impacts, strict=True)
                 if impact > 0
             ]
         }

@@ -19,7 +19,7 @@ from glow.index.postings.format import ImpactHeader, read_impacts_header
 from glow.index.postings.lists import Block, Lists
 from glow.index.postings.opening import read_lists
 from glow.index.postings.posting_list import PostingList
-from glow.index.postings.sums import ScoreAccumulator, look_up
+from glow.index.postings.sums import ScoreAccumulator, look_up, look_up_each
 from glow.index.postings.vocabulary import Vocabulary
 from glow.index.ranking import Ranking
 from glow.index.row_mask import RowMask
@@ -84,10 +84,9 @@ class ImpactIndex:
         """
         return look_up(self.lists(words), rows)
 
-    def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
-        """What each query word adds to one document's score: word -> impact, 0 if the document lacks it."""
-        at = np.array([row], np.int64)
-        return {word: float(self.score([word] * count, at)[0]) for word, count in Counter(words).items()}
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What each of some words adds to the scores of given documents, float32 [m, words]; 0 if a document lacks it."""
+        return look_up_each([self.lists([word]) for word in words], rows)
 
     def blocks(self, most: int) -> Iterator[Block]:
         """All postings in the order of words, in blocks of about `most`; codes, if impacts are learned."""

@@ -50,10 +50,9 @@ class JoinedImpacts(Generic[W]):
         """The scores of given documents, bit for bit those of `search`."""
         return self._both.gather(rows, lambda reader, here: reader.score(words, here))
 
-    def contributions(self, words: Sequence[str], row: int) -> dict[str, float]:
-        """What each query word adds to one document's score: word -> impact, 0 if the document lacks it."""
-        reader, here = self._both.owner(row)
-        return reader.contributions(words, here)
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What each of some words adds to the scores of given documents, float32 [m, words]."""
+        return self._both.gather(rows, lambda reader, here: reader.by_word(words, here))
 
     def holds(self, word: str) -> bool:
         """Whether any document has a word, or another with the same term; deleted documents count until the next build."""

@@ -18,7 +18,7 @@ from glow.index.postings.skipping import DOCUMENTS_PER_POSTING, promising
 from glow.index.ranking import Ranking, best
 from glow.index.row_mask import RowMask
 
-__all__ = ["ScoreAccumulator", "look_up"]
+__all__ = ["ScoreAccumulator", "look_up", "look_up_each"]
 
 
 def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -28,12 +28,18 @@ def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np
         lists: in the order of addition.
         rows: int64 [m], in any order.
     """
-    scores = np.zeros(len(rows), np.float32)
+    return look_up_each([lists], rows)[:, 0]
+
+
+def look_up_each(words: Sequence[Sequence[PostingList]], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The sums of given documents over the lists of each word, float32 [m, words]."""
+    scores = np.zeros((len(rows), len(words)), np.float32)
     order = np.argsort(rows, kind="stable")
     wanted = rows[order].astype(np.uint32)  # another type would make the search convert the postings
-    for each in lists:
-        here, places = each.find(wanted)
-        scores[order[here]] += each.impacts(places)
+    for column, lists in enumerate(words):
+        for each in lists:
+            here, places = each.find(wanted)
+            scores[order[here], column] += each.impacts(places)
     return scores
 
 

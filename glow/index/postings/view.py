@@ -29,7 +29,7 @@ class ImpactsView(Protocol):
         order: NDArray[np.uint32] | None = None,
     ) -> Ranking: ...
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
-    def contributions(self, words: Sequence[str], row: int) -> dict[str, float]: ...  # noqa: D102
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
     def holds(self, word: str) -> bool: ...  # noqa: D102
     def bound(self, words: Sequence[str]) -> float: ...  # noqa: D102
 

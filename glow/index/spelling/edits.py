@@ -1,6 +1,6 @@
 """One edit of a word: a letter deleted, inserted or replaced, or two neighbors swapped.
 
-Two words are one edit apart if they share a form with at most one letter deleted from each, so an index of such forms finds
+Two words are one edit apart if they share a form with at most one letter deleted from each. So an index of such forms finds
 every candidate by look-ups only (Garbe 2012, "1000x faster spelling correction", https://github.com/wolfgarbe/SymSpell).
 """
 

@@ -24,7 +24,7 @@ __all__ = ["Place", "Tell", "describe_run", "run"]
 TOLD_STEPS = 10
 RECENT = 50
 TIMED_STEPS, UNTIMED_STEPS = 5, 2
-"""Numbers of warm-up and timed steps of a run with a time limit."""
+"""Numbers of timed and of earlier warm-up steps of a run with a time limit."""
 Tell = Callable[[Progress], None]
 
 

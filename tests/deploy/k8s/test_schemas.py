@@ -16,7 +16,7 @@ _valid: set[tuple[str, str]] = set()
 
 
 def validate(document: dict[str, Any], version: str) -> None:
-    """Checks one document, against a schema of ours where its kind is not Kubernetes' own."""
+    """Checks one document, against GLOW's own schema if its kind is not Kubernetes'."""
     group, _, of_group = document["apiVersion"].rpartition("/")
     own = SCHEMAS / f"{document['kind'].lower()}-{group}-{of_group}.json"
     if own.is_file():
