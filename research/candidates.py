@@ -32,13 +32,13 @@ class Pairs:
 
     Attributes:
         places, queries: int64 [r], positions among all candidates, and their queries.
-        mates: int64 [r, most candidates of a query], positions of candidates of the same query; others are arbitrary.
+        peers: int64 [r, most candidates of a query], positions of candidates of the same query; others are arbitrary.
         is_mate: bool of the same shape, whether the entry is valid.
     """
 
     places: NDArray[np.int64]
     queries: NDArray[np.int64]
-    mates: NDArray[np.int64]
+    peers: NDArray[np.int64]
     is_mate: NDArray[np.bool_]
 
 
@@ -111,8 +111,8 @@ def measure(candidates: Candidates, scores: NDArray[np.floating[Any]]) -> Measur
     Only ranks of relevant documents are computed: the number of the query's candidates before them.
     """
     pairs, order = candidates.pairs, candidates.order
-    every, own = scores[pairs.mates], scores[pairs.places][:, None]
-    is_tied = (every == own) & (order[pairs.mates] < order[pairs.places][:, None])
+    every, own = scores[pairs.peers], scores[pairs.places][:, None]
+    is_tied = (every == own) & (order[pairs.peers] < order[pairs.places][:, None])
     rank = 1 + (((every > own) | is_tied) & pairs.is_mate).sum(1)
     rr, gained = np.zeros(len(candidates)), np.zeros(len(candidates))
     first = rank <= DEPTH

@@ -17,8 +17,8 @@ READERS = (
 LONGEST_FUNCTION = 60
 BOUNDS = {
     "lines of the product": 64_850,
-    "files of the product": 563,
-    "lines of tests": 58_000,
+    "files of the product": 564,
+    "lines of tests": 58_060,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,

@@ -50,7 +50,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
         ({"fields": []}, "fields"),
         ({"fields": [{"name": "a", "tokens": 5}] * 2}, "names must differ"),
         ({"fields": [{"name": "query", "tokens": 5}]}, "named query"),
-        ({"fields": [{"name": "_id", "tokens": 5}]}, "called _id"),
+        ({"fields": [{"name": "_id", "tokens": 5}]}, "named _id"),
         ({"fields": [{"name": "", "tokens": 5}]}, "name"),
         ({"fields": [{"name": "a", "tokens": 1}]}, "tokens"),
         ({"fields": [{"name": "a", "tokens": 5, "kind": "html"}]}, "kind"),

@@ -174,7 +174,7 @@ def verify(folder: Path, kind: Kind, known: KnownFiles | None = None) -> Manifes
     Args:
         folder: folder of the artifact.
         kind: expected kind.
-        known: files that were verified before. A known file with the same recorded SHA-256 is not read again,
+        known: files that were verified before. A known file with the same recorded SHA-256 is not read a second time,
             so that the check of a version takes only the time of its new files.
 
     Raises:

@@ -156,7 +156,7 @@ class IndexRoot:
         """Verifies a version and makes it live.
 
         The switch is one atomic rename: readers see the old version or the new one. Files that are hard links to the live
-        version's files were verified when that became live, and are not read again.
+        version's files were verified when that became live, and are not read a second time.
 
         Raises:
             ArtifactError: if the version is missing or damaged; CURRENT stays unchanged.

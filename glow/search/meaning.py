@@ -1,4 +1,4 @@
-"""Snippets by meaning: finds the words of a hit that match words of the query, from the tokens that hybrid search compares."""
+"""Snippets with similar words: finds the words of a hit that match words of the query, from the tokens that hybrid search compares."""
 
 from collections.abc import Mapping, Set
 

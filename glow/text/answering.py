@@ -1,4 +1,4 @@
-"""Snippets by meaning: finds the words of a text that match a query, and the start of the sentence to show."""
+"""Snippets with similar words: finds the words of a text that match a query, and the start of the sentence to show."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence, Set

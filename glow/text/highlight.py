@@ -1,7 +1,7 @@
 """Snippets: stretches of a field with the query's words, cut at word ends, with those words marked.
 
 Words match regardless of case, accents and script, as in preprocessing, and by stems if the index uses them. Words that a text
-lacks may be found by meaning (`glow.text.answering`). The stretches are chosen by idf (`glow.text.windows`).
+lacks may match similar words (`glow.text.answering`). The stretches are chosen by idf (`glow.text.windows`).
 """
 
 import re
@@ -126,7 +126,7 @@ class Highlighter:
             attended: more words to mark: those with most attention of the document tower.
             options: size of the output.
             most: limit of characters to read in all fields, >= 0, shorter fields first; None: only the limit of each field.
-            read: the part of one field that the tower read. Terms that the field lacks are found by meaning in it, and its best
+            read: the part of one field that the tower read. Terms that the field lacks match similar words in it, and its best
                 stretch begins with a sentence.
 
         Returns:
@@ -175,7 +175,7 @@ class Highlighter:
             options: size of the output.
             spec: of the field; None for plain text.
             most: limit of characters to read in all values, >= 0.
-            read: the part of its only value that the tower read, if words are to be found by meaning.
+            read: the part of its only value that the tower read, if similar words are to match.
         """
         options = options or Highlighting()
         each = options.fragments if len(values) == 1 else 1

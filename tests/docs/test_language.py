@@ -1,5 +1,6 @@
 """The documentation is short and in plain English: limits of pages and words, sentences, and words that no page has."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,16 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 FIRST = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")]
 GUIDE, RESULTS, DECISIONS = (sorted((DOCS / folder).glob("*.md")) for folder in (".", "results", "decisions"))
+CODE_FOLDERS = (
+    "glow",
+    "service",
+    "index_builder",
+    "model_export",
+    "demo",
+    "scripts",
+    "benchmarks",
+    "research",
+)
 LONGEST = 25
 """Words of a sentence."""
 BANNED = {
@@ -58,6 +69,18 @@ def test_a_page_is_in_plain_english(page: Path) -> None:
                 f"{match[0]!r} is {standard}: {prose(text)[match.start() - 40 : match.end() + 20]!r}"
             )
     assert not found, "\n" + "\n".join(found)
+
+
+def test_docstrings_have_the_standard_terms() -> None:
+    found = []
+    for path in (path for folder in CODE_FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = prose(ast.get_docstring(node) or "")
+                found += [
+                    f"{path.name}: {word}" for word in BANNED if re.search(rf"(?i)\b(?:{word})\b", text)
+                ]
+    assert not found
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,6 @@ from glow.index.milvus.write import (
 )
 
 __all__ = [
-    "STORE_FILE",
-    "CollectionWriter",
-    "FilterFields",
-    "ImportRange",
-    "MilvusVectors",
-    "StoreAccess",
-    "StoreHeader",
-    "VectorStore",
-    "connect",
-    "drop_collection",
-    "read_store_header",
-    "release_collection",
-]
+    "STORE_FILE", "CollectionWriter", "FilterFields", "ImportRange", "MilvusVectors", "StoreAccess", "StoreHeader",
+    "VectorStore", "connect", "drop_collection", "read_store_header", "release_collection",
+]  # fmt: skip
