@@ -39,12 +39,12 @@ function sentenceOf(hits, page) {
 }
 
 // Shows the corrected query, with a link to the typed one.
-function showCorrected({ text, corrected }, state) {
+function showCorrected({ corrected }, state) {
   at("corrected").hidden = !corrected;
   if (!corrected) return;
-  const back = make("a", "", text);
+  const back = make("a", "", "search as typed");
   back.href = addressOf({ ...state, page: 1, typos: "off" });
-  clear(at("corrected")).append("Showing results for ", make("b", "", corrected.text), "; search for ", back, " instead.");
+  clear(at("corrected")).append("Showing results for ", make("b", "", corrected.text), " · ", back);
 }
 
 // Shows low confidence, and words that no document contains.

@@ -176,9 +176,7 @@ def test_a_slip_is_told_and_what_was_typed_can_be_had(tab: Any) -> None:
     tab.open("how do slamon swim")
     tab.titles()
     told = tab.page.locator("#corrected")
-    assert (
-        told.inner_text() == "Showing results for how do salmon swim; search for how do slamon swim instead."
-    )
+    assert told.inner_text() == "Showing results for how do salmon swim · search as typed"
     told.get_by_role("link").click()
     tab.page.wait_for_url("**typos=off")
     tab.page.locator("body:not([aria-busy]) #corrected[hidden]").wait_for(state="attached")
