@@ -72,9 +72,7 @@ class FieldSchema(StrictModel):
         if reserved := sorted(RESERVED_NAMES.intersection(names)):
             raise ValueError(f"a field must not be named {' or '.join(reserved)}: the name is reserved")
         if self.document_tokens < len(names) + 2:
-            raise ValueError(
-                f"document_tokens {self.document_tokens} leaves no tokens for {len(names)} fields"
-            )
+            raise ValueError(f"document_tokens {self.document_tokens} is too small for {len(names)} fields")
         return self
 
     @property

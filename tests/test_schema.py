@@ -59,7 +59,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
         ({"fields": [{"name": "a", "tokens": 5, "max_values": 0}]}, "max_values"),
         (
             {"fields": [{"name": n, "tokens": 5} for n in "abcd"], "document_tokens": 5},
-            "no tokens for 4 fields",
+            "too small for 4 fields",
         ),
         ({"query_tokens": 2}, "query_tokens"),
         ({"budget": 3}, "budget"),

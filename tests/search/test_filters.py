@@ -247,7 +247,7 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         (
             {"field": "year", "gt": 1, "gte": 2},
             "/filter",
-            "expected at most one lower and one upper bound, found gt, gte",
+            "expected at most one bound on each side, found gt, gte",
         ),
         (
             {"field": "year", "eq": 1, "lt": 2},

@@ -202,9 +202,7 @@ class Connection:
                 "version, or build again",
                 is_gone=True,
             )
-        return StoreError(
-            f"{self.address} does not respond: {text}; check that Milvus runs and can be reached"
-        )
+        return StoreError(f"{self.address} does not respond: {text}; check that Milvus runs")
 
     def _listens(self) -> bool:
         parts = urlsplit(self._uri)

@@ -199,9 +199,7 @@ class _Parser:
     ) -> Expression:
         lows, highs = ([name for name in names if name in pair] for pair in (BOUNDS[:2], BOUNDS[2:]))
         if len(lows) > 1 or len(highs) > 1:
-            raise _refused(
-                pointer, f"expected at most one lower and one upper bound, found {', '.join(names)}"
-            )
+            raise _refused(pointer, f"expected at most one bound on each side, found {', '.join(names)}")
         bounds = {name: self._scalar(field, value[name], f"{pointer}/{name}") for name in names}
         if "date" in field.parts and any(isinstance(bound, str) for bound in bounds.values()):
             return self._dates(field, bounds, lows, highs, pointer)
