@@ -70,7 +70,7 @@ class ExportOptions(JsonOptions):
 
 @command(ExportOptions)
 def export_command(options: ExportOptions) -> None:
-    """Exports both towers, or a re-ranker, to ONNX, checks them against torch, and packages the model."""
+    """Exports encoders or a re-ranker to ONNX, checks them against torch, and packages the model."""
     if options.add_explain:
         report = _add_explain(options.add_explain, options.out, options.checkpoint, options.from_model)
     elif options.add_tokens:

@@ -54,10 +54,10 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("search", f"{_SERVICE}.search:search_command", "Searches an index or a service, and prints the hits."),
         Verb("explain", f"{_SERVICE}.explain:explain_command", "Says why documents match a query."),
         Verb("key", f"{_SERVICE}.key:key_command", "Makes a key for searching, /admin or writing."),
-        Verb("doctor", f"{_SERVICE}.doctor:doctor_command", "Says what is here, what is missing, and what to do."),
+        Verb("doctor", f"{_SERVICE}.doctor:doctor_command", "Checks the installation and says what to do."),
     ),
     "Models": (
-        Verb("train", f"{_TRAINING}.train:train_command", "Trains the two towers on judged pairs."),
+        Verb("train", f"{_TRAINING}.train:train_command", "Trains the two encoders on judged pairs."),
         Verb("pretrain", f"{_TRAINING}.train:pretrain_command", "Pre-trains an encoder on text alone."),
         Verb("average", f"{_TRAINING}.average:average_command", "Averages two checkpoints, tower by tower."),
         Verb("fetch", f"{_EVALUATION}.fetch:fetch_command", "Fetches datasets of ir_datasets as a data directory."),
@@ -67,7 +67,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("adapt", "glow_model_export.adapt:adapt_command", "Fits a model to your documents."),
         Verb("import-model", "glow_model_export.imported.command:import_command", "Makes a model of an encoder that others trained."),
         Verb("distil", "glow_model_export.imported.distil:distil_command", "Makes a fast model of an encoder that others trained."),
-        Verb("export-model", "glow_model_export.command:export_command", "Exports towers to a model (ONNX)."),
+        Verb("export-model", "glow_model_export.command:export_command", "Exports a checkpoint to a model (ONNX)."),
     ),
     "Evaluation": (
         Verb("evaluate", f"{_EVALUATION}.run:run_command", "Measures one retriever over judged queries."),

@@ -79,7 +79,7 @@ class DoctorOptions(JsonOptions):
 
 @command(DoctorOptions)
 def doctor_command(options: DoctorOptions) -> None:
-    """Says what is here, what is missing, and what to do."""
+    """Checks the installation and says what to do."""
     findings = [*_installation(), *_machine(options.index_root or Path()), *_devices()]
     findings.append(_attempt("redis", lambda: _redis(options.redis_url)))
     if options.index_root is not None:

@@ -96,7 +96,7 @@ class PretrainOptions(RunOptions):
 
 @command(TrainOptions)
 def train_command(options: TrainOptions) -> None:
-    """Trains two towers, a re-ranker or learned impacts on judged pairs; the same call resumes."""
+    """Trains two encoders, a re-ranker or learned impacts on judged pairs; the same call resumes."""
     more = {
         name: getattr(options, name)
         for name in (

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from fastapi import FastAPI
 from playwright.sync_api import Locator
 
+from glow.search import RETRIEVERS
 from glow_service.api.routes import ROUTES
 from glow_service.app import create_app
 from glow_service.settings import Settings
@@ -99,3 +102,11 @@ def test_axe_finds_nothing_wrong(full_tab: Any, scheme: str) -> None:
     full_tab.page.evaluate(AXE.read_text(encoding="utf-8"))
     found = full_tab.page.evaluate("axe.run().then(found => found.violations)")
     assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+
+
+def test_the_page_offers_every_retriever() -> None:
+    page = files("glow_service") / "page"
+    offered = re.findall(r'name="retriever" value="([\w-]+)"', (page / "index.html").read_text())
+    assert sorted(offered) == sorted(RETRIEVERS)
+    names = re.search(r"RETRIEVER_NAMES = {(.*)}", (page / "results.js").read_text())
+    assert names and all(re.search(rf'"?{name}"?: ', names[1]) for name in offered)
