@@ -60,9 +60,8 @@ def is_abandoned(folder: Path, now: float | None = None) -> bool:
 
 def set_aside_abandoned(folder: Path, now: float | None = None) -> Path | None:
     """Like `set_aside`, unless a live process uses the folder; same arguments as `is_abandoned`."""
-    with _idle(
-        folder, now
-    ) as idle:  # a process that is about to start waits for the lock, then finds the folder missing
+    # A process that is about to start waits for the lock, then finds the folder missing.
+    with _idle(folder, now) as idle:
         try:
             return set_aside(folder) if idle else None
         except FileNotFoundError:

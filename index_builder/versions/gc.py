@@ -6,9 +6,11 @@ newest first. A version that was never live and is younger than an hour also sta
 publish it. A version is first renamed, and then removed file by file.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -218,7 +220,11 @@ def _changed(path: Path) -> float:
 
 
 def _own_bytes(path: Path) -> int:
-    """Bytes of the files below a path that have no other hard link."""
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    sizes = [file.stat() for file in files]
-    return sum(size.st_size for size in sizes if size.st_nlink == 1)
+    """Bytes of the files below a path that have no other hard link; another command may be removing them."""
+    below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    size = 0
+    for file in [path] if path.is_file() else below:
+        with suppress(FileNotFoundError):
+            found = file.stat()
+            size += found.st_size if found.st_nlink == 1 else 0
+    return size

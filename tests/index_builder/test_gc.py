@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glow.artifact import IndexRoot, verify, write_artifact
+from glow.artifact import REMOVED, IndexRoot, discard, verify, write_artifact
 from glow.artifact.lock import RootLock
 from glow.artifact.making import folder_for
 from glow.errors import ArtifactNotFoundError, FormatError
@@ -206,6 +206,16 @@ def test_two_commands_at_once_take_turns(tmp_path: Path, later: float) -> None:
         verify(root.folder(root.current()), "index")
         assert root.current() == "v3"
         assert all(version in root.versions() for version in root.pinned())
+
+
+def test_leftovers_that_another_command_is_removing_are_counted_as_far_as_they_are_there(
+    root: IndexRoot, later: float
+) -> None:
+    (folder := root.path / f"{REMOVED}v0-0").mkdir()
+    for number in range(3_000):
+        (folder / str(number)).touch()
+    errors = at_once(lambda: discard(folder), *[lambda: collect(root, 9, dry_run=True, now=later)] * 3)
+    assert not errors
 
 
 def test_a_link_is_no_version_and_stays_with_all_that_it_leads_to(root: IndexRoot, later: float) -> None:
