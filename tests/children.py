@@ -12,7 +12,8 @@ __all__ = ["children_end"]
 MARK = "TEST_PROCESS_MARK"
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Of the interpreter's own; they end with the process that they serve."""
-WITHIN_S = 5.0
+WITHIN_S = 12.0
+"""A parser of pages that has nothing to do ends itself after 10 s."""
 
 
 @contextmanager
