@@ -79,8 +79,9 @@ fmt: $(VENV)/.dev ## format, and fix lint errors if possible
 bench: $(VENV)/.dev ## list the benchmarks and how to run them
 	@$(BIN)/python -m benchmarks
 
-site: $(VENV)/.dev ## build the documentation into build/site, and check links
+site: $(VENV)/.dev ## build the documentation into build/site, check links, and open it
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs/site . build/site
+	@echo build/site/index.html; test -n "$$CI" || $(BIN)/python -m webbrowser "file://$(CURDIR)/build/site/index.html"
 
 wheel: $(VENV)/.serve ## build the wheel into dist/ (no torch)
 	rm -rf build
