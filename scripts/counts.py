@@ -18,7 +18,7 @@ LONGEST_FUNCTION = 60
 BOUNDS = {
     "lines of the product": 64_850,
     "files of the product": 564,
-    "lines of tests": 58_060,
+    "lines of tests": 58_100,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,
