@@ -9,7 +9,7 @@ Json = dict[str, Any]
 Tolerance = Callable[[str], float]
 SHOWN_CHARS = 300
 NEAR = 1e-4
-CODED = ("learned ", "join", "late")
+CODED = ("learned-sparse ", "join", "late")
 """Answers by numbers that are kept in few bits: if one falls on the other side of a step, a score moves by that step."""
 
 

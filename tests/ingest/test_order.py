@@ -127,7 +127,7 @@ def test_a_process_that_is_stopped_with_the_clock_stops_nobody_for_good(
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(LogBusyError, match="see whether one of them is stopped"):
+        with pytest.raises(LogBusyError, match="check whether one is stopped"):
             log.append("delete", ids=["y"])
         other.kill()
     assert log.append("delete", ids=["z"]).number == 2
