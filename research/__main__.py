@@ -32,6 +32,7 @@ STUDIES = {
     "clicks": Study("docs/results/quality.md", "simulated users, and controls of what their clicks teach"),
     "debian": Study("docs/data.md", "training texts from packages of Debian"),
     "distil": Study("docs/results/models.md", "texts and layers of fast query towers"),
+    "encoders": Study("docs/results/models.md", "glow-base's and glow-mini's training"),
     "grid": Study("docs/results/quality.md", "variants × seeds of a model under one budget"),
     "late": Study("docs/results/quality.md", "collections of late interaction, and directions of its tokens"),
     "ndrm": Study("docs/results/models.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),

@@ -18,14 +18,14 @@ LONGEST_FUNCTION = 60
 BOUNDS = {
     "lines of the product": 64_850,
     "files of the product": 564,
-    "lines of tests": 58_100,
+    "lines of tests": 58_200,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 10,
     "folders with the identifier `learned`": 7,
     "functions over 60 lines": 0,
     "lines of glow.training": 7_900,
     "lines of model_export": 3_900,
-    "lines of research and scripts": 8_380,
+    "lines of research and scripts": 9_080,
     "files of configs": 10,
 }
 """Present counts, rounded up. A change that reduces a count lowers its bound."""

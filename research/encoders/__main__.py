@@ -1,0 +1,122 @@
+"""Trains glow-base's query tower, and glow-mini's towers; the package's docstring has the order of the commands."""
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from safetensors.torch import load_file, save_file
+
+from glow.artifact import file_sha256
+from glow.commands import package_app, reporting, say
+from glow.nn import TowerConfig, TwoTowers, init_from_bert, minilm_folder
+from glow.runtime import Model
+from glow.training import read_towers, save_checkpoint, with_few_layers
+from glow_model_export.imported.queries import QueriesAbout, write_queries_file
+from research.encoders.descent import imitate
+from research.encoders.pack import make_pack
+from research.encoders.prepare import LEXICAL, flat_texts, prepare, same_tokens
+from research.encoders.towers import train_towers
+from research.folders import given_file, given_folder
+
+MINI_LAYERS = (0, 4, 5)
+BATCH, RATE, WARMUP, HELD_OUT = 1024, 6e-4, 0.03, 4000
+Mini = Annotated[Path, given_folder("models/glow-mini, or another of its shape and vocabulary")]
+Imported = Annotated[Path, given_folder("what `glow import-model` made of the encoder, not quantized")]
+Texts = Annotated[Path, given_file("a text a line, in random order")]
+Work = Annotated[Path, given_folder("of the files between `pack`, `prepare` and `towers`")]
+Out = Annotated[Path, typer.Option(help="what to write")]
+PACK, PREPARED = "pack.safetensors", "prepared.safetensors"
+
+
+def queries_command(
+    model: Imported,
+    encoder: Annotated[Path, given_folder("the encoder itself")],
+    texts: Texts,
+    out: Out,
+    layers: Annotated[str, typer.Option(help="the encoder's layers that queries keep")] = "0,10,11",
+    steps: Annotated[int, typer.Option(help="of 1,024 texts")] = 12_388,
+) -> None:
+    """Trains a query tower of a few layers, for `glow import-model --queries`."""
+    with reporting():
+        device, opened = _device(1), Model.open(model)
+        lines = texts.read_text(encoding="utf-8").splitlines()
+        count = min(HELD_OUT, len(lines) // 6)
+        whole, chosen = read_towers(opened), tuple(int(part) for part in layers.split(","))
+        parts = lines[:count], lines[count:]
+        held, trained = (flat_texts(part, opened.preprocessor, device) for part in parts)
+        held_aims, aims = (part.encode(whole.query.to(device)) for part in (held, trained))
+        tower = with_few_layers(whole.cpu(), chosen).query.eval().to(device)
+        imitate(tower, trained, aims, steps, BATCH, RATE, WARMUP, spread=True)
+        cosine = float((held.encode(tower).float() * held_aims.float()).sum(1).mean())
+        say(f"mean cosine of {count:,} texts held out: {cosine:.4f}")
+        sha256, tokens = file_sha256(encoder / "model.safetensors"), opened.preprocessor.schema.query_tokens
+        write_queries_file(out, tower.cpu(), QueriesAbout(encoder=sha256, layers=chosen, tokens=tokens))
+
+
+def pack_command(
+    model: Mini, data: Annotated[list[Path], given_folder("of BEIR's layout; several times")], work: Work
+) -> None:
+    """Writes documents and queries as token arrays; `research.encoders.pack` has options by directory names."""
+    with reporting():
+        make_pack(data, Model.open(model).preprocessor, work / PACK)
+
+
+def prepare_command(
+    model: Mini,
+    teacher: Imported,
+    texts: Texts,
+    work: Work,
+    steps: Annotated[int, typer.Option(help="of 2,048 texts")] = 1538,
+) -> None:
+    """Writes vectors of both encoders, candidates and a first query tower."""
+    with reporting():
+        device, own, other = _device(1), Model.open(model), Model.open(teacher)
+        pack, lines = load_file(work / PACK, str(device)), texts.read_text(encoding="utf-8").splitlines()
+        towers, whole = _start(own).to(device), read_towers(other).to(device)
+        table = same_tokens(own.preprocessor.pieces, other.preprocessor.pieces).to(device)
+        more = flat_texts(lines, own.preprocessor, device)
+        made = prepare(
+            pack, own.preprocessor, towers, whole, table, other.preprocessor.pieces.pad_id, more, steps
+        )
+        save_file(made, work / PREPARED)
+
+
+def towers_command(
+    model: Mini,
+    work: Work,
+    out: Out,
+    steps: Annotated[int, typer.Option(help="of 128 queries with 8 documents each")] = 752,
+    seed: Annotated[int, typer.Option(help="of the order")] = 1,
+    weights: Annotated[bool, typer.Option(help="whether words have weights")] = True,
+    lexical: Annotated[float, typer.Option(help="weight of BM25 in the labels of lists")] = LEXICAL,
+) -> None:
+    """Trains both towers to a checkpoint, for `glow export-model`."""
+    with reporting():
+        device, own = _device(seed), Model.open(model)
+        pack, made = (load_file(work / name, str(device)) for name in (PACK, PREPARED))
+        towers = _start(own).to(device)
+        train_towers(towers, pack, made, own.preprocessor, steps, weights, lexical)
+        report = {"steps": steps, "seed": seed, "weights": weights, "lexical": lexical}
+        save_checkpoint(out, towers.cpu(), own.preprocessor, report)
+
+
+def _start(model: Model) -> TwoTowers:
+    towers = TwoTowers(TowerConfig.load(model.folder / "towers.json"), model.preprocessor.schema)
+    init_from_bert(towers, minilm_folder(), MINI_LAYERS, range(towers.config.document.layers))
+    return towers.eval()
+
+
+def _device(seed: int) -> torch.device:
+    torch.manual_seed(seed)
+    torch.set_float32_matmul_precision("high")
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+app = package_app(
+    {"queries": queries_command, "pack": pack_command, "prepare": prepare_command, "towers": towers_command},
+    "glow-base's and glow-mini's training.",
+)
+
+if __name__ == "__main__":
+    app()

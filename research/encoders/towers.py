@@ -1,0 +1,102 @@
+"""Training of glow-mini's towers: lists scored by a teacher and BM25, own documents, and the vectors of the start.
+
+n   queries of a step        D   documents of a step        H   dimensions
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from glow.nn import Tower, TwoTowers
+from glow.text import Preprocessor
+from research.encoders.descent import TEMPERATURE, Descent, distance
+from research.encoders.flat import mixed
+from research.encoders.pack import Tensors, flat
+from research.encoders.prepare import LEXICAL, bm25_of
+
+__all__ = ["train_towers"]
+
+BLOCKS, BLOCK, DOCUMENTS = 4, 32, 8
+QUERY_RATE, DOCUMENT_RATE, GAIN_FACTOR = 2e-4, 5e-5, 20
+OWN, PULL, BONUS, MARGIN = 0.5, 3.0, 0.3, 0.02
+
+
+def train_towers(
+    towers: TwoTowers,
+    pack: Tensors,
+    made: Tensors,
+    preprocessor: Preprocessor,
+    steps: int,
+    weighted: bool,
+    lexical: float = LEXICAL,
+) -> None:
+    """Trains towers in place, except for their token embedding matrix.
+
+    Args:
+        towers: on the pack's device; the document tower is the start's.
+        pack, made: training texts, and what `prepare` made of them.
+        preprocessor: the one that they were packed with.
+        steps, weighted: number of steps, of 128 queries, and whether words have weights.
+        lexical: weight of BM25 in the lists' labels; the teacher's cosine has 1.
+    """
+    state = {name.removeprefix("query."): value for name, value in made.items() if name.startswith("query.")}
+    towers.query.load_state_dict(state, strict=False)
+    towers.words.weight.requires_grad_(False)
+    descent = Descent(_groups(towers.query, QUERY_RATE) + _groups(towers.document, DOCUMENT_RATE), steps)
+    bm25, pad_id = bm25_of(pack, preprocessor), preprocessor.pieces.pad_id
+    queries, documents = (flat(pack, name, pad_id, weighted) for name in ("queries", "documents"))
+    batches = _batches(pack["copies"], made["clusters"])
+    for _ in range(steps):
+        rows = next(batches)
+        listed = made["candidates"][rows]
+        drawn = torch.rand(listed.shape, device=rows.device).argsort(1)[:, : DOCUMENTS - 1]
+        listed = torch.unique(torch.cat([pack["own"][rows], listed.gather(1, drawn).flatten()]))
+        asked = queries.batch(rows, towers.query.positions.num_embeddings, 8)
+        read = documents.batch(listed, towers.document.positions.num_embeddings)
+        with mixed(rows.device):
+            found = towers.query(*asked), towers.document(*read)
+        scores = made["teacher.queries"][rows].float() @ made["teacher.documents"][listed].float().T
+        scores += lexical * bm25.shares(asked[0], asked[1], bm25.documents(listed))
+        starts = made["start.queries"][rows].float(), made["start.documents"][listed].float()
+        own = torch.searchsorted(listed, pack["own"][rows])
+        descent.step(_loss(found, starts, scores, own, pack["judged"][rows]))
+
+
+def _loss(
+    found: tuple[Tensor, Tensor], starts: tuple[Tensor, Tensor], wanted: Tensor, own: Tensor, judged: Tensor
+) -> Tensor:
+    """The loss of a step.
+
+    Args:
+        found, starts: vectors of queries [n, H] and documents [D, H]: the towers', and those of the start.
+        wanted: the teacher's and BM25's scores, [n, D].
+        own, judged: column of each query's document, and whether people judged it, [n].
+    """
+    scores, at = found[0] @ found[1].T, own[:, None]
+    lists = distance(scores, wanted.scatter_add(1, at, BONUS * judged[:, None].float()))
+    # Documents that score like the own one are probably relevant too.
+    hidden = (wanted > wanted.gather(1, at) - MARGIN).scatter(1, at, False)
+    pairs = functional.cross_entropy((scores / TEMPERATURE).masked_fill(hidden, -1e4), own)
+    moved = [(1.0 - (new * old).sum(1)).mean() for new, old in zip(found, starts, strict=True)]
+    return lists + OWN * pairs + PULL * (moved[0] + moved[1])
+
+
+def _groups(tower: Tower, rate: float) -> list[dict[str, Any]]:
+    named = [(name, value) for name, value in tower.named_parameters() if value.requires_grad]
+    gains = [value for name, value in named if name.endswith("gain")]
+    others = [value for name, value in named if not name.endswith("gain")]
+    return [{"params": others, "lr": rate}, {"params": gains, "lr": GAIN_FACTOR * rate, "weight_decay": 0.0}]
+
+
+def _batches(copies: Tensor, clusters: Tensor) -> Iterator[Tensor]:
+    """Endless rows of queries, in blocks of one cluster each."""
+    pool = torch.repeat_interleave(torch.arange(len(copies), device=copies.device), copies)
+    while True:
+        order = pool[torch.randperm(len(pool), device=pool.device)]
+        blocks = torch.split(order[torch.argsort(clusters[order], stable=True)], BLOCK)
+        mixed_up = [blocks[at] for at in torch.randperm(len(blocks)).tolist() if len(blocks[at]) == BLOCK]
+        for at in range(0, len(mixed_up) - BLOCKS + 1, BLOCKS):
+            yield torch.cat(mixed_up[at : at + BLOCKS])
