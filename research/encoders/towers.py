@@ -4,23 +4,22 @@ n   queries of a step        D   documents of a step        H   dimensions
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.nn import Tower, TwoTowers
+from glow.nn import TwoTowers
 from glow.text import Preprocessor
-from research.encoders.descent import TEMPERATURE, Descent, distance
-from research.encoders.flat import mixed
+from glow.training.run import Group, Loss, Moment
+from research.encoders.descent import TEMPERATURE, Draws, descend, distance
 from research.encoders.pack import Tensors, flat
 from research.encoders.prepare import LEXICAL, bm25_of
 
 __all__ = ["train_towers"]
 
 BLOCKS, BLOCK, DOCUMENTS = 4, 32, 8
-QUERY_RATE, DOCUMENT_RATE, GAIN_FACTOR = 2e-4, 5e-5, 20
+QUERY_RATE, DOCUMENT_RATE, GAIN_FACTOR, WARMUP = 2e-4, 5e-5, 20, 0.05
 OWN, PULL, BONUS, MARGIN = 0.5, 3.0, 0.3, 0.02
 
 
@@ -45,24 +44,47 @@ def train_towers(
     state = {name.removeprefix("query."): value for name, value in made.items() if name.startswith("query.")}
     towers.query.load_state_dict(state, strict=False)
     towers.words.weight.requires_grad_(False)
-    descent = Descent(_groups(towers.query, QUERY_RATE) + _groups(towers.document, DOCUMENT_RATE), steps)
-    bm25, pad_id = bm25_of(pack, preprocessor), preprocessor.pieces.pad_id
-    queries, documents = (flat(pack, name, pad_id, weighted) for name in ("queries", "documents"))
-    batches = _batches(pack["copies"], made["clusters"])
-    for _ in range(steps):
-        rows = next(batches)
+    lists = _Lists(towers, pack, made, preprocessor, weighted, lexical)
+    groups = [
+        Group(r"query.*gain$", GAIN_FACTOR, decay=False),
+        Group(r"document.*gain$", GAIN_FACTOR * DOCUMENT_RATE / QUERY_RATE, decay=False),
+        Group(r"document\.", DOCUMENT_RATE / QUERY_RATE),
+    ]
+    descend(lists, Draws(_batches(pack["copies"], made["clusters"]), steps), QUERY_RATE, WARMUP, groups)
+
+
+class _Lists(nn.Module):
+    def __init__(
+        self,
+        towers: TwoTowers,
+        pack: Tensors,
+        made: Tensors,
+        preprocessor: Preprocessor,
+        weighted: bool,
+        lexical: float,
+    ) -> None:
+        super().__init__()
+        self.towers = towers
+        self._pack, self._made, self._lexical = pack, made, lexical
+        self._bm25, pad_id = bm25_of(pack, preprocessor), preprocessor.pieces.pad_id
+        self._queries, self._documents = (
+            flat(pack, name, pad_id, weighted) for name in ("queries", "documents")
+        )
+
+    def forward(self, rows: Tensor, moment: Moment) -> Loss:
+        towers, pack, made = self.towers, self._pack, self._made
         listed = made["candidates"][rows]
         drawn = torch.rand(listed.shape, device=rows.device).argsort(1)[:, : DOCUMENTS - 1]
         listed = torch.unique(torch.cat([pack["own"][rows], listed.gather(1, drawn).flatten()]))
-        asked = queries.batch(rows, towers.query.positions.num_embeddings, 8)
-        read = documents.batch(listed, towers.document.positions.num_embeddings)
-        with mixed(rows.device):
-            found = towers.query(*asked), towers.document(*read)
+        asked = self._queries.batch(rows, towers.query.positions.num_embeddings, 8)
+        read = self._documents.batch(listed, towers.document.positions.num_embeddings)
+        with moment.autocast():
+            found = towers.query(*asked).float(), towers.document(*read).float()
         scores = made["teacher.queries"][rows].float() @ made["teacher.documents"][listed].float().T
-        scores += lexical * bm25.shares(asked[0], asked[1], bm25.documents(listed))
+        scores += self._lexical * self._bm25.shares(asked[0], asked[1], self._bm25.documents(listed))
         starts = made["start.queries"][rows].float(), made["start.documents"][listed].float()
         own = torch.searchsorted(listed, pack["own"][rows])
-        descent.step(_loss(found, starts, scores, own, pack["judged"][rows]))
+        return Loss(_loss(found, starts, scores, own, pack["judged"][rows]), len(rows))
 
 
 def _loss(
@@ -82,13 +104,6 @@ def _loss(
     pairs = functional.cross_entropy((scores / TEMPERATURE).masked_fill(hidden, -1e4), own)
     moved = [(1.0 - (new * old).sum(1)).mean() for new, old in zip(found, starts, strict=True)]
     return lists + OWN * pairs + PULL * (moved[0] + moved[1])
-
-
-def _groups(tower: Tower, rate: float) -> list[dict[str, Any]]:
-    named = [(name, value) for name, value in tower.named_parameters() if value.requires_grad]
-    gains = [value for name, value in named if name.endswith("gain")]
-    others = [value for name, value in named if not name.endswith("gain")]
-    return [{"params": others, "lr": rate}, {"params": gains, "lr": GAIN_FACTOR * rate, "weight_decay": 0.0}]
 
 
 def _batches(copies: Tensor, clusters: Tensor) -> Iterator[Tensor]:

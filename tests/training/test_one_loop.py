@@ -9,7 +9,6 @@ ALLOWED = {
     ("glow/training/run/loop.py", "_gradients"),
     ("glow/training/run/processes.py", "backward"),
     ("glow/training/step.py", "backward"),  # of gradient caching, a second pass that the loop calls
-    ("research/encoders/descent.py", "step"),  # over tensors on the GPU, without a checkpoint
 }
 
 
