@@ -1,7 +1,7 @@
 """Training for studies: `glow.training`'s loop over random batches, in a temporary directory."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from glow.training.run import (
     Adam,
+    Group,
     Loss,
     Moment,
     OptimizerOptions,
@@ -18,6 +19,7 @@ from glow.training.run import (
     Progress,
     Recipe,
     RunConfig,
+    TrainingDevice,
     floored,
     run,
 )
@@ -26,6 +28,7 @@ __all__ = ["UNCLIPPED", "Draws", "take_steps"]
 
 UNCLIPPED = 1e9
 """A gradient norm limit that no gradient reaches."""
+ADAM = Adam(eps=1e-8)
 Read = TypeVar("Read")
 
 
@@ -70,8 +73,12 @@ def take_steps(
     warmup: int = 1,
     floor: float = 0.0,
     tell: Callable[[Progress], None] = lambda progress: None,
+    rate: Callable[[int, int], float] | None = None,
+    groups: Sequence[Group] = (),
+    adam: Adam = ADAM,
+    device: TrainingDevice = "cpu",
 ) -> list[float]:
-    """Trains a model in place on the CPU, by AdamW with torch's constants; leaves it in evaluation mode.
+    """Trains a model in place by AdamW, with torch's constants unless others are given; leaves it in evaluation mode.
 
     Args:
         model: holds all trainable parameters.
@@ -80,6 +87,8 @@ def take_steps(
         options: optimizer options.
         warmup, floor: steps in which the rate rises, and its final fraction.
         tell: called after every step.
+        rate: another schedule than that of `warmup` and `floor`.
+        groups, adam, device: as for `Recipe` and `Place`.
 
     Returns:
         The loss of every step.
@@ -98,10 +107,11 @@ def take_steps(
         _Objective(model, loss),
         lambda out, report: None,
         [],
-        adam=Adam(eps=1e-8),
-        rate=floored(warmup, floor),
+        groups,
+        adam,
+        rate or floored(warmup, floor),
         unit="steps",
     )
     with tempfile.TemporaryDirectory() as folder:
-        run(recipe, Place(Path(folder), device="cpu"), note)
+        run(recipe, Place(Path(folder), device=device), note)
     return losses

@@ -96,7 +96,7 @@ def towers_command(
         device, own = _device(seed), Model.open(model)
         pack, made = (load_file(work / name, str(device)) for name in (PACK, PREPARED))
         towers = _start(own).to(device)
-        train_towers(towers, pack, made, own.preprocessor, steps, weights, lexical)
+        train_towers(towers, pack, made, own.preprocessor, steps, weights, lexical, seed)
         report = {"steps": steps, "seed": seed, "weights": weights, "lexical": lexical}
         save_checkpoint(out, towers.cpu(), own.preprocessor, report)
 

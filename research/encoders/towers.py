@@ -6,20 +6,26 @@ n   queries of a step        D   documents of a step        H   dimensions
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from glow.nn import TwoTowers
 from glow.text import Preprocessor
-from glow.training.run import Group, Loss, Moment
-from research.encoders.descent import TEMPERATURE, Draws, descend, distance
+from glow.training.run import Group, Moment
+from research.encoders.descent import TEMPERATURE, descend, distance
 from research.encoders.pack import Tensors, flat
 from research.encoders.prepare import LEXICAL, bm25_of
+from research.steps import Draws
 
 __all__ = ["train_towers"]
 
 BLOCKS, BLOCK, DOCUMENTS = 4, 32, 8
 QUERY_RATE, DOCUMENT_RATE, GAIN_FACTOR, WARMUP = 2e-4, 5e-5, 20, 0.05
+GROUPS = (
+    Group(r"query.*gain$", GAIN_FACTOR, decay=False),
+    Group(r"document.*gain$", GAIN_FACTOR * DOCUMENT_RATE / QUERY_RATE, decay=False),
+    Group(r"document\.", DOCUMENT_RATE / QUERY_RATE),
+)
 OWN, PULL, BONUS, MARGIN = 0.5, 3.0, 0.3, 0.02
 
 
@@ -31,6 +37,7 @@ def train_towers(
     steps: int,
     weighted: bool,
     lexical: float = LEXICAL,
+    seed: int = 1,
 ) -> None:
     """Trains towers in place, except for their token embedding matrix.
 
@@ -40,51 +47,31 @@ def train_towers(
         preprocessor: the one that they were packed with.
         steps, weighted: number of steps, of 128 queries, and whether words have weights.
         lexical: weight of BM25 in the lists' labels; the teacher's cosine has 1.
+        seed: seed of the order.
     """
     state = {name.removeprefix("query."): value for name, value in made.items() if name.startswith("query.")}
     towers.query.load_state_dict(state, strict=False)
     towers.words.weight.requires_grad_(False)
-    lists = _Lists(towers, pack, made, preprocessor, weighted, lexical)
-    groups = [
-        Group(r"query.*gain$", GAIN_FACTOR, decay=False),
-        Group(r"document.*gain$", GAIN_FACTOR * DOCUMENT_RATE / QUERY_RATE, decay=False),
-        Group(r"document\.", DOCUMENT_RATE / QUERY_RATE),
-    ]
-    descend(lists, Draws(_batches(pack["copies"], made["clusters"]), steps), QUERY_RATE, WARMUP, groups)
+    bm25, pad_id = bm25_of(pack, preprocessor), preprocessor.pieces.pad_id
+    queries, documents = (flat(pack, name, pad_id, weighted) for name in ("queries", "documents"))
+    batches = _batches(pack["copies"], made["clusters"])
 
-
-class _Lists(nn.Module):
-    def __init__(
-        self,
-        towers: TwoTowers,
-        pack: Tensors,
-        made: Tensors,
-        preprocessor: Preprocessor,
-        weighted: bool,
-        lexical: float,
-    ) -> None:
-        super().__init__()
-        self.towers = towers
-        self._pack, self._made, self._lexical = pack, made, lexical
-        self._bm25, pad_id = bm25_of(pack, preprocessor), preprocessor.pieces.pad_id
-        self._queries, self._documents = (
-            flat(pack, name, pad_id, weighted) for name in ("queries", "documents")
-        )
-
-    def forward(self, rows: Tensor, moment: Moment) -> Loss:
-        towers, pack, made = self.towers, self._pack, self._made
+    def loss(rows: Tensor, moment: Moment) -> Tensor:
         listed = made["candidates"][rows]
         drawn = torch.rand(listed.shape, device=rows.device).argsort(1)[:, : DOCUMENTS - 1]
         listed = torch.unique(torch.cat([pack["own"][rows], listed.gather(1, drawn).flatten()]))
-        asked = self._queries.batch(rows, towers.query.positions.num_embeddings, 8)
-        read = self._documents.batch(listed, towers.document.positions.num_embeddings)
+        asked = queries.batch(rows, towers.query.positions.num_embeddings, 8)
+        read = documents.batch(listed, towers.document.positions.num_embeddings)
         with moment.autocast():
             found = towers.query(*asked).float(), towers.document(*read).float()
         scores = made["teacher.queries"][rows].float() @ made["teacher.documents"][listed].float().T
-        scores += self._lexical * self._bm25.shares(asked[0], asked[1], self._bm25.documents(listed))
+        scores += lexical * bm25.shares(asked[0], asked[1], bm25.documents(listed))
         starts = made["start.queries"][rows].float(), made["start.documents"][listed].float()
         own = torch.searchsorted(listed, pack["own"][rows])
-        return Loss(_loss(found, starts, scores, own, pack["judged"][rows]), len(rows))
+        return _loss(found, starts, scores, own, pack["judged"][rows])
+
+    draws = Draws(seed, steps, lambda _: next(batches))
+    descend(towers, draws, loss, QUERY_RATE, WARMUP, GROUPS)
 
 
 def _loss(

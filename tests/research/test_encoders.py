@@ -100,3 +100,13 @@ def test_towers_learn_the_lists(packed: Packed, weighted: bool, monkeypatch: pyt
     train_towers(start, packed[0], made, packed[1], 30, weighted)
     assert margin(packed, start, weighted) > 5.0 * before
     assert bool(start.query.gain.abs() > 0) is weighted
+
+
+def test_another_seed_is_another_run(packed: Packed) -> None:
+    whole, texts = towers(packed, 3, "plain", "mean"), flat(packed[0], "queries", 0, weighted=False)
+    aims, found = texts.encode(whole.query), []
+    for seed in (1, 2, 1):
+        tower = with_few_layers(whole, [0, 2]).query.eval()
+        imitate(tower, texts, aims, 3, 16, 6e-3, 0.05, spread=True, seed=seed)
+        found.append(texts.encode(tower))
+    assert torch.equal(found[0], found[2]) and not torch.equal(found[0], found[1])
