@@ -41,7 +41,6 @@ RENAMED_FLAGS = {
     "--query-log-share": "--query-log-sample-rate",
     "--otel-share": "--otel-sample-rate",
     "--shadow-share": "--shadow-sample-rate",
-    "--store": "--vector-store",
     "--impacts": "--postings",
     "--from": "--min-rank",
     "--to": "--max-rank",

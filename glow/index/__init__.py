@@ -32,6 +32,7 @@ from glow.index.walk import (
     is_made_anew,
     join_segments,
     merge_segments,
+    open_component,
     open_segment,
     view_of,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "join_segments",
     "joined_order",
     "merge_segments",
+    "open_component",
     "open_delta",
     "open_segment",
     "read_tombstones",

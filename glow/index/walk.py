@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from glow.errors import MismatchError
 from glow.index.component import Asked, Component, Explained, Rules
 from glow.index.components import COMPONENTS
+from glow.index.milvus import STORED_FOLDER, open_stored
 from glow.index.segment import MergeSource, Rows, Segment, View
 from glow.index.segments import BaseAndDelta, Segments
 from glow.options import StrictModel
 
 __all__ = [
     "AnyComponent", "asked_rules", "causes_of_refusal", "counts_of", "explain_hit", "held_rules", "info_of", "is_made_anew", "join_segments",
-    "merge_segments", "open_segment", "parts_of", "view_of",
+    "merge_segments", "open_component", "open_segment", "parts_of", "view_of",
 ]  # fmt: skip
 
 AnyComponent = Component[Any, Any, Any, Any]
+STORED_PATH = f"{STORED_FOLDER}/"
 Stage = Callable[[AnyComponent], AbstractContextManager[object]]
 """Context manager of a component's merge, such as a stage of a report."""
 
@@ -52,7 +54,17 @@ def held_rules(segment: Segment, *, delta: bool) -> dict[str, Rules]:
 
 def is_made_anew(name: str) -> bool:
     """Whether a file of a version belongs to a component, and a compaction rewrites it."""
-    return any(name.startswith(component.paths) for component in COMPONENTS)
+    return name.startswith(STORED_PATH) or any(name.startswith(component.paths) for component in COMPONENTS)
+
+
+def open_component(component: AnyComponent, segment: Segment) -> Any:
+    """Opens a component, from its files or from a collection that has its rows; None: the segment lacks it.
+
+    Raises:
+        ArtifactError, StoreError: as `Component.open` and `open_stored`.
+    """
+    stored = open_stored(component, segment)
+    return component.open(segment) if stored is None else stored
 
 
 def open_segment(segment: Segment, like: Segment | None = None) -> Segment:
@@ -62,9 +74,12 @@ def open_segment(segment: Segment, like: Segment | None = None) -> Segment:
         ArtifactError: as `Component.open`.
     """
     for component in COMPONENTS:
-        paths = tuple(path for each in _with_needs(component) for path in (*each.paths, *each.stays))
+        paths = (
+            STORED_PATH,
+            *(path for each in _with_needs(component) for path in (*each.paths, *each.stays)),
+        )
         reader = like.get(component) if like is not None and segment.shares(like, paths) else None
-        reader = component.open(segment) if reader is None else reader
+        reader = open_component(component, segment) if reader is None else reader
         if reader is not None:
             segment = segment.with_reader(component, reader, component.first(reader))
     return segment

@@ -4,6 +4,7 @@ from glow_index_builder.building.builder import BuildResult, build
 from glow_index_builder.building.made_corpus import MadeCorpus
 from glow_index_builder.building.recall import RECALL_FLOOR, measure_recall
 from glow_index_builder.building.report import stage_seconds, write_json
+from glow_index_builder.building.store import store_rows
 
 __all__ = [
     "RECALL_FLOOR",
@@ -12,5 +13,6 @@ __all__ = [
     "build",
     "measure_recall",
     "stage_seconds",
+    "store_rows",
     "write_json",
 ]

@@ -28,7 +28,8 @@ from glow.text import Analyzer
 from glow_index_builder.building.documents import READ, Documents, leave_out, read_documents
 from glow_index_builder.building.report import BuildReport, describe_explain, stage_seconds, write_json
 from glow_index_builder.building.staged import StagedWork
-from glow_index_builder.building.steps import Steps
+from glow_index_builder.building.steps import NOTES_FOLDER, Steps
+from glow_index_builder.building.store import store_rows
 from glow_index_builder.building.work import RESUME_HINT, WorkFolder, open_work
 from glow_index_builder.building.work_key import key_of
 from glow_index_builder.encoding import batch_tokens, require_runner
@@ -155,6 +156,7 @@ class _Build:
             report = replace(report, explain=describe_explain(writer.folder))
             write_json(writer.folder / REPORT_FILE, report.values())
             self._describe(writer, documents, corpus.made)
+            store_rows(writer.folder, corpus.made, self.rules, work.path / NOTES_FOLDER, stages)
         return report
 
     def _analyzer(self) -> Analyzer:

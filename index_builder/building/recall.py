@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.stored_fields import DocumentStore
+from glow.index.stored_fields import StoredDocuments
 from glow.index.vectors import DenseView, VectorRows
 from glow.records import Document
 from glow.runtime import Encoder
@@ -48,7 +48,7 @@ class Recall:
 def measure_recall(
     index: DenseView,
     vectors: VectorRows,
-    store: DocumentStore,
+    store: StoredDocuments,
     preprocessor: Preprocessor,
     encoder: Encoder,
 ) -> Recall:

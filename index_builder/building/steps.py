@@ -30,7 +30,7 @@ from glow_index_builder.encoding import (
 )
 from glow_index_builder.options import CommonOptions
 
-__all__ = ["Steps"]
+__all__ = ["NOTES_FOLDER", "Steps"]
 
 SHARDS_FOLDER, NOTES_FOLDER = "shards", "import"
 

@@ -1,5 +1,6 @@
 """Merges base and delta into one version, with the same documents, term statistics and vectors; re-encodes nothing."""
 
+import shutil
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from glow.index import (
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, KeptVectors, set_threads
 from glow.runtime import Encoder
-from glow_index_builder.building import measure_recall, stage_seconds, write_json
+from glow_index_builder.building import measure_recall, stage_seconds, store_rows, write_json
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.options import CompactOptions
 from glow_index_builder.input import REJECTS_FILE
@@ -35,6 +36,7 @@ from glow_index_builder.versions import VersionWriter, describe_heir, disk_error
 
 __all__ = ["compact"]
 
+NOTES_FOLDER = "import"
 OF_ONE_BUILD = (REPORT_FILE, REJECTS_FILE)
 """Files that describe one build; a compaction rewrites them or leaves them out."""
 
@@ -86,9 +88,12 @@ class _Compaction:
         """Writes the version; returns the report."""
         with target.write() as writer:
             self._link(writer)
-            report = self._write(writer)
+            made, report = self._write(writer)
             report["version"] = target.version
             write_json(writer.folder / REPORT_FILE, report)
+            notes = writer.folder / NOTES_FOLDER
+            store_rows(writer.folder, made, held_rules(self.live.base, delta=False), notes, self.stages)
+            shutil.rmtree(notes, ignore_errors=True)
         return report
 
     def _link(self, writer: ArtifactWriter) -> None:
@@ -101,7 +106,7 @@ class _Compaction:
         }
         writer.known = link_files(self.live.folder, kept, writer.folder)
 
-    def _write(self, writer: ArtifactWriter) -> dict[str, Any]:
+    def _write(self, writer: ArtifactWriter) -> tuple[Segment, dict[str, Any]]:
         live, base = self.live, self.live.base
         rows = Rows(sum(each.documents for each in self.kept))
         made = replace(base, folder=writer.folder, root=writer.folder, files=None, rows=rows, readers={})
@@ -113,7 +118,7 @@ class _Compaction:
         counts = counts_of(view_of(made))
         parameters, members = self._described(made)
         self._describe(writer, counts, parameters)
-        return {
+        report = {
             "status": "compacted",
             "tool": f"glow {__version__}",
             "compacted_version": live.folder.name,
@@ -122,6 +127,7 @@ class _Compaction:
             "lexical": None,
             **members,
         }
+        return made, report
 
     def _recall(self, made: Segment) -> dict[str, Any]:
         """Recall of the new index, against the vectors that it was built from."""

@@ -27,6 +27,7 @@ from glow.index import (
     closed_base,
     files_of,
     held_rules,
+    open_component,
     open_delta,
 )
 from glow.index.stored_fields import STORED_FIELDS, DocumentsView
@@ -186,7 +187,7 @@ class _Readers(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._opened:
-            self._opened[name] = self._components[name].open(self.segment)
+            self._opened[name] = open_component(self._components[name], self.segment)
         reader = self._opened[name]
         if reader is None:
             raise KeyError(name)

@@ -31,14 +31,7 @@ from glow.artifact import (
     set_aside_abandoned,
 )
 from glow.errors import ArtifactNotFoundError, BusyError
-from glow.index.milvus import (
-    STORE_FILE,
-    StoreHeader,
-    connect,
-    drop_collection,
-    read_store_header,
-    release_collection,
-)
+from glow.index.milvus import collections_of, connect, drop_collection, release_collection
 
 __all__ = ["Collected", "collect"]
 
@@ -133,23 +126,19 @@ def _tend_collections(root: IndexRoot, collected: Collected, now: float) -> None
     loaded if the live one does. Opening an older version loads it again. For an hour after a publication nothing is
     unloaded, because services may not have switched yet. If the server does not respond, the versions stay.
     """
-    held = {version: header for version in root.versions() if (header := _collection(root.folder(version)))}
-    kept = {held[version].collection for version in collected.kept if version in held}
-    going = {held[version].collection: held[version] for version in collected.removed if version in held}
-    for name, header in going.items():
-        if name not in kept:
-            drop_collection(connect(header.address), header)
+    held = {version: collections_of(root.folder(version)) for version in root.versions()}
+    kept = {name for version in collected.kept for name in held.get(version, {})}
+    for version in collected.removed:
+        for name, address in held.get(version, {}).items():
+            if name not in kept:
+                drop_collection(connect(address), name)
     if now - _changed(root.path / CURRENT_FILE) < FRESH_S:
         return
-    served = {held[each].collection for each, why in collected.kept.items() if why in SERVED and each in held}
+    served = {name for each, why in collected.kept.items() if why in SERVED for name in held.get(each, {})}
     for version in collected.kept:
-        if version in held and held[version].collection not in served:
-            release_collection(connect(held[version].address), held[version])
-
-
-def _collection(version: Path) -> StoreHeader | None:
-    """The description of a version's collection on a server; None if its vectors are in its directory."""
-    return read_store_header(version) if (version / STORE_FILE).is_file() else None
+        for name, address in held.get(version, {}).items():
+            if name not in served:
+                release_collection(connect(address), name)
 
 
 def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:

@@ -204,8 +204,8 @@ def test_a_collection_of_another_version_is_refused(
     connect(header.address, PATIENT).run(lambda client, _: client.delete(header.collection, ids=[5]))
     with pytest.raises(MismatchError, match="holds 199 vectors, expected 200"):
         opened(header).check(MODEL, TERMS)
-    drop_collection(connect(header.address, PATIENT), header)
-    drop_collection(connect(header.address, PATIENT), header)  # once more is no error
+    drop_collection(connect(header.address, PATIENT), header.collection)
+    drop_collection(connect(header.address, PATIENT), header.collection)  # once more is no error
     with pytest.raises(MismatchError, match="collection is missing"):
         opened(header).check(MODEL, TERMS)
 

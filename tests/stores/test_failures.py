@@ -72,7 +72,7 @@ def test_a_collection_dropped_under_us_is_told(
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:
     view = imported(milvus, tmp_path, vectors[:300], "dropped")
-    drop_collection(connect(milvus.address, PATIENT), read_store_header(tmp_path))
+    drop_collection(connect(milvus.address, PATIENT), read_store_header(tmp_path).collection)
     with pytest.raises(StoreError, match=r"collection is missing.*publish another version"):
         view.search(queries, 5)
 
@@ -118,7 +118,7 @@ def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_o
             with wanted_until(time.perf_counter() + 0.3), pytest.raises(StoreError, match="does not respond"):
                 view.search(queries, 5)
             assert time.monotonic() - started < 0.5
-            assert not view._connection._has_failed
+            assert not view._collection.connection._has_failed
 
 
 KILLED = """
@@ -161,7 +161,7 @@ def test_a_server_killed_under_load_gives_errors_and_no_wrong_answer_and_comes_b
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:
     view = imported(milvus, tmp_path, vectors, "restarted")
-    view._connection.access = HASTY  # as a service would have it
+    view._collection.connection.access = HASTY  # as a service would have it
     expected = view.search(queries, 10)[1].tolist()
     over, answers, refused, wrong = threading.Event(), [0], [0], [0]
 

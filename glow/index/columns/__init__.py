@@ -3,7 +3,7 @@
 from glow.index.columns.build import build_columns
 from glow.index.columns.component import COLUMNS
 from glow.index.columns.dates import duration_s, instant_of, now_s, span_of
-from glow.index.columns.format import COLUMNS_FOLDER, MAX_FIELDS, ColumnsHeader
+from glow.index.columns.format import COLUMNS_FOLDER, MAX_FIELDS, ORDER_FILE, ColumnsHeader
 from glow.index.columns.joined import join_columns
 from glow.index.columns.metadata import (
     MAX_NAME_CHARACTERS,
@@ -20,6 +20,7 @@ __all__ = [
     "COLUMNS_FOLDER",
     "MAX_FIELDS",
     "MAX_NAME_CHARACTERS",
+    "ORDER_FILE",
     "Columns",
     "ColumnsHeader",
     "TypedColumn",

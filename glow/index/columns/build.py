@@ -24,7 +24,7 @@ from glow.index.columns.format import (
 )
 from glow.index.columns.metadata import Scalar, ValueType, field_values, type_of
 from glow.index.columns.spill import PartWriter, ValuesFile
-from glow.index.stored_fields import DocumentStore
+from glow.index.stored_fields import StoredDocuments
 
 __all__ = ["build_columns"]
 
@@ -39,7 +39,7 @@ RUN_BYTES = 32 << 20
 Metadata = Mapping[str, Any]
 
 
-def build_columns(store: DocumentStore, folder: Path) -> ColumnsHeader:
+def build_columns(store: StoredDocuments, folder: Path) -> ColumnsHeader:
     """Writes `columns/` into the directory of an unfinished version.
 
     Args:

@@ -4,7 +4,7 @@ from glow.index.late_interaction.codes import CodedTokens, code_texts, encode_to
 from glow.index.late_interaction.component import LATE_INTERACTION
 from glow.index.late_interaction.encode import LateJob
 from glow.index.late_interaction.fields import tokens_of_field
-from glow.index.late_interaction.format import LATE_FILES, LATE_FOLDER, LateHeader
+from glow.index.late_interaction.format import LATE_FILES, LATE_FOLDER, LATE_HEADER, LateHeader
 from glow.index.late_interaction.pooling import BUDGET, nearest, pool, stored_tokens
 from glow.index.late_interaction.scoring import (
     CHUNK,
@@ -22,6 +22,7 @@ __all__ = [
     "CHUNK",
     "LATE_FILES",
     "LATE_FOLDER",
+    "LATE_HEADER",
     "LATE_INTERACTION",
     "MOST_NUMBERS",
     "Answers",

@@ -18,7 +18,7 @@ from glow.index.late_interaction.joined import SegmentedLate
 from glow.index.late_interaction.pooling import BUDGET
 from glow.index.late_interaction.scoring import MOST_NUMBERS
 from glow.index.late_interaction.store import LateTokens, LateWriter
-from glow.index.late_interaction.view import LateView
+from glow.index.late_interaction.view import LateView, StoredLate
 from glow.index.postings import POSTINGS
 from glow.index.segment import MergeSource, Segment
 from glow.index.segments import BaseAndDelta
@@ -47,7 +47,7 @@ class LateRules(Rules):
     header: LateHeader
 
 
-class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions, CodedTokens]):
+class LateInteraction(RowComponent[StoredLate, LateView, LateRules, LateOptions, CodedTokens]):
     """Binary token vectors of every document or passage."""
 
     name, label, stage, part = "late_interaction", "token vectors", "late", "late"
@@ -93,7 +93,7 @@ class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions,
             if len(records.counts):
                 yield coded_of(records)
 
-    def stored(self, reader: LateTokens, rows: NDArray[np.int64]) -> CodedTokens:
+    def stored(self, reader: StoredLate, rows: NDArray[np.int64]) -> CodedTokens:
         """Reads them; nothing is encoded again."""
         return reader.coded(rows)
 
@@ -137,11 +137,11 @@ class LateInteraction(RowComponent[LateTokens, LateView, LateRules, LateOptions,
             )
         return late
 
-    def alone(self, reader: LateTokens, segment: Segment) -> LateView:
+    def alone(self, reader: StoredLate, segment: Segment) -> LateView:
         """The store itself."""
         return reader
 
-    def join(self, both: BaseAndDelta[LateTokens]) -> LateView:
+    def join(self, both: BaseAndDelta[StoredLate]) -> LateView:
         """Rows of both, if model and size are the same."""
         both.delta.require_like(both.base.header)
         return SegmentedLate(both)

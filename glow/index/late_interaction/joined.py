@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.index.late_interaction.format import LateHeader
-from glow.index.late_interaction.store import LateTokens
+from glow.index.late_interaction.view import StoredLate
 from glow.index.segments import BaseAndDelta
 
 __all__ = ["SegmentedLate"]
@@ -17,7 +17,7 @@ class SegmentedLate:
         both: the stores.
     """
 
-    def __init__(self, both: BaseAndDelta[LateTokens]) -> None:
+    def __init__(self, both: BaseAndDelta[StoredLate]) -> None:
         self._both = both
         self.header: LateHeader = both.base.header
 
@@ -26,7 +26,7 @@ class SegmentedLate:
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of tokens of rows, int64 [m]."""
-        return self._both.gather(rows, LateTokens.lengths)
+        return self._both.gather(rows, lambda reader, here: reader.lengths(here))
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Codes of rows, and the start of each row."""

@@ -5,9 +5,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index.late_interaction.codes import CodedTokens
 from glow.index.late_interaction.format import LateHeader
 
-__all__ = ["LateView"]
+__all__ = ["LateView", "StoredLate"]
 
 
 class LateView(Protocol):
@@ -19,3 +20,10 @@ class LateView(Protocol):
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...  # noqa: D102
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]: ...  # noqa: D102
     def places(self, row: int) -> NDArray[np.uint16]: ...  # noqa: D102
+
+
+class StoredLate(LateView, Protocol):
+    """The token embeddings of one segment, for joining and merging; `LateTokens` describes each method."""
+
+    def coded(self, rows: NDArray[np.int64]) -> CodedTokens: ...  # noqa: D102 - see the class
+    def require_like(self, other: LateHeader) -> None: ...  # noqa: D102

@@ -1,17 +1,19 @@
 """Learned sparse retrieval: the words that a document matches, even if it lacks them."""
 
 from glow.index.learned_sparse.component import LEARNED_SPARSE, LearnedOptions, LearnedRules
-from glow.index.learned_sparse.impacts import LearnedImpacts
-from glow.index.learned_sparse.weight import LEARNED_WEIGHT_FILE, LearnedWeight
+from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts
+from glow.index.learned_sparse.weight import LEARNED_WEIGHT_FILE, LearnedWeight, read_weight
 from glow.index.learned_sparse.words import LEARNED_WORDS_FOLDER, WordSide
 
 __all__ = [
     "LEARNED_SPARSE",
     "LEARNED_WEIGHT_FILE",
     "LEARNED_WORDS_FOLDER",
+    "Expansion",
     "LearnedImpacts",
     "LearnedOptions",
     "LearnedRules",
     "LearnedWeight",
     "WordSide",
+    "read_weight",
 ]

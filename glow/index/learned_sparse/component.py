@@ -13,7 +13,7 @@ from glow.index.learned_sparse.build import build_learned
 from glow.index.learned_sparse.encode import LearnedJob, make_word_side, require_learned, words_of
 from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts, WordScorer
 from glow.index.learned_sparse.joined import JoinedLearned
-from glow.index.learned_sparse.view import LearnedView
+from glow.index.learned_sparse.view import LearnedView, StoredLearned
 from glow.index.learned_sparse.weight import LEARNED_WEIGHT_FILE, read_weight
 from glow.index.learned_sparse.words import LEARNED_WORDS_FILES, LEARNED_WORDS_FOLDER, WordSide
 from glow.index.postings import (
@@ -75,7 +75,7 @@ class LearnedRules(Rules):
     index: str = ""
 
 
-class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, LearnedOptions]):
+class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedOptions]):
     """Learned impacts, searched together with those of BM25."""
 
     name, label, stage, prepares = "learned_sparse", "learned impacts", "learned", "learned-words"
@@ -161,7 +161,7 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
             }
         }
 
-    def open(self, segment: Segment) -> LearnedImpacts | None:
+    def open(self, segment: Segment) -> StoredLearned | None:
         """As `Component`; a delta has the vocabulary of its base."""
         if not segment.has_any(self.paths):
             return None
@@ -178,13 +178,18 @@ class LearnedSparse(Component[LearnedImpacts, LearnedView, LearnedRules, Learned
                 else f"index {segment.name}: {held}, {documents} stored documents"
             )
             raise MismatchError(f"{said}; {segment.remedy}")
-        return LearnedImpacts(segment[POSTINGS], learned, read_weight(segment))
+        bm25 = segment[POSTINGS]
+        if not isinstance(bm25, ImpactIndex):
+            raise MismatchError(
+                f"index {segment.name}: BM25 is in a store, learned impacts are not; {segment.remedy}"
+            )
+        return LearnedImpacts(bm25, learned, read_weight(segment))
 
-    def alone(self, reader: LearnedImpacts, segment: Segment) -> LearnedView:
+    def alone(self, reader: StoredLearned, segment: Segment) -> LearnedView:
         """The reader itself."""
         return reader
 
-    def join(self, both: BaseAndDelta[LearnedImpacts]) -> LearnedView:
+    def join(self, both: BaseAndDelta[StoredLearned]) -> LearnedView:
         """As `Component`, with the base's weight."""
         base, delta = both.base.learned.header.unit, both.delta.learned.header.unit
         if base != delta:

@@ -3,21 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts
+from glow.index.learned_sparse.impacts import Expansion
+from glow.index.learned_sparse.view import StoredLearned
 from glow.index.postings import JoinedImpacts
 from glow.index.segments import BaseAndDelta
 
 __all__ = ["JoinedLearned"]
 
 
-class JoinedLearned(JoinedImpacts[LearnedImpacts]):
+class JoinedLearned(JoinedImpacts[StoredLearned]):
     """Learned impacts of both, with those of BM25.
 
     Args:
         both: the impacts, with one weight.
     """
 
-    def __init__(self, both: BaseAndDelta[LearnedImpacts]) -> None:
+    def __init__(self, both: BaseAndDelta[StoredLearned]) -> None:
         super().__init__(both)
         self.weight = both.base.weight
 

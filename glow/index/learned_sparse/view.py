@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from glow.index.learned_sparse.impacts import Expansion
-from glow.index.postings import ImpactsView
+from glow.index.postings import ImpactsView, SegmentImpacts, StoredImpacts
 
-__all__ = ["LearnedView"]
+__all__ = ["LearnedView", "StoredLearned"]
 
 
 class LearnedView(ImpactsView, Protocol):
@@ -16,3 +16,11 @@ class LearnedView(ImpactsView, Protocol):
     def weight(self) -> float: ...  # noqa: D102 - see the class
     def with_weight(self, weight: float) -> "LearnedView": ...  # noqa: D102
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]: ...  # noqa: D102
+
+
+class StoredLearned(LearnedView, StoredImpacts, Protocol):
+    """Learned impacts of one segment, for joining and merging; `LearnedImpacts` describes each method."""
+
+    @property
+    def learned(self) -> SegmentImpacts: ...  # noqa: D102 - see the class
+    def with_weight(self, weight: float) -> "StoredLearned": ...  # noqa: D102

@@ -1,10 +1,11 @@
-"""Vectors in Milvus: a collection is the immutable dense part of one version; the builder writes it, the service searches it."""
+"""Rows of an index in Milvus: collections are an immutable part of one version; the builder writes them, the service searches them."""
 
 from glow.index.milvus.connection import StoreAccess, connect
 from glow.index.milvus.expressions import FilterFields
-from glow.index.milvus.format import STORE_FILE, StoreHeader, read_store_header
+from glow.index.milvus.format import STORE_FILE, STORED_FOLDER, StoreHeader, collections_of, read_store_header
 from glow.index.milvus.import_range import ImportRange
 from glow.index.milvus.store import VectorStore
+from glow.index.milvus.stored import open_stored, store_segment, stored_header
 from glow.index.milvus.vectors import MilvusVectors
 from glow.index.milvus.write import (
     CollectionWriter,
@@ -13,6 +14,7 @@ from glow.index.milvus.write import (
 )
 
 __all__ = [
-    "STORE_FILE", "CollectionWriter", "FilterFields", "ImportRange", "MilvusVectors", "StoreAccess", "StoreHeader",
-    "VectorStore", "connect", "drop_collection", "read_store_header", "release_collection",
+    "STORED_FOLDER", "STORE_FILE", "CollectionWriter", "FilterFields", "ImportRange", "MilvusVectors", "StoreAccess", "StoreHeader",
+    "VectorStore", "collections_of", "connect", "drop_collection", "open_stored", "read_store_header", "release_collection", "store_segment",
+    "stored_header",
 ]  # fmt: skip

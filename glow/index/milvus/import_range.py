@@ -11,7 +11,7 @@ from glow.index.columns import Columns
 from glow.index.encoding import VectorRows
 from glow.index.milvus.connection import connect
 from glow.index.milvus.expressions import FilterFields
-from glow.index.milvus.write import insert_rows
+from glow.index.milvus.write import insert_rows, vector_values
 from glow.index.passages import PassageMap
 
 __all__ = ["ImportRange", "documents_of"]
@@ -45,7 +45,8 @@ class ImportRange:
         passages = None if self.passages is None else PassageMap.open(self.passages)
         fields = FilterFields(Columns.open(self.columns, self.documents))
         server = connect(self.address)
-        insert_rows(server, collection, self.vectors, start, stop, fields, documents_of(passages))
+        values = vector_values(self.vectors, fields, documents_of(passages))
+        insert_rows(server, collection, values, start, stop)
 
 
 def documents_of(passages: PassageMap | None) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:

@@ -14,7 +14,7 @@ from glow.index.milvus.write import CollectionWriter, Insert
 from glow.index.passages import PassageMap
 from glow.index.vector_search import IndexKind
 
-__all__ = ["VectorStore"]
+__all__ = ["VectorStore", "collection_prefix"]
 
 NAME_FILE = "collection.txt"
 
@@ -58,7 +58,8 @@ class VectorStore:
         Raises:
             StoreError: if the server does not respond.
         """
-        writer = CollectionWriter(connect(self._address), self._prefix(), kind, FilterFields(columns))
+        prefix = collection_prefix(self._notes)
+        writer = CollectionWriter(connect(self._address), prefix, kind, FilterFields(columns))
         documents = documents_of(passages)
         header = writer.write(self._notes, vectors, *binding, documents, advance, self._insert)
         if self._notes != folder:
@@ -69,9 +70,10 @@ class VectorStore:
         """Removes the name if it is stored in the version."""
         (self._notes / NAME_FILE).unlink(missing_ok=True)
 
-    def _prefix(self) -> str:
-        """A name prefix unique to this build, even for equal vectors: each version owns its collection."""
-        file = self._notes / NAME_FILE
-        if not file.exists():
-            file.write_text(f"glow_{secrets.token_hex(6)}", encoding="ascii")
-        return file.read_text(encoding="ascii")
+
+def collection_prefix(notes: Path) -> str:
+    """A name prefix unique to this build, even for equal vectors: each version owns its collections."""
+    file = notes / NAME_FILE
+    if not file.exists():
+        file.write_text(f"glow_{secrets.token_hex(6)}", encoding="ascii")
+    return file.read_text(encoding="ascii")

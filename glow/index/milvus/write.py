@@ -4,7 +4,8 @@ N   vectors     D   dimensions
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,18 @@ from glow.index.vector_search import IndexKind, list_count
 
 __all__ = [
     "IMPORT_ROWS",
+    "CollectionImport",
     "CollectionWriter",
     "Insert",
+    "Layout",
     "drop_collection",
     "insert_rows",
     "release_collection",
+    "vector_values",
 ]
 
-BATCH_ROWS = 2_048
-"""3 MB at 384 dimensions; an insert's message may have some tens of MB."""
+BATCH_ROWS, BATCH_BYTES = 2_048, 16 << 20
+"""Most rows of an insert's message, and about its most bytes; a message may have some tens of MB."""
 IMPORT_ROWS = 16 * BATCH_ROWS
 """Rows between two flushes, whose progress is noted; also the unit of work of an import in several processes."""
 NOTE_FILE = "import.json"
@@ -45,6 +49,92 @@ Documents = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Rows int64 [m] -> the document of each, if rows are passages."""
 Insert = Callable[[str, int, int], Iterator[int]]
 """Imports rows `start` to `stop` into a collection; yields up to which row all are imported, ascending, finally `stop`."""
+Values = Callable[[int, int], Mapping[str, Sequence[Any]]]
+"""Rows `start` to `stop` -> the values of each field but the primary key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Fields of a collection, and the index of one of them.
+
+    Attributes:
+        fields: name -> Milvus' type and its options; the primary key is added.
+        indexed: field that is searched.
+        index: Milvus' kind of index.
+        options: of the index.
+    """
+
+    fields: Mapping[str, tuple[str, Mapping[str, Any]]]
+    indexed: str
+    index: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CollectionImport:
+    """Creates a collection and imports its rows; the same call after a kill resumes.
+
+    Args:
+        connection: to the server.
+        name: of the collection.
+        layout: its fields.
+        note: file for the progress.
+    """
+
+    def __init__(self, connection: Connection, name: str, layout: Layout, note: Path) -> None:
+        self._connection, self._name, self._layout, self._note = connection, name, layout, note
+
+    def run(self, count: int, insert: Insert, advance: Advance) -> None:
+        """Imports `count` rows, builds the index, and loads the collection.
+
+        Raises:
+            StoreError: if the server does not respond; the same call resumes the import.
+        """
+        done = self._begin()
+        advance(done)
+        for reached in insert(self._name, done, count):
+            self._connection.run(lambda client, within_s: client.flush(self._name, timeout=within_s), BUILD_S)
+            self._write_note(reached)
+            advance(reached - done)
+            done = reached
+        self._connection.run(self._index, INDEX_S)
+        self._note.unlink()
+
+    def _begin(self) -> int:
+        """Number of rows that a killed import has certainly stored; without any, an empty collection is created."""
+        name, run = self._name, self._connection.run
+        if self._note.exists() and run(
+            lambda client, within_s: client.has_collection(name, timeout=within_s), BUILD_S
+        ):
+            noted = json.loads(self._note.read_text(encoding="utf-8"))
+            if noted["collection"] == name:
+                return int(noted["rows"])
+        run(partial(_drop, name), BUILD_S)
+        run(self._create, BUILD_S)
+        self._write_note(0)
+        return 0
+
+    def _create(self, client: Any, within_s: float) -> None:
+        types = require_pymilvus().DataType
+        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field(ROW_FIELD, types.INT64, is_primary=True)
+        for name, (kind, options) in self._layout.fields.items():
+            if "element_type" in options:
+                options = {**options, "element_type": types[options["element_type"]]}
+            schema.add_field(name, types[kind], **options)
+        client.create_collection(self._name, schema=schema, timeout=within_s)
+
+    def _write_note(self, rows: int) -> None:
+        new = self._note.with_suffix(".new")
+        new.write_text(json.dumps({"collection": self._name, "rows": rows}), encoding="utf-8")
+        new.replace(self._note)
+
+    def _index(self, client: Any, within_s: float) -> None:
+        layout, wanted = self._layout, client.prepare_index_params()
+        wanted.add_index(
+            layout.indexed, index_type=layout.index, metric_type="IP", params=dict(layout.options)
+        )
+        client.create_index(self._name, wanted, timeout=within_s)
+        client.load_collection(self._name, timeout=within_s)
 
 
 class CollectionWriter:
@@ -61,7 +151,7 @@ class CollectionWriter:
         self, connection: Connection, prefix: str, kind: IndexKind, fields: FilterFields | None
     ) -> None:
         self._connection = connection
-        self._name = prefix
+        self._prefix = prefix
         self._kind: IndexKind = kind
         self._fields = fields
 
@@ -91,92 +181,58 @@ class CollectionWriter:
         count, dimensions = vectors.shape
         header = StoreHeader(
             address=self._connection.address,
-            collection=self._name,
+            collection=self._prefix,
             index=self._kind,
             vectors=count,
             dimensions=dimensions,
             sample=sample_hash(vectors[sampled_rows(count)]),
             fields=() if self._fields is None else self._fields.names,
         )
-        self._name = f"{self._name}_{header.bound_to(model, terms)}"
-        header = header.model_copy(update={"collection": self._name})
-        note = folder / NOTE_FILE
-        done = self._begin(header, note)
-        advance(done)
-        for reached in (insert or self._insert_here(vectors, documents))(self._name, done, count):
-            self._flush(note, reached)
-            advance(reached - done)
-            done = reached
-        self._index(count)
-        note.unlink()
+        name = f"{self._prefix}_{header.bound_to(model, terms)}"
+        header = header.model_copy(update={"collection": name})
+        index, options = STORE_INDEXES[self._kind]
+        if index.startswith("IVF"):
+            options = {**options, "nlist": list_count(count)}
+        fields = {VECTOR_FIELD: ("FLOAT_VECTOR", {"dim": dimensions})} | filter_layout(header.fields)
+        layout = Layout(fields, VECTOR_FIELD, index, options)
+        here = insert or insert_here(self._connection, vector_values(vectors, self._fields, documents))
+        CollectionImport(self._connection, name, layout, folder / NOTE_FILE).run(count, here, advance)
         header.save(folder / STORE_FILE)
         return header
 
-    def _begin(self, header: StoreHeader, note: Path) -> int:
-        """Number of rows that a killed import has certainly stored; without any, an empty collection is created."""
-        name, run = self._name, self._connection.run
-        if note.exists() and run(
-            lambda client, within_s: client.has_collection(name, timeout=within_s), BUILD_S
-        ):
-            noted = json.loads(note.read_text(encoding="utf-8"))
-            if noted["collection"] == name:
-                return int(noted["rows"])
-        run(partial(_drop, name), BUILD_S)
-        pymilvus = require_pymilvus()
 
-        def create(client: Any, within_s: float) -> None:
-            schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
-            schema.add_field(ROW_FIELD, pymilvus.DataType.INT64, is_primary=True)
-            schema.add_field(VECTOR_FIELD, pymilvus.DataType.FLOAT_VECTOR, dim=header.dimensions)
-            for place in range(len(header.fields)):
-                schema.add_field(f"f{place}", pymilvus.DataType.INT64)
-            client.create_collection(name, schema=schema, timeout=within_s)
-
-        run(create, BUILD_S)
-        self._note(note, 0)
-        return 0
-
-    def _insert_here(self, vectors: VectorRows, documents: Documents | None) -> Insert:
-        def insert(collection: str, start: int, stop: int) -> Iterator[int]:
-            for first in range(start, stop, IMPORT_ROWS):
-                last = min(first + IMPORT_ROWS, stop)
-                insert_rows(self._connection, collection, vectors, first, last, self._fields, documents)
-                yield last
-
-        return insert
-
-    def _flush(self, note: Path, rows: int) -> None:
-        self._connection.run(lambda client, within_s: client.flush(self._name, timeout=within_s), BUILD_S)
-        self._note(note, rows)
-
-    def _note(self, note: Path, rows: int) -> None:
-        partial = note.with_suffix(".new")
-        partial.write_text(json.dumps({"collection": self._name, "rows": rows}), encoding="utf-8")
-        partial.replace(note)
-
-    def _index(self, count: int) -> None:
-        kind, options = STORE_INDEXES[self._kind]
-        if kind.startswith("IVF"):
-            options = {**options, "nlist": list_count(count)}
-
-        def build(client: Any, within_s: float) -> None:
-            wanted = client.prepare_index_params()
-            wanted.add_index(VECTOR_FIELD, index_type=kind, metric_type="IP", params=options)
-            client.create_index(self._name, wanted, timeout=within_s)
-            client.load_collection(self._name, timeout=within_s)
-
-        self._connection.run(build, INDEX_S)
+def filter_layout(names: Sequence[str]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """The fields of `FilterFields`, for `Layout.fields`."""
+    return {f"f{place}": ("INT64", {}) for place in range(len(names))}
 
 
-def insert_rows(
-    connection: Connection,
-    collection: str,
-    vectors: VectorRows,
-    start: int,
-    stop: int,
-    fields: FilterFields | None = None,
-    documents: Documents | None = None,
-) -> None:
+def vector_values(
+    vectors: VectorRows, fields: FilterFields | None = None, documents: Documents | None = None
+) -> Values:
+    """The values of a collection of vectors; arguments as for `CollectionWriter`."""
+
+    def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
+        rows = np.arange(start, stop)
+        codes = {} if fields is None else fields.codes(rows if documents is None else documents(rows))
+        found = list(np.ascontiguousarray(vectors[start:stop]))
+        return {VECTOR_FIELD: found, **{name: each.tolist() for name, each in codes.items()}}
+
+    return values
+
+
+def insert_here(connection: Connection, values: Values) -> Insert:
+    """Imports rows in this process."""
+
+    def insert(collection: str, start: int, stop: int) -> Iterator[int]:
+        for first in range(start, stop, IMPORT_ROWS):
+            last = min(first + IMPORT_ROWS, stop)
+            insert_rows(connection, collection, values, first, last)
+            yield last
+
+    return insert
+
+
+def insert_rows(connection: Connection, collection: str, values: Values, start: int, stop: int) -> None:
     """Imports rows into a collection in batches.
 
     Rows are stored by key, so that importing them again changes nothing.
@@ -184,40 +240,58 @@ def insert_rows(
     Args:
         connection: to the server.
         collection: its name.
-        vectors: all of them.
+        values: of the rows.
         start, stop: range of rows to import.
-        fields, documents: as for `CollectionWriter`.
 
     Raises:
         StoreError: if the server does not respond.
     """
     for first in range(start, stop, BATCH_ROWS):
-        rows = np.arange(first, min(first + BATCH_ROWS, stop))
-        codes = {} if fields is None else fields.codes(rows if documents is None else documents(rows))
-        found = np.ascontiguousarray(vectors[first : int(rows[-1]) + 1])
-        batch = [
-            {ROW_FIELD: row, VECTOR_FIELD: vector, **{name: int(each[place]) for name, each in codes.items()}}
-            for place, (row, vector) in enumerate(zip(rows.tolist(), found, strict=True))
-        ]
+        last = min(first + BATCH_ROWS, stop)
+        columns = values(first, last)
+        batch: list[dict[str, Any]] = []
+        size = 0
+        for row, *held in zip(range(first, last), *columns.values(), strict=True):
+            entity = {ROW_FIELD: row, **dict(zip(columns, held, strict=True))}
+            if batch and size + entity_bytes(entity) > BATCH_BYTES:
+                connection.run(partial(_upsert, collection, batch), BUILD_S)
+                batch, size = [], 0
+            batch.append(entity)
+            size += entity_bytes(entity)
         connection.run(partial(_upsert, collection, batch), BUILD_S)
 
 
-def release_collection(connection: Connection, header: StoreHeader) -> None:
+def entity_bytes(entity: Mapping[str, Any]) -> int:
+    """About the bytes of an entity in a message."""
+    return sum(map(_bytes, entity.values()))
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, Mapping):
+        return 8 * len(value)
+    return 8 if isinstance(value, int) else sum(map(_bytes, value))
+
+
+def release_collection(connection: Connection, name: str) -> None:
     """Unloads a collection from the server's memory, not from its disks; opening its version loads it again.
 
     Raises:
         StoreError: if the server does not respond.
     """
-    connection.run(partial(_release, header.collection), BUILD_S)
+    connection.run(partial(_release, name), BUILD_S)
 
 
-def drop_collection(connection: Connection, header: StoreHeader) -> None:
+def drop_collection(connection: Connection, name: str) -> None:
     """Deletes a collection; a missing one is not an error.
 
     Raises:
         StoreError: if the server does not respond.
     """
-    connection.run(partial(_drop, header.collection), BUILD_S)
+    connection.run(partial(_drop, name), BUILD_S)
 
 
 def _upsert(collection: str, batch: list[dict[str, Any]], client: Any, within_s: float) -> None:

@@ -18,27 +18,66 @@ from glow.index.postings.format import (
     LEARNED_FOLDER,
     PACKED_FILE,
     PLACES_FILE,
+    STAYING_FILES,
     VALUES_FILE,
     WIDTHS_FILE,
     ImpactHeader,
     read_impacts_header,
 )
-from glow.index.postings.impacts import ImpactIndex
+from glow.index.postings.impacts import ImpactIndex, count_terms
 from glow.index.postings.joined import JoinedImpacts
-from glow.index.postings.lists import PlainLists
+from glow.index.postings.lists import Block, PlainLists
 from glow.index.postings.merge import merge_impacts
+from glow.index.postings.opening import read_counts
 from glow.index.postings.packed import pack_lists
 from glow.index.postings.packing import PackedPostings, pack_postings, packed_sizes, width_of
 from glow.index.postings.posting_list import PackedList, PostingList
 from glow.index.postings.sums import ScoreAccumulator, look_up, look_up_each
-from glow.index.postings.view import ImpactsView
+from glow.index.postings.view import ImpactsView, SegmentImpacts, StoredImpacts
 from glow.index.postings.vocabulary import Vocabulary
 
 __all__ = [
-    "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LEARNED_FILES",
-    "LEARNED_FOLDER", "PACKED_FILE", "PLACES_FILE", "POSTINGS", "VALUES_FILE", "WIDTHS_FILE", "Bm25", "ImpactHeader",
-    "ImpactIndex", "ImpactWriter", "ImpactsView", "JoinedImpacts", "PackedList", "PackedPostings", "PlainLists",
-    "PostingList", "PostingsOptions", "PostingsRules", "ScoreAccumulator", "Vocabulary", "build_lexical",
-    "document_words", "look_up", "look_up_each", "merge_impacts", "pack_codes", "pack_lists", "pack_postings",
-    "packed_sizes", "read_impacts_header", "width_of",
+    "CAUSES_FILE",
+    "CODES_FILE",
+    "IMPACTS_FILES",
+    "IMPACTS_FOLDER",
+    "IMPACTS_HEADER",
+    "LEARNED_FILES",
+    "LEARNED_FOLDER",
+    "PACKED_FILE",
+    "PLACES_FILE",
+    "POSTINGS",
+    "STAYING_FILES",
+    "VALUES_FILE",
+    "WIDTHS_FILE",
+    "Block",
+    "Bm25",
+    "ImpactHeader",
+    "ImpactIndex",
+    "ImpactWriter",
+    "ImpactsView",
+    "JoinedImpacts",
+    "PackedList",
+    "PackedPostings",
+    "PlainLists",
+    "PostingList",
+    "PostingsOptions",
+    "PostingsRules",
+    "ScoreAccumulator",
+    "SegmentImpacts",
+    "StoredImpacts",
+    "Vocabulary",
+    "build_lexical",
+    "count_terms",
+    "document_words",
+    "look_up",
+    "look_up_each",
+    "merge_impacts",
+    "pack_codes",
+    "pack_lists",
+    "pack_postings",
+    "packed_sizes",
+    "read_counts",
+    "read_impacts_header",
+    "width_of",
 ]  # fmt: skip

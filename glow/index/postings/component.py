@@ -17,7 +17,7 @@ from glow.index.postings.impacts import ImpactIndex
 from glow.index.postings.joined import JoinedImpacts
 from glow.index.postings.merge import merge_impacts
 from glow.index.postings.packed import PACKED_FROM, pack_lists
-from glow.index.postings.view import ImpactsView
+from glow.index.postings.view import ImpactsView, SegmentImpacts
 from glow.index.segment import MergeSource, Segment
 from glow.index.segments import BaseAndDelta
 from glow.options import option
@@ -77,7 +77,7 @@ class PostingsRules(Rules):
         return documents >= PACKED_FROM if self.layout == "auto" else self.layout == "packed"
 
 
-class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOptions]):
+class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOptions]):
     """Inverted index of the documents' terms."""
 
     name, label, stage = "postings", "impacts", "lexical"
@@ -175,11 +175,11 @@ class Postings(Component[ImpactIndex, ImpactsView, PostingsRules, PostingsOption
             raise MismatchError(f"{said}; {segment.remedy}")
         return impacts
 
-    def alone(self, reader: ImpactIndex, segment: Segment) -> ImpactsView:
+    def alone(self, reader: SegmentImpacts, segment: Segment) -> ImpactsView:
         """The reader itself."""
         return reader
 
-    def join(self, both: BaseAndDelta[ImpactIndex]) -> ImpactsView:
+    def join(self, both: BaseAndDelta[SegmentImpacts]) -> ImpactsView:
         """As `Component`."""
         base, delta = both.base.analyzer.name, both.delta.analyzer.name
         if base != delta:

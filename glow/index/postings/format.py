@@ -16,7 +16,7 @@ from glow.text import AnalyzerName
 
 __all__ = [
     "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LARGEST_IMPACT", "LEARNED_FILES", "LEARNED_FOLDER",
-    "MAXIMA_FILE", "MINIMA_FILE", "PACKED_FILE", "PLACES_FILE", "ROWS_FILE", "STARTS_FILE", "VALUES_FILE", "WIDTHS_FILE", "ImpactHeader",
+    "MAXIMA_FILE", "MINIMA_FILE", "PACKED_FILE", "PLACES_FILE", "ROWS_FILE", "STARTS_FILE", "STAYING_FILES", "VALUES_FILE", "WIDTHS_FILE", "ImpactHeader",
     "Layout", "read_impacts_header",
 ]  # fmt: skip
 
@@ -32,6 +32,8 @@ PACKED_FILES = (*_SHARED_FILES, MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FI
 LEARNED_FOLDER = "learned"
 LEARNED_FILES = (*_SHARED_FILES, ROWS_FILE, CODES_FILE, CAUSES_FILE)
 """Files of learned impacts: 8-bit codes, each with the position of the document's word that it comes from."""
+STAYING_FILES = _SHARED_FILES
+"""Files that stay in the version's directory if the lists are in a store."""
 LARGEST_IMPACT = 1e30
 """Limit of an impact, so that a query's sum is finite in float32."""
 

@@ -25,7 +25,7 @@ from glow.index.ranking import Ranking
 from glow.index.row_mask import RowMask
 from glow.text import Analyzer, is_lexical
 
-__all__ = ["ImpactIndex"]
+__all__ = ["ImpactIndex", "count_terms"]
 
 
 class ImpactIndex:
@@ -126,7 +126,7 @@ class ImpactIndex:
 
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores: the sum of the largest impacts of a query's words; 0 without words."""
-        counted = self._counts(words)
+        counted = count_terms(self.analyzer, words)
         rows = ((self.vocabulary.row(word), count) for word, count in counted.items())
         return float(sum(float(self._lists.maxima[row]) * count for row, count in rows if row >= 0))
 
@@ -134,16 +134,10 @@ class ImpactIndex:
         """The postings of a query's words, in the order of the vocabulary, so that sums are rounded alike."""
         rows = sorted(
             (row, count)
-            for word, count in self._counts(words).items()
+            for word, count in count_terms(self.analyzer, words).items()
             if (row := self.vocabulary.row(word)) >= 0
         )
         return [self._lists.list(row, count) for row, count in rows]
-
-    def _counts(self, words: Sequence[str]) -> Counter[str]:
-        """The terms of a query. A stop word has none, even if another word has its stem."""
-        if self.analyzer.name == "plain":
-            return Counter(words)
-        return Counter(self.analyzer.term(word) for word in words if is_lexical(word))
 
     @classmethod
     def open(cls, folder: Path) -> "ImpactIndex":
@@ -158,3 +152,10 @@ class ImpactIndex:
         header = read_impacts_header(folder)
         vocabulary = Vocabulary.load(folder)
         return cls(header, vocabulary, read_lists(folder, header, len(vocabulary)))
+
+
+def count_terms(analyzer: Analyzer, words: Sequence[str]) -> Counter[str]:
+    """The terms of a query, and how often it has each. A stop word has none, even if another word has its stem."""
+    if analyzer.name == "plain":
+        return Counter(words)
+    return Counter(analyzer.term(word) for word in words if is_lexical(word))

@@ -23,9 +23,9 @@ from glow.index.postings.format import (
     ImpactHeader,
     Layout,
 )
-from glow.index.postings.impacts import ImpactIndex
 from glow.index.postings.lists import Block
 from glow.index.postings.packed import pack_lists
+from glow.index.postings.view import SegmentImpacts
 from glow.index.postings.vocabulary import Vocabulary
 from glow.storage import new_array
 
@@ -35,7 +35,7 @@ BLOCK_POSTINGS = 1 << 20
 
 
 def merge_impacts(
-    kept: Sequence[tuple[ImpactIndex, NDArray[np.bool_]]], folder: Path, layout: Layout = "plain"
+    kept: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]], folder: Path, layout: Layout = "plain"
 ) -> ImpactHeader:
     """Writes one inverted index of the live documents of several: BM25's, or learned impacts of one unit.
 
@@ -77,7 +77,7 @@ class _Source:
         moved: int64 [v], each word's position in the new vocabulary; -1 if it has no live postings.
     """
 
-    def __init__(self, index: ImpactIndex, live: NDArray[np.bool_], first_row: int) -> None:
+    def __init__(self, index: SegmentImpacts, live: NDArray[np.bool_], first_row: int) -> None:
         self.index = index
         self.mask = live
         self.new_rows = np.cumsum(live, dtype=np.int64) - 1 + first_row

@@ -28,7 +28,7 @@ from glow.index.postings.lists import Lists, PackedLists, PlainLists
 from glow.index.postings.packing import packed_sizes
 from glow.storage import map_array
 
-__all__ = ["read_lists"]
+__all__ = ["read_counts", "read_lists"]
 
 CHECKED_AT_ONCE = 1 << 22
 WIDEST = 32
@@ -52,14 +52,24 @@ def read_lists(folder: Path, header: ImpactHeader, words: int) -> Lists:
         raise _damaged(
             folder, IMPACTS_HEADER, f"it counts {header.words} words, the vocabulary holds {words}"
         )
+    starts, maxima = read_counts(folder, header)
+    read = _read_packed if header.layout == "packed" else _read_plain
+    return read(folder, header, starts, maxima)
+
+
+def read_counts(folder: Path, header: ImpactHeader) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Maps the start of each word's postings, int64 [v + 1], and its largest impact, float32 [v].
+
+    Raises:
+        FormatError: if a file is missing or inconsistent.
+    """
     starts = map_array(folder / STARTS_FILE, np.int64, header.words + 1)
     maxima = map_array(folder / MAXIMA_FILE, np.float32, header.words)
     if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():
         raise _damaged(folder, STARTS_FILE, f"it does not cut {header.postings} postings into words")
     if not _positive(maxima):
         raise _damaged(folder, MAXIMA_FILE, "it holds an impact that is not finite and above 0")
-    read = _read_packed if header.layout == "packed" else _read_plain
-    return read(folder, header, starts, maxima)
+    return starts, maxima
 
 
 def _read_plain(

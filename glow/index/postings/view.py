@@ -1,16 +1,19 @@
 """The interface of a lexical index for searches, over one or two segments (`glow.index.segment`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index.postings.format import ImpactHeader
+from glow.index.postings.lists import Block
+from glow.index.postings.vocabulary import Vocabulary
 from glow.index.ranking import Ranking
 from glow.index.row_mask import RowMask
 from glow.text import Analyzer
 
-__all__ = ["ImpactsView", "StoredImpacts"]
+__all__ = ["ImpactsView", "SegmentImpacts", "StoredImpacts"]
 
 
 class ImpactsView(Protocol):
@@ -38,3 +41,14 @@ class StoredImpacts(ImpactsView, Protocol):
     """The lexical index of one segment, for joining; `ImpactIndex` describes each method."""
 
     def largest_of(self, alive: RowMask | None) -> float: ...  # noqa: D102 - see the class
+
+
+class SegmentImpacts(StoredImpacts, Protocol):
+    """The same with what merging needs; `ImpactIndex` describes each method."""
+
+    @property
+    def header(self) -> ImpactHeader: ...  # noqa: D102 - see the class
+    @property
+    def vocabulary(self) -> Vocabulary: ...  # noqa: D102
+    def blocks(self, most: int) -> Iterator[Block]: ...  # noqa: D102
+    def word_counts(self) -> Iterator[tuple[str, int]]: ...  # noqa: D102

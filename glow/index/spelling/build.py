@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glow.index.postings import ImpactIndex
+from glow.index.postings import SegmentImpacts
 from glow.index.spelling.edits import forms, key_of
 from glow.index.spelling.format import (
     DFS_FILE,
@@ -71,7 +71,7 @@ def build_spelling(folder: Path, words: Iterable[tuple[str, int]]) -> SpellingHe
     return header
 
 
-def merged_words(impacts: ImpactIndex, tables: Iterable[SpellingTable]) -> Iterator[tuple[str, int]]:
+def merged_words(impacts: SegmentImpacts, tables: Iterable[SpellingTable]) -> Iterator[tuple[str, int]]:
     """The words of a merged index, for `build_spelling`.
 
     Without stemming, the merged index counts them. With stemming, those words of the tables stay whose stem it still has, with the

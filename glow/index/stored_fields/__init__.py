@@ -1,8 +1,8 @@
 """Stored documents: fields and metadata, by row and by id."""
 
 from glow.index.stored_fields.component import DOCUMENTS_FILE, STORED_FIELDS
-from glow.index.stored_fields.store import DocumentStore, DocumentWriter, not_found
-from glow.index.stored_fields.view import DocumentsView
+from glow.index.stored_fields.store import DocumentStore, DocumentWriter, not_found, parse_document
+from glow.index.stored_fields.view import DocumentsView, StoredDocuments
 
 __all__ = [
     "DOCUMENTS_FILE",
@@ -10,5 +10,7 @@ __all__ = [
     "DocumentStore",
     "DocumentWriter",
     "DocumentsView",
+    "StoredDocuments",
     "not_found",
+    "parse_document",
 ]

@@ -10,14 +10,14 @@ from glow.index.segment import MergeSource, Segment
 from glow.index.segments import BaseAndDelta
 from glow.index.stored_fields.joined import SegmentedDocuments
 from glow.index.stored_fields.store import DocumentStore, DocumentWriter
-from glow.index.stored_fields.view import DocumentsView
+from glow.index.stored_fields.view import DocumentsView, StoredDocuments
 
 __all__ = ["DOCUMENTS_FILE", "STORED_FIELDS", "StoredFields"]
 
 DOCUMENTS_FILE = "documents.sqlite"
 
 
-class StoredFields(Component[DocumentStore, DocumentsView, Rules, ComponentOptions]):
+class StoredFields(Component[StoredDocuments, DocumentsView, Rules, ComponentOptions]):
     """Fields and metadata of every document; other components are built from them, so this one comes first."""
 
     name = "stored_fields"
@@ -65,11 +65,11 @@ class StoredFields(Component[DocumentStore, DocumentsView, Rules, ComponentOptio
             )
         return documents
 
-    def alone(self, reader: DocumentStore, segment: Segment) -> DocumentsView:
+    def alone(self, reader: StoredDocuments, segment: Segment) -> DocumentsView:
         """The store itself."""
         return reader
 
-    def join(self, both: BaseAndDelta[DocumentStore]) -> DocumentsView:
+    def join(self, both: BaseAndDelta[StoredDocuments]) -> DocumentsView:
         """Documents of the delta replace those of the base with the same id."""
         return SegmentedDocuments(both)
 

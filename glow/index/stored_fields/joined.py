@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from glow.index.segments import BaseAndDelta
-from glow.index.stored_fields.store import DocumentStore, not_found
+from glow.index.stored_fields.store import not_found
+from glow.index.stored_fields.view import StoredDocuments
 from glow.records import Document
 
 __all__ = ["SegmentedDocuments"]
@@ -21,7 +22,7 @@ class SegmentedDocuments:
         count: number of live documents; rows exceed it if some are deleted.
     """
 
-    def __init__(self, both: BaseAndDelta[DocumentStore]) -> None:
+    def __init__(self, both: BaseAndDelta[StoredDocuments]) -> None:
         self._both = both
         self._segments = both.segments
         self.count = both.segments.count
@@ -47,11 +48,11 @@ class SegmentedDocuments:
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
         """The documents of rows, in the given order; every row must exist, but may be deleted."""
-        return self._both.collect(rows, DocumentStore.rows)
+        return self._both.collect(rows, lambda reader, here: reader.rows(here))
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         """As `rows`, but only the ids."""
-        return self._both.collect(rows, DocumentStore.ids)
+        return self._both.collect(rows, lambda reader, here: reader.ids(here))
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the live documents of rows `start` to `stop` (not included; None: to the end)."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glow.errors import DocumentNotFoundError, FormatError, RecordError
 from glow.records import Document
 
-__all__ = ["DocumentStore", "DocumentWriter", "not_found"]
+__all__ = ["DocumentStore", "DocumentWriter", "not_found", "parse_document"]
 
 _SCHEMA = """
 CREATE TABLE documents (
@@ -110,7 +110,7 @@ class DocumentStore:
             record = self._connect().execute(query, (document_id,)).fetchone()
             if record is None:
                 raise not_found(document_id)
-            return _document(record)
+            return parse_document(record)
 
     def find(self, document_id: str) -> int | None:
         """The row of an id; None if there is none."""
@@ -132,7 +132,7 @@ class DocumentStore:
         query = f"SELECT row, id, fields, metadata FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
         with self._reading():
             records = {row: rest for row, *rest in self._connect().execute(query, [int(row) for row in rows])}
-            return [_document(records[int(row)]) for row in rows]
+            return [parse_document(records[int(row)]) for row in rows]
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         """The ids of rows, in the given order, without the documents; every row must exist."""
@@ -147,11 +147,16 @@ class DocumentStore:
 
         Documents are read on demand, so memory does not grow with the store.
         """
+        with self._reading():
+            for record in self.raw(start, stop):
+                yield parse_document(record)
+
+    def raw(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, str, str]]:
+        """As `scan`: id, fields and metadata, the last two as stored JSON."""
         stop = self.count if stop is None else stop
         query = "SELECT id, fields, metadata FROM documents WHERE row >= ? AND row < ? ORDER BY row"
         with self._reading():
-            for record in self._connect().execute(query, (start, stop)):
-                yield _document(record)
+            yield from self._connect().execute(query, (start, stop))
 
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
         """Yields id, row, fields and metadata (as stored JSON) of every document, in code point order of ids."""
@@ -163,6 +168,12 @@ class DocumentStore:
         with self._reading():
             for (text,) in self._connect().execute("SELECT metadata FROM documents ORDER BY row"):
                 yield _metadata(text)
+
+    def longest(self) -> int:
+        """Bytes of the largest document, as stored."""
+        size = "max(length(CAST(fields AS BLOB)) + length(CAST(metadata AS BLOB)))"
+        with self._reading():
+            return int(self._connect().execute(f"SELECT {size} FROM documents").fetchone()[0] or 0)  # noqa: S608 - fixed
 
     def id_ranks(self) -> NDArray[np.uint32]:
         """For each row the rank of its id in code point order, uint32 [documents]."""
@@ -227,7 +238,12 @@ def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _document(found: Sequence[str]) -> Document:
+def parse_document(found: Sequence[str]) -> Document:
+    """The document of an id, and of its fields and metadata as stored JSON.
+
+    Raises:
+        ValueError, TypeError, AttributeError: if they are damaged.
+    """
     identifier, fields, metadata = found
     values = {name: tuple(texts) for name, texts in json.loads(fields).items()}
     if not all(isinstance(text, str) for texts in (*values.values(), (identifier,)) for text in texts):

@@ -10,12 +10,14 @@ from glow.index.token_embeddings.codes import (
 )
 from glow.index.token_embeddings.component import TOKEN_EMBEDDINGS
 from glow.index.token_embeddings.encode import StatesJob
-from glow.index.token_embeddings.format import STATES_FILES, StatesHeader
+from glow.index.token_embeddings.format import STATES_FILES, STATES_FOLDER, STATES_HEADER, StatesHeader
 from glow.index.token_embeddings.store import TokenEmbeddingStore, TokenEmbeddingsWriter
 
 __all__ = [
     "LEAST",
     "STATES_FILES",
+    "STATES_FOLDER",
+    "STATES_HEADER",
     "TOKEN_EMBEDDINGS",
     "CodedStates",
     "StateBits",

@@ -20,7 +20,7 @@ from glow.index.token_embeddings.encode import StatesJob, coded_of, states_heade
 from glow.index.token_embeddings.format import STATES_FILES, STATES_FOLDER, STATES_HEADER, StatesHeader
 from glow.index.token_embeddings.joined import SegmentedStates
 from glow.index.token_embeddings.store import TokenEmbeddingStore, TokenEmbeddingsWriter
-from glow.index.token_embeddings.view import StatesView
+from glow.index.token_embeddings.view import StatesView, StoredStates
 from glow.options import option
 from glow.runtime import RerankerShape
 
@@ -54,7 +54,7 @@ class TokenEmbeddingsRules(Rules):
 
 
 class TokenEmbeddings(
-    RowComponent[TokenEmbeddingStore, StatesView, TokenEmbeddingsRules, TokenEmbeddingsOptions, CodedStates]
+    RowComponent[StoredStates, StatesView, TokenEmbeddingsRules, TokenEmbeddingsOptions, CodedStates]
 ):
     """Token embeddings of every document or passage, and in a new index a copy of their re-ranker."""
 
@@ -101,7 +101,7 @@ class TokenEmbeddings(
             if len(records.counts):
                 yield coded_of(records)
 
-    def stored(self, reader: TokenEmbeddingStore, rows: NDArray[np.int64]) -> CodedStates:
+    def stored(self, reader: StoredStates, rows: NDArray[np.int64]) -> CodedStates:
         """Copies the codes without decoding."""
         return reader.coded(rows)
 
@@ -147,11 +147,11 @@ class TokenEmbeddings(
             _check_reranker(segment, states)
         return states
 
-    def alone(self, reader: TokenEmbeddingStore, segment: Segment) -> StatesView:
+    def alone(self, reader: StoredStates, segment: Segment) -> StatesView:
         """The store itself."""
         return reader
 
-    def join(self, both: BaseAndDelta[TokenEmbeddingStore]) -> StatesView:
+    def join(self, both: BaseAndDelta[StoredStates]) -> StatesView:
         """Rows of both, if re-ranker and precision are the same."""
         both.delta.require_like(both.base.header)
         return SegmentedStates(both)

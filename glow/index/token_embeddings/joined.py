@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from glow.index.segments import BaseAndDelta
 from glow.index.token_embeddings.format import StatesHeader
-from glow.index.token_embeddings.store import TokenEmbeddingStore
+from glow.index.token_embeddings.view import StoredStates
 
 __all__ = ["SegmentedStates"]
 
@@ -19,7 +19,7 @@ class SegmentedStates:
         both: the stores.
     """
 
-    def __init__(self, both: BaseAndDelta[TokenEmbeddingStore]) -> None:
+    def __init__(self, both: BaseAndDelta[StoredStates]) -> None:
         self._both = both
         self.header: StatesHeader = both.base.header
 
@@ -28,7 +28,7 @@ class SegmentedStates:
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of tokens of documents, int64 [B]."""
-        return self._both.gather(rows, TokenEmbeddingStore.lengths)
+        return self._both.gather(rows, lambda reader, here: reader.lengths(here))
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Token embeddings and mask of documents, padded at the end."""
@@ -42,7 +42,7 @@ class SegmentedStates:
 
     def _split(
         self, rows: NDArray[np.int64]
-    ) -> Iterator[tuple[TokenEmbeddingStore, NDArray[np.int64], NDArray[np.int64]]]:
+    ) -> Iterator[tuple[StoredStates, NDArray[np.int64], NDArray[np.int64]]]:
         """Each store with some of the rows: those rows in it, and their indexes."""
         first = self._both.segments.base
         old, new = np.flatnonzero(rows < first), np.flatnonzero(rows >= first)

@@ -5,9 +5,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.index.token_embeddings.codes import CodedStates
 from glow.index.token_embeddings.format import StatesHeader
 
-__all__ = ["StatesView"]
+__all__ = ["StatesView", "StoredStates"]
 
 
 class StatesView(Protocol):
@@ -18,3 +19,10 @@ class StatesView(Protocol):
     def __len__(self) -> int: ...
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...  # noqa: D102
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...  # noqa: D102
+
+
+class StoredStates(StatesView, Protocol):
+    """The token embeddings of one segment, for joining and merging; `TokenEmbeddingStore` describes each method."""
+
+    def coded(self, rows: NDArray[np.int64]) -> CodedStates: ...  # noqa: D102 - see the class
+    def require_like(self, other: StatesHeader) -> None: ...  # noqa: D102

@@ -15,6 +15,7 @@ from glow.index.milvus import (
     VectorStore,
     connect,
     read_store_header,
+    stored_header,
 )
 from glow.index.passages import PASSAGES, PASSAGES_FOLDER
 from glow.index.segment import MergeSource, Rows, Segment
@@ -44,14 +45,16 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
     def rules(self, options: VectorOptions, asked: Asked) -> VectorRules:
         """As requested; a missing device or server is refused now, not after hours of reading."""
         require_device(options.index, asked.device)
-        if options.store:
-            connect(options.store)
+        address = options.address
+        if address:
+            connect(address)
         return VectorRules(
             index=options.index,
             dimensions=asked.dimensions,
             memory_mb=options.memory_mb,
             device=asked.device,
-            store=options.store or None,
+            store=address,
+            stores_all=bool(options.store),
         )
 
     def rules_of(self, segment: Segment, *, delta: bool) -> VectorRules | None:
@@ -67,6 +70,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
             dimensions=vectors.dimensions,
             memory_mb=int(segment.parameters.get("memory_mb", DEFAULT_MEMORY_MB)),
             store=read_store_header(segment.path(STORE_FILE).parent).address if is_stored else None,
+            stores_all=stored_header(segment) is not None,
             falls_back=True,
         )
 

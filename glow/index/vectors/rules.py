@@ -26,10 +26,24 @@ class VectorOptions(ComponentOptions):
     )
     store: str | None = option(
         None,
-        "Store vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db without a server.",
-        flag="--vector-store",
+        "Store documents, postings, vectors and token vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db "
+        "without a server.",
         metavar="ADDRESS",
     )
+    vector_store: str | None = option(None, "Store vectors alone in Milvus.", metavar="ADDRESS")
+
+    @property
+    def address(self) -> str | None:
+        """The server that gets the vectors; None: they are in a file.
+
+        Raises:
+            ConfigError: if two servers are given.
+        """
+        if self.store and self.vector_store and self.store != self.vector_store:
+            raise ConfigError(
+                f"--store {self.store} and --vector-store {self.vector_store} are two servers; give one of them"
+            )
+        return self.store or self.vector_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +56,7 @@ class VectorRules(Rules):
         memory_mb: memory limit of the served index in MiB, for `auto`.
         device: of the build.
         store: address of a Milvus server for the vectors; None: they are in a file.
+        stores_all: whether the other components that grow with documents are stored there as well.
         falls_back: whether the kind is `flat` if there are too few vectors, instead of an error.
     """
 
@@ -50,6 +65,7 @@ class VectorRules(Rules):
     memory_mb: int = DEFAULT_MEMORY_MB
     device: Device = "cpu"
     store: str | None = None
+    stores_all: bool = False
     falls_back: bool = False
 
     def kind(self, count: int) -> IndexKind:

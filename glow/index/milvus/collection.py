@@ -1,0 +1,270 @@
+"""A collection of Milvus whose entities are rows: read by row, or searched for one query.
+
+k   hits        m   requested rows
+"""
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.errors import MismatchError, StoreError
+from glow.index.milvus.connection import BUILD_S, LOAD_S, Connection
+from glow.index.milvus.format import ROW_FIELD
+from glow.index.row_mask import RowMask
+
+__all__ = ["MAX_HITS", "SPARE_HITS", "Ask", "Collection", "RowSearch", "sample_of"]
+
+MAX_HITS = 16_384
+"""Milvus' own limit."""
+SPARE_HITS = 32
+"""Additional hits to fetch: Milvus breaks ties arbitrarily, GLOW by id."""
+NAMED_ROWS = 8_192
+"""Most rows in one expression."""
+READ_ROWS, READ_BYTES = 1_024, 32 << 20
+"""Most rows of one response, and its most bytes; a message may have 64 MiB."""
+CACHED_ROWS = 1_024
+CHECKED = "Strong"
+SEARCHED = "Eventually"  # the data were imported and flushed long before, and never change
+Entity = Mapping[str, Any]
+Found = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+class Ask(Protocol):
+    """One search of a collection."""
+
+    def __call__(self, limit: int, said: str) -> Found:
+        """The best `limit` rows that a filter allows: scores float32 [k], descending, and rows int64 [k]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowSearch:
+    """Searches for one query.
+
+    Attributes:
+        ask: one search.
+        missing: scores rows that a search among them did not return; None: they do not match.
+        rows: number of rows of the collection.
+    """
+
+    ask: Ask
+    rows: int
+    missing: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None
+
+    def nearest(self, k: int, allowed: RowMask | None, said: str | None) -> Found:
+        """At least the k best allowed rows, within the limits of an approximate search.
+
+        Args:
+            k: hits, >= 1.
+            allowed: rows that may be found; None: all.
+            said: the same in Milvus' language; None: it has no equivalent.
+        """
+        if allowed is None:
+            return self._ask(k + SPARE_HITS, "")
+        if allowed.count <= NAMED_ROWS and (said is None or allowed.count <= k):
+            return self.among(allowed.rows, k)
+        fetched = k + SPARE_HITS
+        while True:
+            scores, rows = self._ask(fetched, said or "")
+            kept = allowed.mask[rows]
+            is_all = len(rows) < fetched
+            if kept.sum() >= k or is_all or fetched == MAX_HITS:
+                break
+            fetched = min(4 * fetched, MAX_HITS)
+        # Too few among the best of all: search only the allowed rows.
+        if kept.sum() < k and said is None and not (is_all and self.missing is None):
+            return self.among(allowed.rows, k)
+        return scores[kept], rows[kept]
+
+    def among(self, rows: NDArray[np.int64], k: int) -> Found:
+        """At least the k best of given rows, int64 [m] ascending, in blocks."""
+        parts = []
+        for block in np.split(rows, range(NAMED_ROWS, len(rows), NAMED_ROWS)):
+            wanted = min(len(block), k + SPARE_HITS)
+            scores, found = self._ask(wanted, f"{ROW_FIELD} in {block.tolist()}")
+            parts.append((scores, found))
+            if self.missing is not None and len(found) < wanted:  # a graph may miss some
+                lacking = np.setdiff1d(block, found)
+                parts.append((self.missing(lacking), lacking))
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _ask(self, limit: int, said: str) -> Found:
+        return self.ask(min(limit, self.rows, MAX_HITS), said)
+
+
+class Collection:
+    """An open collection; safe to read and search from many threads.
+
+    Args:
+        connection: to the server.
+        name: of the collection.
+        rows: number of entities, whose primary keys are 0 to rows - 1.
+        sizes: field -> its most bytes, if they may be many.
+    """
+
+    def __init__(
+        self, connection: Connection, name: str, rows: int, sizes: Mapping[str, int] | None = None
+    ) -> None:
+        self.connection, self.name, self.rows, self._sizes = connection, name, rows, sizes or {}
+        self._cached: OrderedDict[tuple[int, tuple[str, ...]], Entity] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check(self, file: str, binding: str, sample: Callable[[], str], expected: str) -> None:
+        """Loads the collection, and verifies that it is the version's own.
+
+        Args:
+            file: that names the collection, for messages.
+            binding: end of its name that the version expects.
+            sample: computes the hash of some rows.
+            expected: that hash.
+
+        Raises:
+            MismatchError: if it is another, or has other rows.
+            StoreError: if the server does not respond.
+        """
+        name, address = self.name, self.connection.address
+        if not name.endswith(binding):
+            raise MismatchError(
+                f"{file} names collection {name}, which belongs to another model, term statistics or set of vectors; "
+                "build the index again"
+            )
+        try:
+            self.connection.run(
+                lambda client, within_s: client.load_collection(name, timeout=within_s), LOAD_S
+            )
+        except StoreError as error:
+            if not error.is_gone:
+                raise
+            raise MismatchError(str(error)) from error
+        counted = self.connection.run(
+            lambda client, within_s: client.query(
+                name, filter="", output_fields=["count(*)"], consistency_level=CHECKED, timeout=within_s
+            ),
+            BUILD_S,
+        )
+        found = int(counted[0]["count(*)"])
+        if found != self.rows:
+            raise MismatchError(
+                f"{address}: collection {name} holds {found} vectors, expected {self.rows}; build again"
+            )
+        if sample() != expected:
+            raise MismatchError(f"{address}: collection {name} holds other vectors; build the index again")
+
+    def ask(
+        self,
+        field: str,
+        query: Any,
+        limit: int,
+        said: str,
+        effort: Mapping[str, int],
+        fields: Sequence[str] = (),
+    ) -> Found:
+        """One search by a vector field; entities of the hits are cached with the requested fields.
+
+        Raises:
+            StoreError: if the server does not respond, or the collection is missing.
+        """
+        hits = self.connection.run(
+            lambda client, within_s: client.search(
+                self.name,
+                [query],
+                anns_field=field,
+                filter=said,
+                limit=limit,
+                output_fields=list(fields),
+                search_params={"metric_type": "IP", "params": dict(effort)},
+                consistency_level=SEARCHED,
+                timeout=within_s,
+            )
+        )[0]
+        rows = np.fromiter((_row_of(hit) for hit in hits), np.int64, len(hits))
+        if fields:
+            self._keep(tuple(fields), {int(row): hit["entity"] for row, hit in zip(rows, hits, strict=True)})
+        return np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits)), rows
+
+    def read(self, rows: Sequence[int], fields: Sequence[str], *, caches: bool = False) -> list[Entity]:
+        """Entities of rows, in their order; rows may repeat.
+
+        Args:
+            rows: m rows.
+            fields: to read.
+            caches: whether to keep them for the next reads of the same search.
+
+        Raises:
+            StoreError: if the server does not respond.
+            MismatchError: if a row is missing.
+        """
+        wanted, names = list(dict.fromkeys(rows)), tuple(fields)
+        held: dict[int, Entity] = {}
+        with self._lock:
+            for row in wanted:
+                entity = self._cached.get((row, names))
+                if entity is not None:
+                    held[row] = entity
+        missing, at_once = [row for row in wanted if row not in held], self._at_once(names)
+        for start in range(0, len(missing), at_once):
+            block = missing[start : start + at_once]
+            held |= self._query(f"{ROW_FIELD} in {block}", names)
+        for row in missing:
+            if row not in held:
+                raise MismatchError(
+                    f"{self.connection.address}: collection {self.name} lacks row {row}; build again"
+                )
+        if caches:
+            self._keep(names, {row: held[row] for row in missing})
+        return [held[row] for row in rows]
+
+    def scan(self, fields: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[list[Entity]]:
+        """All entities of rows `start` to `stop`, in their order, in blocks."""
+        stop = self.rows if stop is None else min(stop, self.rows)
+        at_once = self._at_once(fields)
+        for first in range(start, stop, at_once):
+            yield self.read(range(first, min(first + at_once, stop)), fields)
+
+    def _at_once(self, fields: Sequence[str]) -> int:
+        """Rows of one response."""
+        size = sum(self._sizes.get(field, 0) for field in fields)
+        return int(np.clip(READ_BYTES // max(size, 1), 1, READ_ROWS))
+
+    def _query(self, said: str, fields: Sequence[str]) -> dict[int, Entity]:
+        found = self.connection.run(
+            lambda client, within_s: client.query(
+                self.name,
+                filter=said,
+                output_fields=[ROW_FIELD, *fields],
+                consistency_level=SEARCHED,
+                timeout=within_s,
+            )
+        )
+        return {int(each[ROW_FIELD]): each for each in found}
+
+    def _keep(self, fields: tuple[str, ...], entities: Mapping[int, Entity]) -> None:
+        with self._lock:
+            for row, entity in entities.items():
+                self._cached[row, fields] = entity
+            while len(self._cached) > CACHED_ROWS:
+                self._cached.popitem(last=False)
+
+
+def sample_of(entities: Sequence[Entity], fields: Sequence[str]) -> str:
+    """SHA-256 of some fields of some entities; numbers as they are stored, in 32 bits."""
+    values = [[_plain(entity[field]) for field in fields] for entity in entities]
+    return hashlib.sha256(json.dumps(values, ensure_ascii=False).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return [[int(key), float(np.float32(value[key]))] for key in sorted(value)]
+    return value if isinstance(value, str | int) else list(value)
+
+
+def _row_of(hit: Any) -> int:
+    """A hit's primary key, under either of the client's names for it."""
+    return int(hit["id"] if "id" in hit else hit[ROW_FIELD])

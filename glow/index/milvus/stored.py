@@ -1,0 +1,388 @@
+"""Components whose rows are in collections: how each is written there, and what reads it.
+
+A version is built with local files. Then `store_segment` imports the rows of these components, one collection for documents and one for
+passages, and removes the files. What does not grow with documents stays: headers, vocabularies, document frequencies, term statistics.
+Metadata columns stay as well, because filters, facets and sorting scan them.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from glow.errors import MismatchError
+from glow.index.columns import COLUMNS, COLUMNS_FOLDER, ORDER_FILE
+from glow.index.component import Component
+from glow.index.late_interaction import LATE_FOLDER, LATE_HEADER, LATE_INTERACTION, LateHeader
+from glow.index.learned_sparse import LEARNED_SPARSE, read_weight
+from glow.index.milvus.by_document import DocumentPostings, PostingsOfRow
+from glow.index.milvus.collection import Collection, sample_of
+from glow.index.milvus.connection import BUILD_S, Connection, connect
+from glow.index.milvus.documents import ID_FIELD, TEXT_FIELD, MilvusDocuments, text_of
+from glow.index.milvus.encoded import encode, split
+from glow.index.milvus.expressions import FilterFields
+from glow.index.milvus.format import (
+    BY_ID_FILE,
+    STORED_FOLDER,
+    STORED_HEADER,
+    StoredHeader,
+    StoredRows,
+    read_stored_header,
+    sampled_rows,
+)
+from glow.index.milvus.impacts import CAUSES_FIELD, WORDS_FIELD, MilvusImpacts, MilvusLearned, Terms
+from glow.index.milvus.store import collection_prefix
+from glow.index.milvus.tokens import (
+    LATE_FIELD,
+    STATES_FIELD,
+    MilvusLate,
+    MilvusStates,
+    late_values,
+    states_values,
+)
+from glow.index.milvus.write import (
+    NOTE_FILE,
+    CollectionImport,
+    Layout,
+    Values,
+    filter_layout,
+    insert_here,
+)
+from glow.index.postings import IMPACTS_FOLDER, LEARNED_FOLDER, POSTINGS, STAYING_FILES
+from glow.index.segment import Per, Segment
+from glow.index.stored_fields import STORED_FIELDS, DocumentStore
+from glow.index.token_embeddings import STATES_FOLDER, STATES_HEADER, TOKEN_EMBEDDINGS, StatesHeader
+from glow.storage import read_header
+
+__all__ = ["open_stored", "store_segment", "stored_header"]
+
+FieldType = tuple[str, Mapping[str, Any]]
+PIECES: FieldType = ("ARRAY", {"element_type": "VARCHAR", "max_length": 65_535, "max_capacity": 4_096})
+IDS: FieldType = ("VARCHAR", {"max_length": 65_535})
+SPARSE: FieldType = ("SPARSE_FLOAT_VECTOR", {})
+ALWAYS = {0: 1.0}
+"""A collection needs a vector of each entity; no query has this dimension, so it never adds to a score."""
+LEAST_VERSION = (2, 4)
+OLD_SERVER = (
+    "Milvus {} stores vectors alone: sparse vectors need Milvus 2.4 or newer. Documents, postings and token vectors stay in "
+    "the version's directory"
+)
+_COLLECTIONS: WeakValueDictionary[tuple[str, str], Collection] = WeakValueDictionary()
+"""Open collections, which the components of a version share."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """An open collection.
+
+    Attributes:
+        collection: the collection.
+        filters: translates filters on documents; None: the columns are not known.
+    """
+
+    collection: Collection
+    filters: FilterFields | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One component in a collection.
+
+    Attributes:
+        component: the component.
+        per: unit of its rows.
+        fields: its fields of an entity, besides the sparse vector, with Milvus' type and options.
+        stays: names of its files that stay in the version's directory.
+        values: reads the values of rows from the local files; the second argument is a directory for temporary files.
+        open: what answers as the local reader does.
+    """
+
+    component: Component[Any, Any, Any, Any]
+    per: Per
+    fields: Mapping[str, FieldType]
+    stays: tuple[str, ...]
+    values: Callable[[Segment, Path], Values]
+    open: Callable[[Segment, Opened], Any]
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        """The local files of a version that the collection replaces."""
+        for name in self.component.paths:
+            path = folder / name
+            found = sorted(path.iterdir()) if path.is_dir() else [path]
+            yield from (file for file in found if file.name not in self.stays)
+
+
+def _document_values(made: Segment, notes: Path) -> Values:
+    store = made[STORED_FIELDS]
+    assert isinstance(store, DocumentStore)  # noqa: S101 - local until now
+
+    def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
+        raw = list(store.raw(start, stop))
+        texts = [split(text_of(fields, metadata)) for _, fields, metadata in raw]
+        return {ID_FIELD: [each[0] for each in raw], TEXT_FIELD: texts}
+
+    return values
+
+
+def _open_documents(segment: Segment, opened: Opened) -> MilvusDocuments:
+    order = segment.path(COLUMNS_FOLDER) / ORDER_FILE
+    return MilvusDocuments(opened.collection, order, segment.path(STORED_FOLDER) / BY_ID_FILE)
+
+
+def _posting_values(made: Segment, notes: Path) -> Values:
+    postings = DocumentPostings(made[POSTINGS], notes / IMPACTS_FOLDER)
+    return lambda start, stop: {WORDS_FIELD: [_vector(each, 1) for each in postings.rows(start, stop)]}
+
+
+def _learned_values(made: Segment, notes: Path) -> Values:
+    postings = DocumentPostings(made[LEARNED_SPARSE].learned, notes / LEARNED_FOLDER)
+    first = 1 + made[POSTINGS].header.words
+
+    def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
+        rows = postings.rows(start, stop)
+        causes = [encode(each.causes.tobytes()) for each in rows]
+        return {WORDS_FIELD: [_vector(each, first) for each in rows], CAUSES_FIELD: causes}
+
+    return values
+
+
+def _open_learned(segment: Segment, opened: Opened) -> MilvusLearned:
+    bm25 = _terms(segment)
+    learned = Terms.open(segment.path(LEARNED_FOLDER), 1 + bm25.header.words)
+    return MilvusLearned(opened.collection, opened.filters, bm25, learned, read_weight(segment))
+
+
+def _late_values(made: Segment, notes: Path) -> Values:
+    late = made[LATE_INTERACTION]
+    return lambda start, stop: {LATE_FIELD: late_values(late.coded(np.arange(start, stop)))}
+
+
+def _states_values(made: Segment, notes: Path) -> Values:
+    states = made[TOKEN_EMBEDDINGS]
+    return lambda start, stop: {STATES_FIELD: states_values(states.coded(np.arange(start, stop)))}
+
+
+STORED: Mapping[str, Stored] = {
+    each.component.name: each
+    for each in (
+        Stored(
+            STORED_FIELDS,
+            "document",
+            {ID_FIELD: IDS, TEXT_FIELD: PIECES},
+            (),
+            _document_values,
+            _open_documents,
+        ),
+        Stored(
+            POSTINGS,
+            "document",
+            {},
+            STAYING_FILES,
+            _posting_values,
+            lambda segment, opened: MilvusImpacts(opened.collection, opened.filters, _terms(segment)),
+        ),
+        Stored(
+            LEARNED_SPARSE,
+            "document",
+            {CAUSES_FIELD: PIECES},
+            STAYING_FILES,
+            _learned_values,
+            _open_learned,
+        ),
+        Stored(
+            LATE_INTERACTION,
+            "vector",
+            {LATE_FIELD: PIECES},
+            (LATE_HEADER,),
+            _late_values,
+            lambda segment, opened: MilvusLate(
+                opened.collection, read_header(segment.path(LATE_FOLDER) / LATE_HEADER, LateHeader)
+            ),
+        ),
+        Stored(
+            TOKEN_EMBEDDINGS,
+            "vector",
+            {STATES_FIELD: PIECES},
+            (STATES_HEADER,),
+            _states_values,
+            lambda segment, opened: MilvusStates(
+                opened.collection, read_header(segment.path(STATES_FOLDER) / STATES_HEADER, StatesHeader)
+            ),
+        ),
+    )
+}
+
+
+def stores_everything(connection: Connection) -> str:
+    """Empty if a server stores sparse vectors; otherwise its version.
+
+    Raises:
+        StoreError: if the server does not respond.
+    """
+    found: str = connection.run(lambda client, within_s: client.get_server_version(timeout=within_s), BUILD_S)
+    numbers = re.search(r"(\d+)\.(\d+)", found)
+    return "" if numbers and (int(numbers[1]), int(numbers[2])) >= LEAST_VERSION else found
+
+
+def open_stored(component: Component[Any, Any, Any, Any], segment: Segment) -> Any:
+    """What reads a component from a collection; None if the segment does not have it in one.
+
+    Raises:
+        StoreError: if the server does not respond.
+        MismatchError: if the collection is another version's.
+    """
+    header = stored_header(segment)
+    if header is not None:
+        for rows in header.collections:
+            if component.name in rows.components:
+                return STORED[component.name].open(segment, _opened(segment, header.address, rows))
+    return None
+
+
+def stored_header(segment: Segment) -> StoredHeader | None:
+    """The collections of a segment; None if its rows are in files, as those of a delta always are."""
+    if segment.below or not segment.has(f"{STORED_FOLDER}/{STORED_HEADER}"):
+        return None
+    return read_stored_header(segment.path(STORED_FOLDER))
+
+
+def store_segment(
+    made: Segment,
+    folder: Path,
+    address: str,
+    notes: Path,
+    advance: Callable[[int], None] = lambda _: None,
+) -> str:
+    """Moves the rows of components into collections; a call after a killed one resumes the import.
+
+    Args:
+        made: a finished segment with local files, its components open.
+        folder: the version's directory; the imported files are removed from it.
+        address: of the server.
+        notes: directory that survives a killed build; created if missing.
+        advance: called with the number of imported rows.
+
+    Returns:
+        Empty; or why everything stays local: the server is too old.
+
+    Raises:
+        StoreError: if the server does not respond.
+    """
+    connection = connect(address)
+    if old := stores_everything(connection):
+        return OLD_SERVER.format(old)
+    held = [each for name, each in STORED.items() if name in made.readers]
+    is_cut = made.rows.first is not None
+    groups: dict[Per, list[Stored]] = {}
+    for each in held:
+        groups.setdefault(each.per if is_cut else "document", []).append(each)
+    written = [
+        _Import(connection, made, notes / per, per, parts).run(collection_prefix(notes), advance)
+        for per, parts in groups.items()
+    ]
+    target = folder / STORED_FOLDER
+    target.mkdir()
+    np.save(target / BY_ID_FILE, np.argsort(made[COLUMNS].order).astype(np.uint32), allow_pickle=False)
+    StoredHeader(address=address, collections=tuple(written)).save(target / STORED_HEADER)
+    for each in held:
+        for file in list(each.files(folder)):
+            file.unlink()
+    return ""
+
+
+class _Import:
+    """The import of one collection."""
+
+    def __init__(
+        self, connection: Connection, made: Segment, notes: Path, per: Per, parts: Sequence[Stored]
+    ) -> None:
+        notes.mkdir(parents=True, exist_ok=True)
+        self._connection, self._made, self._per, self._parts, self._notes = (
+            connection,
+            made,
+            per,
+            parts,
+            notes,
+        )
+        self._sources = [each.values(made, notes) for each in parts]
+        self._filters = FilterFields(made[COLUMNS]) if per == "document" else None
+
+    def run(self, prefix: str, advance: Callable[[int], None]) -> StoredRows:
+        """Imports all rows."""
+        made: Segment = self._made
+        fields: dict[str, FieldType] = {WORDS_FIELD: SPARSE}
+        for each in self._parts:
+            fields |= each.fields
+        count = made.rows.count(self._per)
+        sampled = (self._values(row, row + 1) for row in sampled_rows(count).tolist())
+        entities = [{name: values[0] for name, values in each.items()} for each in sampled]
+        store = made.get(STORED_FIELDS)
+        rows = StoredRows(
+            collection=prefix,
+            per="vector" if self._per == "vector" else "document",
+            components=tuple(each.component.name for each in self._parts),
+            rows=count,
+            text_bytes=store.longest() if isinstance(store, DocumentStore) else 0,
+            sample=sample_of(entities, list(fields)),
+            filters=() if self._filters is None else self._filters.names,
+        )
+        name = f"{prefix}_{self._per}s_{rows.bound_to(made.hashes['model'], made.hashes['terms'])}"
+        layout = Layout(fields | filter_layout(rows.filters), WORDS_FIELD, "SPARSE_INVERTED_INDEX")
+        insert = insert_here(self._connection, self._values)
+        CollectionImport(self._connection, name, layout, self._notes / NOTE_FILE).run(count, insert, advance)
+        return rows.model_copy(update={"collection": name})
+
+    def _values(self, start: int, stop: int) -> Mapping[str, Sequence[Any]]:
+        """The values of all components; sparse vectors are joined."""
+        vectors: list[dict[int, float]] = [{} for _ in range(start, stop)]
+        joined: dict[str, Sequence[Any]] = {}
+        for source in self._sources:
+            for name, values in source(start, stop).items():
+                if name != WORDS_FIELD:
+                    joined[name] = values
+                    continue
+                for vector, own in zip(vectors, values, strict=True):
+                    vector |= own
+        codes = {} if self._filters is None else self._filters.codes(np.arange(start, stop))
+        filters = {name: each.tolist() for name, each in codes.items()}
+        return {WORDS_FIELD: [vector or ALWAYS for vector in vectors], **joined, **filters}
+
+
+def _opened(segment: Segment, address: str, rows: StoredRows) -> Opened:
+    """The collection, checked when it is opened first."""
+    collection = _COLLECTIONS.get((address, rows.collection))
+    if collection is None:
+        collection = Collection(connect(address), rows.collection, rows.rows, {TEXT_FIELD: rows.text_bytes})
+        _check(segment, rows, collection)
+        _COLLECTIONS[address, rows.collection] = collection
+    columns = segment.get(COLUMNS) if rows.filters else None
+    filters = None if columns is None else FilterFields(columns, rows.filters)
+    return Opened(collection, filters)
+
+
+def _check(segment: Segment, rows: StoredRows, collection: Collection) -> None:
+    fields = [WORDS_FIELD, *(name for each in rows.components for name in STORED[each].fields)]
+    expected = rows.bound_to(segment.hashes.get("model", ""), segment.hashes.get("terms", ""))
+    collection.check(
+        f"{STORED_FOLDER}/{STORED_HEADER}",
+        expected,
+        lambda: sample_of(collection.read(sampled_rows(rows.rows).tolist(), fields), fields),
+        rows.sample,
+    )
+    if rows.rows != segment.rows.documents and rows.per == "document":
+        raise MismatchError(
+            f"index {segment.name}: {rows.rows} documents in {STORED_FOLDER}/{STORED_HEADER}, {segment.rows.documents} "
+            "in the manifest; rebuild the index"
+        )
+
+
+def _terms(segment: Segment) -> Terms:
+    return Terms.open(segment.path(IMPACTS_FOLDER), 1)
+
+
+def _vector(row: PostingsOfRow, first: int) -> dict[int, float]:
+    return dict(zip((row.words + first).tolist(), row.values.tolist(), strict=True))
