@@ -85,8 +85,8 @@ class RowSearch:
 
     def among(self, rows: NDArray[np.int64], k: int) -> Found:
         """At least the k best of given rows, int64 [m] ascending, in blocks."""
-        parts = []
-        for block in np.split(rows, range(NAMED_ROWS, len(rows), NAMED_ROWS)):
+        parts = [(np.empty(0, np.float32), np.empty(0, np.int64))]
+        for block in np.split(rows, range(0, len(rows), NAMED_ROWS))[1:]:
             wanted = min(len(block), k + SPARE_HITS)
             scores, found = self._ask(wanted, f"{ROW_FIELD} in {block.tolist()}")
             parts.append((scores, found))
@@ -116,25 +116,34 @@ class Collection:
         self._cached: OrderedDict[tuple[int, tuple[str, ...]], Entity] = OrderedDict()
         self._lock = threading.Lock()
 
-    def check(self, file: str, binding: str, sample: Callable[[], str], expected: str) -> None:
-        """Loads the collection, and verifies that it is the version's own.
+    def require_bound(self, file: str, binding: str) -> None:
+        """Refuses the collection of another version by its name.
 
         Args:
             file: that names the collection, for messages.
-            binding: end of its name that the version expects.
+            binding: end of the name that the version expects.
+
+        Raises:
+            MismatchError: if it is another.
+        """
+        if not self.name.endswith(binding):
+            raise MismatchError(
+                f"{file} names collection {self.name}, which belongs to another model, term statistics or set of vectors; "
+                "build the index again"
+            )
+
+    def check(self, sample: Callable[[], str], expected: str) -> None:
+        """Loads the collection, and verifies that it is the version's own.
+
+        Args:
             sample: computes the hash of some rows.
             expected: that hash.
 
         Raises:
-            MismatchError: if it is another, or has other rows.
+            MismatchError: if it has other rows, or is missing.
             StoreError: if the server does not respond.
         """
         name, address = self.name, self.connection.address
-        if not name.endswith(binding):
-            raise MismatchError(
-                f"{file} names collection {name}, which belongs to another model, term statistics or set of vectors; "
-                "build the index again"
-            )
         try:
             self.connection.run(
                 lambda client, within_s: client.load_collection(name, timeout=within_s), LOAD_S

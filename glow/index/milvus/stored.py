@@ -353,31 +353,26 @@ class _Import:
 
 
 def _opened(segment: Segment, address: str, rows: StoredRows) -> Opened:
-    """The collection, checked when it is opened first."""
+    """The collection; when it is opened first, its rows are checked."""
     collection = _COLLECTIONS.get((address, rows.collection))
+    is_open = collection is not None
     if collection is None:
-        collection = Collection(connect(address), rows.collection, rows.rows, {TEXT_FIELD: rows.text_bytes})
-        _check(segment, rows, collection)
+        sizes = {TEXT_FIELD: rows.text_bytes}
+        collection = Collection(connect(address), rows.collection, rows.rows, sizes)
+    file, hashes = f"{STORED_FOLDER}/{STORED_HEADER}", segment.hashes
+    collection.require_bound(file, rows.bound_to(hashes.get("model", ""), hashes.get("terms", "")))
+    if rows.per == "document" and rows.rows != segment.rows.documents:
+        raise MismatchError(
+            f"index {segment.name}: {rows.rows} documents in {file}, {segment.rows.documents} in the manifest; {segment.remedy}"
+        )
+    if not is_open:
+        fields = [WORDS_FIELD, *(name for each in rows.components for name in STORED[each].fields)]
+        places = sampled_rows(rows.rows).tolist()
+        collection.check(lambda: sample_of(collection.read(places, fields), fields), rows.sample)
         _COLLECTIONS[address, rows.collection] = collection
     columns = segment.get(COLUMNS) if rows.filters else None
     filters = None if columns is None else FilterFields(columns, rows.filters)
     return Opened(collection, filters)
-
-
-def _check(segment: Segment, rows: StoredRows, collection: Collection) -> None:
-    fields = [WORDS_FIELD, *(name for each in rows.components for name in STORED[each].fields)]
-    expected = rows.bound_to(segment.hashes.get("model", ""), segment.hashes.get("terms", ""))
-    collection.check(
-        f"{STORED_FOLDER}/{STORED_HEADER}",
-        expected,
-        lambda: sample_of(collection.read(sampled_rows(rows.rows).tolist(), fields), fields),
-        rows.sample,
-    )
-    if rows.rows != segment.rows.documents and rows.per == "document":
-        raise MismatchError(
-            f"index {segment.name}: {rows.rows} documents in {STORED_FOLDER}/{STORED_HEADER}, {segment.rows.documents} "
-            "in the manifest; rebuild the index"
-        )
 
 
 def _terms(segment: Segment) -> Terms:

@@ -60,12 +60,8 @@ class MilvusVectors:
             StoreError: if the server does not respond.
         """
         header = self._header
-        self._collection.check(
-            STORE_FILE,
-            header.bound_to(model, terms),
-            lambda: sample_hash(self._read(sampled_rows(header.vectors))),
-            header.sample,
-        )
+        self._collection.require_bound(STORE_FILE, header.bound_to(model, terms))
+        self._collection.check(lambda: sample_hash(self._read(sampled_rows(header.vectors))), header.sample)
 
     def search(
         self,
