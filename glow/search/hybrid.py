@@ -23,7 +23,7 @@ HEAD = 10
 """Number of dense hits whose spread gives the certainty of the ranking."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
-LATE_SHARE = 0.5
+LATE_SHARE = 0.4
 """Weight of late interaction in the dense score of a document (docs/results/quality.md)."""
 LATE_WORDS = 0.43
 """Factor of the lexical weight with late interaction, which compares words as well."""

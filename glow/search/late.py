@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.errors import StoreError
 from glow.index import Searchable
 from glow.index.late_interaction import LATE_INTERACTION, best_tokens, max_sim
 from glow.search.dense_scores import rows_read
@@ -24,7 +25,7 @@ AT_ONCE = 64
 Floats = NDArray[np.float32]
 LateScorer = Callable[[NDArray[np.int64], Callable[[], bool]], Floats | None]
 """Documents int64 [m] -> float32 [m], about -1 to 1, for each by its best passage. None if time runs out, which the second
-argument tells; it is called now and then."""
+argument tells (it is called now and then), or if a store does not return the token vectors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +73,11 @@ def late_scorer(
             if is_over():
                 return None
             here = slice(start, start + AT_ONCE)
-            scores[here] = max_sim(*late.read(rows[here]), query.vectors, query.weights)
+            try:
+                codes, starts = late.read(rows[here])
+            except StoreError:
+                return None
+            scores[here] = max_sim(codes, starts, query.vectors, query.weights)
         return scores
 
     return score

@@ -7,12 +7,14 @@ It depends on no other hit, so a filter does not change it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.errors import StoreError
 from glow.index import Fusion, RerankWeight, Searchable, best
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS
@@ -109,11 +111,12 @@ def rerank(
     if count:
         at = rows_read(index, ranked.rows[:count], ranked.passages, vector)
         query = reranker.query(text)
-        for places in _batches(states.lengths(at)):
-            if is_over():
-                break
-            stored, mask = states.read(at[places])
-            own[places] = reranker.score(query, stored, mask, wanted.method)
+        with suppress(StoreError):  # as if time ran out
+            for places in _batches(states.lengths(at)):
+                if is_over():
+                    break
+                stored, mask = states.read(at[places])
+                own[places] = reranker.score(query, stored, mask, wanted.method)
     read = replace(ranked, parts={**ranked.parts, "rerank": own})
     is_whole = int(np.count_nonzero(~np.isnan(own))) == count
     return mixed(read, index.rerank_weight.share * unit, index.order), is_whole

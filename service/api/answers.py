@@ -76,8 +76,8 @@ async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline:
         OverloadedError: if the hits are long, and the bulk worker pool has too few free slots.
         QueryError: if the query has no word.
         DeadlineError: if the deadline passed, and partial results are not allowed.
-        StoreError: if the vector store fails or lacks the vectors. A hybrid search that allows partial
-            results becomes lexical instead.
+        StoreError: if a store fails or lacks a component. A hybrid search that allows partial results becomes lexical or dense
+            instead.
     """
     clock, metrics = StageClock(), reading.service.metrics
     making = _Making(reading, index, checked, deadline, reading.service.cache.budget())
@@ -89,8 +89,11 @@ async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline:
         metrics.dense_unavailable.inc()
         if not checked.allow_partial or checked.call.retriever != "hybrid":
             raise
-        _logger.warning("lexical results only", extra={"fields": {"error": str(error)}})
-        return await making.by_words()
+        _logger.warning("one retriever only", extra={"fields": {"error": str(error)}})
+        try:
+            return await making.by_words()
+        except StoreError:  # the words are in a store, too; perhaps only they are missing
+            return await making.by_vectors()
     except DeadlineError as error:
         if not checked.allow_partial:
             raise _late(checked) from error
@@ -143,6 +146,12 @@ class _Making:
         await work_pool.pool.run_by(self.deadline, session.preprocess)
         answer, result = await _finish_by(work_pool, session, partial(session.retrieve, None))
         return Answer(result, ("dense",), dict(answer.timings_ms))
+
+    async def by_vectors(self) -> Answer:
+        """The dense result, for a store that lacks the words; it is not cached."""
+        call = replace(self.checked.call, retriever="dense", rerank=None, fusion=None)
+        answer, result = await self._search(SearchSession(self.index, call, self.deadline))
+        return Answer(result, ("lexical",), dict(answer.timings_ms))
 
     async def _make(self) -> bytes:
         """Searches; an incomplete result is raised, so that it is not cached.

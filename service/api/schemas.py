@@ -220,7 +220,7 @@ class SearchResult(Shape):
     request_id: str = Field(description="The request's id, as in logs.")
     took_ms: float = Field(description="Milliseconds from the request's first byte.")
     degraded: list[str] = Field(
-        description="What is missing: timeout, dense, late, rerank_partial, snippets."
+        description="What is missing: timeout, dense, lexical, late, rerank_partial, snippets."
     )
     index: IndexShape = Field(description="Index that was searched.")
     query: QueryShape = Field(description="The query as GLOW read it.")

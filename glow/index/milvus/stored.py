@@ -35,20 +35,19 @@ from glow.index.milvus.format import (
     sampled_rows,
 )
 from glow.index.milvus.impacts import CAUSES_FIELD, WORDS_FIELD, MilvusImpacts, MilvusLearned, Terms
-from glow.index.milvus.store import collection_prefix
 from glow.index.milvus.tokens import (
     LATE_FIELD,
     STATES_FIELD,
     MilvusLate,
     MilvusStates,
-    late_values,
-    states_values,
+    token_values,
 )
 from glow.index.milvus.write import (
     NOTE_FILE,
     CollectionImport,
     Layout,
     Values,
+    collection_prefix,
     filter_layout,
     insert_here,
 )
@@ -158,12 +157,12 @@ def _open_learned(segment: Segment, opened: Opened) -> MilvusLearned:
 
 def _late_values(made: Segment, notes: Path) -> Values:
     late = made[LATE_INTERACTION]
-    return lambda start, stop: {LATE_FIELD: late_values(late.coded(np.arange(start, stop)))}
+    return lambda start, stop: {LATE_FIELD: token_values(*late.coded(np.arange(start, stop)))}
 
 
 def _states_values(made: Segment, notes: Path) -> Values:
     states = made[TOKEN_EMBEDDINGS]
-    return lambda start, stop: {STATES_FIELD: states_values(states.coded(np.arange(start, stop)))}
+    return lambda start, stop: {STATES_FIELD: token_values(*states.coded(np.arange(start, stop)))}
 
 
 STORED: Mapping[str, Stored] = {

@@ -1,9 +1,7 @@
-"""Token embeddings in a collection: the stored bytes of each row, from which a small local store is made for each call.
+"""Token embeddings in a collection: the codes of a row's tokens, and then what else each token has.
 
-m   requested rows      P   dimensions of a token     b   bytes of a token's codes
+m   requested rows      t   their tokens      P   dimensions of a token     b   bytes of a token's codes
 """
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,27 +11,36 @@ from glow.index.milvus.collection import Collection
 from glow.index.milvus.encoded import decode, encode
 from glow.index.token_embeddings import CodedStates, StatesHeader, TokenEmbeddingStore, code_bytes
 
-__all__ = ["LATE_FIELD", "STATES_FIELD", "MilvusLate", "MilvusStates", "late_values", "states_values"]
+__all__ = ["LATE_FIELD", "STATES_FIELD", "MilvusLate", "MilvusStates", "token_values"]
 
 LATE_FIELD, STATES_FIELD = "late", "states"
+Rest = NDArray[np.uint16] | NDArray[np.float16]
 
 
-def late_values(coded: CodedTokens) -> list[list[str]]:
-    """The values of rows: signs of all tokens, then their positions."""
-    ends = np.cumsum(coded.lengths).tolist()
+def token_values(lengths: NDArray[np.int64], codes: NDArray[np.uint8], rest: Rest) -> list[list[str]]:
+    """The values of rows.
+
+    Args:
+        lengths: int64 [m].
+        codes: uint8 [t, b].
+        rest: positions or scales, [t]; [0] if there are none.
+    """
+    ends = np.cumsum(lengths).tolist()
     return [
-        encode(coded.codes[stop - size : stop].tobytes() + coded.places[stop - size : stop].tobytes())
-        for stop, size in zip(ends, coded.lengths.tolist(), strict=True)
+        encode(codes[stop - size : stop].tobytes() + rest[stop - size : stop].tobytes())
+        for stop, size in zip(ends, lengths.tolist(), strict=True)
     ]
 
 
-def states_values(coded: CodedStates) -> list[list[str]]:
-    """The values of rows: codes of all tokens, then their scales."""
-    ends = np.cumsum(coded.lengths).tolist()
-    return [
-        encode(coded.codes[stop - size : stop].tobytes() + coded.scales[stop - size : stop].tobytes())
-        for stop, size in zip(ends, coded.lengths.tolist(), strict=True)
-    ]
+def _read(
+    collection: Collection, rows: NDArray[np.int64], field: str, width: int, rest_bytes: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint8], bytes]:
+    """Lengths, codes and rest of rows."""
+    blobs = [decode(each[field]) for each in collection.read(rows.tolist(), (field,), caches=True)]
+    lengths = [len(blob) // (width + rest_bytes) for blob in blobs]
+    codes = b"".join(blob[: size * width] for blob, size in zip(blobs, lengths, strict=True))
+    rest = b"".join(blob[size * width :] for blob, size in zip(blobs, lengths, strict=True))
+    return np.array(lengths, np.int64), np.frombuffer(codes, np.uint8).reshape(-1, width), rest
 
 
 class MilvusLate:
@@ -65,16 +72,8 @@ class MilvusLate:
 
     def coded(self, rows: NDArray[np.int64]) -> CodedTokens:
         """Rows in their stored form."""
-        width = self.header.size // 8
-        blobs = _blobs(self._collection, rows, LATE_FIELD)
-        lengths = [len(blob) // (width + 2) for blob in blobs]
-        codes = b"".join(blob[: size * width] for blob, size in zip(blobs, lengths, strict=True))
-        places = b"".join(blob[size * width :] for blob, size in zip(blobs, lengths, strict=True))
-        return CodedTokens(
-            np.array(lengths, np.int64),
-            np.frombuffer(codes, np.uint8).reshape(-1, width),
-            np.frombuffer(places, np.uint16),
-        )
+        lengths, codes, rest = _read(self._collection, rows, LATE_FIELD, self.header.size // 8, 2)
+        return CodedTokens(lengths, codes, np.frombuffer(rest, np.uint16))
 
     def require_like(self, other: LateHeader) -> None:
         """Refuses a store that cannot be combined with another; as `LateTokens.require_like`."""
@@ -83,11 +82,7 @@ class MilvusLate:
 
 
 class MilvusStates:
-    """Arguments and results as for `TokenEmbeddingStore`.
-
-    Args:
-        collection, header: as for `MilvusLate`.
-    """
+    """Arguments and results as for `TokenEmbeddingStore`; arguments of the constructor as for `MilvusLate`."""
 
     def __init__(self, collection: Collection, header: StatesHeader) -> None:
         self._collection, self.header = collection, header
@@ -105,23 +100,12 @@ class MilvusStates:
 
     def coded(self, rows: NDArray[np.int64]) -> CodedStates:
         """Rows in their stored form."""
-        header = self.header
-        width, scale = code_bytes(header.size, header.bits), 0 if header.bits == 16 else 2
-        blobs = _blobs(self._collection, rows, STATES_FIELD)
-        lengths = [len(blob) // (width + scale) for blob in blobs]
-        codes = b"".join(blob[: size * width] for blob, size in zip(blobs, lengths, strict=True))
-        scales = b"".join(blob[size * width :] for blob, size in zip(blobs, lengths, strict=True))
-        return CodedStates(
-            np.array(lengths, np.int64),
-            np.frombuffer(codes, np.uint8).reshape(-1, width),
-            np.frombuffer(scales, np.float16),
-        )
+        header, width = self.header, code_bytes(self.header.size, self.header.bits)
+        scale_bytes = 0 if header.bits == 16 else 2
+        lengths, codes, rest = _read(self._collection, rows, STATES_FIELD, width, scale_bytes)
+        return CodedStates(lengths, codes, np.frombuffer(rest, np.float16))
 
     def require_like(self, other: StatesHeader) -> None:
         """Refuses a store that cannot be combined with another; as `TokenEmbeddingStore.require_like`."""
         empty, none = np.empty((0, 0), np.uint8), np.zeros(1, np.int64)
         TokenEmbeddingStore(self.header, none, empty, np.empty(0, np.float16)).require_like(other)
-
-
-def _blobs(collection: Collection, rows: NDArray[np.int64], field: str) -> Sequence[bytes]:
-    return [decode(each[field]) for each in collection.read(rows.tolist(), (field,), caches=True)]

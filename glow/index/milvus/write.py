@@ -4,6 +4,7 @@ N   vectors     D   dimensions
 """
 
 import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +34,7 @@ __all__ = [
     "CollectionWriter",
     "Insert",
     "Layout",
+    "collection_prefix",
     "drop_collection",
     "insert_rows",
     "release_collection",
@@ -43,7 +45,7 @@ BATCH_ROWS, BATCH_BYTES = 2_048, 16 << 20
 """Most rows of an insert's message, and about its most bytes; a message may have some tens of MB."""
 IMPORT_ROWS = 16 * BATCH_ROWS
 """Rows between two flushes, whose progress is noted; also the unit of work of an import in several processes."""
-NOTE_FILE = "import.json"
+NOTE_FILE, NAME_FILE = "import.json", "collection.txt"
 Advance = Callable[[int], None]
 Documents = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Rows int64 [m] -> the document of each, if rows are passages."""
@@ -164,16 +166,18 @@ class CollectionWriter:
         documents: Documents | None = None,
         advance: Advance = lambda _: None,
         insert: Insert | None = None,
+        notes: Path | None = None,
     ) -> StoreHeader:
         """Fills the collection, builds its index, loads it and writes `vectors.json`.
 
         Args:
-            folder: directory for `vectors.json`, and for notes on progress.
+            folder: directory for `vectors.json`.
             vectors: float32 [N, D], L2-normalized.
             model, terms: hashes that bind the collection to its version.
             documents: rows int64 [m] -> the document of each, if rows are passages; None: the row itself.
             advance: called with the number of imported rows.
             insert: imports rows in other processes; None: this process imports.
+            notes: directory for notes on progress, which survives a killed build; None: `folder`.
 
         Raises:
             StoreError: if the server does not respond; the same call resumes the import.
@@ -196,9 +200,19 @@ class CollectionWriter:
         fields = {VECTOR_FIELD: ("FLOAT_VECTOR", {"dim": dimensions})} | filter_layout(header.fields)
         layout = Layout(fields, VECTOR_FIELD, index, options)
         here = insert or insert_here(self._connection, vector_values(vectors, self._fields, documents))
-        CollectionImport(self._connection, name, layout, folder / NOTE_FILE).run(count, here, advance)
+        note = (notes or folder) / NOTE_FILE
+        CollectionImport(self._connection, name, layout, note).run(count, here, advance)
         header.save(folder / STORE_FILE)
         return header
+
+
+def collection_prefix(notes: Path) -> str:
+    """A name prefix unique to the build of a directory, even for equal rows: each version owns its collections."""
+    notes.mkdir(parents=True, exist_ok=True)
+    file = notes / NAME_FILE
+    if not file.exists():
+        file.write_text(f"glow_{secrets.token_hex(6)}", encoding="ascii")
+    return file.read_text(encoding="ascii")
 
 
 def filter_layout(names: Sequence[str]) -> dict[str, tuple[str, Mapping[str, Any]]]:

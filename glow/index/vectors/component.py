@@ -1,25 +1,31 @@
 """Vectors as a component of an index: in a FAISS file, or, for a base, in a collection of a Milvus server."""
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from glow.errors import DeviceError, MismatchError
 from glow.index.columns import COLUMNS, COLUMNS_FOLDER
 from glow.index.component import Asked, Component
-from glow.index.corpus import Corpus
+from glow.index.corpus import Corpus, ImportRows
 from glow.index.encoding import VectorRows
 from glow.index.milvus import (
     STORE_FILE,
+    CollectionWriter,
+    FilterFields,
     ImportRange,
     MilvusVectors,
-    VectorStore,
+    collection_prefix,
     connect,
+    documents_of,
     read_store_header,
     stored_header,
 )
 from glow.index.passages import PASSAGES, PASSAGES_FOLDER
 from glow.index.segment import MergeSource, Rows, Segment
 from glow.index.segments import BaseAndDelta
+from glow.index.vector_search import IndexKind
 from glow.index.vectors.build import build_dense
 from glow.index.vectors.index import DenseIndex, require_device
 from glow.index.vectors.joined import SegmentedDense
@@ -29,6 +35,8 @@ from glow.index.vectors.stored import DENSE_FILE, StoredVectors, open_dense
 from glow.index.vectors.view import DenseView
 
 __all__ = ["VECTORS", "Vectors"]
+
+NOTES_FOLDER = "import"
 
 
 class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
@@ -87,10 +95,8 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
             return
         spread = corpus.spread
         insert = None if spread is None else spread(_import_range(rules.store, vectors, made))
-        store = VectorStore(rules.store, corpus.notes, insert)
-        hashes = corpus.model.hash, corpus.terms.hash
-        kind, columns, passages = rules.kind(vectors.shape[0]), made[COLUMNS], made.get(PASSAGES)
-        store.write(made.folder, vectors, kind, hashes, columns, passages, corpus.advance)
+        kind = rules.kind(vectors.shape[0])
+        _store(rules.store, vectors, kind, made, corpus.notes, corpus.advance, insert)
 
     def merge(self, kept: Sequence[MergeSource], rules: VectorRules, made: Segment) -> None:
         """Indexes the live vectors as they are stored; no precision is lost twice."""
@@ -101,10 +107,9 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
             like = oldest if isinstance(oldest, DenseIndex) else None
             build_dense(vectors, kind, rules.device, like).save(made.folder / DENSE_FILE)
             return
-        store = VectorStore(rules.store, made.folder)
-        hashes = made.hashes["model"], made.hashes["terms"]
-        store.write(made.folder, vectors, kind, hashes, made[COLUMNS], made.get(PASSAGES))
-        store.forget()
+        notes = made.folder / NOTES_FOLDER
+        _store(rules.store, vectors, kind, made, notes)
+        shutil.rmtree(notes)
 
     def report(self, made: Segment, rules: VectorRules, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Kind, reason and size."""
@@ -167,6 +172,21 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
 
 
 VECTORS = Vectors()
+
+
+def _store(
+    address: str,
+    vectors: VectorRows,
+    kind: IndexKind,
+    made: Segment,
+    notes: Path,
+    advance: Callable[[int], None] = lambda _: None,
+    insert: ImportRows | None = None,
+) -> None:
+    """Imports vectors into a server; a call after a killed one resumes it."""
+    writer = CollectionWriter(connect(address), collection_prefix(notes), kind, FilterFields(made[COLUMNS]))
+    hashes, documents = (made.hashes["model"], made.hashes["terms"]), documents_of(made.get(PASSAGES))
+    writer.write(made.folder, vectors, *hashes, documents, advance, insert, notes)
 
 
 def _import_range(address: str, vectors: VectorRows, made: Segment) -> ImportRange:

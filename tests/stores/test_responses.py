@@ -1,0 +1,223 @@
+"""Whole responses of a service whose index is in Milvus are those of one whose index is in files."""
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from glow.artifact import IndexRoot
+from glow.index.milvus import collections_of, connect
+from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
+from glow_index_builder.progress import Stages
+from glow_service.app import create_app
+from glow_service.settings import Settings
+from tests.conftest import DATA
+from tests.made_index import documents, made, write
+from tests.service.conftest import _serve_in_thread
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+Json = dict[str, Any]
+BEES = {"query": "how do bees find home at night"}
+WORDS = {"query": "coffee beans grow in gardens", "retriever": "lexical"}
+FILTERS: list[Json] = [
+    {"field": "lang", "eq": "de"},
+    {"field": "lang", "in": ["en", "fr"]},
+    {"field": "year", "gte": 2004, "lt": 2009},
+    {"field": "day", "gte": "2024-03-01"},
+    {"field": "open", "exists": True},
+    {"field": "tags", "eq": "t1"},
+    {"field": "rare", "eq": "once"},
+    {"not": {"field": "open", "eq": True}},
+    {"and": [{"field": "lang", "eq": "en"}, {"field": "year", "gt": 2003}]},
+    {"or": [{"field": "lang", "eq": "fr"}, {"field": "open", "eq": False}]},
+]
+REQUESTS: dict[str, Json] = {
+    **{name: {**BEES, "retriever": name} for name in ("dense", "lexical", "learned-sparse", "hybrid")},
+    **{
+        f"filter {number} {kind['retriever']}": {**kind, "filter": each}
+        for number, each in enumerate(FILTERS)
+        for kind in ({**BEES, "retriever": "hybrid"}, WORDS, {**WORDS, "retriever": "learned-sparse"})
+    },
+    "filter alone": {"filter": FILTERS[8], "top_k": 5},
+    "reranked": {**BEES, "rerank": True},
+    "late interaction": {**BEES, "rerank": {"method": "late-interaction", "depth": 20}},
+    "rrf": {**BEES, "fusion": {"method": "rrf"}},
+    "facets": {**BEES, "facets": [{"field": "lang"}, {"field": "tags"}, {"field": "year", "limit": 3}]},
+    "sorted": {**BEES, "sort": [{"field": "year", "order": "desc"}, {"field": "day"}], "candidates": 60},
+    "groups": {**BEES, "group_by": {"field": "lang", "size": 2}},
+    "boosts": {**BEES, "boosts": [{"filter": FILTERS[0], "factor": 3.0}, {"recency": {"field": "day"}}]},
+    "like": {"like": {"id": "d/9"}},
+    "explained": {**BEES, "explain": True, "top_k": 3},
+    "explained learned": {**WORDS, "retriever": "learned-sparse", "explain": True, "top_k": 3},
+    "highlighted": {**BEES, "highlight": True, "fields": ["title", "lang"]},
+    "vectors": {**BEES, "vectors": True, "top_k": 2},
+    "second page": {**BEES, "offset": 7, "top_k": 8},
+    "all": {"query": "tea", "retriever": "lexical", "top_k": 100, "candidates": 500},
+    "no such word": {"query": "zzyzx", "retriever": "lexical"},
+    "typo": {"query": "glacirs move slowly"},
+    "ties": {"query": "owls", "retriever": "lexical", "top_k": 40, "fields": []},
+}
+"""Name -> a search."""
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["documents", "passages"])
+def pair(
+    request: pytest.FixtureRequest, learned_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[IndexRoot, IndexRoot]:
+    """The same documents in files, and in Milvus."""
+    folder = tmp_path_factory.mktemp("pair")
+    source = write(folder / "corpus.jsonl", documents(120))
+    given: Json = {
+        "index": "flat",
+        "learned": True,
+        "rerank": DATA / "toy-reranker",
+        "passages": request.param,
+    }
+    store = f"milvus://{folder / 'rows.db'}"
+    return (
+        made(learned_model, source, folder / "files", **given),
+        made(learned_model, source, folder / "milvus", **given, store=store),
+    )
+
+
+@pytest.fixture(scope="module")
+def services(pair: tuple[IndexRoot, IndexRoot]) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+    """A service for each."""
+    with served(pair[0]) as files, served(pair[1]) as milvus:
+        yield files, milvus
+
+
+def served(root: IndexRoot) -> AbstractContextManager[httpx.Client]:
+    """In a thread: Milvus Lite is open in one process."""
+    settings = Settings(index_root=root.path, default_timeout_ms=30_000, cache_entries=0, poll_interval_s=0.1)
+    app: FastAPI = create_app(settings, on_failure=lambda: None)
+    return _serve_in_thread(app)
+
+
+def body_of(response: httpx.Response) -> Any:
+    """A response without what differs from one run to the next; scores to their last digit but one."""
+    assert response.status_code == 200, response.text
+    found = json.loads(response.content)
+    for name in ("timings_ms", "took_ms", "request_id", "index"):
+        found.pop(name, None)
+    return rounded(found)
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def check(services: tuple[httpx.Client, httpx.Client], name: str) -> Any:
+    """Both answer alike; returns the response."""
+    found = [body_of(service.post("/search", json=REQUESTS[name])) for service in services]
+    assert found[0] == found[1]
+    return found[0]
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_search_is_answered_alike(services: tuple[httpx.Client, httpx.Client], name: str) -> None:
+    found = check(services, name)
+    assert bool(found["hits"]) is (name != "no such word")
+    assert found.get("degraded", []) == []
+
+
+def test_documents_batches_and_info_are_alike(services: tuple[httpx.Client, httpx.Client]) -> None:
+    for path in ("/documents/d%2F77", "/documents/d%2F0"):
+        found = [body_of(service.get(path)) for service in services]
+        assert found[0] == found[1]
+    assert [service.get("/documents/nowhere").status_code for service in services] == [404, 404]
+    infos = [service.get("/info").json() for service in services]
+    assert infos[0]["retrievers"] == infos[1]["retrievers"]
+    searches = {"searches": [BEES, WORDS]}
+    found = [service.post("/search/batch", json=searches).json()["results"] for service in services]
+    hits = [[result["hits"] for result in results] for results in found]
+    assert rounded(hits[0]) == rounded(hits[1]) and all(hits[0])
+
+
+@pytest.mark.usefixtures("services")
+class TestChanges:
+    """The suite after changes; last, because they are to the same indexes."""
+
+    def test_a_delta_and_its_compaction_are_answered_alike(
+        self,
+        pair: tuple[IndexRoot, IndexRoot],
+        services: tuple[httpx.Client, httpx.Client],
+        learned_model: Path,
+        tmp_path: Path,
+    ) -> None:
+        """Replaced, added and deleted documents; then merged, and rolled back."""
+        new = [{**each, "_id": f"d/{3 * number}"} for number, each in enumerate(documents(140)[120:130])]
+        write(tmp_path / "new", [*new, *documents(150)[140:]])
+        (tmp_path / "gone").write_text("d/7\nd/119\nd/145\n")
+        before = [root.current() for root in pair]
+        seen = [self._all(services)]
+        for root in pair:
+            given: Json = {"index_root": root.path, "source": str(tmp_path / "new"), "model": learned_model}
+            upsert(UpsertOptions(**given, threads=1), Stages(io.StringIO()))
+            delete(DeleteOptions(index_root=root.path, source=str(tmp_path / "gone")), Stages(io.StringIO()))
+        self._wait(pair, services)
+        seen.append(self._all(services))
+        for root in pair:
+            compact(CompactOptions(index_root=root.path, threads=1), Stages(io.StringIO()))
+        self._wait(pair, services)
+        seen.append(self._all(services))
+        assert (pair[1].folder(pair[1].current()) / "store/store.json").is_file()
+        assert seen[0] != seen[1]
+        for root, version in zip(pair, before, strict=True):
+            root.publish(version)
+        self._wait(pair, services)
+        assert self._all(services) == seen[0]
+
+    def _all(self, services: tuple[httpx.Client, httpx.Client]) -> dict[str, Any]:
+        return {name: check(services, name) for name in REQUESTS if name != "like"}
+
+    def _wait(self, pair: tuple[IndexRoot, IndexRoot], services: tuple[httpx.Client, httpx.Client]) -> None:
+        for root, service in zip(pair, services, strict=True):
+            for _ in range(200):
+                found = service.post("/search", json=BEES).json()
+                if found["index"]["version"] == root.current():
+                    break
+            assert found["index"]["version"] == root.current()
+
+
+def test_a_component_that_is_away_is_named(learned_model: Path, tmp_path: Path) -> None:
+    """Each collection dropped by hand under a running service: never a wrong page."""
+    source = write(tmp_path / "corpus.jsonl", documents(60))
+    store = f"milvus://{tmp_path / 'rows.db'}"
+    given: Json = {"index": "flat", "passages": True, "store": store, "rerank": DATA / "toy-reranker"}
+    root = made(learned_model, source, tmp_path / "index", **given)
+    names = list(collections_of(root.folder(root.current())))
+    vectors, rows, passages = names[0], *sorted(names[1:])
+    assert "_documents_" in rows and "_vectors_" in passages
+    with served(root) as service:
+        drop(store, passages)
+        found = [
+            service.post("/search", json={**BEES, **more}).json()
+            for more in ({}, {"rerank": True}, {"retriever": "dense"})
+        ]
+        assert [each["degraded"] for each in found] == [["late"], ["late", "rerank_partial"], []]
+        assert all(each["hits"] for each in found)
+        drop(store, vectors)
+        partly = {**BEES, "allow_partial": True}
+        assert service.post("/search", json=BEES).json()["code"] == "store_unavailable"
+        assert service.post("/search", json=partly).json()["degraded"] == ["dense"]
+        assert service.post("/search", json=WORDS).json()["degraded"] == []
+        drop(store, rows)
+        for body in (BEES, partly, WORDS):
+            response = service.post("/search", json=body)
+            assert (response.status_code, response.json()["code"]) == (503, "store_unavailable")
+        assert service.get("/documents/d%2F1").status_code == 503
+
+
+def drop(address: str, name: str) -> None:
+    connect(address).run(lambda client, _: client.drop_collection(name))
