@@ -24,6 +24,7 @@ LOCKS: dict[str, tuple[str, ...]] = {
     "dev": ("dev", "eval", "train", "export"),
     "serve": (),
     "service": ("otel",),
+    "service-milvus": ("milvus", "otel"),
     "service-gpu": ("gpu", "otel"),
     "builder": ("formats",),
     "builder-gpu": ("formats", "gpu"),

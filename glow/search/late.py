@@ -20,7 +20,7 @@ from glow.text import WeightedTokens
 
 __all__ = ["AnsweredWord", "LateScorer", "QueryTokens", "answered_words", "late_scorer"]
 
-AT_ONCE = 64
+AT_ONCE = 256
 """Number of documents that are compared between two checks of the time."""
 Floats = NDArray[np.float32]
 LateScorer = Callable[[NDArray[np.int64], Callable[[], bool]], Floats | None]

@@ -88,7 +88,7 @@ def test_images_are_ours_and_have_the_version_that_they_are_built_from(system: A
         if name == "redis":
             assert container["image"] == images()["REDIS_IMAGE"]
         else:
-            assert tag in {version, f"{version}-gpu"}, container["image"]
+            assert tag in {version, f"{version}-gpu", f"{version}-milvus"}, container["image"]
 
 
 def test_our_images_are_of_one_build(system: Any) -> None:
