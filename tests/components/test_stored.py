@@ -151,10 +151,10 @@ def test_a_collection_with_other_rows_is_refused(world: World, address: str) -> 
     del segment
     changed = {**entity, "id": "another"}
     connect(address).run(lambda client, _: client.upsert(name, [changed]))
-    with pytest.raises(MismatchError, match=f"collection {name} holds other vectors"):
+    with pytest.raises(MismatchError, match=f"collection {name} holds other rows"):
         open_segment(closed)
     connect(address).run(lambda client, _: client.delete(name, ids=[5]))
-    with pytest.raises(MismatchError, match="holds 8 vectors, expected 9"):
+    with pytest.raises(MismatchError, match="holds 8 rows, expected 9"):
         open_segment(closed)
     connect(address).run(lambda client, _: client.drop_collection(name))
     with pytest.raises(MismatchError, match="collection is missing"):

@@ -83,9 +83,7 @@ def test_what_is_allowed_changes_no_score(index: Index, query: EncodedQuery, sha
     assert whole.parts["late"][places].tobytes() == kept.parts["late"].tobytes()
 
 
-def test_all_candidates_or_none(
-    index: Index, query: EncodedQuery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_candidates_or_none(index: Index, query: EncodedQuery, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time that ends on the way leaves no score half."""
     monkeypatch.setattr("glow.search.late.AT_ONCE", 64)
     dense, gathered = gather_hybrid(index, query, 100)

@@ -202,7 +202,7 @@ def test_a_collection_of_another_version_is_refused(
         with pytest.raises(MismatchError, match="another model, term statistics or set"):
             opened(header.model_copy(update={field: value})).check(MODEL, TERMS)
     connect(header.address, PATIENT).run(lambda client, _: client.delete(header.collection, ids=[5]))
-    with pytest.raises(MismatchError, match="holds 199 vectors, expected 200"):
+    with pytest.raises(MismatchError, match="holds 199 rows, expected 200"):
         opened(header).check(MODEL, TERMS)
     drop_collection(connect(header.address, PATIENT), header.collection)
     drop_collection(connect(header.address, PATIENT), header.collection)  # once more is no error
@@ -218,5 +218,5 @@ def test_a_collection_with_other_vectors_is_refused(
     assert header is not None
     other = {"row": 0, "vector": vectors[1]}
     connect(header.address, PATIENT).run(lambda client, _: client.upsert(header.collection, [other]))
-    with pytest.raises(MismatchError, match="holds other vectors"):
+    with pytest.raises(MismatchError, match="holds other rows"):
         opened(header).check(MODEL, TERMS)

@@ -161,10 +161,10 @@ class Collection:
         found = int(counted[0]["count(*)"])
         if found != self.rows:
             raise MismatchError(
-                f"{address}: collection {name} holds {found} vectors, expected {self.rows}; build again"
+                f"{address}: collection {name} holds {found} rows, expected {self.rows}; build again"
             )
         if sample() != expected:
-            raise MismatchError(f"{address}: collection {name} holds other vectors; build the index again")
+            raise MismatchError(f"{address}: collection {name} holds other rows; build the index again")
 
     def ask(
         self,

@@ -11,14 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.columns import Columns
 from glow.index.learned_sparse import Expansion
-from glow.index.milvus.collection import MAX_HITS, SPARE_HITS, Collection, RowSearch
+from glow.index.milvus.collection import MAX_HITS, SPARE_HITS, Ask, Collection, RowSearch
 from glow.index.milvus.encoded import decode
 from glow.index.milvus.expressions import FilterFields
 from glow.index.postings import (
@@ -122,7 +120,9 @@ class MilvusImpacts:
         said = None
         if self._filters is not None and allowed is not None and allowed.expression is not None:
             said = self._filters.translate(allowed.expression)
-        search, wanted = RowSearch(self._ask(terms), len(self)), most
+        # Of hits that are filtered here, most vectors would be read for nothing.
+        reads = allowed is None or said is not None
+        search, wanted = RowSearch(self._ask(terms, reads=reads), len(self)), most
         while True:
             about, rows = search.nearest(wanted, allowed, said)
             scores = self._sums(terms, rows)
@@ -200,11 +200,12 @@ class MilvusImpacts:
         """The terms of a query, in the order of addition."""
         return self._bm25.of(words)
 
-    def _ask(self, terms: Sequence[Term]) -> Any:
-        query = {term: float(factor) for term, factor in terms}
+    def _ask(self, terms: Sequence[Term], *, reads: bool = True) -> Ask:
+        """One search; `reads` says whether the hits' vectors come with it."""
+        query, fields = {term: float(factor) for term, factor in terms}, (WORDS_FIELD,) if reads else ()
 
         def ask(limit: int, said: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-            return self._collection.ask(WORDS_FIELD, query, limit, said, {}, (WORDS_FIELD,))
+            return self._collection.ask(WORDS_FIELD, query, limit, said, {}, fields)
 
         return ask
 
@@ -271,9 +272,6 @@ class MilvusLearned(MilvusImpacts):
         return own + self._learned.of(words, self.weight) if self.weight else own
 
 
-def filters_of(columns: Columns | None, names: Sequence[str]) -> FilterFields | None:
-    """Translates filters for a collection."""
-    return None if columns is None else FilterFields(columns, names)
 
 
 def _sorted(vector: dict[int, float], first: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
