@@ -272,8 +272,6 @@ class MilvusLearned(MilvusImpacts):
         return own + self._learned.of(words, self.weight) if self.weight else own
 
 
-
-
 def _sorted(vector: dict[int, float], first: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Dimensions first to stop of a sparse vector, ascending, and their numbers."""
     dims = np.fromiter((int(dim) for dim in vector), np.int64, len(vector))
