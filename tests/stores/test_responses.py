@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -70,7 +71,10 @@ REQUESTS: dict[str, Json] = {
 def pair(
     request: pytest.FixtureRequest, learned_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[IndexRoot, IndexRoot]:
-    """The same documents in files, and in Milvus."""
+    """The same documents in files, and in Milvus; a busy machine is slow."""
+    patched = pytest.MonkeyPatch()
+    request.addfinalizer(patched.undo)
+    patched.setenv("GLOW_VECTOR_STORE_TIMEOUT_MS", "30000")
     folder = tmp_path_factory.mktemp("pair")
     source = write(folder / "corpus.jsonl", documents(120))
     given: Json = {
@@ -101,26 +105,33 @@ def served(root: IndexRoot) -> AbstractContextManager[httpx.Client]:
 
 
 def body_of(response: httpx.Response) -> Any:
-    """A response without what differs from one run to the next; scores to their last digit but one."""
+    """A response without what differs from one run to the next."""
     assert response.status_code == 200, response.text
     found = json.loads(response.content)
     for name in ("timings_ms", "took_ms", "request_id", "index"):
         found.pop(name, None)
-    return rounded(found)
+    return found
 
 
-def rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 5)
-    if isinstance(value, dict):
-        return {name: rounded(each) for name, each in value.items()}
-    return [rounded(each) for each in value] if isinstance(value, list) else value
+def assert_alike(one: Any, other: Any) -> None:
+    """The same, but for the last digits of scores."""
+    if isinstance(one, float):
+        assert one == pytest.approx(other, abs=1e-5)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            assert_alike(value, other[name])
+    elif isinstance(one, list):
+        for left, right in zip(one, other, strict=True):
+            assert_alike(left, right)
+    else:
+        assert one == other
 
 
 def check(services: tuple[httpx.Client, httpx.Client], name: str) -> Any:
     """Both answer alike; returns the response."""
     found = [body_of(service.post("/search", json=REQUESTS[name])) for service in services]
-    assert found[0] == found[1]
+    assert_alike(*found)
     return found[0]
 
 
@@ -134,14 +145,15 @@ def test_a_search_is_answered_alike(services: tuple[httpx.Client, httpx.Client],
 def test_documents_batches_and_info_are_alike(services: tuple[httpx.Client, httpx.Client]) -> None:
     for path in ("/documents/d%2F77", "/documents/d%2F0"):
         found = [body_of(service.get(path)) for service in services]
-        assert found[0] == found[1]
+        assert_alike(*found)
     assert [service.get("/documents/nowhere").status_code for service in services] == [404, 404]
     infos = [service.get("/info").json() for service in services]
     assert infos[0]["retrievers"] == infos[1]["retrievers"]
     searches = {"searches": [BEES, WORDS]}
     found = [service.post("/search/batch", json=searches).json()["results"] for service in services]
     hits = [[result["hits"] for result in results] for results in found]
-    assert rounded(hits[0]) == rounded(hits[1]) and all(hits[0])
+    assert_alike(*hits)
+    assert all(hits[0])
 
 
 @pytest.mark.usefixtures("services")
@@ -176,22 +188,24 @@ class TestChanges:
         for root, version in zip(pair, before, strict=True):
             root.publish(version)
         self._wait(pair, services)
-        assert self._all(services) == seen[0]
+        assert_alike(self._all(services), seen[0])
 
     def _all(self, services: tuple[httpx.Client, httpx.Client]) -> dict[str, Any]:
         return {name: check(services, name) for name in REQUESTS if name != "like"}
 
     def _wait(self, pair: tuple[IndexRoot, IndexRoot], services: tuple[httpx.Client, httpx.Client]) -> None:
         for root, service in zip(pair, services, strict=True):
-            for _ in range(200):
-                found = service.post("/search", json=BEES).json()
-                if found["index"]["version"] == root.current():
-                    break
-            assert found["index"]["version"] == root.current()
+            until = time.monotonic() + 60
+            while service.post("/search", json=BEES).json().get("index", {}).get("version") != root.current():
+                assert time.monotonic() < until
+                time.sleep(0.05)
 
 
-def test_a_component_that_is_away_is_named(learned_model: Path, tmp_path: Path) -> None:
+def test_a_component_that_is_away_is_named(
+    learned_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each collection dropped by hand under a running service: never a wrong page."""
+    monkeypatch.setenv("GLOW_VECTOR_STORE_TIMEOUT_MS", "30000")
     source = write(tmp_path / "corpus.jsonl", documents(60))
     store = f"milvus://{tmp_path / 'rows.db'}"
     given: Json = {"index": "flat", "passages": True, "store": store, "rerank": DATA / "toy-reranker"}
