@@ -21,10 +21,11 @@ from glow.artifact import IndexRoot
 from glow.collection import read_queries
 from glow.index import Index
 from glow.index.vectors import SearchParams, set_threads
+from glow.search import Retriever
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
 
-KINDS = ("dense", "lexical", "hybrid")
+KINDS: tuple[Retriever, ...] = ("dense", "lexical", "hybrid")
 WARM = 20
 PLAIN = SearchCall("", 10, 0, 100, SearchParams())
 MEMORY = "import sys; from benchmarks.stores import memory; memory(sys.argv[1], sys.argv[2:])"
@@ -45,7 +46,7 @@ def main(
             f"{root.name}: {subprocess.run(given, capture_output=True, text=True, check=True).stdout.strip()}"
         )
     indexes = {root.name: _opened(root) for root in index_root}
-    times: dict[tuple[str, str], list[float]] = {(name, kind): [] for name in indexes for kind in KINDS}
+    times: dict[tuple[str, Retriever], list[float]] = {(name, kind): [] for name in indexes for kind in KINDS}
     differing = 0
     for place, text in enumerate(chosen):
         hits = {}
@@ -79,8 +80,8 @@ def _opened(root: Path) -> Index:
     return Index.open(found.folder(found.current()))
 
 
-def _ids(index: Index, text: str, kind: str) -> list[str]:
-    call = replace(PLAIN, text=text, retriever=kind)  # type: ignore[arg-type]
+def _ids(index: Index, text: str, kind: Retriever) -> list[str]:
+    call = replace(PLAIN, text=text, retriever=kind)
     return [hit.document.id for hit in SearchSession(index, call).run().hits]
 
 

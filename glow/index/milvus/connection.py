@@ -99,11 +99,11 @@ class Connection:
         found = _ADDRESS.fullmatch(address)
         if found is None:
             raise ConfigError(
-                f"--vector-store {address!r} is not an address: expected milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db for a file"
+                f"the store {address!r} is not an address: expected milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db for a file"
             )
         tls, host, path = found[1], found[2], found[3] or ""
         if not host and not path.endswith(".db"):
-            raise ConfigError(f"--vector-store {address!r} names neither a host nor a file that ends in .db")
+            raise ConfigError(f"the store {address!r} names neither a host nor a file that ends in .db")
         self.address, self.access = address, access
         self._uri = f"http{'s' if tls else ''}://{host}" if host else path
         self._database = path.strip("/") if host else ""

@@ -300,13 +300,8 @@ class _Import:
         self, connection: Connection, made: Segment, notes: Path, per: Per, parts: Sequence[Stored]
     ) -> None:
         notes.mkdir(parents=True, exist_ok=True)
-        self._connection, self._made, self._per, self._parts, self._notes = (
-            connection,
-            made,
-            per,
-            parts,
-            notes,
-        )
+        self._connection, self._made, self._notes = connection, made, notes
+        self._per, self._parts = per, parts
         self._sources = [each.values(made, notes) for each in parts]
         self._filters = FilterFields(made[COLUMNS]) if per == "document" else None
 

@@ -267,11 +267,12 @@ def insert_rows(connection: Connection, collection: str, values: Values, start: 
         size = 0
         for row, *held in zip(range(first, last), *columns.values(), strict=True):
             entity = {ROW_FIELD: row, **dict(zip(columns, held, strict=True))}
-            if batch and size + entity_bytes(entity) > BATCH_BYTES:
+            own = entity_bytes(entity)
+            if batch and size + own > BATCH_BYTES:
                 connection.run(partial(_upsert, collection, batch), BUILD_S)
                 batch, size = [], 0
             batch.append(entity)
-            size += entity_bytes(entity)
+            size += own
         connection.run(partial(_upsert, collection, batch), BUILD_S)
 
 
