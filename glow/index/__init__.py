@@ -22,7 +22,7 @@ from glow.index.settings import (
     FusionWeights,
     RerankWeight,
 )
-from glow.index.time_limit import wanted_until
+from glow.index.time_limit import run_all, wanted_until
 from glow.index.version import REPORT_FILE, Index
 from glow.index.walk import (
     AnyComponent,
@@ -97,6 +97,7 @@ __all__ = [
     "open_delta",
     "open_segment",
     "read_tombstones",
+    "run_all",
     "view_of",
     "wanted_until",
     "write_delta_rows",

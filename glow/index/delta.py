@@ -87,7 +87,7 @@ class DeltaRows:
 class SortedIds(Protocol):
     """Documents whose ids are sorted; `DocumentStore` describes it."""
 
-    def row_before(self, document_id: str) -> int | None: ...
+    def rows_before(self, ids: Sequence[str]) -> list[int | None]: ...
 
 
 def in_delta(files: Collection[str]) -> frozenset[str]:
@@ -163,10 +163,8 @@ def joined_order(order: NDArray[np.uint32], documents: SortedIds, ids: Sequence[
         uint32 [N + M], a permutation.
     """
     # For each other id, how many ids of the base come before it.
-    before = np.zeros(len(ids), np.int64)
-    for place, identifier in enumerate(ids):
-        row = documents.row_before(identifier)
-        before[place] = 0 if row is None else int(order[row]) + 1
+    rows = documents.rows_before(ids)
+    before = np.array([0 if row is None else int(order[row]) + 1 for row in rows], np.int64)
     # UTF-8 sorts like code points.
     by_id = np.array(sorted(range(len(ids)), key=lambda place: ids[place].encode()), np.int64)
     joined = np.empty(len(order) + len(ids), np.uint32)

@@ -11,11 +11,12 @@ retriever if that can be computed. docs/decisions/0041 has the measurements.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import Fusion, Ranking, best
+from glow.index import Fusion, Ranking, best, run_all
 
 __all__ = ["HEAD", "Fused", "Scorer", "contributions", "fuse_rankings", "uncertainty"]
 
@@ -29,6 +30,7 @@ LATE_WORDS = 0.43
 """Factor of the lexical weight with late interaction, which compares words as well."""
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Rows int64 [x] -> their true scores float32 [x] for the current query."""
+Late = Callable[[NDArray[np.int64]], NDArray[np.float32] | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,8 +63,10 @@ def fuse_rankings(
     score_lexical: Scorer | None = None,
     lexical_scale: float | None = None,
     head: Ranking | None = None,
-    score_late: Callable[[NDArray[np.int64]], NDArray[np.float32] | None] | None = None,
+    score_late: Late | None = None,
     score_covered: Scorer | None = None,
+    *,
+    waits: bool = False,
 ) -> Fused:
     """Fuses the candidates of both retrievers.
 
@@ -80,6 +84,7 @@ def fuse_rankings(
         score_late: late-interaction scores of rows, with weight `LATE_SHARE` in the dense score under `convex`; its result is None if
             time runs out. None: the index or the query has no tokens.
         score_covered: fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1.
+        waits: whether the scorers wait for a store, so that they are called at once.
     """
     found = np.concatenate([dense[1], lexical[1]])
     rows, places = np.unique(found, return_inverse=True)
@@ -87,17 +92,17 @@ def fuse_rankings(
         "dense": _Candidates(dense[0], places[: len(dense[1])], rows, score_dense),
         "lexical": _Candidates(lexical[0], places[len(dense[1]) :], rows, score_lexical),
     }
+    nearest = dense if head is None else head
+    near = nearest[0][:HEAD], nearest[1][:HEAD]
+    # A filter may exclude the rivals that hits are measured against.
+    every = rows if head is None else np.union1d(rows, near[1])
+    late = _completed(parts, score_late if fusion.method == "convex" else None, every, waits=waits)
     if fusion.method == "rrf":
         ranks = {name: part.reciprocal_ranks(fusion.k) for name, part in parts.items()}
         return _fused(_Sum(fusion, 1.0).of(ranks["dense"], ranks["lexical"]), rows, parts, order)
     largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
-    nearest = dense if head is None else head
-    near = nearest[0][:HEAD], nearest[1][:HEAD]
     openness = uncertainty(near[0])
     add = _Sum(fusion, openness / (float(largest) or 1.0))  # 0 if no word of the query is known
-    # A filter may exclude the rivals that hits are measured against.
-    every = rows if head is None else np.union1d(rows, near[1])
-    late = None if score_late is None else score_late(every)
     own = None if late is None else late[np.searchsorted(every, rows)]
     lexical_scores = parts["lexical"].filled() * _covered(score_covered, rows)
     made = _fused(add.of(parts["dense"].filled(), lexical_scores, own), rows, parts, order, own)
@@ -109,6 +114,17 @@ def fuse_rankings(
     words = score_lexical(near[1]).astype(np.float64) * _covered(score_covered, near[1])
     scores = add.of(near[0].astype(np.float64), words, rivals)
     return replace(made, head=scores.astype(np.float32), openness=openness)
+
+
+def _completed(
+    parts: Mapping[str, "_Candidates"], score_late: Late | None, every: NDArray[np.int64], *, waits: bool
+) -> NDArray[np.float32] | None:
+    """Scores of candidates that only one ranking holds; and late interaction of documents."""
+    calls: list[Callable[[], Any]] = [part.complete for part in parts.values()]
+    if score_late is not None:
+        calls.append(lambda: score_late(every))
+    found = run_all(calls, waits=waits)
+    return None if score_late is None else found[-1]
 
 
 def _covered(score: Scorer | None, rows: NDArray[np.int64]) -> Floats:
@@ -201,7 +217,7 @@ class _Candidates:
         score: computes true scores of rows that are not candidates; None: unknown.
 
     Attributes:
-        scores: float64 [m]; NaN if unknown.
+        scores: float64 [m]; NaN if unknown, or before `complete`.
     """
 
     def __init__(
@@ -216,10 +232,13 @@ class _Candidates:
         self.scores = np.full(len(rows), np.nan)
         self.scores[places[::-1]] = scores[::-1]
         self._lowest = float(scores[-1]) if len(scores) else 0.0
-        if score is not None:
-            missing = np.isnan(self.scores)
-            if missing.any():
-                self.scores[missing] = score(rows[missing])
+        self._rows, self._score = rows, score
+
+    def complete(self) -> None:
+        """Computes the scores of rows that are not candidates."""
+        missing = np.isnan(self.scores)
+        if self._score is not None and missing.any():
+            self.scores[missing] = self._score(self._rows[missing])
 
     def filled(self) -> Floats:
         """Scores [m]; the lowest candidate's score replaces unknown ones."""

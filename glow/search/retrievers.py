@@ -6,12 +6,12 @@ gathers, and which of their scores are known.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import Calibration, Fusion, Ranking, RowMask, Searchable, best
+from glow.index import Calibration, Fusion, Ranking, RowMask, Searchable, best, run_all
 from glow.index.late_interaction import LATE_INTERACTION
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES
@@ -80,6 +80,7 @@ class HybridCandidates:
         words: kind of the part `lexical`: `lexical` is BM25, `learned` is BM25 with learned impacts.
         score_late: late interaction; None: the index or the query has no token embeddings.
         score_covered: fraction of the query that documents hold (`coverage_scorer`).
+        waits: whether the scorers wait for a store.
     """
 
     dense: Ranking
@@ -91,6 +92,7 @@ class HybridCandidates:
     words: Words = "lexical"
     score_late: LateScorer | None = None
     score_covered: Scorer | None = None
+    waits: bool = False
 
 
 def rank_dense(
@@ -201,6 +203,7 @@ def fuse_hybrid(
         gathered.head,
         None if score is None else lambda rows: score(rows, is_over),
         gathered.score_covered,
+        waits=gathered.waits,
     )
     parts = {
         gathered.words if name == "lexical" else name: scores[:k] for name, scores in fused.parts.items()
@@ -228,21 +231,25 @@ def gather_hybrid(
     `needs_head` says whether the fusion needs the head of all documents, which takes a second search if a filter applies.
     """
     vector = query.vector
-    dense = rank_dense(index, vector, k, params, allowed)
-    head = None
+    by: Words = "learned" if index.holds(LEARNED_SPARSE) else "lexical"
+    words, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
+    searches: list[Callable[[], Any]] = [
+        lambda: rank_dense(index, vector, k, params, allowed),
+        lambda: impacts.search(words, k, allowed, index.order),
+    ]
     if allowed is not None and needs_head:
         # An approximate search for fewer hits may find others: the head is that of the search without the filter.
         wanted = min(k, HEAD) if _is_exact(index, params) else k
-        nearest = rank_dense(index, vector, wanted, params)
-        head = nearest.scores[:HEAD], nearest.rows[:HEAD]
-    by: Words = "learned" if index.holds(LEARNED_SPARSE) else "lexical"
-    words, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
+        searches.append(lambda: rank_dense(index, vector, wanted, params))
+    waits = impacts.is_remote or index[VECTORS].is_remote
+    dense, lexical, *nearest = run_all(searches, waits=waits)
+    head = (nearest[0].scores[:HEAD], nearest[0].rows[:HEAD]) if nearest else None
     late = None
     if query.tokens is not None and index.holds(LATE_INTERACTION):
         late = late_scorer(index, query.tokens, vector, dense.passages)
     return dense, HybridCandidates(
         dense=(dense.scores, dense.rows),
-        lexical=impacts.search(words, k, allowed, index.order),
+        lexical=lexical,
         score_dense=dense_scorer(index, vector),
         score_lexical=lambda rows: impacts.score(words, rows),
         lexical_scale=impacts.largest,
@@ -250,6 +257,7 @@ def gather_hybrid(
         words=by,
         score_late=late,
         score_covered=coverage_scorer(impacts, words, index.preprocessor.weigher.idf),
+        waits=waits,
     )
 
 

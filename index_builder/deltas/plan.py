@@ -86,8 +86,11 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
     gone = set(live.tombstones.tolist())
     documents = []
 
+    ids = [*changes.upserts, *changes.deletes]
+    rows = dict(zip(ids, live.documents.find_all(ids), strict=True))
+
     def remove(identifier: str) -> bool:
-        row = live.documents.find(identifier)
+        row = rows[identifier]
         if row is None:
             return False
         if row < base:
@@ -97,7 +100,7 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
         return True
 
     for identifier, document in changes.upserts.items():
-        if _is_held(live, document):
+        if _is_held(live, rows[identifier], document):
             counts["unchanged"] += 1
             continue
         counts["replaced" if remove(identifier) else "new"] += 1
@@ -116,9 +119,8 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
     return plan
 
 
-def _is_held(live: OpenVersion, document: Document) -> bool:
-    """Whether the index holds an identical document."""
-    row = live.documents.find(document.id)
+def _is_held(live: OpenVersion, row: int | None, document: Document) -> bool:
+    """Whether the row of a document's id holds an identical one."""
     if row is None:
         return False
     found = live.documents.rows([row])[0]

@@ -122,9 +122,13 @@ def test_the_largest_impact_of_some_documents_is_found(both: tuple[Segment, Segm
 
 def test_ids_are_found_and_only_those(both: tuple[Segment, Segment]) -> None:
     local, remote = (each[STORED_FIELDS] for each in both)
-    for identifier in ("d/0", "d/39", "d/4", "d/40", "", "zz", "d/"):
-        assert local.find(identifier) == remote.find(identifier)
-        assert local.row_before(identifier) == remote.row_before(identifier)
+    assert (both[0][POSTINGS].is_remote, both[1][POSTINGS].is_remote) == (False, True)
+    ids = ["d/0", "d/39", "d/4", "d/40", "", "zz", "d/", *(f"d/{number}" for number in range(60))]
+    assert local.find_all(ids) == remote.find_all(ids) == [remote.find(each) for each in ids]
+    assert (
+        local.rows_before(ids) == remote.rows_before(ids) == [remote.rows_before([each])[0] for each in ids]
+    )
+    assert remote.find_all([]) == remote.rows_before([]) == []
     assert list(local.by_id()) == list(remote.by_id())
     assert list(local.scan(3, 7)) == list(remote.scan(3, 7))
     assert list(local.metadata()) == list(remote.metadata())

@@ -50,9 +50,10 @@ def check_start(project: Project, checks: Checks) -> bool:
     for arguments in (("config",), ("--profile", "*", "config")):
         done = project.compose(*arguments, "--quiet")
         checks.note(done.returncode == 0, "compose accepts its file", done.stderr.strip() or arguments)
-    files = ("--file", "docker-compose.yml", "--file", "docker-compose.gpu.yml")
-    done = project.compose(*files, "config", "--quiet")
-    checks.note(done.returncode == 0, "compose accepts the GPU override", done.stderr.strip() or "yes")
+    for override in ("gpu", "milvus"):
+        files = ("--file", "docker-compose.yml", "--file", f"docker-compose.{override}.yml")
+        done = project.compose(*files, "config", "--quiet")
+        checks.note(done.returncode == 0, f"compose accepts the override {override}", done.stderr.strip())
     begin = time.monotonic()
     done = project.compose("up", "--build", "--detach", "--wait", "--wait-timeout", "900")
     found = f"{time.monotonic() - begin:.0f} s, images included"

@@ -22,14 +22,21 @@ ROOT = Path(__file__).parent.parent.parent
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 OUR_IMAGES = ("service", "builder", "train")
-COMPOSE_FILES = ("docker-compose.yml", "docker-compose.gpu.yml")
+COMPOSE_FILES = ("docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.milvus.yml")
 OTHER_VARIABLES = {"FORWARDED_ALLOW_IPS", "INDEX_ROOT", "KEEP_VERSIONS", "BUILD_THREADS"}
 """uvicorn's (docs/security.md), and those of docker/sample.sh and docker/rebuild.sh."""
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads compose's own tags as well."""
+
+
+_Loader.add_constructor("!reset", lambda *_: None)
+
+
 def compose(name: str = COMPOSE_FILES[0]) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+    found: dict[str, Any] = yaml.load((ROOT / name).read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a safe loader
     return found
 
 
@@ -257,14 +264,32 @@ def test_starts_are_ordered_by_health() -> None:
 def test_the_gpu_override_changes_services_that_are_there() -> None:
     for name, service in compose(COMPOSE_FILES[1])["services"].items():
         assert name in SERVICES
-        builds = [each["build"]["args"]["LOCK"] for each in _sharing(service["image"]) if "build" in each]
-        assert builds and set(builds) <= set(LOCKS)
+        assert _locks(COMPOSE_FILES[1], service["image"]) <= set(LOCKS)
         assert service["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
 
 
-def _sharing(image: str) -> list[dict[str, Any]]:
-    override = compose(COMPOSE_FILES[1])["services"].values()
-    return [service for service in override if service["image"] == image]
+def test_with_milvus_every_container_of_ours_reaches_it_and_has_its_client() -> None:
+    given = compose(COMPOSE_FILES[2])["services"]
+    milvus = given.pop("milvus")
+    assert milvus["networks"] == ["back"] and "ports" not in milvus
+    assert milvus["volumes"] == ["milvus:/var/lib/milvus"]
+    assert set(given) == {"index", "rebuild", "ingest", *REPLICAS}
+    for name, service in given.items():
+        for lock in _locks(COMPOSE_FILES[2], service["image"]):
+            assert "pymilvus==" in (DOCKER / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
+        assert service.get("networks", SERVICES[name].get("networks")) == ["back"]
+        assert service.get("network_mode") is None
+    for name in ("index", "rebuild"):
+        *_, option, address = given[name]["entrypoint"]
+        assert (option, by_default(address)) == ("--store", "milvus://milvus:19530")
+
+
+def _locks(file: str, image: str) -> set[str]:
+    """Lock files of an image, which a service of the file builds."""
+    sharing = [service for service in compose(file)["services"].values() if service["image"] == image]
+    locks = {service["build"]["args"]["LOCK"] for service in sharing if "build" in service}
+    assert locks, image
+    return locks
 
 
 def test_an_image_is_built_by_one_service_of_those_that_start() -> None:

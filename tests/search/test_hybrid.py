@@ -1,7 +1,11 @@
 """Fusion of what is served: worked values, and the properties that paging, filters and explanation lean on."""
 
+import threading
+import time
+from collections.abc import Callable
 from math import exp
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from glow.errors import ConfigError
-from glow.index import Fusion, FusionWeights, Ranking
+from glow.errors import ConfigError, StoreError
+from glow.index import Fusion, FusionWeights, Ranking, run_all, wanted_until
+from glow.index.time_limit import time_left_s
 from glow.search import Fused, Scorer, fuse_rankings, rrf, uncertainty
 
 DOCUMENTS = 30
@@ -175,3 +180,36 @@ def test_a_fusion_survives_its_file(tmp_path: Path) -> None:
 def test_weights_that_weigh_nothing_are_refused(dense: float, lexical: float) -> None:
     with pytest.raises(ValidationError):
         FusionWeights(dense=dense, lexical=lexical)
+
+
+def test_what_waits_for_a_store_is_asked_at_once() -> None:
+    """Each scorer returns only when the other two have been asked as well."""
+    met = threading.Barrier(3, timeout=20)
+
+    def slow(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        met.wait()
+        return (rows / 10).astype(np.float32)
+
+    given: Any = (convex(3, 1), ranking({0: 0.9, 1: 0.6}), ranking({1: 6.0, 2: 8.0}), None)
+    fuse: Any = fuse_rankings
+    at_once = fuse(*given, slow, slow, 5.0, None, slow, waits=True)
+    met = threading.Barrier(1)
+    assert shown(at_once) == shown(fuse(*given, slow, slow, 5.0, None, slow))
+
+
+def test_calls_at_once_have_the_deadline_and_the_first_failure_counts() -> None:
+    def fail(message: str) -> Callable[[], None]:
+        def call() -> None:
+            raise StoreError(message)
+
+        return call
+
+    with wanted_until(time.perf_counter() + 60):
+        left = run_all([time_left_s] * 3, waits=True)
+    assert all(50 < each <= 60 for each in left)
+    ended = threading.Event()
+    with pytest.raises(StoreError, match="first"):
+        run_all([fail("first"), fail("second"), lambda: time.sleep(0.1) or ended.set()], waits=True)
+    assert ended.is_set()
+    with pytest.raises(StoreError, match="second"):
+        run_all([ended.is_set, fail("second")], waits=True)

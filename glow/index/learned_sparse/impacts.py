@@ -115,6 +115,8 @@ class LearnedImpacts:
         weight: factor of learned impacts, >= 0; 0 leaves only BM25.
     """
 
+    is_remote = False
+
     def __init__(self, bm25: ImpactIndex, learned: ImpactIndex, weight: float = 1.0) -> None:
         self._bm25, self._learned, self.weight = bm25, learned, weight
         self._sums = ScoreAccumulator(len(bm25))

@@ -18,8 +18,8 @@ __all__ = ["ID_FIELD", "TEXT_FIELD", "MilvusDocuments", "text_of"]
 
 ID_FIELD, TEXT_FIELD = "id", "text"
 BOTH = (ID_FIELD, TEXT_FIELD)
-PROBES = 64
-"""Ids that one step of a search for an id reads: four steps for ten million documents."""
+PROBES, FEW_PROBES = 64, 3
+"""Ids that a step of a search for one id reads: four steps for ten million documents; and the least if many are searched."""
 
 
 def text_of(fields: str, metadata: str) -> str:
@@ -62,16 +62,20 @@ class MilvusDocuments:
 
     def find(self, document_id: str) -> int | None:
         """The row of an id; None if there is none."""
-        place = self._place(document_id)
-        if place == self.count:
-            return None
-        row = int(self._by_id[place])
-        return row if self.ids([row]) == [document_id] else None
+        return self.find_all([document_id])[0]
 
-    def row_before(self, document_id: str) -> int | None:
-        """The row of the last id before this one in code point order; this one may be absent."""
-        place = self._place(document_id)
-        return None if place == 0 else int(self._by_id[place - 1])
+    def find_all(self, ids: Sequence[str]) -> list[int | None]:
+        """The row of each id; None if there is none."""
+        if self.count == 0:
+            return [None] * len(ids)
+        rows = self._by_id[np.minimum(self._places(ids), self.count - 1)].tolist()
+        return [
+            row if held == each else None for row, held, each in zip(rows, self.ids(rows), ids, strict=True)
+        ]
+
+    def rows_before(self, ids: Sequence[str]) -> list[int | None]:
+        """For each id the row of the last one before it in code point order; the ids may be absent."""
+        return [None if place == 0 else int(self._by_id[place - 1]) for place in self._places(ids).tolist()]
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the documents of rows `start` to `stop` (not included; None: to the end) in order."""
@@ -97,19 +101,31 @@ class MilvusDocuments:
     def _raw(self, rows: Sequence[int]) -> list[tuple[str, str, str]]:
         return [_record(each) for each in self._collection.read(rows, BOTH)]
 
-    def _place(self, document_id: str) -> int:
-        """Number of ids before this one: each step reads some ids, and keeps the range between two of them."""
-        low, high, wanted = 0, self.count, document_id.encode()
-        while low < high:
-            probes = np.unique(np.linspace(low, high - 1, min(PROBES, high - low)).astype(np.int64))
+    def _places(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """How many ids come before each of some, int64 [ids].
+
+        Each step reads ids for all of them, and keeps for each the range between two of those.
+        """
+        wanted = [each.encode() for each in ids]
+        low, high = np.zeros(len(ids), np.int64), np.full(len(ids), self.count, np.int64)
+        while len(searched := np.flatnonzero(low < high)):
+            most = max(PROBES // len(searched), FEW_PROBES)
+            probes = {
+                each: np.unique(np.linspace(low[each], high[each] - 1, most).astype(np.int64))
+                for each in searched.tolist()
+            }
+            every = np.unique(np.concatenate(list(probes.values())))
             # The first steps of every search read the same ids.
-            held = self._collection.read(self._by_id[probes].tolist(), (ID_FIELD,), caches=True)
-            found = [each[ID_FIELD] for each in held]
-            before = sum(each.encode() < wanted for each in found)
-            low, high = (
-                low if before == 0 else int(probes[before - 1]) + 1,
-                high if before == len(probes) else int(probes[before]),
+            held = self._collection.read(
+                self._by_id[every].tolist(), (ID_FIELD,), caches=len(every) <= PROBES
             )
+            names = {place: each[ID_FIELD].encode() for place, each in zip(every.tolist(), held, strict=True)}
+            for each, places in probes.items():
+                before = sum(names[place] < wanted[each] for place in places.tolist())
+                if before:
+                    low[each] = places[before - 1] + 1
+                if before < len(places):
+                    high[each] = places[before]
         return low
 
 

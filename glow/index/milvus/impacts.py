@@ -97,6 +97,8 @@ class MilvusImpacts:
         bm25: the terms; or those of learned impacts, for merging.
     """
 
+    is_remote = True
+
     def __init__(self, collection: Collection, filters: FilterFields | None, bm25: Terms) -> None:
         self._collection, self._filters, self._bm25 = collection, filters, bm25
         self.header, self.vocabulary, self.analyzer = bm25.header, bm25.vocabulary, bm25.analyzer

@@ -36,7 +36,7 @@ class MilvusVectors:
     """
 
     device = "cpu"
-    has_vectors = True
+    has_vectors = is_remote = True
 
     def __init__(self, connection: Connection, header: StoreHeader, columns: Columns | None = None) -> None:
         self._header = header

@@ -38,7 +38,10 @@ class ImpactIndex:
 
     Attributes:
         analyzer: turns words into the vocabulary's terms.
+        is_remote: whether searches wait for a store.
     """
+
+    is_remote = False
 
     def __init__(self, header: ImpactHeader, vocabulary: Vocabulary, lists: Lists) -> None:
         self.header = header

@@ -28,6 +28,7 @@ class JoinedImpacts(Generic[W]):
         # Without deleted documents, as in a rebuild.
         self.largest = max(both.base.largest_of(both.segments.alive), both.delta.largest)
         self.analyzer = both.base.analyzer
+        self.is_remote = both.base.is_remote
 
     def __len__(self) -> int:
         return len(self._both.segments)

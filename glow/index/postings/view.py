@@ -23,6 +23,8 @@ class ImpactsView(Protocol):
     def largest(self) -> float: ...  # noqa: D102 - see the class
     @property
     def analyzer(self) -> Analyzer: ...  # noqa: D102
+    @property
+    def is_remote(self) -> bool: ...  # noqa: D102
     def __len__(self) -> int: ...
     def search(  # noqa: D102
         self,

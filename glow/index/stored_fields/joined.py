@@ -29,11 +29,16 @@ class SegmentedDocuments:
 
     def find(self, document_id: str) -> int | None:
         """The row of an id; None if it does not exist or is deleted."""
-        row = self._both.delta.find(document_id)
-        if row is not None:
-            return row + self._segments.base
-        row = self._both.base.find(document_id)
-        return None if row is None or self._segments.is_gone(row) else row
+        return self.find_all([document_id])[0]
+
+    def find_all(self, ids: Sequence[str]) -> list[int | None]:
+        """The row of each id; None if it does not exist or is deleted."""
+        found = [None if row is None else row + self._segments.base for row in self._both.delta.find_all(ids)]
+        missing = [place for place, row in enumerate(found) if row is None]
+        rows = self._both.base.find_all([ids[place] for place in missing])
+        for place, row in zip(missing, rows, strict=True):
+            found[place] = None if row is None or self._segments.is_gone(row) else row
+        return found
 
     def get(self, document_id: str) -> Document:
         """The document with an id.

@@ -119,12 +119,16 @@ class DocumentStore:
             record = self._connect().execute(query, (document_id,)).fetchone()
             return None if record is None else int(record[0])
 
-    def row_before(self, document_id: str) -> int | None:
-        """The row of the last id before this one in code point order; this one may be absent."""
+    def find_all(self, ids: Sequence[str]) -> list[int | None]:
+        """The row of each id; None if there is none."""
+        return [self.find(each) for each in ids]
+
+    def rows_before(self, ids: Sequence[str]) -> list[int | None]:
+        """For each id the row of the last one before it in code point order; the ids may be absent."""
         query = "SELECT row FROM documents WHERE id < ? ORDER BY id DESC LIMIT 1"
         with self._reading():
-            record = self._connect().execute(query, (document_id,)).fetchone()
-            return None if record is None else int(record[0])
+            records = [self._connect().execute(query, (each,)).fetchone() for each in ids]
+            return [None if record is None else int(record[0]) for record in records]
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
         """The documents of rows, in the given order; every row must exist."""

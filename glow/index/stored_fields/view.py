@@ -18,6 +18,7 @@ class DocumentsView(Protocol):
     def count(self) -> int: ...  # noqa: D102 - see the class
     def get(self, document_id: str) -> Document: ...  # noqa: D102
     def find(self, document_id: str) -> int | None: ...  # noqa: D102
+    def find_all(self, ids: Sequence[str]) -> list[int | None]: ...  # noqa: D102
     def rows(self, rows: Sequence[int]) -> list[Document]: ...  # noqa: D102
     def ids(self, rows: Sequence[int]) -> list[str]: ...  # noqa: D102
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]: ...  # noqa: D102
@@ -27,6 +28,6 @@ class DocumentsView(Protocol):
 class StoredDocuments(DocumentsView, Protocol):
     """The documents of one segment, for joining and additions; `DocumentStore` describes each method."""
 
-    def row_before(self, document_id: str) -> int | None: ...  # noqa: D102 - see the class
+    def rows_before(self, ids: Sequence[str]) -> list[int | None]: ...  # noqa: D102 - see the class
     def metadata(self) -> Iterator[dict[str, Any]]: ...  # noqa: D102
     def id_ranks(self) -> NDArray[np.uint32]: ...  # noqa: D102

@@ -60,6 +60,8 @@ class DenseIndex:
         device: `cpu` or `cuda`.
     """
 
+    is_remote = False
+
     def __init__(self, index: Any, kind: IndexKind, device: str = "cpu") -> None:
         self._index = index
         self.kind = kind

@@ -25,7 +25,7 @@ class SegmentedDense:
         self.delta = both.delta
         self.segments = both.segments
         self.kind: IndexKind = both.base.kind
-        self.device = both.base.device
+        self.device, self.is_remote = both.base.device, both.base.is_remote
         self.dimensions = both.base.dimensions
 
     def __len__(self) -> int:

@@ -22,6 +22,8 @@ class DenseView(Protocol):
     def dimensions(self) -> int: ...  # noqa: D102
     @property
     def has_vectors(self) -> bool: ...  # noqa: D102
+    @property
+    def is_remote(self) -> bool: ...  # noqa: D102
     def __len__(self) -> int: ...
     def search(  # noqa: D102
         self,
