@@ -1,13 +1,15 @@
-"""Threads of NumPy during encoding, which runs in many threads itself."""
+"""Threads of NumPy's products, which encoding and searches run in many threads themselves."""
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["use_one_thread"]
+__all__ = ["set_numpy_threads"]
 
 
-def use_one_thread() -> None:
-    """Limits NumPy's products to one thread each: as many documents as there are threads are encoded at the same time.
+def set_numpy_threads(threads: int) -> None:
+    """Limits NumPy's products in this process to some threads each, >= 1.
 
-    This only affects NumPy's library, not that of FAISS.
+    By default each product uses all cores: its threads wait actively for each other, which doubles a search's CPU time.
+    This only affects NumPy's library, not that of FAISS. Call it in the main thread: once that has called it, OpenBLAS ignores other
+    threads.
     """
-    ThreadpoolController().select(prefix="libscipy_openblas").limit(limits=1)
+    ThreadpoolController().select(prefix="libscipy_openblas").limit(limits=threads)

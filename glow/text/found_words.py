@@ -28,6 +28,7 @@ class WantedWords:
         # No analyzer changes the start of a word of ASCII letters, so most words can be skipped.
         self._first = frozenset(term[:1] for term in terms)
         self._marks = {mark: made for mark in punctuation if (made := analyzer.term(mark)) in terms}
+        self._others: set[str] = set()
 
     def term(self, word: str) -> str:
         """The term of a word."""
@@ -43,9 +44,13 @@ class WantedWords:
             words: of the text, as `WordSpans.different_words` yields them.
             text: searched for marks.
         """
-        first, term, terms = self._first, self._term, self._terms
-        near = [word for word in words if (start := word[:1]) in first or start > "\x7f"]
-        found = {word: made for word in near if (made := term(word)) in terms}
+        first, term, terms, found = self._first, self._term, self._terms, dict[str, str]()
+        for word in words - self._others:
+            start = word[:1]
+            if (start in first or start > "\x7f") and (made := term(word)) in terms:
+                found[word] = made
+            else:
+                self._others.add(word)
         found.update((mark, made) for mark, made in self._marks.items() if mark in text)
         return found
 

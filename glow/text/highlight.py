@@ -33,6 +33,7 @@ LEAST_SHARE = 0.2
 LEAST_WORTH = 1e-6
 _TAGS = {"query": "<em>", "attended": '<em class="attended">'}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPECIAL = re.compile("[&<>\"'\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,8 @@ class Highlighter:
             if read is not None and (lacking := terms.keys() - found.terms):
                 answering = answering_words(read, lacking, self._spans, self._preprocessor.pieces)
                 found.add([span for span in answering if span.end <= left])
+            if found.terms and len(values) == 1 and len(value) <= min(left, options.fragment_chars):
+                return [self._fragment(value, Window(0.0, 0, len(value), 0, len(value)), found, terms)]
             left = max(left - len(value), 0)
             deciding = (found.terms & terms.keys()) or found.terms
             worth = {term: terms.get(term, 0.0) or LEAST_WORTH for term in deciding}
@@ -229,5 +232,7 @@ def markup(fragment: Fragment) -> str:
 
 
 def _escaped(text: str) -> str:
+    if _SPECIAL.search(text) is None:
+        return text
     # JSON in UTF-8 cannot hold a lone surrogate.
     return escape(_LONE_SURROGATE.sub("\ufffd", text))

@@ -4,7 +4,7 @@ A stretch counts each distinct word once, so two rare words beat one that occurs
 an earlier stretch shows already counts a quarter.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,7 +56,7 @@ def best_windows(
 
 def _best_run(spans: Iterable[Span], worth: Mapping[str, float], width: int) -> tuple[float, list[Span]]:
     """Weight and words of the best run within `width`; of ties, the earliest."""
-    counts: Counter[str] = Counter()
+    counts = dict.fromkeys(worth, 0)
     run: deque[Span] = deque()
     best, found, value = -1.0, list[Span](), 0.0
     most = sum(worth.values())
@@ -105,10 +105,12 @@ def trim(text: str, window: Window, spans: WordSpans) -> tuple[int, int]:
         if before and before.start == 0 and before.end > 1:
             start += before.end - 1
     if window.last < end < len(text):
-        *_, after = (None, *spans.of_text(text[window.last : end + 1]))
-        whole = end + 1 - window.last
+        # No word contains a blank, so only the end can be cut.
+        place = max(text.rfind(" ", window.last, end + 1), window.last)
+        *_, after = (None, *spans.of_text(text[place : end + 1]))
+        whole = end + 1 - place
         if after and after.end == whole and after.start < whole - 1:
-            end = window.last + after.start
+            end = place + after.start
     stretch = text[start:end].rstrip()
     start, end = start + len(stretch) - len(stretch.lstrip(_CLOSING if start else None)), start + len(stretch)
     return (start, end) if start < end else (window.start, window.end)  # one word without an end

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from glow.index import set_numpy_threads
 from glow.index.vectors import set_threads
 from glow_service.search.deadline import Deadline
 
@@ -32,6 +33,7 @@ class SearchPool:
 
     def __init__(self, threads: int, encode_threads: int, niceness: int = 0) -> None:
         self.threads = threads
+        set_numpy_threads(encode_threads)
         limit = partial(_begin, encode_threads, niceness)
         self._executor = ThreadPoolExecutor(self.threads, "search", initializer=limit)
         # Work without encoding has its own threads, because the batcher relies on the ones above.

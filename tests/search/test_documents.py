@@ -69,6 +69,15 @@ def test_any_text_comes_back_unchanged(tmp_path_factory: pytest.TempPathFactory,
     assert write(tmp_path_factory.mktemp("store") / "documents.sqlite", [document]).get("d") == document
 
 
+@pytest.mark.parametrize(
+    "number", [2**63 - 1, 2**64 - 1, 2**64, -(2**70), 10**40, 1e22, 1.7976931348623157e308]
+)
+def test_any_number_comes_back_unchanged(tmp_path: Path, number: float) -> None:
+    document = Document("d", {"text": ("x",)}, {"number": number, "text": f"{number}"})
+    found = write(tmp_path / "documents.sqlite", [document]).get("d").metadata["number"]
+    assert (found, type(found)) == (number, type(number))
+
+
 def test_an_empty_field_is_not_stored(tmp_path: Path) -> None:
     store = write(tmp_path / "documents.sqlite", [Document("d", {"title": (), "text": ("x",)})])
     assert store.get("d").fields == {"text": ("x",)}

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
+from threadpoolctl import ThreadpoolController
 
 from glow.runtime import EncodedText, Encoder, Model
 from glow.text import WeightedTokens
@@ -55,6 +56,18 @@ def pool() -> Iterator[SearchPool]:
     pool = SearchPool(1, 1)
     yield pool
     pool.close()
+
+
+def test_a_search_multiplies_in_as_many_threads_as_it_encodes() -> None:
+    """Threads of a product wait actively: with all cores, a hybrid search takes three times the CPU time."""
+    numpy = ThreadpoolController().select(prefix="libscipy_openblas").lib_controllers
+    if not numpy:
+        pytest.skip("NumPy's library here is another one")
+    rows = np.ones((2_000, 500), np.float32)
+    for threads in (2, 1):
+        assert (rows @ rows.T).all()
+        SearchPool(1, threads).close()
+        assert [library.num_threads for library in numpy] == [threads] * len(numpy)
 
 
 def vector_of(_: Job[Any], encoded: EncodedText) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from glow.index.encoding import Records, Texts
 from glow.index.late_interaction.codes import CodedTokens, code_texts
 from glow.index.late_interaction.pooling import stored_tokens
-from glow.index.numpy_threads import use_one_thread
+from glow.index.numpy_threads import set_numpy_threads
 from glow.runtime import TOKENS, Device, Model
 from glow.text import TermTable
 
@@ -34,7 +34,7 @@ class LateJob:
 
     def open(self, model: Model, terms: TermTable, device: Device) -> "LateEncoder":
         """As `EncodeJob`; loads nothing."""
-        use_one_thread()
+        set_numpy_threads(1)
         return LateEncoder(self)
 
 

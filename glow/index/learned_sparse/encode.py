@@ -16,7 +16,7 @@ from glow.errors import ConfigError
 from glow.index.encoding import Records, Texts
 from glow.index.learned_sparse.impacts import LearnedWords, WordScorer
 from glow.index.learned_sparse.words import WordSide, choose_words
-from glow.index.numpy_threads import use_one_thread
+from glow.index.numpy_threads import set_numpy_threads
 from glow.records import Document
 from glow.runtime import TERMS, Device, LearnedHead, Model
 from glow.text import TermTable, is_lexical, lexical_tokens
@@ -94,7 +94,7 @@ class LearnedJob:
         Raises:
             ArtifactError: if a file is missing or damaged.
         """
-        use_one_thread()
+        set_numpy_threads(1)
         head = LearnedHead.load(model.folder / LEARNED_HEAD)
         return LearnedEncoder(WordScorer(WordSide.load(self.words), head.cut, self.budget, self.unit))
 

@@ -104,7 +104,7 @@ class TokenEmbeddingStore:
         """Documents in their stored form."""
         tokens = places_of(self._offsets, rows)
         scales = self._scales[tokens] if self.header.bits != 16 else np.empty(0, np.float16)
-        return CodedStates(self.lengths(rows), self._codes[tokens], scales)
+        return CodedStates(self.lengths(rows), self._codes.take(tokens, axis=0), scales)
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Token embeddings and mask of documents, padded at the end.
