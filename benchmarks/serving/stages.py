@@ -130,7 +130,7 @@ def _bare(index: Index, texts: list[str]) -> dict[str, str]:
         )
     vectors = encoder.encode(tokens)
     dense = index[VECTORS]
-    assert isinstance(dense, DenseIndex)  # noqa: S101 - in files, without a delta
+    assert isinstance(dense, DenseIndex)
     faiss_index = dense._index
     return {
         "encode": _time(lambda place: session.run(outputs, inputs[place]), len(texts)),
