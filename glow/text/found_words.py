@@ -12,6 +12,8 @@ from glow.text.spans import Span, WordSpans
 
 __all__ = ["FoundWords", "WantedWords"]
 
+OTHER_WORDS = 20_000
+"""Most words without a wanted term to remember; a page of ordinary hits has fewer."""
 _START = attrgetter("start")
 
 
@@ -49,7 +51,7 @@ class WantedWords:
             start = word[:1]
             if (start in first or start > "\x7f") and (made := term(word)) in terms:
                 found[word] = made
-            else:
+            elif len(self._others) < OTHER_WORDS:
                 self._others.add(word)
         found.update((mark, made) for mark, made in self._marks.items() if mark in text)
         return found

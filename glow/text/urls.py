@@ -5,6 +5,7 @@ keeping them is an option.
 """
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -15,7 +16,6 @@ MAX_URL_CHARACTERS = 1024
 MAX_RUN_CHARACTERS = 48
 # Hosts and directories recur in a corpus, and a cut costs ten times a look-up.
 CACHED_RUNS = 50_000
-CACHED_URLS = 5_000
 _SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://")
 _SEPARATORS = re.compile(r"[\W_]+")
 _RUNS = re.compile(r"[^\W_]+")
@@ -42,28 +42,24 @@ def url_words(url: str, *, keep_digits: bool = False) -> str:
     return " ".join(words)
 
 
-def url_runs(url: str, *, keep_digits: bool = False) -> tuple[tuple[str, int], ...]:
+def url_runs(url: str, *, keep_digits: bool = False) -> Iterator[tuple[str, int]]:
     """The words of a URL with their positions in it, for highlighting; %-escapes are not decoded.
 
     Args:
         url: any string; the scheme is skipped.
         keep_digits: as for `url_words`.
 
-    Returns:
-        Each word as in the URL, and its start.
+    Yields:
+        A word as in the URL, and its start.
     """
-    return _runs(url[:MAX_URL_CHARACTERS], keep_digits)
-
-
-@lru_cache(maxsize=CACHED_URLS)
-def _runs(url: str, keep_digits: bool) -> tuple[tuple[str, int], ...]:
-    scheme, runs = _SCHEME.match(url), list[tuple[str, int]]()
-    for match in (_RUNS if keep_digits else _LETTERS).finditer(url, scheme.end() if scheme else 0):
+    scheme = _SCHEME.match(url)
+    for match in (_RUNS if keep_digits else _LETTERS).finditer(
+        url, scheme.end() if scheme else 0, MAX_URL_CHARACTERS
+    ):
         words, start = _cut(match[0]), match.start()
         for word in words if "".join(words) == match[0] else (match[0],):
-            runs.append((word, start))
+            yield word, start
             start += len(word)
-    return tuple(runs)
 
 
 @lru_cache(maxsize=CACHED_RUNS)
