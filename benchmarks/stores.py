@@ -82,7 +82,7 @@ def _opened(root: Path) -> Index:
 
 def _ids(index: Index, text: str, kind: Retriever) -> list[str]:
     call = replace(PLAIN, text=text, retriever=kind)
-    return [hit.document.id for hit in SearchSession(index, call).run().hits]
+    return [hit.id for hit in SearchSession(index, call).run().found.hits]
 
 
 if __name__ == "__main__":

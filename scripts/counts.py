@@ -16,12 +16,12 @@ READERS = (
 """The functions that read components."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 66_400,
+    "lines of the product": 65_800,
     "files of the product": 571,
-    "lines of tests": 58_700,
+    "lines of tests": 58_850,
     "readers that may be None, outside their packages": 0,
-    "files with the identifier `learned`": 12,
-    "folders with the identifier `learned`": 8,
+    "files with the identifier `learned`": 11,
+    "folders with the identifier `learned`": 7,
     "functions over 60 lines": 0,
     "lines of glow.training": 7_900,
     "lines of model_export": 3_900,

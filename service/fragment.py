@@ -4,8 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import orjson
+from msgspec.json import Encoder
+
+from glow.contract import FoundHits
 
 __all__ = ["ResultFragment"]
+
+
+_ENCODER = Encoder()
 
 
 class ResultFragment:
@@ -24,9 +30,9 @@ class ResultFragment:
         self.members = members
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """A fragment of these members; at least one."""
-        return cls(orjson.dumps(values)[1:-1])
+    def of(cls, found: FoundHits) -> Self:
+        """The fragment of a result."""
+        return cls(_ENCODER.encode(found)[1:-1])
 
     def hits(self) -> list[dict[str, Any]]:
         """The decoded hits."""

@@ -44,12 +44,14 @@ def answers(index: Index) -> list[dict[str, object]]:
     found = []
     for text in QUERIES:
         for retriever in ("dense", "lexical", "hybrid"):
-            hits = SearchSession(index, SearchCall(text, 5, 0, 20, SearchParams(), retriever)).run().hits
+            hits = (
+                SearchSession(index, SearchCall(text, 5, 0, 20, SearchParams(), retriever)).run().found.hits
+            )
             found.append(
                 {
                     "query": text,
                     "retriever": retriever,
-                    "ids": [hit.document.id for hit in hits],
+                    "ids": [hit.id for hit in hits],
                     "scores": [round(hit.score, 4) for hit in hits],
                 }
             )

@@ -108,7 +108,7 @@ def main(
                 stages.own.clear()
             session = SearchSession(index, replace(call, text=text))
             found = session.run()
-            ResultFragment.of(render.result_body(index, session.call, found))
+            ResultFragment.of(found.found)
         columns[name] = {stage: 1e3 * each / queries for stage, each in stages.own.items()}
     typer.echo(", ".join(f"{name} {value}" for name, value in machine().items()))
     typer.echo(f"\n| CPU ms a query | {' | '.join(columns)} | bare call |\n|---|{'---|' * len(columns)}---|")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from glow.adapters.excerpt import Excerpt
-from glow.client import GlowClient, SearchHit
+from glow.client import GlowClient, Hit
 from glow.commands import command, option
 from glow.errors import DependencyError, GlowError
 from glow.options import StrictModel
@@ -128,7 +128,7 @@ def mcp_command(options: McpOptions) -> None:
         make_server(client, options.name).run()
 
 
-def _hit(hit: SearchHit, room: int) -> dict[str, Any]:
+def _hit(hit: Hit, room: int) -> dict[str, Any]:
     excerpt = Excerpt(room, MOST_CHARACTERS)
     text = hit.passage.text if hit.passage is not None else hit.text("text")
     texts = {"title": hit.text("title"), "url": hit.text("url"), "text": text}

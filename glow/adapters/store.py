@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from glow.client import GlowClient, NotFoundError, SearchHit
+from glow.client import GlowClient, Hit, NotFoundError
 from glow.errors import ConfigError
 from glow.records import Document
 
@@ -159,10 +159,11 @@ class GlowStore:
             dict[str, Any], dict(parts[0]) if len(parts) == 1 else {"and": [dict(part) for part in parts]}
         )
 
-    def _of_hit(self, hit: SearchHit) -> FoundText:
-        found = self._of_document(Document(hit.id, hit.fields, hit.metadata))
+    def _of_hit(self, hit: Hit) -> FoundText:
+        fields = {name: hit.values(name) for name in hit.fields}
+        found = self._of_document(Document(hit.id, fields, hit.metadata))
         text = hit.passage.text if hit.passage is not None and hit.passage.text else found.text
-        return FoundText(found.id, text, found.metadata, hit.score, hit.vector)
+        return FoundText(found.id, text, found.metadata, hit.score, hit.vector or ())
 
     def _of_document(self, document: Document) -> FoundText:
         identifier = document.id.removeprefix(f"{self._namespace}/") if self._namespace else document.id

@@ -1,23 +1,18 @@
-"""Responses of the routes other than search."""
+"""Results of calls that are not a record of `glow.contract` as it was received."""
 
 import sys
 from array import array
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from glow.client.errors import InvalidResponseError, ServiceError
-from glow.client.node import Node
 from glow.client.problems import problem_in
-from glow.client.results import IndexName, SearchResult
+from glow.contract import BatchItem, DocumentResult, EmbeddingsResult, IndexName, SearchResult
+from glow.contract import BatchResult as ReceivedBatch
 from glow.records import Document
 
-__all__ = [
-    "BatchResult", "Embeddings", "Readiness", "RejectedDocument", "ServiceInfo", "WriteResult", "read_batch", "read_document",
-    "read_embeddings", "read_info", "read_write",
-]  # fmt: skip
+__all__ = ["BatchResult", "Embeddings", "Readiness", "batch_of", "document_of", "embeddings_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,137 +57,56 @@ class Readiness:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceInfo:
-    """The service's version, index and model.
-
-    Attributes:
-        version: of GLOW.
-        index: its version and model.
-        documents: number of documents in the index.
-        dimensions: dimensions of a vector.
-        fields: names of the text fields.
-        retrievers: valid values of the option `retriever`.
-        components: components of the index besides vectors, such as `impacts` or `columns`.
-        columns: metadata field -> its properties, such as `type`.
-        raw: the whole response as received, with device, settings and members of newer services.
-    """
-
-    version: str
-    index: IndexName
-    documents: int
-    dimensions: int
-    fields: tuple[str, ...]
-    retrievers: tuple[str, ...]
-    components: tuple[str, ...]
-    columns: Mapping[str, Mapping[str, Any]]
-    raw: Mapping[str, Any] = field(repr=False, compare=False)
+def batch_of(received: ReceivedBatch) -> BatchResult:
+    """The results of a batch."""
+    results = tuple(_search_of(item, received) for item in received.results)
+    return BatchResult(received.request_id, received.took_ms, received.index, results)
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedDocument:
-    """A rejected document: its position among those sent, from 0, its id ("" if unreadable), and the reason."""
-
-    place: int
-    id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """State of a write.
-
-    Attributes:
-        operation: its id, for `operation()`.
-        state: `waiting`, `applied`, `visible` or `failed`.
-        version: index version that contains it; "" while it waits.
-        previous: the version before a deletion by filter, for `glow rollback`; "" for everything else.
-        counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of the batch that it was applied in.
-        reason: why it failed; "" otherwise.
-        accepted: number of accepted documents.
-        rejects: the first hundred rejected documents.
-    """
-
-    operation: str
-    state: str
-    version: str
-    previous: str
-    counts: Mapping[str, float]
-    reason: str
-    accepted: int
-    rejects: tuple[RejectedDocument, ...]
-
-
-def read_write(node: Node) -> WriteResult:
-    """Reads the response to a write, or to `GET /operations/{id}`."""
-    rejects = tuple(
-        RejectedDocument(item.integer("place"), str(item.value.get("id") or ""), item.text("reason", ""))
-        for item in node.nodes("rejects")
-    )
-    return WriteResult(
-        operation=node.text("operation"),
-        state=node.text("state"),
-        version=node.text("version", ""),
-        previous=node.text("previous", ""),
-        counts=node.numbers("counts"),
-        reason=node.text("reason", ""),
-        accepted=node.integer("accepted", 0),
-        rejects=rejects,
+def _search_of(item: BatchItem, batch: ReceivedBatch) -> SearchResult | ServiceError:
+    if item.problem is not None:
+        return problem_in(item.problem, item.status)
+    if item.query is None:
+        raise InvalidResponseError(
+            f"a search of the batch has status {item.status}, but neither a result nor a problem; "
+            "check that the address is a GLOW service of a supported version"
+        )
+    return SearchResult(
+        request_id=batch.request_id,
+        took_ms=batch.took_ms,
+        degraded=item.degraded or (),
+        index=item.index or batch.index,
+        query=item.query,
+        hits=item.hits or (),
+        confidence=item.confidence,
+        facets=item.facets,
+        timings_ms=item.timings_ms or {},
     )
 
 
-def read_batch(node: Node) -> BatchResult:
-    """Reads the response of `POST /search/batch`."""
-    results = tuple(_item(item, node) for item in node.nodes("results", required=True))
-    index = IndexName.read(node.node("index"))
-    return BatchResult(node.text("request_id", ""), node.number("took_ms", 0.0), index, results)
+def document_of(received: DocumentResult) -> Document:
+    """A document, with the values of each field as a tuple."""
+    fields = received.fields.items()
+    values = {name: (value,) if isinstance(value, str) else value for name, value in fields}
+    return Document(received.id, values, received.metadata)
 
 
-def _item(item: Node, head: Node) -> SearchResult | ServiceError:
-    status = item.integer("status", 200)
-    if status < 400:
-        return SearchResult.read(item, head)
-    return problem_in(item.node("problem"), status)
+def embeddings_of(received: EmbeddingsResult) -> Embeddings:
+    """Vectors that were sent in base64."""
+    data = sorted(received.data, key=lambda item: item.index)
+    usage = received.usage
+    vectors = tuple(_vector(str(item.embedding), item.index) for item in data)
+    return Embeddings(vectors, received.model, usage.total_tokens, usage.truncated)
 
 
-def read_document(node: Node) -> Document:
-    """Reads the response of `GET /documents/{id}`."""
-    return Document(node.text("id"), node.lists("fields"), node.mapping("metadata"))
-
-
-def read_embeddings(node: Node) -> Embeddings:
-    """Reads the response of `POST /v1/embeddings` with vectors in base64."""
-    data = sorted(node.nodes("data", required=True), key=lambda item: item.integer("index"))
-    usage = Node(node.mapping("usage"), "/usage")
-    truncated = tuple(int(place) for place in usage.items("truncated"))
-    vectors = tuple(_vector(item) for item in data)
-    return Embeddings(vectors, node.text("model", ""), usage.integer("total_tokens", 0), truncated)
-
-
-def _vector(item: Node) -> tuple[float, ...]:
+def _vector(text: str, place: int) -> tuple[float, ...]:
     numbers = array("f")
     try:
-        numbers.frombytes(b64decode(item.text("embedding"), validate=True))
+        numbers.frombytes(b64decode(text, validate=True))
     except (Base64Error, ValueError) as error:
         raise InvalidResponseError(
-            f"the vector at {item.place} is not base64 of float32 numbers ({error}); check that the service is GLOW"
+            f"vector {place} is not base64 of float32 numbers ({error}); check that the service is GLOW"
         ) from error
     if sys.byteorder == "big":
         numbers.byteswap()  # the API sends little-endian numbers
     return tuple(numbers)
-
-
-def read_info(node: Node) -> ServiceInfo:
-    """Reads the response of `GET /info`."""
-    index = node.node("index")
-    return ServiceInfo(
-        version=node.text("version", ""),
-        index=IndexName.read(index),
-        documents=index.integer("documents", 0),
-        dimensions=index.integer("dimensions", 0),
-        fields=tuple(item.text("name") for item in node.nodes("fields")),
-        retrievers=node.texts("retrievers"),
-        components=index.texts("components"),
-        columns=index.mapping("columns"),
-        raw=node.value,
-    )

@@ -1,28 +1,36 @@
 """The client for asyncio: the same methods, retries and results as in `sync.py`, with `await`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 import httpx
 
 from glow.client import calls
-from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo, WriteResult
 from glow.client.calls import Call
-from glow.client.connection import LIMITS, Connection
+from glow.client.connection import LIMITS, Connection, as_method
 from glow.client.limits import MAX_RESPONSE_BYTES, Body
-from glow.client.options import PagedOptions, SearchOptions, SearchRequest
+from glow.client.options import PagedOptions
 from glow.client.paging import Paging
-from glow.client.results import SearchHit, SearchResult
 from glow.client.retry import Outcome, RetryPolicy
-from glow.records import Document
+from glow.contract import Hit, SearchResult
 
 __all__ = ["AsyncGlowClient"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 _LATER_S = 0.1
 """Lets httpx's own timeouts fire first: they tell a failed connection, which may be retried, from a sent request."""
+
+
+def _sends(make: Callable[P, Call[T]]) -> "Callable[Concatenate[AsyncGlowClient, P], Coroutine[Any, Any, T]]":
+    """A method that sends a call and returns its result."""
+
+    async def method(self: "AsyncGlowClient", /, *args: P.args, **options: P.kwargs) -> T:
+        return await self._run(make(*args, **options))
+
+    return as_method(method, make)
 
 
 class AsyncGlowClient:
@@ -48,13 +56,18 @@ class AsyncGlowClient:
         self._http = http or httpx.AsyncClient(limits=LIMITS)
         self._is_owner = http is None
 
-    async def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> SearchResult:
-        """Like `GlowClient.search`."""
-        return await self._run(calls.search(query, **options))
-
-    async def search_batch(self, searches: Sequence[str | SearchRequest]) -> BatchResult:
-        """Like `GlowClient.search_batch`."""
-        return await self._run(calls.search_batch(searches))
+    search = _sends(calls.search)
+    search_batch = _sends(calls.search_batch)
+    document = _sends(calls.document)
+    feedback = _sends(calls.feedback)
+    write = _sends(calls.write)
+    delete = _sends(calls.delete)
+    delete_where = _sends(calls.delete_where)
+    operation = _sends(calls.operation)
+    embeddings = _sends(calls.embeddings)
+    info = _sends(calls.info)
+    health = _sends(calls.health)
+    ready = _sends(calls.ready)
 
     async def search_pages(
         self,
@@ -78,68 +91,11 @@ class AsyncGlowClient:
         page_size: int = 50,
         limit: int = 100,
         **options: Unpack[PagedOptions],
-    ) -> AsyncIterator[SearchHit]:
+    ) -> AsyncIterator[Hit]:
         """Like `GlowClient.search_hits`, for `async for`."""
         async for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
             for hit in page.hits:
                 yield hit
-
-    async def document(self, document_id: str) -> Document:
-        """Like `GlowClient.document`."""
-        return await self._run(calls.document(document_id))
-
-    async def feedback(
-        self,
-        request_id: str,
-        document_id: str,
-        kind: Literal["click", "like", "dislike"] = "click",
-        *,
-        rank: int | None = None,
-        dwell_s: float | None = None,
-        user: str | None = None,
-    ) -> None:
-        """Like `GlowClient.feedback`."""
-        await self._run(calls.feedback(request_id, document_id, kind, rank=rank, dwell_s=dwell_s, user=user))
-
-    async def write(self, documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> WriteResult:
-        """Like `GlowClient.write`."""
-        return await self._run(calls.write(documents, wait_s))
-
-    async def delete(self, ids: Sequence[str], *, wait_s: float = 0.0) -> WriteResult:
-        """Like `GlowClient.delete`."""
-        return await self._run(calls.delete(ids, wait_s))
-
-    async def delete_where(
-        self, wanted: Mapping[str, Any], *, all_documents: bool = False, wait_s: float = 0.0
-    ) -> WriteResult:
-        """Like `GlowClient.delete_where`."""
-        return await self._run(calls.delete_where(wanted, wait_s, all_documents=all_documents))
-
-    async def operation(self, operation_id: str) -> WriteResult:
-        """Like `GlowClient.operation`."""
-        return await self._run(calls.operation(operation_id))
-
-    async def embeddings(
-        self,
-        texts: str | Sequence[str],
-        *,
-        input_type: Literal["query", "document"] = "query",
-        model: str | None = None,
-    ) -> Embeddings:
-        """Like `GlowClient.embeddings`."""
-        return await self._run(calls.embeddings(texts, input_type, model))
-
-    async def info(self) -> ServiceInfo:
-        """Like `GlowClient.info`."""
-        return await self._run(calls.info())
-
-    async def health(self) -> bool:
-        """Like `GlowClient.health`."""
-        return await self._run(calls.health())
-
-    async def ready(self) -> Readiness:
-        """Like `GlowClient.ready`."""
-        return await self._run(calls.ready())
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -1,4 +1,4 @@
-"""One function per route: the request to send, and how to read its response. Both clients use them."""
+"""One function per route: the request to send, and how to read its response. They are the methods of both clients."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,25 @@ from urllib.parse import quote
 
 import httpx
 
-from glow.client import answers
-from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo, WriteResult
-from glow.client.errors import ServiceError
-from glow.client.node import Node
+from glow.client.answers import (
+    BatchResult,
+    Embeddings,
+    Readiness,
+    batch_of,
+    document_of,
+    embeddings_of,
+)
 from glow.client.options import SearchOptions, SearchRequest
-from glow.client.problems import object_of, problem_of
-from glow.client.results import SearchResult
+from glow.client.problems import problem_of, record_of
+from glow.contract import BatchResult as ReceivedBatch
+from glow.contract import (
+    DocumentResult,
+    EmbeddingsResult,
+    FeedbackResult,
+    Info,
+    OperationResult,
+    SearchResult,
+)
 from glow.errors import ConfigError
 from glow.records import Document
 
@@ -23,6 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 MOST_PATH_CHARACTERS = 32_000
 """Longest percent-encoded id in a path: the service accepts 64 KiB of request line and headers."""
@@ -47,20 +60,33 @@ class Call(Generic[T]):
     is_repeatable: bool = True
 
 
-def _reading(read: Callable[[Node], T]) -> Callable[[httpx.Response], T]:
-    return lambda response: read(object_of(response))
+def _reading(kind: type[R], convert: Callable[[R], T]) -> Callable[[httpx.Response], T]:
+    return lambda response: convert(record_of(response, kind))
+
+
+def _as_received(kind: type[T]) -> Callable[[httpx.Response], T]:
+    return lambda response: record_of(response, kind)
 
 
 def search(query: str | None = None, **options: Unpack[SearchOptions]) -> Call[SearchResult]:
-    """`POST /v1/search`."""
+    """Searches for the documents that match a query.
+
+    Args:
+        query: the query; None if the options have `vector`, `like` or only a filter.
+        options: see `SearchOptions`.
+    """
     body = _search_body({"query": query, **options})
-    return Call("POST", "/v1/search", _reading(SearchResult.read), body)
+    return Call("POST", "/v1/search", _as_received(SearchResult), body)
 
 
 def search_batch(searches: Sequence[str | SearchRequest]) -> Call[BatchResult]:
-    """`POST /v1/search/batch`."""
+    """Runs several searches on one index version; an invalid one fails alone.
+
+    Args:
+        searches: queries, or requests with their own options.
+    """
     bodies = [_search_body({"query": one} if isinstance(one, str) else one) for one in searches]
-    return Call("POST", "/v1/search/batch", _reading(answers.read_batch), {"searches": bodies})
+    return Call("POST", "/v1/search/batch", _reading(ReceivedBatch, batch_of), {"searches": bodies})
 
 
 def _search_body(request: SearchRequest) -> dict[str, Any]:
@@ -72,9 +98,13 @@ def _search_body(request: SearchRequest) -> dict[str, Any]:
 
 
 def document(document_id: str) -> Call[Document]:
-    """`GET /v1/documents/{id}`.
+    """Fetches one document.
+
+    Args:
+        document_id: its id, which may contain `/`.
 
     Raises:
+        NotFoundError: if the index has no document with this id.
         ConfigError: if the id is empty, or cannot be part of a path.
     """
     try:
@@ -87,30 +117,52 @@ def document(document_id: str) -> Call[Document]:
             f"document id {document_id!r:.80} cannot be part of a path; expected text of 1 to {MOST_PATH_CHARACTERS} "
             "characters, percent-encoded, without parts '.' and '..'"
         )
-    return Call("GET", f"/v1/documents/{path}", _reading(answers.read_document))
+    return Call("GET", f"/v1/documents/{path}", _reading(DocumentResult, document_of))
 
 
-def write(documents: Sequence[Mapping[str, Any]], wait_s: float = 0.0) -> Call[WriteResult]:
-    """`POST /v1/documents`."""
+def write(documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> Call[OperationResult]:
+    """Adds documents, or replaces those with the same ids.
+
+    Args:
+        documents: documents as in a collection: `{"_id": …, "title": …, "text": …}`.
+        wait_s: how long to wait until searches find them, in seconds, less than `timeout_s`; 0: do not wait.
+    """
     return _write("/v1/documents", {"documents": list(documents)}, wait_s)
 
 
-def delete(ids: Sequence[str], wait_s: float = 0.0) -> Call[WriteResult]:
-    """`POST /v1/documents/delete` with ids."""
+def delete(ids: Sequence[str], *, wait_s: float = 0.0) -> Call[OperationResult]:
+    """Deletes documents; unknown ids are ignored.
+
+    Args:
+        ids: ids of the documents.
+        wait_s: as for `write`.
+    """
     return _write("/v1/documents/delete", {"ids": list(ids)}, wait_s)
 
 
 def delete_where(
-    wanted: Mapping[str, Any], wait_s: float = 0.0, *, all_documents: bool = False
-) -> Call[WriteResult]:
-    """`POST /v1/documents/delete` with a filter."""
+    wanted: Mapping[str, Any], *, all_documents: bool = False, wait_s: float = 0.0
+) -> Call[OperationResult]:
+    """Deletes the documents that match a filter at the time when the write is applied.
+
+    Args:
+        wanted: a filter, as for a search.
+        all_documents: allow a filter that matches every document.
+        wait_s: as for `write`.
+    """
     body = {"filter": wanted, **({"all": True} if all_documents else {})}
     return _write("/v1/documents/delete", body, wait_s)
 
 
-def operation(operation_id: str) -> Call[WriteResult]:
-    """`GET /v1/operations/{id}`."""
-    return Call("GET", f"/v1/operations/{quote(operation_id, safe='')}", _reading(answers.read_write))
+def _write(path: str, body: Mapping[str, Any], wait_s: float) -> Call[OperationResult]:
+    waiting = f"?wait=visible&wait_s={wait_s:g}" if wait_s > 0 else ""
+    # A refused write (429, 503) was not accepted, so it may be retried; one whose connection broke may have been.
+    return Call("POST", path + waiting, _as_received(OperationResult), body)
+
+
+def operation(operation_id: str) -> Call[OperationResult]:
+    """The state of a write, by its operation id."""
+    return Call("GET", f"/v1/operations/{quote(operation_id, safe='')}", _as_received(OperationResult))
 
 
 def feedback(
@@ -122,51 +174,67 @@ def feedback(
     dwell_s: float | None = None,
     user: str | None = None,
 ) -> Call[None]:
-    """`POST /v1/feedback`."""
+    """Reports a click or a rating of a hit, if the service keeps a feedback log.
+
+    Args:
+        request_id: the complete `request_id` of the search result.
+        document_id: id of the hit.
+        kind: kind of feedback.
+        rank: rank at which the hit was shown, from 1.
+        dwell_s: seconds that the user spent on the document; send the click again with it.
+        user: distinguishes users of this client's key; the service stores only a keyed hash of it.
+
+    Raises:
+        NotFoundError: if the service keeps no feedback log.
+        BadRequestError: if no search of this service had this request id.
+        BusyError: if this user exceeded the service's hourly limit.
+    """
     given = {"rank": rank, "dwell_s": dwell_s, "user": user}
     body: dict[str, Any] = {"request_id": request_id, "id": document_id, "kind": kind}
     body |= {name: value for name, value in given.items() if value is not None}
-    return Call("POST", "/v1/feedback", _reading(lambda _: None), body)
-
-
-def _write(path: str, body: Mapping[str, Any], wait_s: float) -> Call[WriteResult]:
-    waiting = f"?wait=visible&wait_s={wait_s:g}" if wait_s > 0 else ""
-    # A refused write (429, 503) was not accepted, so it may be retried; one whose connection broke may have been.
-    return Call("POST", path + waiting, _reading(answers.read_write), body)
+    return Call("POST", "/v1/feedback", _reading(FeedbackResult, lambda _: None), body)
 
 
 def embeddings(
-    texts: str | Sequence[str], input_type: Literal["query", "document"] = "query", model: str | None = None
+    texts: str | Sequence[str],
+    *,
+    input_type: Literal["query", "document"] = "query",
+    model: str | None = None,
 ) -> Call[Embeddings]:
-    """`POST /v1/embeddings`; base64 takes a third of the bytes of decimal numbers."""
+    """Encodes texts.
+
+    Args:
+        texts: one text or several.
+        input_type: encoder to use.
+        model: the expected model, with or without its hash; the service refuses a different one.
+    """
     body: dict[str, Any] = {
         "input": texts if isinstance(texts, str) else list(texts),
         "input_type": input_type,
-        "encoding_format": "base64",
+        "encoding_format": "base64",  # a third of the bytes of decimal numbers
     }
     if model is not None:
         body["model"] = model
-    return Call("POST", "/v1/embeddings", _reading(answers.read_embeddings), body)
+    return Call("POST", "/v1/embeddings", _reading(EmbeddingsResult, embeddings_of), body)
 
 
-def info() -> Call[ServiceInfo]:
-    """`GET /info`."""
-    return Call("GET", "/info", _reading(answers.read_info))
+def info() -> Call[Info]:
+    """Information about the service: version, index, model, settings."""
+    return Call("GET", "/info", _as_received(Info))
 
 
 def health() -> Call[bool]:
-    """`GET /healthz`."""
-    return Call("GET", "/healthz", lambda response: bool(object_of(response).value), is_repeatable=False)
+    """Whether the service's process runs; never retried."""
+    return Call("GET", "/healthz", _reading(dict, bool), is_repeatable=False)
 
 
 def ready() -> Call[Readiness]:
-    """`GET /readyz`; a 503 is a valid result."""
+    """Whether the service is ready for requests, and why not; never retried."""
     return Call("GET", "/readyz", _read_readiness, is_repeatable=False)
 
 
 def _read_readiness(response: httpx.Response) -> Readiness:
     if response.status_code != 503:
-        object_of(response)
+        record_of(response, dict)
         return Readiness(True)
-    problem: ServiceError = problem_of(response)
-    return Readiness(False, problem.detail)
+    return Readiness(False, problem_of(response).detail)

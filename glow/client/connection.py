@@ -1,7 +1,9 @@
 """The common part of both clients: address, key and time limits of the service, requests and outcomes."""
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -11,9 +13,10 @@ from glow.client.problems import raise_failure
 from glow.client.retry import Outcome, Retries, RetryPolicy
 from glow.errors import ConfigError
 
-__all__ = ["LIMITS", "Connection"]
+__all__ = ["LIMITS", "Connection", "as_method"]
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Callable[..., Any])
 _NEVER_AGAIN = RetryPolicy(attempts=1)
 # The service closes connections that are idle for 5 s; expiring them earlier keeps a request from being cut off.
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4.0)
@@ -80,3 +83,15 @@ def _is_address(base_url: str) -> bool:
     except (httpx.InvalidURL, TypeError):
         return False
     return url.scheme in ("http", "https") and bool(url.host) and not url.query and not url.fragment
+
+
+def as_method(method: M, make: Callable[..., Any]) -> M:
+    """Gives a client's method the name, documentation and arguments of the function that makes its call."""
+    signature = inspect.signature(make)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__name__, method.__doc__ = make.__name__, make.__doc__
+    arguments = [own, *signature.parameters.values()]
+    vars(method)["__signature__"] = signature.replace(
+        parameters=arguments, return_annotation=inspect.Signature.empty
+    )
+    return method

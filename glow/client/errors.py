@@ -18,8 +18,8 @@ the code of their class.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from glow.contract import InvalidValue
 from glow.errors import GlowError
 
 __all__ = [
@@ -32,25 +32,11 @@ __all__ = [
     "InternalServiceError",
     "InvalidResponseError",
     "NotFoundError",
-    "RequestFault",
     "ResponseTimeoutError",
     "ServiceError",
     "UnavailableServiceError",
     "error_type_of",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFault:
-    """An invalid value of a request.
-
-    Attributes:
-        pointer: JSON pointer (RFC 6901) to the place in the request's body; "" is the whole body.
-        detail: what was found and what was expected.
-    """
-
-    pointer: str
-    detail: str
 
 
 class ClientError(GlowError):
@@ -98,7 +84,7 @@ class ServiceError(ClientError):
         status: int,
         code: str = "",
         request_id: str = "",
-        faults: Sequence[RequestFault] = (),
+        faults: Sequence[InvalidValue] = (),
         retry_after_s: float | None = None,
     ) -> None:
         self.code = code or type(self).code

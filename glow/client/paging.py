@@ -4,7 +4,7 @@ from typing import cast
 
 from glow.client.calls import Call, search
 from glow.client.options import PagedOptions, SearchOptions
-from glow.client.results import SearchResult
+from glow.contract import SearchResult
 from glow.errors import ConfigError
 
 __all__ = ["Paging"]

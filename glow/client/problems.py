@@ -1,31 +1,39 @@
-"""Converts HTTP responses to JSON objects or to errors."""
+"""Converts HTTP responses to records or to errors."""
 
 import math
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import httpx
+from msgspec import DecodeError, ValidationError, json
 
 from glow.client.errors import (
     ConnectionFailedError,
     InvalidResponseError,
-    RequestFault,
     ResponseTimeoutError,
     ServiceError,
     error_type_of,
 )
-from glow.client.node import Node
+from glow.contract import Problem
 
-__all__ = ["object_of", "problem_in", "problem_of", "raise_failure", "retry_after_s"]
+__all__ = ["problem_in", "problem_of", "raise_failure", "record_of", "retry_after_s"]
+
+T = TypeVar("T")
+_PLACE = re.compile(r"at `\$([^`]*)`")
 
 
-def object_of(response: httpx.Response) -> Node:
-    """The JSON object of a successful response.
+def record_of(response: httpx.Response, kind: type[T]) -> T:
+    """The record of a successful response.
+
+    Args:
+        response: the response.
+        kind: a record of `glow.contract`.
 
     Raises:
         ServiceError: if the service responded with a problem.
-        InvalidResponseError: if the response is a redirect, or not a JSON object.
+        InvalidResponseError: if the response is a redirect, or not such a record.
     """
     if response.is_error:
         raise problem_of(response)
@@ -35,41 +43,47 @@ def object_of(response: httpx.Response) -> Node:
             "give the address of the service itself"
         )
     try:
-        return Node(response.json())
-    except ValueError as error:
+        return json.decode(response.content, type=kind)
+    except ValidationError as error:
+        raise InvalidResponseError(
+            f"the response is not a {kind.__name__}: {_with_pointer(error)}; "
+            "check that the address is a GLOW service of a supported version"
+        ) from error
+    except (DecodeError, UnicodeDecodeError) as error:
         raise InvalidResponseError(
             f"{response.url} returned {response.text!r:.80}, expected JSON ({error}); check the address"
         ) from error
+
+
+def _with_pointer(error: ValidationError) -> str:
+    """The message, with a JSON pointer in place of msgspec's `$.hits[0].score`."""
+    return _PLACE.sub(lambda place: "at " + re.sub(r"[.\[]", "/", place[1]).replace("]", ""), str(error))
 
 
 def problem_of(response: httpx.Response) -> ServiceError:
     """The error of a response with a status of 400 or more, with or without a problem document."""
     wait_s = retry_after_s(response.headers.get("Retry-After"))
     try:
-        return problem_in(Node(response.json()), response.status_code, wait_s)
-    except (ValueError, InvalidResponseError):  # an error page of a proxy
+        return problem_in(json.decode(response.content, type=Problem), response.status_code, wait_s)
+    except (DecodeError, UnicodeDecodeError):  # an error page of a proxy
         detail = f"the body is not a problem document but {response.text!r:.80}; check the proxies before the service"
         return error_type_of(response.status_code)(detail, status=response.status_code, retry_after_s=wait_s)
 
 
-def problem_in(node: Node, status: int, wait_s: float | None = None) -> ServiceError:
-    """The error of a problem document (RFC 9457); all its members are optional.
+def problem_in(problem: Problem, status: int, wait_s: float | None = None) -> ServiceError:
+    """The error of a problem document (RFC 9457).
 
     Args:
-        node: the document.
+        problem: the document.
         status: HTTP status, 400 to 599.
         wait_s: seconds to wait, from `Retry-After`.
     """
-    faults = [
-        RequestFault(fault.text("pointer", ""), fault.text("detail", "")) for fault in node.nodes("errors")
-    ]
-    detail = node.text("detail", "") or node.text("title", "no reason was given")
     return error_type_of(status)(
-        detail,
+        problem.detail or problem.title or "no reason was given",
         status=status,
-        code=node.text("code", ""),
-        request_id=node.text("request_id", ""),
-        faults=faults,
+        code=problem.code,
+        request_id=problem.request_id,
+        faults=problem.errors,
         retry_after_s=wait_s,
     )
 

@@ -1,26 +1,34 @@
 """The synchronous client."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Concatenate, ParamSpec, TypeVar, Unpack
 
 import httpx
 
 from glow.client import calls
-from glow.client.answers import BatchResult, Embeddings, Readiness, ServiceInfo, WriteResult
 from glow.client.calls import Call
-from glow.client.connection import LIMITS, Connection
+from glow.client.connection import LIMITS, Connection, as_method
 from glow.client.limits import MAX_RESPONSE_BYTES, Body, bound_streams, ends_within
-from glow.client.options import PagedOptions, SearchOptions, SearchRequest
+from glow.client.options import PagedOptions
 from glow.client.paging import Paging
-from glow.client.results import SearchHit, SearchResult
 from glow.client.retry import Outcome, RetryPolicy
-from glow.records import Document
+from glow.contract import Hit, SearchResult
 
 __all__ = ["GlowClient"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _sends(make: Callable[P, Call[T]]) -> "Callable[Concatenate[GlowClient, P], T]":
+    """A method that sends a call and returns its result."""
+
+    def method(self: "GlowClient", /, *args: P.args, **options: P.kwargs) -> T:
+        return self._run(make(*args, **options))
+
+    return as_method(method, make)
 
 
 class GlowClient:
@@ -60,22 +68,18 @@ class GlowClient:
         if self._is_owner:
             bound_streams(self._http)
 
-    def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> SearchResult:
-        """Searches for the documents that match a query.
-
-        Args:
-            query: the query; None if the options have `vector`, `like` or only a filter.
-            options: see `SearchOptions`.
-        """
-        return self._run(calls.search(query, **options))
-
-    def search_batch(self, searches: Sequence[str | SearchRequest]) -> BatchResult:
-        """Runs several searches on one index version; an invalid one fails alone.
-
-        Args:
-            searches: queries, or requests with their own options.
-        """
-        return self._run(calls.search_batch(searches))
+    search = _sends(calls.search)
+    search_batch = _sends(calls.search_batch)
+    document = _sends(calls.document)
+    feedback = _sends(calls.feedback)
+    write = _sends(calls.write)
+    delete = _sends(calls.delete)
+    delete_where = _sends(calls.delete_where)
+    operation = _sends(calls.operation)
+    embeddings = _sends(calls.embeddings)
+    info = _sends(calls.info)
+    health = _sends(calls.health)
+    ready = _sends(calls.ready)
 
     def search_pages(
         self,
@@ -106,110 +110,10 @@ class GlowClient:
         page_size: int = 50,
         limit: int = 100,
         **options: Unpack[PagedOptions],
-    ) -> Iterator[SearchHit]:
+    ) -> Iterator[Hit]:
         """Iterates over the hits of a search; same arguments as `search_pages`."""
         for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
             yield from page.hits
-
-    def document(self, document_id: str) -> Document:
-        """Fetches one document.
-
-        Args:
-            document_id: its id, which may contain `/`.
-
-        Raises:
-            NotFoundError: if the index has no document with this id.
-        """
-        return self._run(calls.document(document_id))
-
-    def feedback(
-        self,
-        request_id: str,
-        document_id: str,
-        kind: Literal["click", "like", "dislike"] = "click",
-        *,
-        rank: int | None = None,
-        dwell_s: float | None = None,
-        user: str | None = None,
-    ) -> None:
-        """Reports a click or a rating of a hit, if the service keeps a feedback log.
-
-        Args:
-            request_id: the complete `request_id` of the search result.
-            document_id: id of the hit.
-            kind: kind of feedback.
-            rank: rank at which the hit was shown, from 1.
-            dwell_s: seconds that the user spent on the document; send the click again with it.
-            user: distinguishes users of this client's key; the service stores only a keyed hash of it.
-
-        Raises:
-            NotFoundError: if the service keeps no feedback log.
-            BadRequestError: if no search of this service had this request id.
-            BusyError: if this user exceeded the service's hourly limit.
-        """
-        self._run(calls.feedback(request_id, document_id, kind, rank=rank, dwell_s=dwell_s, user=user))
-
-    def write(self, documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> WriteResult:
-        """Adds documents, or replaces those with the same ids.
-
-        Args:
-            documents: documents as in a collection: `{"_id": …, "title": …, "text": …}`.
-            wait_s: how long to wait until searches find them, in seconds, less than `timeout_s`; 0: do not wait.
-        """
-        return self._run(calls.write(documents, wait_s))
-
-    def delete(self, ids: Sequence[str], *, wait_s: float = 0.0) -> WriteResult:
-        """Deletes documents; unknown ids are ignored.
-
-        Args:
-            ids: ids of the documents.
-            wait_s: as for `write`.
-        """
-        return self._run(calls.delete(ids, wait_s))
-
-    def delete_where(
-        self, wanted: Mapping[str, Any], *, all_documents: bool = False, wait_s: float = 0.0
-    ) -> WriteResult:
-        """Deletes the documents that match a filter at the time when the write is applied.
-
-        Args:
-            wanted: a filter, as for a search.
-            all_documents: allow a filter that matches every document.
-            wait_s: as for `write`.
-        """
-        return self._run(calls.delete_where(wanted, wait_s, all_documents=all_documents))
-
-    def operation(self, operation_id: str) -> WriteResult:
-        """The state of a write, by its operation id."""
-        return self._run(calls.operation(operation_id))
-
-    def embeddings(
-        self,
-        texts: str | Sequence[str],
-        *,
-        input_type: Literal["query", "document"] = "query",
-        model: str | None = None,
-    ) -> Embeddings:
-        """Encodes texts.
-
-        Args:
-            texts: one text or several.
-            input_type: encoder to use.
-            model: the expected model, with or without its hash; the service refuses a different one.
-        """
-        return self._run(calls.embeddings(texts, input_type, model))
-
-    def info(self) -> ServiceInfo:
-        """Information about the service: version, index, model, settings."""
-        return self._run(calls.info())
-
-    def health(self) -> bool:
-        """Whether the service's process runs; never retried."""
-        return self._run(calls.health())
-
-    def ready(self) -> Readiness:
-        """Whether the service is ready for requests, and why not; never retried."""
-        return self._run(calls.ready())
 
     def close(self) -> None:
         """Closes the connections."""

@@ -97,7 +97,7 @@ def _rank(root: Path, texts: Sequence[str], path: Path) -> None:
         for text in texts:
             body = {"query": text, "retriever": retriever, "top_k": DEPTH, "fields": [], "typos": "off"}
             answer = SearchSession(index, check_search(body, limits, index).call).run()
-            found[retriever].append([hit.document.id for hit in answer.hits])
+            found[retriever].append([hit.id for hit in answer.found.hits])
     path.write_text(json.dumps(found))
 
 

@@ -4,55 +4,28 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.artifact import IndexRoot, Manifest
+from glow.contract import AdminResult, Workers
 from glow.errors import ArtifactError, ReadOnlyError
+from glow_service.api.bodies import ReloadBody, RollbackBody
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of
 from glow_service.api.responses import json_response
-from glow_service.api.schemas import IndexShape
 from glow_service.errors import DeadlineError, SwapRefusedError
-from glow_service.search import Shape, faults_of, index_body
+from glow_service.search import faults_of, index_name
 from glow_service.state import Service, service_of
 
-__all__ = ["AdminResult", "ReloadBody", "RollbackBody", "post_reload", "post_rollback", "workers_body"]
+__all__ = ["post_reload", "post_rollback", "workers_of"]
 
 LONGEST_S = 600.0
 """How long a response waits for a version to load, in seconds; the loading itself continues."""
 WORKERS_S = 10.0
 """How long a response waits for the other workers after this one, in seconds."""
 POLL_S = 0.05
-
-
-class ReloadBody(Shape):
-    """No fields; the body is optional."""
-
-
-class RollbackBody(Shape):
-    """A version to make live; the body is optional."""
-
-    version: str | None = Field(
-        None, max_length=128, description="Version to make live; default: the previous one."
-    )
-
-
-class WorkersShape(Shape):
-    """The workers of this service."""
-
-    count: int = Field(description="Number of workers.")
-    following: int = Field(description="Workers that serve the live version.")
-    refusing: int = Field(description="Workers that refused the version that CURRENT names.")
-
-
-class AdminResult(Shape):
-    """The live version and the workers."""
-
-    previous: str = Field(description="Version that was live before the request.")
-    live: IndexShape
-    workers: WorkersShape
 
 
 async def post_reload(request: Request) -> Response:
@@ -141,7 +114,7 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
             f"CURRENT names {refusal.version}, which was refused ({refusal.code}): {refusal.reason}; "
             f"{live.version} stays live"
         )
-    return json_response({"previous": before, "live": index_body(live), "workers": workers_body(service)})
+    return json_response(AdminResult(before, index_name(live), workers_of(service)))
 
 
 async def _wait_for_workers(service: Service, asked: str) -> None:
@@ -155,14 +128,14 @@ async def _wait_for_workers(service: Service, asked: str) -> None:
         await asyncio.sleep(POLL_S)
 
 
-def workers_body(service: Service) -> dict[str, int]:
+def workers_of(service: Service) -> Workers:
     """Number of workers, of those that serve the same version as this one, and of those that refused a version."""
     version = service.resources.live().version
     statuses = service.workers.statuses()
     if not statuses:
-        return {"count": 1, "following": 1, "refusing": int(service.swap.refusal is not None)}
-    return {
-        "count": len(statuses),
-        "following": sum(status.version == version for status in statuses),
-        "refusing": sum(status.refused != "" for status in statuses),
-    }
+        return Workers(1, 1, int(service.swap.refusal is not None))
+    return Workers(
+        count=len(statuses),
+        following=sum(status.version == version for status in statuses),
+        refusing=sum(status.refused != "" for status in statuses),
+    )

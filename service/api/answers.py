@@ -29,7 +29,6 @@ from glow_service.search import (
     StageClock,
     WorkPool,
     encoded_of,
-    result_body,
     to_bytes,
 )
 from glow_service.state import Service
@@ -168,7 +167,7 @@ class _Making:
             answer, result = await _finish_by(self.reading.move(session), session, session.go_on)
         self.reading.pay(session)
         self.timings_ms = dict(answer.timings_ms)
-        if answer.truncated:
+        if answer.found.query.truncated:
             metrics.truncated.labels("query").inc()
         if answer.left_out:
             for stage in answer.left_out:
@@ -240,14 +239,13 @@ def _finish(session: SearchSession, work: Callable[[], SearchAnswer]) -> tuple[S
     except (GlowError, LongHitsError) as error:
         # Its traceback would keep all fetched documents in memory until the next garbage collection.
         raise error.with_traceback(None) from None
-    return answer, ResultFragment.of(result_body(session.index, session.call, answer))
+    return answer, ResultFragment.of(answer.found)
 
 
 def _partial(session: SearchSession) -> Answer:
     """The partial result of a search after its deadline; it is not cached."""
     answer = session.unfinished()
-    result = ResultFragment.of(result_body(session.index, session.call, answer))
-    return Answer(result, ("timeout",), dict(answer.timings_ms))
+    return Answer(ResultFragment.of(answer.found), ("timeout",), dict(answer.timings_ms))
 
 
 def note(

@@ -4,23 +4,24 @@ import asyncio
 import logging
 from typing import Any
 
-import orjson
+import msgspec
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glow.contract import BatchItem
 from glow.errors import GlowError
 from glow.index import Index
 from glow_service.api.answers import count_late, find, note
 from glow_service.api.batch_checks import AnswerRoom, check_searches
+from glow_service.api.bodies import BatchBody
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, head_of, leaving_cancels
 from glow_service.api.problems import problem_body
-from glow_service.api.responses import json_answer
-from glow_service.api.schemas import BatchBody
+from glow_service.api.responses import json_response
 from glow_service.api.work_pools import Reading, enter_work_pool
 from glow_service.errors import DeadlineError, Fault, RequestError
-from glow_service.search import CheckedSearch, Deadline, faults_of, index_body
+from glow_service.search import CheckedSearch, Deadline, faults_of, index_name
 from glow_service.state import Service, service_of
 
 __all__ = ["post_batch"]
@@ -51,9 +52,8 @@ async def post_batch(request: Request) -> Response:
                 return await _one(service, reading, index, search, room, place)
 
         results = await asyncio.gather(*(one(place, search) for place, search in enumerate(checked)))
-    answers = [orjson.Fragment(result) for result in results]
-    head = head_of(context, service.request_ids)
-    return json_answer(orjson.dumps({**head, "index": index_body(index), "results": answers}))
+    head, found = head_of(context, service.request_ids), [msgspec.Raw(result) for result in results]
+    return json_response({**head, "index": index_name(index), "results": found})
 
 
 def _parse(value: dict[str, Any], most: int) -> BatchBody:
@@ -93,7 +93,7 @@ async def _one(
             count_late(service, context)
         instance = f"/searches/{place}"
         problem = problem_body(error, request_id=context.request_id, instance=instance)
-        return orjson.dumps({"status": problem["status"], "problem": problem})
+        return msgspec.json.encode(BatchItem(problem.status, problem=problem))
     if "timeout" in answer.degraded:
         count_late(service, context)
     service.metrics.stages(answer.timings_ms)

@@ -5,15 +5,14 @@ The response to a write means that it is stored in the write log on disk; `glow 
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glow.contract import DocumentResult, OperationResult
 from glow.index import Index
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter, restricts_nothing
@@ -25,12 +24,11 @@ from glow_service.api.context import context_of, leaving_cancels
 from glow_service.api.responses import json_response
 from glow_service.api.work_pools import enter_work_pool
 from glow_service.errors import Fault, RequestError
-from glow_service.search import Deadline, index_body, list_fields, shown_fields
+from glow_service.search import Deadline, index_name, list_fields, shown_fields
 from glow_service.state import Service, service_of
 from glow_service.writes import (
     AcceptedDocuments,
     OperationState,
-    Reject,
     read_documents,
     read_ids,
     read_lines,
@@ -62,14 +60,8 @@ async def get_document(request: Request) -> Response:
             )
         document = await service.plain.pool.run_by(deadline, index[STORED_FIELDS].get, wanted)
     schema = index.preprocessor.schema
-    return json_response(
-        {
-            "id": document.id,
-            "fields": shown_fields(document, schema.names, list_fields(schema)),
-            "metadata": document.metadata,
-            "index": index_body(index),
-        }
-    )
+    fields = shown_fields(document, schema.names, list_fields(schema))
+    return json_response(DocumentResult(document.id, fields, document.metadata, index_name(index)))
 
 
 async def post_documents(request: Request) -> Response:
@@ -118,7 +110,7 @@ async def get_operation(request: Request) -> Response:
     service = service_of(request)
     operation = parse_operation_id(request.path_params["id"])
     enter_work_pool(service, context_of(request.scope), request.scope, 1, "bulk")
-    return json_response(_operation_body(operation, await service.follower.look(operation)))
+    return json_response(_result(operation, await service.follower.look(operation)))
 
 
 async def _write(
@@ -133,29 +125,23 @@ async def _write(
         if wait_s:
             with leaving_cancels(context):
                 state = await service.follower.wait(operation, wait_s)
-    body = _operation_body(operation, state)
-    if taken is not None:
-        body["accepted"] = len(taken.documents)
-        body["rejected"] = len(taken.rejects)
-        body["rejects"] = [asdict(each) for each in _few(taken.rejects)]
-    return json_response(body, 200 if state.is_final else 202)
+    return json_response(_result(operation, state, taken), 200 if state.is_final else 202)
 
 
-def _few(rejects: Sequence[Reject]) -> Sequence[Reject]:
-    return rejects[:SHOWN_REJECTS]
-
-
-def _operation_body(operation: OperationId, state: OperationState) -> dict[str, Any]:
-    body: dict[str, Any] = {"operation": str(operation), "state": state.state}
-    if state.version:
-        body["version"] = state.version
-    if state.before:
-        body["previous"] = state.before
-    if state.counts:
-        body["counts"] = state.counts
-    if state.reason:
-        body["reason"] = state.reason
-    return body
+def _result(
+    operation: OperationId, state: OperationState, taken: AcceptedDocuments | None = None
+) -> OperationResult:
+    return OperationResult(
+        operation=str(operation),
+        state=state.state,
+        version=state.version,
+        previous=state.before,
+        counts=state.counts,
+        reason=state.reason,
+        accepted=None if taken is None else len(taken.documents),
+        rejected=None if taken is None else len(taken.rejects),
+        rejects=None if taken is None else tuple(taken.rejects[:SHOWN_REJECTS]),
+    )
 
 
 def _begin(service: Service, request: Request) -> Index:

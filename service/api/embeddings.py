@@ -11,16 +11,17 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glow.contract import Embedding, EmbeddingsResult, ModelInfo, ModelsResult, Usage
 from glow.errors import QueryError
 from glow.index import Index
 from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import Encoder
 from glow.text import WeightedTokens
+from glow_service.api.bodies import EmbeddingsBody
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, leaving_cancels
 from glow_service.api.responses import json_response
-from glow_service.api.schemas import EmbeddingsBody
 from glow_service.api.work_pools import enter_work_pool
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.live import OpenVersion
@@ -67,21 +68,11 @@ async def post_embeddings(request: Request) -> Response:
         for _ in filter(None, (tokens.truncated for tokens in sequences)):
             service.metrics.truncate(input_type)
         vectors = await _encode(work_pool, encoder, sequences, context.deadline)
-    return json_response(
-        {
-            "object": "list",
-            "data": [
-                {"object": "embedding", "index": place, "embedding": _shown(vector, body.encoding_format)}
-                for place, vector in enumerate(vectors)
-            ],
-            "model": index.model,
-            "usage": {
-                "prompt_tokens": sum(map(len, sequences)),
-                "total_tokens": sum(map(len, sequences)),
-                "truncated": [place for place, tokens in enumerate(sequences) if tokens.truncated],
-            },
-        }
-    )
+    shown = (_shown(vector, body.encoding_format) for vector in vectors)
+    data = tuple(Embedding("embedding", place, vector) for place, vector in enumerate(shown))
+    total = sum(map(len, sequences))
+    cut = tuple(place for place, tokens in enumerate(sequences) if tokens.truncated)
+    return json_response(EmbeddingsResult("list", data, index.model, Usage(total, total, cut)))
 
 
 def _parse(value: dict[str, Any], settings: Settings, index: Index) -> EmbeddingsBody:
@@ -147,17 +138,9 @@ async def get_models(request: Request) -> Response:
     context_of(request.scope).index_version = index.version
     towers = TOWERS if version.document_encoder is not None else TOWERS[:1]
     created = int(datetime.fromisoformat(index.manifest.created).timestamp())
-    models = [
-        {
-            "id": f"{_short_name(index)}:{tower}",
-            "object": "model",
-            "created": created,
-            "owned_by": "glow",
-            "root": index.model,
-        }
-        for tower in towers
-    ]
-    return json_response({"object": "list", "data": models})
+    name, root = _short_name(index), index.model
+    models = tuple(ModelInfo(f"{name}:{tower}", "model", created, "glow", root) for tower in towers)
+    return json_response(ModelsResult("list", models))
 
 
 def _encoder(version: OpenVersion, input_type: str) -> Encoder:
@@ -201,7 +184,7 @@ async def _encode(
     )
 
 
-def _shown(vector: Vector, encoding: str) -> str | list[float]:
+def _shown(vector: Vector, encoding: str) -> str | tuple[float, ...]:
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
-    return [float(value) for value in vector]
+    return tuple(vector.tolist())

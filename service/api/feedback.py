@@ -7,12 +7,13 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glow.contract import FeedbackResult
 from glow.feedback import Feedback
 from glow_service.access import client_of_scope
+from glow_service.api.bodies import FeedbackBody
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of
 from glow_service.api.responses import json_response
-from glow_service.api.schemas import FeedbackBody
 from glow_service.errors import Fault, RateLimitError, RequestIdError, RouteNotFoundError
 from glow_service.search import faults_of
 from glow_service.state import Service, service_of
@@ -43,7 +44,7 @@ async def post_feedback(request: Request) -> Response:
     who = f"{context.key}\n{body.user}" if context.key and body.user else client_of_scope(request.scope)
     _limit(service, who)
     service.feedback_log.log(feedback, who)
-    return json_response({"status": "noted"}, 202)
+    return json_response(FeedbackResult("noted"), 202)
 
 
 def _request_id(service: Service, given: str) -> str:

@@ -10,15 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow import __version__
+from glow.contract import FieldInfo
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.search import RETRIEVERS
-from glow_service.api.admin import workers_body
+from glow_service.api.admin import workers_of
 from glow_service.api.context import context_of
 from glow_service.api.problems import PROBLEMS, problem_type
 from glow_service.api.responses import json_response
 from glow_service.errors import RouteNotFoundError
-from glow_service.search import index_body, list_fields
+from glow_service.search import index_name, list_fields
 from glow_service.state import service_of
 
 __all__ = ["get_health", "get_info", "get_metrics", "get_problem", "get_ready"]
@@ -39,7 +40,7 @@ async def get_ready(request: Request) -> Response:
     processes = service.settings.processes
     # A restarted worker may be loading or failing; the other workers serve, so this is no reason for a 503 either.
     workers = {"ready": len(service.workers.statuses()) if processes > 1 else 1, "desired": processes}
-    body: dict[str, Any] = {"status": "ready", "index": index_body(index), "workers": workers}
+    body: dict[str, Any] = {"status": "ready", "index": index_name(index), "workers": workers}
     if service.swap.refusal is not None:  # the live version still serves, so this is no reason for a 503
         body["swap"] = asdict(service.swap.refusal)
     return json_response(body)
@@ -66,7 +67,7 @@ async def get_info(request: Request) -> Response:
             "device": service.settings.device,
             "providers": index.encoder.providers,
             "search_threads": service.plain.pool.threads,
-            "workers": workers_body(service),
+            "workers": workers_of(service),
             "feedback": service.feedback_log.is_on,
             "settings": service.settings.public(),
         }
@@ -94,7 +95,8 @@ async def get_problem(request: Request) -> Response:
 def _describe(index: Index) -> dict[str, Any]:
     manifest, told = index.manifest, index.info()
     return {
-        **index_body(index),
+        "version": index.version,
+        "model": index.model,
         "created": manifest.created,
         "built_by": manifest.tool,
         "hashes": manifest.hashes,
@@ -121,10 +123,7 @@ def _retrievers(index: Index) -> list[str]:
     return [name for name in RETRIEVERS if not index.refusals[name]]
 
 
-def _fields(index: Index) -> list[dict[str, Any]]:
+def _fields(index: Index) -> list[FieldInfo]:
     schema = index.preprocessor.schema
     lists = list_fields(schema)
-    return [
-        {"name": spec.name, "kind": spec.kind, "tokens": spec.tokens, "list": spec.name in lists}
-        for spec in schema.fields
-    ]
+    return [FieldInfo(spec.name, spec.kind, spec.tokens, spec.name in lists) for spec in schema.fields]

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from glow import errors as glow_errors
+from glow.contract import InvalidValue, Problem
 from glow.errors import FilterError, GlowError, QueryError
 from glow.ingest import LogBusyError, LogFullError
 from glow_service import errors
@@ -17,7 +18,7 @@ from glow_service.api.responses import json_bytes
 from glow_service.errors import Fault, RequestError
 
 __all__ = [
-    "PROBLEMS", "Problem", "problem_body", "problem_of", "problem_response", "problem_type", "responses_of",
+    "PROBLEMS", "ProblemKind", "problem_body", "problem_of", "problem_response", "problem_type", "responses_of",
 ]  # fmt: skip
 
 MEDIA_TYPE = "application/problem+json"
@@ -26,7 +27,7 @@ HIDDEN = "unexpected error; see the log entry with this request id"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ProblemKind:
     """One row of the table.
 
     Attributes:
@@ -38,59 +39,59 @@ class Problem:
     title: str
 
 
-PROBLEMS: dict[type[GlowError], Problem] = {
+PROBLEMS: dict[type[GlowError], ProblemKind] = {
     # Errors of requests.
-    errors.MalformedHttpError: Problem(400, "Invalid HTTP request"),
-    errors.MalformedJsonError: Problem(400, "The body is not JSON"),
-    errors.RouteNotFoundError: Problem(404, "Path not found"),
-    glow_errors.DocumentNotFoundError: Problem(404, "Document not found"),
-    errors.KeyMissingError: Problem(401, "API key required"),
-    errors.AccessError: Problem(403, "Access denied"),
-    errors.KeyRefusedError: Problem(403, "API key not accepted"),
-    errors.MethodNotAllowedError: Problem(405, "Method not allowed"),
-    errors.BodyTooLargeError: Problem(413, "The body is too large"),
-    errors.HeadersTooLateError: Problem(408, "The headers took too long"),
-    errors.MediaTypeError: Problem(415, "Unsupported media type"),
-    errors.HeadersTooLargeError: Problem(431, "The headers are too large"),
-    errors.RequestError: Problem(422, "The request is not valid"),
-    glow_errors.QueryError: Problem(422, "The query is not valid"),
-    FilterError: Problem(422, "The filter or facet is not valid"),
-    errors.QueryTooLongError: Problem(422, "The query is too long"),
-    errors.AnswerTooLargeError: Problem(422, "The response is too large"),
-    errors.RequestIdError: Problem(422, "Unknown request id"),
-    errors.NotAvailableError: Problem(422, "Feature not available"),
-    glow_errors.InputError: Problem(422, "The input is not valid"),
-    glow_errors.RecordError: Problem(422, "The record is not valid"),
-    errors.RateLimitError: Problem(429, "Rate limit exceeded"),
-    errors.OverloadedError: Problem(429, "Too many requests"),
-    errors.SwapRefusedError: Problem(409, "The index version was refused"),
-    LogFullError: Problem(429, "Too many pending writes"),
-    errors.DeadlineError: Problem(504, "Deadline exceeded"),
-    glow_errors.GlowError: Problem(500, "Internal error"),
-    LogBusyError: Problem(503, "The write log is locked"),
-    errors.UnavailableError: Problem(503, "Temporarily unavailable"),
-    errors.NotReadyError: Problem(503, "Not ready yet"),
-    errors.DrainingError: Problem(503, "Shutting down"),
+    errors.MalformedHttpError: ProblemKind(400, "Invalid HTTP request"),
+    errors.MalformedJsonError: ProblemKind(400, "The body is not JSON"),
+    errors.RouteNotFoundError: ProblemKind(404, "Path not found"),
+    glow_errors.DocumentNotFoundError: ProblemKind(404, "Document not found"),
+    errors.KeyMissingError: ProblemKind(401, "API key required"),
+    errors.AccessError: ProblemKind(403, "Access denied"),
+    errors.KeyRefusedError: ProblemKind(403, "API key not accepted"),
+    errors.MethodNotAllowedError: ProblemKind(405, "Method not allowed"),
+    errors.BodyTooLargeError: ProblemKind(413, "The body is too large"),
+    errors.HeadersTooLateError: ProblemKind(408, "The headers took too long"),
+    errors.MediaTypeError: ProblemKind(415, "Unsupported media type"),
+    errors.HeadersTooLargeError: ProblemKind(431, "The headers are too large"),
+    errors.RequestError: ProblemKind(422, "The request is not valid"),
+    glow_errors.QueryError: ProblemKind(422, "The query is not valid"),
+    FilterError: ProblemKind(422, "The filter or facet is not valid"),
+    errors.QueryTooLongError: ProblemKind(422, "The query is too long"),
+    errors.AnswerTooLargeError: ProblemKind(422, "The response is too large"),
+    errors.RequestIdError: ProblemKind(422, "Unknown request id"),
+    errors.NotAvailableError: ProblemKind(422, "Feature not available"),
+    glow_errors.InputError: ProblemKind(422, "The input is not valid"),
+    glow_errors.RecordError: ProblemKind(422, "The record is not valid"),
+    errors.RateLimitError: ProblemKind(429, "Rate limit exceeded"),
+    errors.OverloadedError: ProblemKind(429, "Too many requests"),
+    errors.SwapRefusedError: ProblemKind(409, "The index version was refused"),
+    LogFullError: ProblemKind(429, "Too many pending writes"),
+    errors.DeadlineError: ProblemKind(504, "Deadline exceeded"),
+    glow_errors.GlowError: ProblemKind(500, "Internal error"),
+    LogBusyError: ProblemKind(503, "The write log is locked"),
+    errors.UnavailableError: ProblemKind(503, "Temporarily unavailable"),
+    errors.NotReadyError: ProblemKind(503, "Not ready yet"),
+    errors.DrainingError: ProblemKind(503, "Shutting down"),
     # Errors of a start, a build or an export; in a response, they are errors of the server.
-    glow_errors.MismatchError: Problem(409, "The artifacts do not match"),
-    glow_errors.ArtifactError: Problem(503, "The artifact cannot be used"),
-    glow_errors.ArtifactNotFoundError: Problem(503, "Artifact not found"),
-    glow_errors.FormatError: Problem(503, "The artifact cannot be read"),
-    glow_errors.IntegrityError: Problem(503, "The artifact is damaged"),
-    glow_errors.DeviceError: Problem(503, "Device not available"),
-    glow_errors.DependencyError: Problem(503, "Missing optional package"),
-    glow_errors.ConfigError: Problem(500, "The configuration is not valid"),
-    glow_errors.BuildError: Problem(500, "The build failed"),
-    glow_errors.GateError: Problem(409, "The gate refused the version"),
-    glow_errors.BusyError: Problem(409, "The index root is locked by another process"),
-    glow_errors.ReadOnlyError: Problem(409, "The index root cannot be written"),
-    glow_errors.StoreError: Problem(503, "Vector store not available"),
-    glow_errors.DiskError: Problem(507, "The disk is full or failing"),
-    glow_errors.ExportError: Problem(500, "The export was refused"),
+    glow_errors.MismatchError: ProblemKind(409, "The artifacts do not match"),
+    glow_errors.ArtifactError: ProblemKind(503, "The artifact cannot be used"),
+    glow_errors.ArtifactNotFoundError: ProblemKind(503, "Artifact not found"),
+    glow_errors.FormatError: ProblemKind(503, "The artifact cannot be read"),
+    glow_errors.IntegrityError: ProblemKind(503, "The artifact is damaged"),
+    glow_errors.DeviceError: ProblemKind(503, "Device not available"),
+    glow_errors.DependencyError: ProblemKind(503, "Missing optional package"),
+    glow_errors.ConfigError: ProblemKind(500, "The configuration is not valid"),
+    glow_errors.BuildError: ProblemKind(500, "The build failed"),
+    glow_errors.GateError: ProblemKind(409, "The gate refused the version"),
+    glow_errors.BusyError: ProblemKind(409, "The index root is locked by another process"),
+    glow_errors.ReadOnlyError: ProblemKind(409, "The index root cannot be written"),
+    glow_errors.StoreError: ProblemKind(503, "Vector store not available"),
+    glow_errors.DiskError: ProblemKind(507, "The disk is full or failing"),
+    glow_errors.ExportError: ProblemKind(500, "The export was refused"),
 }
 
 
-def problem_of(kind: type[GlowError]) -> Problem:
+def problem_of(kind: type[GlowError]) -> ProblemKind:
     """The problem of an error class, or of its nearest base class in the table."""
     return next(PROBLEMS[base] for base in kind.__mro__ if base in PROBLEMS)
 
@@ -117,26 +118,26 @@ def problem_response(
     return Response(body, problem.status, {**_headers(known, problem), **(headers or {})}, MEDIA_TYPE)
 
 
-def problem_body(error: GlowError, *, request_id: str, instance: str) -> dict[str, Any]:
-    """The members of a problem; same arguments as `problem_response`."""
+def problem_body(error: GlowError, *, request_id: str, instance: str) -> Problem:
+    """The body of a problem response; same arguments as `problem_response`."""
     problem = problem_of(type(error))
     # Only the operator, not a client, may see errors of the server's files.
     is_hidden = problem.status == 500 or isinstance(
         error, glow_errors.FormatError | glow_errors.IntegrityError
     )
-    return {
-        "type": problem_type(error.code),
-        "title": problem.title,
-        "status": problem.status,
-        "detail": HIDDEN if is_hidden else str(error),
-        "instance": instance,
-        "code": error.code,
-        "request_id": request_id,
-        "errors": [{"pointer": fault.pointer, "detail": fault.detail} for fault in _faults(error)],
-    }
+    return Problem(
+        type=problem_type(error.code),
+        title=problem.title,
+        status=problem.status,
+        detail=HIDDEN if is_hidden else str(error),
+        instance=instance,
+        code=error.code,
+        request_id=request_id,
+        errors=tuple(InvalidValue(fault.pointer, fault.detail) for fault in _faults(error)),
+    )
 
 
-def _headers(error: GlowError, problem: Problem) -> dict[str, str]:
+def _headers(error: GlowError, problem: ProblemKind) -> dict[str, str]:
     if problem.status == 401:
         return {"WWW-Authenticate": 'Bearer realm="glow"'}
     if problem.status in (429, 503):
@@ -150,7 +151,7 @@ def responses_of(kinds: Sequence[type[GlowError]]) -> dict[int | str, dict[str, 
     for status, codes in _by_status(kinds):
         responses[status] = {
             "description": f"{MEDIA_TYPE} with code {', '.join(codes)}",
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}},
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
     return responses
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-import orjson
+import msgspec
 from starlette.responses import Response
 
 __all__ = ["json_answer", "json_bytes", "json_response"]
 
 
 def json_bytes(value: Any) -> bytes:
-    """Encodes a value as JSON in UTF-8; the builder rejects values that orjson cannot encode."""
-    return orjson.dumps(value)
+    """Encodes a value as JSON in UTF-8: a record of `glow.contract`, or plain values."""
+    return msgspec.json.encode(value)
 
 
 def json_answer(body: bytes) -> Response:

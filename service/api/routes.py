@@ -8,12 +8,27 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from msgspec.json import schema_components
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from glow import __version__
+from glow.contract import (
+    AdminResult,
+    BatchResult,
+    DocumentResult,
+    EmbeddingsResult,
+    FeedbackResult,
+    IndexInfo,
+    Info,
+    ModelsResult,
+    OperationResult,
+    Problem,
+    Record,
+    SearchResult,
+)
 from glow.errors import (
     BusyError,
     DiskError,
@@ -27,8 +42,17 @@ from glow.errors import (
 from glow.ingest import LogFullError
 from glow_service import errors
 from glow_service.access import Access, access_errors, access_of
-from glow_service.api.admin import AdminResult, ReloadBody, RollbackBody, post_reload, post_rollback
+from glow_service.api.admin import post_reload, post_rollback
 from glow_service.api.batch import post_batch
+from glow_service.api.bodies import (
+    BatchBody,
+    DeleteBody,
+    DocumentsBody,
+    EmbeddingsBody,
+    FeedbackBody,
+    ReloadBody,
+    RollbackBody,
+)
 from glow_service.api.documents import (
     delete_document,
     get_document,
@@ -42,21 +66,6 @@ from glow_service.api.operations import get_health, get_info, get_metrics, get_p
 from glow_service.api.page import PAGE_FILES, page_route
 from glow_service.api.problems import responses_of
 from glow_service.api.responses import json_response
-from glow_service.api.schemas import (
-    BatchBody,
-    BatchResult,
-    DeleteBody,
-    DocumentBody,
-    DocumentsBody,
-    EmbeddingsBody,
-    EmbeddingsResult,
-    FeedbackBody,
-    FeedbackResult,
-    ModelsResult,
-    OperationResult,
-    ProblemBody,
-    SearchResult,
-)
 from glow_service.api.search import post_search
 from glow_service.search import SearchBody
 
@@ -64,25 +73,6 @@ __all__ = ["ROUTES", "Route", "add_routes", "openapi"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 _REF = "#/components/schemas/{model}"
-_SHAPES: tuple[type[BaseModel], ...] = (
-    SearchBody,
-    SearchResult,
-    BatchBody,
-    BatchResult,
-    EmbeddingsBody,
-    EmbeddingsResult,
-    ModelsResult,
-    FeedbackBody,
-    FeedbackResult,
-    DocumentBody,
-    DocumentsBody,
-    DeleteBody,
-    OperationResult,
-    ProblemBody,
-    ReloadBody,
-    RollbackBody,
-    AdminResult,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +95,7 @@ class Route:
     method: str
     handler: Handler
     errors: Sequence[type[GlowError]] = ()
-    answer: type[BaseModel] | None = None
+    answer: type[Record] | None = None
     body: type[BaseModel] | None = None
     parameter: str = ""
     tag: str = "operations"
@@ -121,13 +111,23 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document; it is made once."""
     if app.openapi_schema is None:
         document = get_openapi(title="GLOW", version=__version__, routes=app.routes)
-        _, shapes = models_json_schema([(shape, "validation") for shape in _SHAPES], ref_template=_REF)
-        components = document.setdefault("components", {})
-        components.setdefault("schemas", {}).update(shapes["$defs"])
-        components["securitySchemes"] = _SCHEMES
+        document["components"] = {"schemas": _schemas(), "securitySchemes": _SCHEMES}
         document["tags"] = [{"name": name, "description": text} for name, text in _TAGS.items()]
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _schemas() -> dict[str, Any]:
+    """Name -> schema, of every body and response. Responses have no other members, but clients must accept them."""
+    bodies = [route.body for route in ROUTES if route.body]
+    answers = [route.answer for route in ROUTES if route.answer]
+    _, asked = models_json_schema([(body, "validation") for body in dict.fromkeys(bodies)], ref_template=_REF)
+    _, answered = schema_components(
+        [*dict.fromkeys(answers), Problem], ref_template=_REF.format(model="{name}")
+    )
+    for name, schema in answered.items():
+        schema["additionalProperties"] = name == IndexInfo.__name__
+    return {**asked["$defs"], **answered}
 
 
 _TAGS = {
@@ -234,7 +234,7 @@ ROUTES = (
         "GET",
         get_document,
         (DocumentNotFoundError, errors.OverloadedError, errors.DeadlineError, errors.NotReadyError),
-        answer=DocumentBody,
+        answer=DocumentResult,
         parameter="id",
         tag="documents",
     ),
@@ -279,7 +279,7 @@ ROUTES = (
     Route(("/healthz",), "GET", get_health),
     Route(("/readyz",), "GET", get_ready, (errors.NotReadyError, errors.DrainingError)),
     Route(("/metrics",), "GET", get_metrics),
-    Route(("/info",), "GET", get_info, (errors.NotReadyError,)),
+    Route(("/info",), "GET", get_info, (errors.NotReadyError,), answer=Info),
     Route(
         ("/admin/reload",),
         "POST",
@@ -361,5 +361,5 @@ def _extra(route: Route, path: str) -> dict[str, Any]:
     return extra
 
 
-def _json(shape: type[BaseModel]) -> dict[str, Any]:
+def _json(shape: type[BaseModel] | type[Record]) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": _REF.format(model=shape.__name__)}}}

@@ -73,11 +73,10 @@ def _documents(
     """The documents to explain, and their scores; None for a document that the search does not find."""
     depth = CANDIDATES if ids else top_k
     call = SearchCall(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
-    hits = SearchSession(index, call).run().hits
-    scores = {hit.document.id: hit.score for hit in hits}
+    hits = {hit.id: hit for hit in SearchSession(index, call).run().found.hits}
+    names = ids or list(hits)
     # If an index has passages, explain the best one: the encoder read passages, not whole documents.
-    read = {hit.document.id: passage_document(hit.document, hit.passage) for hit in hits}
-    documents = (
-        [read.get(name) or index[STORED_FIELDS].get(name) for name in ids] if ids else list(read.values())
-    )
-    return documents, [scores.get(document.id) for document in documents]
+    passages = {name: hit.passage for name, hit in hits.items()}
+    stored = index[STORED_FIELDS]
+    documents = [passage_document(stored.get(name), passages.get(name)) for name in names]
+    return documents, [hits[name].score if name in hits else None for name in names]

@@ -1,14 +1,13 @@
 """`glow search`: searches a local index or a service, and prints ranked hits or JSON."""
 
 import html
-import json
 import os
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from msgspec import json
 from pydantic import model_validator
 from rich.console import Console
 from rich.text import Text
@@ -16,12 +15,13 @@ from rich.text import Text
 from glow.artifact import IndexRoot
 from glow.client import GlowClient
 from glow.commands import command, option
+from glow.contract import FoundHits, SearchResult
 from glow.errors import QueryError
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.options import StrictModel
 from glow.search import RetrieverOrAuto
-from glow_service.search import SearchSession, check_search, result_body
+from glow_service.search import SearchSession, check_search
 from glow_service.settings import Settings
 
 __all__ = ["SearchOptions", "search_command"]
@@ -60,12 +60,12 @@ def search_command(options: SearchOptions) -> None:
     """Searches an index or a service, and prints the hits."""
     answer = _ask_service(options) if options.url else _search_index(options)
     if options.json_output:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.format(json.encode(answer), indent=2).decode() + "\n")
     else:
         _print(answer, Console(highlight=False, soft_wrap=True))
 
 
-def _search_index(options: SearchOptions) -> Mapping[str, Any]:
+def _search_index(options: SearchOptions) -> FoundHits:
     assert options.index_root is not None  # noqa: S101 - checked with the options
     if not options.text.strip():
         raise QueryError("the query is empty; give some text")
@@ -76,17 +76,17 @@ def _search_index(options: SearchOptions) -> Mapping[str, Any]:
         retriever = "dense" if not index.holds(POSTINGS) else "hybrid"
     limits = Settings(index_root=options.index_root).limits
     checked = check_search(_body(options, retriever), limits, index)
-    return result_body(index, checked.call, SearchSession(index, checked.call).run())
+    return SearchSession(index, checked.call).run().found
 
 
-def _ask_service(options: SearchOptions) -> Mapping[str, Any]:
+def _ask_service(options: SearchOptions) -> SearchResult:
     with GlowClient(options.url, api_key=os.environ.get(KEY_VARIABLE) or None) as client:
         retriever = options.retriever
         if retriever == "auto":
             retriever = "hybrid" if "hybrid" in client.info().retrievers else "dense"
         body = _body(options, retriever)
         query = body.pop("query")
-        return client.search(query, **body).raw
+        return client.search(query, **body)
 
 
 def _body(options: SearchOptions, retriever: str) -> dict[str, Any]:
@@ -94,29 +94,23 @@ def _body(options: SearchOptions, retriever: str) -> dict[str, Any]:
     return {**body, "rerank": True} if options.rerank else body
 
 
-def _print(answer: Mapping[str, Any], console: Console) -> None:
-    if corrected := answer["query"].get("corrected"):
-        console.print(Text(f"showing results for {corrected['text'].translate(CONTROLS)!r}", "italic"))
-    if unknown := answer["query"].get("unknown"):
-        console.print(Text(f"no document contains {', '.join(unknown).translate(CONTROLS)}", "italic"))
-    hits = answer["hits"]
-    if hits and answer.get("confidence") == "none":
+def _print(answer: FoundHits, console: Console) -> None:
+    query, hits = answer.query, answer.hits
+    if query.corrected is not None:
+        console.print(Text(f"showing results for {query.searched.translate(CONTROLS)!r}", "italic"))
+    if query.unknown:
+        console.print(Text(f"no document contains {', '.join(query.unknown).translate(CONTROLS)}", "italic"))
+    if hits and answer.confidence == "none":
         console.print(Text("probably no document answers the query; these are the nearest", "italic"))
     for hit in hits:
-        fields = hit["fields"]
-        title = _plain(fields.get("title")) or hit["id"]
-        console.print(Text.assemble(f"{hit['rank']:>3}  ", (title, "bold"), f"  {hit['score']:.4f}"))
-        console.print(Text("     " + "  ".join(filter(None, (hit["id"], _plain(fields.get("url"))))), "dim"))
-        for name, snippets in list(hit.get("highlights", {}).items())[-SNIPPET_FIELDS:]:
+        title, url = (hit.text(name).translate(CONTROLS) for name in ("title", "url"))
+        console.print(Text.assemble(f"{hit.rank:>3}  ", (title or hit.id, "bold"), f"  {hit.score:.4f}"))
+        console.print(Text("     " + "  ".join(filter(None, (hit.id, url))), "dim"))
+        for name, snippets in list((hit.highlights or {}).items())[-SNIPPET_FIELDS:]:
             if name not in ("title", "url"):
                 console.print(Text.assemble("     ", _marked(" ".join(snippets))))
-    version = answer["index"]["version"]
+    version = answer.index.version
     console.print(Text(f"{len(hits)} hits of {version}" if hits else f"nothing found in {version}", "dim"))
-
-
-def _plain(value: Any) -> str:
-    text = value[0] if isinstance(value, list | tuple) else value or ""
-    return str(text).translate(CONTROLS)
 
 
 def _marked(snippet: str) -> Text:

@@ -210,4 +210,4 @@ def _live_scores(result: ResultFragment) -> Scores:
 
 
 def _scores(answer: SearchAnswer) -> Scores:
-    return {hit.document.id: hit.score for hit in answer.hits[:DEPTH]}
+    return {hit.id: hit.score for hit in answer.found.hits[:DEPTH]}

@@ -2,7 +2,7 @@
 
 from glow_service.search.admission import Admission
 from glow_service.search.batcher import Batcher, Job
-from glow_service.search.calls import FoundDocument, HighlightCall, SearchAnswer, SearchCall, SearchLimits
+from glow_service.search.calls import HighlightCall, SearchAnswer, SearchCall, SearchLimits
 from glow_service.search.checks import MAX_FAULTS, CheckedSearch, check_search, faults_of
 from glow_service.search.clock import StageClock
 from glow_service.search.costs import MOST_PLAIN, MOST_READING, request_cost, texts_cost
@@ -11,7 +11,7 @@ from glow_service.search.encoded import encoded_of, to_bytes
 from glow_service.search.explanations import Explanations, explain, require_explainer
 from glow_service.search.hits import LongHitsError, passage_document
 from glow_service.search.pool import SearchPool
-from glow_service.search.render import index_body, list_fields, result_body, shown_fields
+from glow_service.search.render import index_name, list_fields, shown_fields
 from glow_service.search.session import SearchSession, query_tokens
 from glow_service.search.shapes import SearchBody, Shape
 from glow_service.search.work_pool import BULK_NICENESS, RERANK_NICENESS, WorkPool, WorkPoolName
@@ -28,7 +28,6 @@ __all__ = [
     "CheckedSearch",
     "Deadline",
     "Explanations",
-    "FoundDocument",
     "HighlightCall",
     "Job",
     "LongHitsError",
@@ -46,13 +45,12 @@ __all__ = [
     "encoded_of",
     "explain",
     "faults_of",
-    "index_body",
+    "index_name",
     "list_fields",
     "passage_document",
     "query_tokens",
     "request_cost",
     "require_explainer",
-    "result_body",
     "shown_fields",
     "texts_cost",
     "to_bytes",

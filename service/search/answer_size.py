@@ -3,15 +3,13 @@
 The size of a hit is that of its fields, metadata and snippets as JSON; ids, scores and the rest are not counted.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
-from glow.records import Document
+from glow.contract import Hit
 from glow_service.errors import AnswerTooLargeError
-from glow_service.search.calls import FoundDocument
 
 __all__ = ["HIGHLIGHTS", "METADATA", "AnswerSize"]
 
@@ -37,10 +35,10 @@ class AnswerSize:
         self._most, self._hits, self._may_cut = most, hits, may_cut
         self._used = 0
         self._is_full = False
-        self.found: list[FoundDocument] = []
+        self.found: list[Hit] = []
 
-    def add(self, hit: FoundDocument) -> None:
-        """Adds the next hit, whose document has only the requested fields and metadata.
+    def add(self, hit: Hit) -> None:
+        """Adds the next hit.
 
         Raises:
             AnswerTooLargeError: if it does not fit, and hits may not be cut.
@@ -62,15 +60,15 @@ class AnswerSize:
             return
         self._add_cut(hit)
 
-    def _add_cut(self, hit: FoundDocument) -> None:
+    def _add_cut(self, hit: Hit) -> None:
         """Adds a hit, cut to its part; bytes that a smaller hit does not need go to later ones."""
         part = (self._most - self._used) // max(self._hits - len(self.found), 1)
         shown = _cut(hit, part) if _size_of(hit) > part else hit
         self.found.append(shown)
         self._used = min(self._used + _size_of(shown), self._most)
 
-    def _too_large(self, hit: FoundDocument) -> AnswerTooLargeError:
-        sizes = {**_sizes(hit.document), HIGHLIGHTS: _size(hit.highlights)}
+    def _too_large(self, hit: Hit) -> AnswerTooLargeError:
+        sizes = {**_sizes(hit), HIGHLIGHTS: _size(hit.highlights)}
         part = max(sizes, key=sizes.__getitem__)
         fitting = len(self.found) - 1
         fewer = f"fewer hits (top_k {fitting} fits), or " if fitting else ""
@@ -80,65 +78,63 @@ class AnswerSize:
         )
 
 
-def _size_of(hit: FoundDocument) -> int:
-    return _size((hit.document.fields, hit.document.metadata, hit.highlights))
+def _size_of(hit: Hit) -> int:
+    return _size((hit.fields, hit.metadata, hit.highlights))
 
 
-def _sizes(document: Document) -> dict[str, int]:
-    return {
-        **{name: _size(values) for name, values in document.fields.items()},
-        METADATA: _size(document.metadata),
-    }
+def _sizes(hit: Hit) -> dict[str, int]:
+    return {**{name: _size(value) for name, value in hit.fields.items()}, METADATA: _size(hit.metadata)}
 
 
-def _cut(hit: FoundDocument, room: int) -> FoundDocument:
+def _cut(hit: Hit, room: int) -> Hit:
     """Cuts a hit: keeps snippets and metadata each whole or not at all, then fields in order, the last one cut."""
-    truncated, highlights = [], hit.highlights
+    truncated, highlights, metadata = [], hit.highlights, hit.metadata
     if highlights and _size(highlights) > room:
         truncated.append(HIGHLIGHTS)
         highlights = {}
-    document, cut = _cut_document(hit.document, room - _size(highlights))
-    return replace(hit, document=document, highlights=highlights, truncated=(*truncated, *cut))
-
-
-def _cut_document(document: Document, room: int) -> tuple[Document, tuple[str, ...]]:
-    sizes = _sizes(document)
-    truncated, used = [], 0
-    metadata = document.metadata
-    if metadata and sizes[METADATA] > room:
+    sizes, used = _sizes(hit), _size(highlights)
+    if metadata and sizes[METADATA] > room - used:
         metadata = {}
         truncated.append(METADATA)
     else:
-        used = sizes[METADATA]
+        used += sizes[METADATA]
     fields = {}
-    for name, values in document.fields.items():
-        if used + sizes[name] <= room:
-            fields[name] = values
-            used += sizes[name]
-            continue
-        truncated.append(name)
-        kept, size = _shorter(values, room - used)
+    for name, value in hit.fields.items():
+        kept: str | tuple[str, ...] = value
+        size = sizes[name]
+        if used + size > room:
+            truncated.append(name)
+            kept, size = _shorter(value, room - used)
         if kept:
             fields[name] = kept
             used += size
-    return Document(document.id, fields, metadata), tuple(truncated)
+    return replace(hit, fields=fields, metadata=metadata, highlights=highlights, truncated=tuple(truncated))
 
 
-def _shorter(values: Sequence[str], room: int) -> tuple[tuple[str, ...], int]:
-    """The first values that fit into `room` bytes, the last one cut."""
+def _shorter(value: str | tuple[str, ...], room: int) -> tuple[str | tuple[str, ...], int]:
+    """A field of at most `room` bytes: its first values, the last one cut."""
+    if isinstance(value, str):
+        return _shorter_text(value, room)
     kept: list[str] = []
     used = 0
-    for value in values:
-        size = _size(value)
-        while size > room - used and room - used >= _LEAST_CUT:
-            # Bytes and characters differ because of JSON escapes and UTF-8; this text's ratio is a good estimate.
-            value = value[: max((room - used) * len(value) // size - 1, 0)]
-            size = _size(value)
-        if size > room - used or not value:
+    for each in value:
+        shown, size = _shorter_text(each, room - used)
+        if shown:
+            kept.append(shown)
+            used += size
+        if shown != each:
             break
-        kept.append(value)
-        used += size
     return tuple(kept), used
+
+
+def _shorter_text(text: str, room: int) -> tuple[str, int]:
+    """The beginning of a text, and its bytes; "" if too little of it fits."""
+    size = _size(text)
+    while size > room >= _LEAST_CUT:
+        # Bytes and characters differ because of JSON escapes and UTF-8; this text's ratio is a good estimate.
+        text = text[: max(room * len(text) // size - 1, 0)]
+        size = _size(text)
+    return (text, size) if size <= room else ("", 0)
 
 
 def _size(value: Any) -> int:

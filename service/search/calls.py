@@ -1,27 +1,23 @@
 """Input and output of a search: the checked request, and the result before it becomes JSON."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
+from glow.contract import FoundHits
 from glow.index import Fusion
-from glow.index.columns.filters import Expression, FacetCounts, FacetRequest
-from glow.index.passages import FoundPassage
+from glow.index.columns.filters import Expression, FacetRequest
 from glow.index.vectors import SearchParams
-from glow.records import Document
-from glow.search import Arrangement, Confidence, Reranking, Retriever, RetrieverOrAuto, Typos
+from glow.search import Arrangement, Reranking, Retriever, RetrieverOrAuto, Typos
 from glow.text import Highlighting
-from glow_service.search.explanations import Explanations
 
 __all__ = [
     "ExplainCall",
-    "FoundDocument",
     "HighlightCall",
+    "RankedHit",
     "SearchAnswer",
     "SearchCall",
     "SearchLimits",
     "Source",
-    "Term",
 ]
 
 
@@ -113,41 +109,21 @@ class SearchCall:
     vectors: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A query term: its idf, its weight for the encoder (both finite, >= 0), and whether documents contain it."""
-
-    word: str
-    idf: float
-    weight: float
-    known: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FoundDocument:
-    """A hit with its document.
+class RankedHit(NamedTuple):
+    """A hit before its document is read.
 
     Attributes:
-        score: the ranking score; the probability of relevance if the response has a confidence.
         row: row of the document in the index.
+        score: the ranking score; the probability of relevance if the response has a confidence.
         parts: `dense` (cosine, in [-1, 1]), `lexical` or `learned` (>= 0), `late` (about -1 to 1), `fused` or `rerank` (of
             any sign) -> score, if known.
-        document: the stored document, with the requested fields and metadata.
-        passage: its best passage, if the index has passages and dense retrieval found it.
-        truncated: names of the parts of the document that were cut or omitted to fit.
-        highlights: field -> snippets as HTML; None if not requested.
-        because: query word that the document lacks -> its own related word; only if snippets or explanations were
-            requested.
+        passage: row of the best passage, if the index has passages and dense retrieval found it.
     """
 
-    score: float
     row: int
-    parts: Mapping[str, float]
-    document: Document
-    passage: FoundPassage | None = None
-    truncated: tuple[str, ...] = ()
-    highlights: Mapping[str, list[str]] | None = None
-    because: Mapping[str, str] = field(default_factory=dict)
+    score: float
+    parts: dict[str, float]
+    passage: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,29 +131,11 @@ class SearchAnswer:
     """The result of one search.
 
     Attributes:
-        tokens: number of encoded tokens, including [CLS] and [SEP].
-        truncated: whether the query was cut at the token limit.
-        terms: the distinct terms that the encoder read, in order.
-        hits: hits from `offset` on, best first.
+        found: the members of the response that depend only on index and request.
         timings_ms: stage -> milliseconds.
-        facets: field -> counts.
-        text: the query with its typos corrected.
-        corrected: unknown word of the query -> its correction.
-        explanations: explanations of all hits; None if not requested.
-        confidence: confidence of the first hit; None if its score is not a probability.
-        unknown: words of the query that no document contains, in order; empty without a lexical index.
         left_out: steps skipped for lack of time, as in `degraded` (docs/search.md): `late`, `snippets`, `rerank_partial`.
     """
 
-    tokens: int
-    truncated: bool
-    terms: tuple[Term, ...]
-    hits: tuple[FoundDocument, ...]
+    found: FoundHits
     timings_ms: dict[str, float]
-    facets: Mapping[str, FacetCounts]
-    text: str
-    corrected: Mapping[str, str]
-    explanations: Explanations | None = None
     left_out: tuple[str, ...] = ()
-    confidence: Confidence | None = None
-    unknown: tuple[str, ...] = ()

@@ -4,20 +4,21 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from glow.errors import FilterError
 from glow.index import Fusion, Index
-from glow.index.columns import COLUMNS, Columns
-from glow.index.columns.filters import Expression, FacetRequest, parse_facets, parse_filter
+from glow.index.columns import COLUMNS, Columns, duration_s, now_s
+from glow.index.columns.filters import Expression, FacetRequest, field_of, parse_facets, parse_filter
 from glow.options import describe
-from glow.search import Arrangement, Reranking, Retriever
+from glow.search import Arrangement, FilterBoost, RecencyBoost, Reranking, Retriever, SortKey
 from glow.text import Highlighting
 from glow_service.errors import Fault, NotAvailableError, RequestError
-from glow_service.search.arrangements import check_arrangement
 from glow_service.search.calls import ExplainCall, HighlightCall, SearchLimits
-from glow_service.search.shapes import FusionBody, HighlightBody, RerankBody, SearchBody
+from glow_service.search.shapes import BoostBody, FusionBody, HighlightBody, RerankBody, SearchBody
 
 __all__ = ["Features", "check_features"]
 
 _NO_HIGHLIGHT = HighlightBody(fields=None, fragments=2, fragment_chars=200)
+SCORE = "score"
 ORDER = ("/retriever", "/explain", "/rerank")
 """Order of errors in a response."""
 
@@ -57,7 +58,7 @@ def check_features(
     if body.fusion is not None and retriever != "hybrid":
         detail = f"only the retriever 'hybrid' fuses, found {retriever!r}; remove 'fusion'"
         raise RequestError(f"/fusion: {detail}", [Fault("/fusion", detail)])
-    arrangement = check_arrangement(body, limits, index[COLUMNS].columns)
+    arrangement = _arrangement(body, limits, index[COLUMNS].columns)
     plain = (body.filter, body.facets, body.fusion, arrangement) == (None, None, None, None)
     late = limits.late_interaction if body.rerank is None else body.rerank is not False
     if plain and not (body.highlight or body.explain or body.rerank):
@@ -158,3 +159,54 @@ def _explain(body: SearchBody, limits: SearchLimits) -> ExplainCall | None:
         detail = f"explains at most {limits.max_explained_hits} hits, found top_k {body.top_k}; request fewer"
         raise RequestError(f"/explain: {detail}", [Fault("/explain", detail)])
     return ExplainCall(leave_one_out=body.explain is not True and body.explain.leave_one_out)
+
+
+def _arrangement(body: SearchBody, limits: SearchLimits, columns: Columns) -> Arrangement | None:
+    """The requested arrangement of the candidates; None if there is none.
+
+    Raises:
+        RequestError: if a boost does not have exactly one of `filter` and `recency`, or a half-life is invalid.
+        FilterError: if a field is unknown, or a filter is invalid for the index.
+    """
+    if (body.min_score, body.sort, body.boosts, body.group_by) == (None, None, None, None):
+        return None
+    sort, boosts, group = [], [], ""
+    for place, key in enumerate(body.sort or ()):
+        if key.field != SCORE:
+            _require_field(columns, key.field, f"/sort/{place}/field")
+        sort.append(SortKey(key.field, key.order == "desc"))
+    for place, boost in enumerate(body.boosts or ()):
+        boosts.append(_boost(boost, columns, limits, f"/boosts/{place}"))
+    if body.group_by is not None:
+        group = body.group_by.field
+        _require_field(columns, group, "/group_by/field")
+    size = body.group_by.size if body.group_by is not None else 1
+    return Arrangement(tuple(boosts), body.min_score, tuple(sort), group, size)
+
+
+def _boost(
+    boost: BoostBody, columns: Columns, limits: SearchLimits, pointer: str
+) -> FilterBoost | RecencyBoost:
+    if (boost.filter is None) == (boost.recency is None):
+        detail = "expected exactly one of 'filter' and 'recency'"
+        raise RequestError(f"{pointer}: {detail}", [Fault(pointer, detail)])
+    if boost.filter is not None:
+        expression = parse_filter(boost.filter, columns, limits.max_filter_terms, pointer=f"{pointer}/filter")
+        return FilterBoost(expression, boost.factor)
+    recency = boost.recency
+    assert recency is not None  # noqa: S101 - exactly one of both is set
+    _require_field(columns, recency.field, f"{pointer}/recency/field")
+    if "date" not in columns.fields[recency.field].parts:
+        detail = f"field {recency.field!r:.80} has no dates (docs/filters.md explains their format)"
+        raise FilterError([Fault(f"{pointer}/recency/field", detail)])
+    half_life_s = duration_s(recency.half_life)
+    if not half_life_s:
+        detail = f"expected a number and a unit such as '30d', found {recency.half_life!r:.40}"
+        raise RequestError(
+            f"{pointer}/recency/half_life: {detail}", [Fault(f"{pointer}/recency/half_life", detail)]
+        )
+    return RecencyBoost(recency.field, recency.weight, float(half_life_s), now_s())
+
+
+def _require_field(columns: Columns, name: str, pointer: str) -> None:
+    field_of(columns, name, pointer)

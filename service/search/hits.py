@@ -4,13 +4,12 @@ A page is read a few documents at a time. If that is much work, reading stops, a
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.contract import Hit, Passage
 from glow.index import Index
-from glow.index.columns import pick
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, FoundPassage
 from glow.index.stored_fields import STORED_FIELDS
@@ -18,13 +17,14 @@ from glow.records import Document
 from glow.search import Meaning, RankedDocuments
 from glow.text import Highlighter, ReadText, markup
 from glow_service.search.answer_size import AnswerSize
-from glow_service.search.calls import FoundDocument, HighlightCall, SearchCall
+from glow_service.search.calls import HighlightCall, RankedHit, SearchCall
 from glow_service.search.clock import StageClock
 from glow_service.search.costs import reading_cost
 from glow_service.search.explanations import Explanations
+from glow_service.search.render import HitMaker
 
 __all__ = [
-    "MOST_READ", "Causes", "LongHitsError", "PageReader", "RankedHit", "causes_with", "documents_of", "page_of", "passage_document", "shown_part",
+    "MOST_READ", "Causes", "LongHitsError", "PageReader", "causes_with", "documents_of", "page_of", "passage_document",
 ]  # fmt: skip
 
 Causes = Callable[[int, Document], Mapping[str, str]]
@@ -35,15 +35,6 @@ MOST_READ = 1_000_000
 """Most characters of all hits of a response that are read for snippets."""
 FETCHED_FIRST, FETCHED_AT_ONCE = 3, 10
 """Documents that are fetched at once, which limits memory; the first, small group shows how long documents are."""
-
-
-class RankedHit(NamedTuple):
-    """A hit before its document is read."""
-
-    row: int
-    score: float
-    parts: dict[str, float]
-    passage: int | None
 
 
 def page_of(call: SearchCall, ranked: RankedDocuments) -> list[RankedHit]:
@@ -78,23 +69,11 @@ def documents_of(
             yield hit, document, passage
 
 
-def passage_document(document: Document, passage: FoundPassage | None) -> Document:
+def passage_document(document: Document, passage: FoundPassage | Passage | None) -> Document:
     """The document encoder's input: the document, or one with the passage in place of its body."""
     if passage is None:
         return document
     return Document(document.id, {**document.fields, passage.field: (passage.text,)}, document.metadata)
-
-
-def shown_part(document: Document, call: SearchCall) -> Document:
-    """A document with only the requested fields and metadata, so that the rest is freed."""
-    if call.fields is None and call.metadata is None:
-        return document
-    fields, metadata = document.fields, document.metadata
-    if call.fields is not None:
-        fields = {name: fields[name] for name in call.fields if name in fields}
-    if call.metadata is not None:
-        metadata = pick(metadata, frozenset(call.metadata))
-    return Document(document.id, fields, metadata)
 
 
 def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
@@ -145,7 +124,7 @@ class Snippets:
 
     def of(
         self, document: Document, attended: Collection[str], read: ReadText | None = None
-    ) -> dict[str, list[str]]:
+    ) -> dict[str, tuple[str, ...]]:
         """Snippets by field, without fields that the document lacks.
 
         Args:
@@ -158,7 +137,7 @@ class Snippets:
         fragments = self._highlighter.document(
             document, self._text, asked.fields, attended, asked.options, self.share, read
         )
-        return {name: [markup(fragment) for fragment in each] for name, each in fragments.items()}
+        return {name: tuple(map(markup, each)) for name, each in fragments.items()}
 
 
 class LongHitsError(Exception):
@@ -193,7 +172,8 @@ class PageReader:
     ) -> None:
         self.left_out: tuple[str, ...] = ()
         self._meaning = meaning
-        self._call, self._clock, self._explanations = call, clock, explanations
+        self._clock, self._explanations = clock, explanations
+        self._maker = HitMaker(index, call, text, explanations)
         self._snippets = None if call.highlight is None else Snippets(index, text, call.highlight, len(page))
         self._causes = causes_with(index, call, text)
         self._size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
@@ -212,7 +192,7 @@ class PageReader:
         done = max(len(self._size.found), 1)
         return max(-(-self.cost * (self._hits - done) // done), 1)
 
-    def run(self, most: int | None = None) -> tuple[FoundDocument, ...]:
+    def run(self, most: int | None = None) -> tuple[Hit, ...]:
         """Reads the hits of the page.
 
         Args:
@@ -236,8 +216,7 @@ class PageReader:
                 snippets = self._snippets.of(document, {*attended, *because.values()}, read)
                 clock.switch("highlight")
                 clock.check()
-            shown = shown_part(document, self._call)
-            self._size.add(FoundDocument(at.score, at.row, at.parts, shown, passage, (), snippets, because))
+            self._size.add(self._maker.hit(place, at, document, passage, snippets, because))
             self._fetched += sum(len(value) for values in document.fields.values() for value in values)
             if most is not None and self.cost >= most and place + 1 < self._hits:
                 raise LongHitsError

@@ -1,156 +1,159 @@
-"""Converts a search result to the JSON members of a response."""
+"""Makes the records of a response from what a search found."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import convert
+
+from glow.contract import (
+    AnsweredWord,
+    AttendedWord,
+    Facet,
+    FacetValue,
+    Hit,
+    HitExplanation,
+    IndexName,
+    Passage,
+    ReadWord,
+    WordDelta,
+)
 from glow.index import Explained, Index
+from glow.index.columns import pick
 from glow.index.columns.filters import FacetCounts
 from glow.index.passages import FoundPassage
 from glow.records import Document
 from glow.runtime import Explanation
 from glow.schema import FieldSchema
 from glow.search import contributions
-from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall
+from glow_service.search.calls import RankedHit, SearchCall
 from glow_service.search.explanations import Explanations
 from glow_service.search.sources import vector_of
 
-__all__ = ["index_body", "list_fields", "result_body", "shown_fields"]
+__all__ = ["HitMaker", "facet_of", "index_name", "list_fields", "read_words", "short", "shown_fields"]
 
 SCORE_DIGITS = 6
 WEIGHT_DIGITS = 4
 
 
-def result_body(index: Index, call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
-    """The members that depend only on index and request: `index`, `query`, `hits`, `confidence`, `facets`.
+class HitMaker:
+    """Makes the hits of one response, each with only the requested parts of its document.
 
     Args:
         index: the searched index.
         call: the search.
-        answer: its result.
+        text: the query with its typos corrected.
+        explanations: explanations of the page's hits, if requested.
     """
-    body: dict[str, Any] = {
-        "index": index_body(index),
-        "query": _query(call, answer),
-        "hits": _hits(index, call, answer),
-    }
-    if answer.confidence is not None:
-        body["confidence"] = answer.confidence
-    if answer.facets:
-        body["facets"] = {name: _facet(counts) for name, counts in answer.facets.items()}
-    return body
 
+    def __init__(
+        self, index: Index, call: SearchCall, text: str, explanations: Explanations | None = None
+    ) -> None:
+        schema = index.preprocessor.schema
+        self._index, self._call, self._text, self._explanations = index, call, text, explanations
+        self._fields = schema.names if call.fields is None else call.fields
+        self._metadata = None if call.metadata is None else frozenset(call.metadata)
+        self._lists = list_fields(schema)
 
-def _query(call: SearchCall, answer: SearchAnswer) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "text": call.text,
-        "tokens": answer.tokens,
-        "truncated": answer.truncated,
-        "terms": [
-            {"word": term.word, "idf": _short(term.idf), "weight": _short(term.weight), "known": term.known}
-            for term in answer.terms
-        ],
-    }
-    if answer.corrected:
-        body["corrected"] = {"text": answer.text, "words": answer.corrected}
-    if answer.unknown:
-        body["unknown"] = answer.unknown
-    if answer.explanations is not None:
-        body["explanation"] = {"terms": _words(answer.explanations.query)}
-    return body
+    def hit(
+        self,
+        place: int,
+        found: RankedHit,
+        document: Document,
+        passage: FoundPassage | None,
+        highlights: dict[str, tuple[str, ...]] | None = None,
+        because: Mapping[str, str] | None = None,
+    ) -> Hit:
+        """One hit.
 
-
-def _hits(index: Index, call: SearchCall, answer: SearchAnswer) -> list[dict[str, Any]]:
-    schema = index.preprocessor.schema
-    lists, fields = list_fields(schema), schema.names if call.fields is None else call.fields
-    shown = []
-    for place, hit in enumerate(answer.hits):
-        body = {
-            "rank": call.offset + place + 1,
-            "id": hit.document.id,
-            "score": round(hit.score, SCORE_DIGITS),
-            "scores": {name: round(score, SCORE_DIGITS) for name, score in hit.parts.items()},
-            "fields": shown_fields(hit.document, fields, lists),
-            "metadata": hit.document.metadata,
-        }
-        if hit.passage is not None:
-            body["passage"] = _passage(hit.passage)
+        Args:
+            place: its position on the page, from 0.
+            found: row and scores.
+            document: the stored document.
+            passage: its best passage, if known.
+            highlights: field -> snippets as HTML; None if not requested.
+            because: query word that the document lacks -> its own related word.
+        """
+        metadata = document.metadata if self._metadata is None else pick(document.metadata, self._metadata)
+        vector, call, explanations = None, self._call, self._explanations
         if call.vectors:
-            body["vector"] = [round(each, SCORE_DIGITS) for each in vector_of(index, hit.row).tolist()]
-        if hit.truncated:
-            body["truncated"] = hit.truncated
-        if hit.highlights is not None:
-            body["highlights"] = hit.highlights
-        if answer.explanations is not None:
-            body["explanation"] = _explanation(index, call, answer.text, hit, answer.explanations, place)
-        shown.append(body)
-    return shown
-
-
-def _passage(passage: FoundPassage) -> dict[str, Any]:
-    return {"field": passage.field, "start": passage.start, "end": passage.end, "text": passage.text}
+            numbers = vector_of(self._index, found.row).tolist()
+            vector = tuple(round(each, SCORE_DIGITS) for each in numbers)
+        explanation = None
+        if explanations is not None:
+            explained = Explained(found.row, because or {})
+            explanation = _explanation(
+                self._index, call, self._text, found.parts, explained, explanations, place
+            )
+        return Hit(
+            rank=call.offset + place + 1,
+            id=document.id,
+            score=round(found.score, SCORE_DIGITS),
+            scores={name: round(score, SCORE_DIGITS) for name, score in found.parts.items()},
+            fields=shown_fields(document, self._fields, self._lists),
+            metadata=metadata,
+            passage=None
+            if passage is None
+            else Passage(passage.field, passage.start, passage.end, passage.text),
+            vector=vector,
+            highlights=highlights,
+            explanation=explanation,
+        )
 
 
 def _explanation(
-    index: Index, call: SearchCall, text: str, hit: FoundDocument, explanations: Explanations, place: int
-) -> dict[str, Any]:
-    body: dict[str, Any] = {"terms": _words(explanations.documents[place])}
+    index: Index,
+    call: SearchCall,
+    text: str,
+    parts: Mapping[str, float],
+    explained: Explained,
+    explanations: Explanations,
+    place: int,
+) -> HitExplanation:
     words = index.preprocessor.pieces.words(text)
-    body |= index.explain(call.retriever, words, Explained(hit.row, hit.because))
+    body: dict[str, Any] = dict(index.explain(call.retriever, words, explained))
     if call.explain is not None and call.explain.leave_one_out:
         left_out = explanations.left_out
         body["leave_one_out"] = [
-            {"word": left.word, "delta": round(left.deltas[place], SCORE_DIGITS)} for left in left_out
+            WordDelta(left.word, round(left.deltas[place], SCORE_DIGITS)) for left in left_out
         ]
-    if "fused" in hit.parts and "dense" in hit.parts:
-        added = contributions(call.fusion or index.fusion, hit.parts, hit.parts["fused"])
-        body["fused"] = {name: _short(value) for name, value in added.items()}
+    if "fused" in parts and "dense" in parts:
+        added = contributions(call.fusion or index.fusion, parts, parts["fused"])
+        body["fused"] = {name: short(value) for name, value in added.items()}
     if explanations.answered:
         body["late"] = [
-            {
-                "word": each.word,
-                "answer": each.answer,
-                "similarity": _short(each.similarity),
-                "weight": _short(each.weight),
-            }
+            AnsweredWord(each.word, each.answer, short(each.similarity), short(each.weight))
             for each in explanations.answered[place]
         ]
     if place in explanations.reranked:
         body["rerank"] = [
-            {"field": word.field, "word": word.word, "attention": _short(word.attention)}
+            AttendedWord(word.field, word.word, short(word.attention))
             for word in explanations.reranked[place]
         ]
-    return body
+    return convert({"terms": read_words(explanations.documents[place]), **body}, HitExplanation)
 
 
-def _words(explanation: Explanation) -> list[dict[str, Any]]:
-    return [
-        {
-            "field": term.field,
-            "word": term.word,
-            "tf": term.tf,
-            "idf": _short(term.idf),
-            "weight": _short(term.weight),
-            "attention": _short(term.attention),
-        }
+def read_words(explanation: Explanation) -> tuple[ReadWord, ...]:
+    """The words of a text, as its encoder read them."""
+    return tuple(
+        ReadWord(term.field, term.word, term.tf, short(term.idf), short(term.weight), short(term.attention))
         for term in explanation.terms
-    ]
+    )
 
 
-def _facet(counts: FacetCounts) -> dict[str, Any]:
-    return {
-        "values": [{"value": value_count.value, "count": value_count.count} for value_count in counts.values],
-        "counted": counts.counted,
-        "approximate": counts.approximate,
-    }
+def facet_of(counts: FacetCounts) -> Facet:
+    """The counts of a metadata field."""
+    values = tuple(FacetValue(each.value, each.count) for each in counts.values)
+    return Facet(values, counts.counted, counts.approximate)
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
+    """A weight as responses show it."""
     return round(value, WEIGHT_DIGITS)
 
 
-def index_body(index: Index) -> dict[str, str]:
+def index_name(index: Index) -> IndexName:
     """Version and model of an index."""
-    return {"version": index.version, "model": index.model}
+    return IndexName(index.version, index.model)
 
 
 def list_fields(schema: FieldSchema) -> frozenset[str]:
@@ -168,7 +171,7 @@ def shown_fields(
         names: names of the fields.
         lists: fields that are always lists; others are strings, or lists if they have several values.
     """
-    shown: dict[str, Any] = {}
+    shown: dict[str, str | tuple[str, ...]] = {}
     for name in names:
         values = document.fields.get(name)
         if values:

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.contract import Correction, FoundHits, Hit, Query, QueryExplanation, QueryTerm
 from glow.errors import QueryError
 from glow.index import Index, RowMask, wanted_until
 from glow.index.columns import COLUMNS
@@ -43,19 +44,18 @@ from glow.search import (
 )
 from glow.text import Preprocessor, WeightedTokens
 from glow_service.search.answer_size import AnswerSize
-from glow_service.search.calls import FoundDocument, SearchAnswer, SearchCall, Term
+from glow_service.search.calls import RankedHit, SearchAnswer, SearchCall
 from glow_service.search.clock import StageClock
 from glow_service.search.deadline import NEVER, Deadline
 from glow_service.search.explanations import Explanations, answers_of, explain
 from glow_service.search.hits import (
     PageReader,
-    RankedHit,
     documents_of,
     page_of,
     passage_document,
     rows_of,
-    shown_part,
 )
+from glow_service.search.render import HitMaker, facet_of, index_name, read_words, short
 from glow_service.search.sources import rank_without_text
 
 __all__ = ["SearchSession", "query_tokens"]
@@ -277,17 +277,17 @@ class SearchSession:
         """
         page = [] if self.ranked is None else page_of(self.call, self.ranked)
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
-        for found, document, passage in documents_of(self.index, page):
-            shown = shown_part(document, self.call)
-            size.add(FoundDocument(found.score, found.row, found.parts, shown, passage))
+        maker = HitMaker(self.index, self.call, self.text)
+        for place, (found, document, passage) in enumerate(documents_of(self.index, page)):
+            size.add(maker.hit(place, found, document, passage))
         return self._answer(tuple(size.found), {}, None)
 
     def _to_explain(self, page: Sequence[RankedHit]) -> list[Document]:
         """The encoder's input of each hit; also checks the size of the response before the expensive explanation."""
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
-        read = []
-        for found, document, passage in documents_of(self.index, page):
-            size.add(FoundDocument(found.score, found.row, found.parts, shown_part(document, self.call)))
+        read, maker = [], HitMaker(self.index, self.call, self.text)
+        for place, (found, document, passage) in enumerate(documents_of(self.index, page)):
+            size.add(maker.hit(place, found, document, None))
             read.append(passage_document(document, passage))
         return read
 
@@ -305,24 +305,30 @@ class SearchSession:
 
     def _answer(
         self,
-        hits: tuple[FoundDocument, ...],
+        hits: tuple[Hit, ...],
         facets: dict[str, FacetCounts],
         explanations: Explanations | None,
     ) -> SearchAnswer:
-        tokens = self.tokens
-        return SearchAnswer(
+        left_out = self.left_out + (() if self._reader is None else self._reader.left_out)
+        found = FoundHits(
+            index=index_name(self.index),
+            query=self._analyzed(explanations),
+            hits=hits,
+            confidence=self._confidence,
+            facets={name: facet_of(counts) for name, counts in facets.items()},
+        )
+        return SearchAnswer(found, self.clock.timings_ms, left_out)
+
+    def _analyzed(self, explanations: Explanations | None) -> Query:
+        tokens, corrected = self.tokens, self.corrected
+        return Query(
+            text=self.call.text,
             tokens=0 if tokens is None else len(tokens),
             truncated=tokens is not None and tokens.truncated,
             terms=() if tokens is None else _terms(self.index, tokens),
-            text=self.text,
-            corrected=self.corrected,
-            hits=hits,
-            timings_ms=self.clock.timings_ms,
-            facets=facets,
-            explanations=explanations,
-            confidence=self._confidence,
+            corrected=Correction(self.text, dict(corrected)) if corrected else None,
             unknown=() if tokens is None else unknown_words(self.index, tokens),
-            left_out=self.left_out + (() if self._reader is None else self._reader.left_out),
+            explanation=None if explanations is None else QueryExplanation(read_words(explanations.query)),
         )
 
     def _open(self, page: Sequence[RankedHit]) -> PageReader:
@@ -356,7 +362,7 @@ class SearchSession:
         return Meaning(self.index, *compared, *rows_of(page))
 
 
-def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:
+def _terms(index: Index, tokens: WeightedTokens) -> tuple[QueryTerm, ...]:
     """The distinct words of the query; all tokens of a word have the same weight."""
     weights = {
         tokens.words[word]: weight
@@ -364,7 +370,10 @@ def _terms(index: Index, tokens: WeightedTokens) -> tuple[Term, ...]:
         if word >= 0
     }
     idf = index.preprocessor.weigher.idf
-    return tuple(Term(word, idf(word), weight, is_known(index, word)) for word, weight in weights.items())
+    return tuple(
+        QueryTerm(word, short(idf(word)), short(weight), is_known(index, word))
+        for word, weight in weights.items()
+    )
 
 
 def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | None:

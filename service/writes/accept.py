@@ -6,24 +6,16 @@ from io import BytesIO
 from typing import Any
 
 from glow.collection import bare_line, known_id, read_document
+from glow.contract import Reject
 from glow.errors import Fault, RecordError
 from glow.records import Document
 from glow_service.errors import RequestError
 from glow_service.writes.parts import documents_of
 
-__all__ = ["AcceptedDocuments", "Reject", "read_documents", "read_ids", "read_lines"]
+__all__ = ["AcceptedDocuments", "read_documents", "read_ids", "read_lines"]
 
 SHOWN_ID = 200
 """Most characters of a rejected document's id in a response."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """A rejected document: its position in the request, from 0, its id (None if unreadable), and the reason."""
-
-    place: int
-    id: str | None
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,13 @@ import pytest
 from glow.client import (
     AsyncGlowClient,
     BadRequestError,
-    Explanation,
     GlowClient,
-    LexicalTerm,
-    Passage,
     RetryPolicy,
     SearchResult,
-    WordDelta,
 )
 from glow.client.paging import DEFAULT_CANDIDATES
 from glow.client.retry import Retries
+from glow.contract import HitExplanation, Passage, ReadWord, WordDelta, WordImpact
 from glow.errors import ConfigError
 from glow.records import Document
 from glow_service.settings import Settings
@@ -56,7 +53,7 @@ def test_the_key_is_sent_and_never_shown(stub: Any, call: Any) -> None:
         assert "the-key" not in repr(client) + repr(vars(client))
 
 
-def test_every_known_member_is_read_and_unknown_ones_are_kept_aside(
+def test_every_known_member_is_read_and_unknown_ones_are_passed_over(
     stub: Any, call: Any, reply: Any, answer: Any
 ) -> None:
     term = {"field": "query", "word": "bees", "tf": 1, "idf": 9.1, "weight": 3.2, "attention": 0.4, "new": 1}
@@ -66,9 +63,10 @@ def test_every_known_member_is_read_and_unknown_ones_are_kept_aside(
         "leave_one_out": [{"word": "bees", "delta": -0.2}],
         "later": {},
     }
-    answer["query"] |= {"terms": [{"word": "bees", "idf": 9.1, "weight": 3.2}], "explanation": explanation}
+    told = {"word": "bees", "idf": 9.1, "weight": 3.2, "known": True}
+    answer["query"] |= {"terms": [told], "explanation": {"terms": [term]}}
     answer["hits"][0] |= {
-        "scores": {"dense": 0.83, "lexical": 12.5, "rerank": None},
+        "scores": {"dense": 0.83, "lexical": 12.5},
         "fields": {"title": "Bees", "anchor": ["one", "two"]},
         "metadata": {"year": 2000},
         "highlights": {"text": ["… <em>bees</em> …"]},
@@ -84,15 +82,15 @@ def test_every_known_member_is_read_and_unknown_ones_are_kept_aside(
     result = call(stub.url, "search", "bees")
     hit = result.hits[0]
     assert hit.scores == {"dense": 0.83, "lexical": 12.5}
-    assert hit.fields == {"title": ("Bees",), "anchor": ("one", "two")}
-    assert (hit.text("title"), hit.text("nope")) == ("Bees", "")
+    assert hit.fields == {"title": "Bees", "anchor": ("one", "two")}
+    assert (hit.values("title"), hit.values("anchor"), hit.values("nope")) == (("Bees",), ("one", "two"), ())
+    assert (hit.text("title"), hit.text("anchor"), hit.text("nope")) == ("Bees", "one", "")
     assert hit.highlights == {"text": ("… <em>bees</em> …",)}
     assert hit.passage == Passage("text", 0, 4, "Bees")
-    assert isinstance(hit.explanation, Explanation)
-    assert hit.explanation == result.query.explanation
-    assert hit.explanation.terms[0].attention == 0.4
-    assert hit.explanation.lexical == (LexicalTerm("bees", 2.5),)
-    assert hit.explanation.leave_one_out == (WordDelta("bees", -0.2),)
+    word = ReadWord("query", "bees", 1, 9.1, 3.2, 0.4)
+    lexical, deltas = (WordImpact("bees", 2.5),), (WordDelta("bees", -0.2),)
+    assert hit.explanation == HitExplanation((word,), lexical=lexical, leave_one_out=deltas)
+    assert result.query.explanation.terms == (word,)
     assert result.query.terms[0].weight == 3.2
     facet = result.facets["lang"]
     assert (facet.values[0].value, facet.values[0].count, facet.counted, facet.approximate) == (
@@ -102,7 +100,6 @@ def test_every_known_member_is_read_and_unknown_ones_are_kept_aside(
         True,
     )
     assert result.timings_ms == {"search": 0.5}
-    assert (result.raw["invented"], hit.raw["invented"]) == ({"deep": True}, [1])
 
 
 def test_a_batch_holds_results_and_problems_in_order(stub: Any, call: Any, reply: Any, answer: Any) -> None:
@@ -122,8 +119,9 @@ def test_a_batch_holds_results_and_problems_in_order(stub: Any, call: Any, reply
 def test_embeddings_are_read_from_base64_in_the_order_of_the_texts(stub: Any, call: Any, reply: Any) -> None:
     vectors = [(0.25, -1.0), (0.5, 0.1)]
     packed = [base64.b64encode(struct.pack("<2f", *vector)).decode() for vector in vectors]
-    data = [{"index": place, "embedding": packed[place]} for place in (1, 0)]
-    stub.script = [reply(body={"data": data, "model": "m", "usage": {"total_tokens": 7, "truncated": [1]}})]
+    data = [{"object": "embedding", "index": place, "embedding": packed[place]} for place in (1, 0)]
+    usage = {"prompt_tokens": 7, "total_tokens": 7, "truncated": [1]}
+    stub.script = [reply(body={"object": "list", "data": data, "model": "m", "usage": usage})]
     found = call(stub.url, "embeddings", ["a", "b"], input_type="document")
     sent = {"input": ["a", "b"], "input_type": "document", "encoding_format": "base64"}
     assert stub.seen[0].body == sent
@@ -131,8 +129,12 @@ def test_embeddings_are_read_from_base64_in_the_order_of_the_texts(stub: Any, ca
     assert (found.model, found.tokens, found.truncated) == ("m", 7, (1,))
 
 
-def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, reply: Any) -> None:
-    stub.script = [reply(body={"id": "a/b c?#é", "fields": {"title": "T"}, "metadata": {"n": 1}})]
+def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, reply: Any, answer: Any) -> None:
+    stub.script = [
+        reply(
+            body={"id": "a/b c?#é", "fields": {"title": "T"}, "metadata": {"n": 1}, "index": answer["index"]}
+        )
+    ]
     assert call(stub.url, "document", "a/b c?#é") == Document("a/b c?#é", {"title": ("T",)}, {"n": 1})
     assert stub.seen[0].path == "/v1/documents/a/b%20c%3F%23%C3%A9"
     for bad in ("", "..", "a/../b", "half \ud800", "x" * 40_000):
@@ -155,8 +157,8 @@ def test_info_of_a_service_without_parts_or_columns_has_none(stub: Any, call: An
         reply(body={"version": "1", "index": index, "retrievers": ["dense"], "fields": [{"name": "url"}]})
     ]
     found = call(stub.url, "info")
-    assert (found.documents, found.components, found.columns) == (3, (), {})
-    assert (found.fields, found.retrievers) == (("url",), ("dense",))
+    assert (found.index.documents, found.index.components, found.index.columns) == (3, (), None)
+    assert (found.fields[0].name, found.retrievers) == ("url", ("dense",))
 
 
 def page_of(answer: Any, offset: int, size: int) -> Any:

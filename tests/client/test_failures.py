@@ -18,14 +18,15 @@ from glow.client import (
     InternalServiceError,
     InvalidResponseError,
     NotFoundError,
-    RequestFault,
     ResponseTimeoutError,
     RetryPolicy,
     ServiceError,
     UnavailableServiceError,
 )
+from glow.contract import InvalidValue
 from glow.errors import GlowError
 
+QUERY = {"text": "bees", "tokens": 3, "truncated": False, "terms": []}
 QUICK = {"retry": RetryPolicy(first_pause_s=0.01)}
 
 
@@ -61,7 +62,7 @@ def test_a_problem_is_a_typed_error_and_is_not_tried_again(
         "it is so",
         "r7",
     )
-    assert error.faults == (RequestFault("/top_k", "too many"),)
+    assert error.faults == (InvalidValue("/top_k", "too many"),)
     assert str(error) == f"{status} some_code: it is so (request r7)"
     assert len(stub.seen) == 1
 
@@ -149,13 +150,13 @@ def test_an_answer_that_does_not_come_in_time_is_named_and_not_tried_again(
         (b'{"hits": [', "expected JSON"),
         (b"<html>hello</html>", "expected JSON"),
         (b"\xff\xfe\x00", "expected JSON"),
-        ([], "an object"),
-        ({}, "/index"),
-        ({"index": {"version": "v", "model": "m"}, "query": {}}, "/hits"),
-        ({"index": {"version": 3, "model": "m"}, "query": {}, "hits": []}, "/index/version"),
-        ({"index": {"version": "v", "model": "m"}, "query": {}, "hits": [{"id": "a"}]}, "/hits/0/score"),
+        ([], "`object`, got `array`"),
+        ({}, "`index`"),
+        ({"index": {"version": "v", "model": "m"}, "query": QUERY}, "`hits`"),
+        ({"index": {"version": 3, "model": "m"}, "query": QUERY, "hits": []}, "/index/version"),
+        ({"index": {"version": "v", "model": "m"}, "query": QUERY, "hits": [{"id": "a"}]}, "/hits/0"),
         (
-            {"index": {"version": "v", "model": "m"}, "query": {}, "hits": [{"id": "a", "score": True}]},
+            {"index": {"version": "v", "model": "m"}, "query": QUERY, "hits": [{"id": "a", "score": True}]},
             "/hits/0/score",
         ),
     ],

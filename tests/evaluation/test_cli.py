@@ -86,8 +86,8 @@ def test_an_index_is_measured_as_it_is_served(
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
         call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever)  # type: ignore[arg-type]
-        served = SearchSession(index, call).run().hits
-        assert [hit.document_id for hit in hits] == [hit.document.id for hit in served]
+        served = SearchSession(index, call).run().found.hits
+        assert [hit.document_id for hit in hits] == [hit.id for hit in served]
     refused = refuse("run", *arguments, "--index-root", toy_index, "--cache", tmp_path)
     assert "--index-root has its own model" in refused
 
@@ -110,8 +110,8 @@ def test_re_ranking_is_measured_as_it_is_served(
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
         again = Reranking(20, method)  # type: ignore[arg-type]
         call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=again)  # type: ignore[arg-type]
-        served = SearchSession(index, call).run().hits
-        assert [hit.document_id for hit in hits] == [hit.document.id for hit in served]
+        served = SearchSession(index, call).run().found.hits
+        assert [hit.document_id for hit in hits] == [hit.id for hit in served]
     assert "give --index-root" in refuse("run", *arguments)
     with pytest.raises(MismatchError, match="cannot re-rank by 'cross-encoder'"):
         open_version(toy_index, "dense", reranking=Reranking(20))

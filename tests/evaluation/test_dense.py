@@ -181,8 +181,10 @@ def test_hybrid_is_what_a_service_over_a_built_index_answers(
     found = open_retriever("hybrid", toy_data, Model.open(toy_model), DenseOptions()).search(QUERIES, 10)
     for query in QUERIES:
         call = SearchCall(query.text, 10, 0, 100, SearchParams(), retriever="hybrid")
-        served = SearchSession(index, call).run().hits if index.preprocessor.query(query.text).words else ()
-        assert [hit.document_id for hit in found[query.id]] == [hit.document.id for hit in served]
+        served = (
+            SearchSession(index, call).run().found.hits if index.preprocessor.query(query.text).words else ()
+        )
+        assert [hit.document_id for hit in found[query.id]] == [hit.id for hit in served]
         scores = [hit.score for hit in served]
         assert [hit.score for hit in found[query.id]] == pytest.approx(scores, abs=1e-5)
 

@@ -35,7 +35,7 @@ def test_hits_are_those_of_the_service(index: Index) -> None:
             continue
         for retriever in search.retrievers:
             call = SearchCall(text, 10, 0, DEFAULT_CANDIDATES, SearchParams(), retriever)
-            ids = tuple(hit.document.id for hit in SearchSession(index, call).run().hits)
+            ids = tuple(hit.id for hit in SearchSession(index, call).run().found.hits)
             assert (retriever, found[retriever][place]) == (retriever, ids)
 
 

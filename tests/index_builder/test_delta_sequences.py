@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot, write_artifact
+from glow.contract import FoundHits
 from glow.errors import DocumentNotFoundError
 from glow.index import Index
 from glow.index.columns import COLUMNS
@@ -29,7 +30,7 @@ from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, Ups
 from glow_index_builder.deltas.segment import write_segment
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
-from glow_service.search.calls import SearchAnswer, SearchCall
+from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
 
 Json = dict[str, Any]
@@ -148,34 +149,42 @@ def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Pat
     return Index.open(folder / "rebuilt")
 
 
-def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[SearchAnswer]:
+def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[FoundHits]:
     """Every retriever, with and without filters, two pages each, with facets."""
     assert index[COLUMNS].columns is not None
     for text in queries:
         for retriever in ("dense", "lexical", "hybrid"):
             for wanted in FILTERS:
                 for offset in (0, 10):
-                    yield SearchSession(
-                        index,
-                        SearchCall(
-                            text,
-                            top_k=10,
-                            offset=offset,
-                            candidates=40,
-                            params=SearchParams(exact=True),
-                            retriever=retriever,
-                            filter=None if wanted is None else parse_filter(wanted, index[COLUMNS].columns),
-                            facets=parse_facets(
-                                [{"field": "lang"}, {"field": "year", "limit": 3}], index[COLUMNS].columns
+                    yield (
+                        SearchSession(
+                            index,
+                            SearchCall(
+                                text,
+                                top_k=10,
+                                offset=offset,
+                                candidates=40,
+                                params=SearchParams(exact=True),
+                                retriever=retriever,
+                                filter=None
+                                if wanted is None
+                                else parse_filter(wanted, index[COLUMNS].columns),
+                                facets=parse_facets(
+                                    [{"field": "lang"}, {"field": "year", "limit": 3}], index[COLUMNS].columns
+                                ),
                             ),
-                        ),
-                    ).run()
+                        )
+                        .run()
+                        .found
+                    )
 
 
 def require_same(found: Index, expected: Index) -> None:
     for here, there in zip(answers(found), answers(expected), strict=True):
-        assert [hit.document.id for hit in here.hits] == [hit.document.id for hit in there.hits]
-        assert [hit.document for hit in here.hits] == [hit.document for hit in there.hits]
+        assert [hit.id for hit in here.hits] == [hit.id for hit in there.hits]
+        assert [(hit.fields, hit.metadata) for hit in here.hits] == [
+            (hit.fields, hit.metadata) for hit in there.hits
+        ]
         np.testing.assert_allclose(
             [hit.score for hit in here.hits], [hit.score for hit in there.hits], atol=1e-5
         )
@@ -211,7 +220,7 @@ def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
         require_holds(index, corpus)
         assert index.manifest.parents["base"]["name"] == base
         for answer in answers(index, QUERIES[:1]):
-            assert {hit.document.id for hit in answer.hits} <= corpus.held.keys()
+            assert {hit.id for hit in answer.hits} <= corpus.held.keys()
     assert (
         index.delta is not None and len(index.delta.rows.tombstones) > 10 < index.delta.segment.rows.documents
     )
@@ -243,7 +252,10 @@ def test_an_index_may_lose_all_its_documents_and_get_others(
     index = opened(toy_index_copy)
     assert index[STORED_FIELDS].count == 0
     for retriever in ("dense", "lexical", "hybrid"):
-        assert SearchSession(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).run().hits == ()
+        assert (
+            SearchSession(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).run().found.hits
+            == ()
+        )
     (tmp_path / "new").write_text('{"_id": "toy/1", "title": "Ants again"}\n')
     upsert(
         UpsertOptions(index_root=toy_index_copy.path, source=str(tmp_path / "new"), model=toy_model), stages()
@@ -252,7 +264,7 @@ def test_an_index_may_lose_all_its_documents_and_get_others(
         found = SearchSession(
             opened(toy_index_copy), SearchCall("ants", 10, 0, 10, SearchParams(), retriever)
         ).run()
-        assert [hit.document.id for hit in found.hits] == ["toy/1"]
+        assert [hit.id for hit in found.found.hits] == ["toy/1"]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_it_opens_and_answers_as_it_did_or_says_what_to_run(folder: Path) -> Non
         return
     for answer in expected["answers"]:
         call = SearchCall(answer["query"], 5, 0, 20, SearchParams(), answer["retriever"])
-        hits = SearchSession(index, call).run().hits
-        assert [hit.document.id for hit in hits] == answer["ids"], answer
+        hits = SearchSession(index, call).run().found.hits
+        assert [hit.id for hit in hits] == answer["ids"], answer
         # Another processor sums in another order.
         assert [hit.score for hit in hits] == pytest.approx(answer["scores"], abs=2e-3), answer

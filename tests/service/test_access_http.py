@@ -15,10 +15,11 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 
+from glow.contract import Problem
 from glow.errors import BuildError
-from glow_service.api.schemas import ProblemBody
 from glow_service.app import create_app
 from glow_service.settings import Settings
+from tests.records import read_whole
 
 KEY, ADMIN_KEY = "search-key-of-the-test", "admin-key-of-the-test"
 HASHES = [hashlib.sha256(key.encode()).hexdigest() for key in (KEY, ADMIN_KEY)]
@@ -37,9 +38,9 @@ def client(toy_index: Path, serve_app: Serve) -> Iterator[httpx.Client]:
         yield found
 
 
-def assert_problem(response: httpx.Response, status: int, code: str) -> ProblemBody:
+def assert_problem(response: httpx.Response, status: int, code: str) -> Problem:
     assert response.headers["content-type"] == "application/problem+json"
-    problem = ProblemBody.model_validate_json(response.content)
+    problem = read_whole(response.content, Problem)
     assert (response.status_code, problem.status, problem.code) == (status, status, code), response.text
     assert problem.request_id == response.headers["x-request-id"]
     return problem

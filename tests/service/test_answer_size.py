@@ -12,9 +12,9 @@ import pytest
 
 from glow.client import GlowClient
 from glow.collection import MAX_DOCUMENT_BYTES
+from glow.contract import Hit
 from glow.records import Document
 from glow_service.errors import AnswerTooLargeError
-from glow_service.search import FoundDocument
 from glow_service.search.answer_size import HIGHLIGHTS, METADATA, AnswerSize
 from tests.made_index import made
 
@@ -22,11 +22,12 @@ LONG = Document("a", {"title": ("Bees",), "text": ("ä" * 3_000,)}, {"lang": "en
 SMALL = Document("b", {"title": ("Bees",)}, {})
 
 
-def hit(document: Document, highlights: dict[str, list[str]] | None = None) -> FoundDocument:
-    return FoundDocument(1.0, 0, {}, document, None, (), highlights)
+def hit(document: Document, highlights: dict[str, tuple[str, ...]] | None = None) -> Hit:
+    fields = {name: values[0] for name, values in document.fields.items()}
+    return Hit(1, document.id, 1.0, {}, fields, document.metadata, highlights=highlights)
 
 
-def fitted(most: int, hits: list[FoundDocument]) -> list[FoundDocument]:
+def fitted(most: int, hits: list[Hit]) -> list[Hit]:
     size = AnswerSize(most, len(hits), may_cut=True)
     for each in hits:
         size.add(each)
@@ -56,12 +57,12 @@ def test_what_does_not_fit_is_refused_if_nothing_may_be_cut() -> None:
 @pytest.mark.parametrize("most", [200, 1_000, 5_000, 20_000])
 def test_hits_are_cut_field_by_field_to_equal_shares(most: int) -> None:
     found = fitted(most, [hit(LONG)] * 4)
-    bodies = [orjson.dumps([each.document.fields, each.document.metadata]) for each in found]
+    bodies = [orjson.dumps([each.fields, each.metadata]) for each in found]
     assert sum(map(len, bodies)) <= most + 4 * 40  # braces and names are not counted
     for each in found:
-        assert each.document.fields["title"] == ("Bees",)
-        assert each.document.metadata == {"lang": "en"}
-        text = each.document.fields.get("text", ("",))[0]
+        assert each.fields["title"] == "Bees"
+        assert each.metadata == {"lang": "en"}
+        text = each.text("text")
         assert LONG.fields["text"][0].startswith(text)
         assert each.truncated == (("text",) if len(text) < 3_000 else ())
 
@@ -69,20 +70,20 @@ def test_hits_are_cut_field_by_field_to_equal_shares(most: int) -> None:
 def test_one_large_hit_takes_nothing_from_small_ones_before_and_after_it() -> None:
     hits = fitted(3_000, [hit(SMALL)] * 4 + [hit(LONG)] + [hit(SMALL)] * 4)
     assert [each.truncated for each in hits] == [()] * 4 + [("text",)] + [()] * 4
-    assert len(hits[4].document.fields["text"][0]) > 250
+    assert len(hits[4].text("text")) > 250
 
 
 def test_metadata_and_snippets_stay_whole_or_go() -> None:
     large = Document("a", {"title": ("Bees",)}, {"log": "x" * 1_000})
-    (found,) = fitted(100, [hit(large, {"title": ["<em>Bees</em>" * 100]})])
-    assert (found.document.metadata, found.highlights, found.truncated) == ({}, {}, (HIGHLIGHTS, METADATA))
-    assert found.document.fields == {"title": ("Bees",)}
+    (found,) = fitted(100, [hit(large, {"title": ("<em>Bees</em>" * 100,)})])
+    assert (found.metadata, found.highlights, found.truncated) == ({}, {}, (HIGHLIGHTS, METADATA))
+    assert found.fields == {"title": "Bees"}
 
 
 def test_characters_that_json_spreads_fit_too() -> None:
     (found,) = fitted(1_000, [hit(Document("a", {"text": ("\x01" * 5_000,)}))])
     assert found.truncated == ("text",)
-    assert 500 < len(orjson.dumps(found.document.fields)) <= 1_040
+    assert 500 < len(orjson.dumps(found.fields)) <= 1_040
 
 
 Start = Callable[..., AbstractContextManager[Any]]

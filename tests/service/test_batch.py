@@ -5,8 +5,9 @@ from typing import Any
 import httpx
 import pytest
 
-from glow_service.api.schemas import BatchResult
+from glow.contract import BatchResult
 from glow_service.settings import Settings
+from tests.records import read_whole
 
 QUERIES = ["how do bees find the way home", "salmon swim up the river", "when do volcanoes erupt", "rice"]
 
@@ -21,7 +22,7 @@ def test_a_batch_answers_each_search_as_it_would_alone(http: httpx.Client, path:
     response = http.post(path, json={"searches": searches})
     assert response.status_code == 200
     found = response.json()
-    BatchResult.model_validate_json(response.content)
+    read_whole(response.content, BatchResult)
     assert found["request_id"] == response.headers["x-request-id"]
     assert len(found["results"]) == len(QUERIES)
     for search, result in zip(searches, found["results"], strict=True):
@@ -34,7 +35,7 @@ def test_a_search_at_fault_costs_itself_only(http: httpx.Client) -> None:
     searches = [{"query": "bees"}, {"query": ""}, {"query": "bees", "top_k": 0}, {"query": "rice"}]
     response = http.post("/search/batch", json={"searches": searches})
     results = response.json()["results"]
-    BatchResult.model_validate_json(response.content)
+    read_whole(response.content, BatchResult)
     assert [result["status"] for result in results] == [200, 422, 422, 200]
     assert results[1]["problem"]["code"] == "invalid_query"
     assert results[2]["problem"]["errors"][0]["pointer"] == "/top_k"

@@ -45,11 +45,11 @@ def test_a_search_says_what_http_says(server: Any, http: httpx.Client) -> None:
 def test_what_was_corrected_and_what_is_known_is_read(server: Any) -> None:
     with GlowClient(server.url) as client:
         query = client.search("how do slamon swim", top_k=1).query
-        assert (query.corrected, query.searched) == ({"slamon": "salmon"}, "how do salmon swim")
+        assert (query.corrected.words, query.searched) == ({"slamon": "salmon"}, "how do salmon swim")
         assert query.text == "how do slamon swim"
         assert {term.word: term.known for term in query.terms}["salmon"]
         typed = client.search("slamon swim", top_k=1, typos="off").query
-    assert (typed.corrected, typed.searched) == ({}, "slamon swim")
+    assert (typed.corrected, typed.searched) == (None, "slamon swim")
     assert [(term.word, term.known) for term in typed.terms] == [("slamon", False), ("swim", True)]
 
 
@@ -100,9 +100,9 @@ def test_both_clients_answer_the_same_on_every_route(server: Any) -> None:
     _, document, embeddings, info, alive, ready = expected
     assert document.fields["title"] == ("Bees",)  # type: ignore[attr-defined]  # the type is what is tested
     assert document.metadata == {"lang": "en", "year": 2000}  # type: ignore[attr-defined]  # the type is what is tested
-    assert len(embeddings.vectors[0]) == info.dimensions  # type: ignore[attr-defined]  # the type is what is tested
+    assert len(embeddings.vectors[0]) == info.index.dimensions  # type: ignore[attr-defined]  # the type is what is tested
     assert sum(value**2 for value in embeddings.vectors[1]) == pytest.approx(1, abs=1e-5)  # type: ignore[attr-defined]  # the type is what is tested
-    assert (info.documents, "title" in info.fields, "dense" in info.retrievers) == (50, True, True)  # type: ignore[attr-defined]  # the type is what is tested
+    assert (info.index.documents, "dense" in info.retrievers) == (50, True)  # type: ignore[attr-defined]  # the type is what is tested
     assert alive
     assert ready.is_ready  # type: ignore[attr-defined]  # the type is what is tested
 

@@ -11,15 +11,16 @@ import pytest
 from fastapi import FastAPI
 
 from glow.artifact import CALIBRATION_FILE, IndexRoot
+from glow.contract import SearchResult
 from glow.errors import FormatError
 from glow.index import DEFAULT_FUSION, Calibration, Calibrations, Index
 from glow_index_builder.deltas import CompactOptions, UpsertOptions, compact, upsert
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions.writer import derive
-from glow_service.api.schemas import SearchResult
 from glow_service.app import create_app
 from glow_service.settings import Settings
 from tests.made_index import documents, made, write
+from tests.records import read_whole
 
 QUERY = "how do bees find home at night"
 LATE = Calibration(
@@ -66,7 +67,7 @@ def serve(serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]]) 
 def ask(client: httpx.Client, query: str = QUERY, **more: Any) -> dict[str, Any]:
     response = client.post("/search", json={"query": query, "top_k": 50, **more})
     assert response.status_code == 200, response.text
-    SearchResult.model_validate_json(response.content)
+    read_whole(response.content, SearchResult)
     found: dict[str, Any] = response.json()
     return found
 

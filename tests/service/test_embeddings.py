@@ -11,17 +11,18 @@ import httpx
 import numpy as np
 import pytest
 
+from glow.contract import EmbeddingsResult, ModelsResult
 from glow.index import Index
 from glow.records import Document
 from glow.runtime import Model
-from glow_service.api.schemas import EmbeddingsResult, ModelsResult
+from tests.records import read_whole
 
 TEXTS = ["how do bees find the way home", "salmon"]
 
 
 def vectors(response: httpx.Response) -> np.ndarray[Any, Any]:
     assert response.status_code == 200, response.text
-    EmbeddingsResult.model_validate_json(response.content)
+    read_whole(response.content, EmbeddingsResult)
     return np.array([item["embedding"] for item in response.json()["data"]], np.float32)
 
 
@@ -71,7 +72,7 @@ def test_models_are_listed_by_the_names_that_embeddings_take(
     toy_index: Path,
     toy_model: Path,
 ) -> None:
-    ModelsResult.model_validate_json(http.get("/v1/models").content)
+    read_whole(http.get("/v1/models").content, ModelsResult)
     assert [model["id"] for model in http.get("/v1/models").json()["data"]] == ["toy-model:query"]
     with run_server("--index-root", toy_index, "--document-model", toy_model) as server:
         names = [model["id"] for model in httpx.get(f"{server.url}/v1/models").json()["data"]]

@@ -15,11 +15,12 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glow.contract import SearchResult
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.query_log import read_query_log
-from glow_service.api.schemas import SearchResult
+from tests.records import read_whole
 
 ROOT = Path(__file__).parent.parent.parent
 RETRIEVERS = ("dense", "lexical", "hybrid")
@@ -29,7 +30,7 @@ QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exa
 def ask(http: httpx.Client, query: str = "how do bees find home", **more: Any) -> dict[str, Any]:
     response = http.post("/search", json={"query": query, **more})
     assert response.status_code == 200, response.text
-    SearchResult.model_validate_json(response.content)
+    read_whole(response.content, SearchResult)
     found: dict[str, Any] = response.json()
     return found
 

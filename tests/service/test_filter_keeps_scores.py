@@ -121,7 +121,10 @@ def index(
 def hits(index: Index, body: Json) -> dict[str, float]:
     """Id -> score as it is ranked by, unrounded, best first."""
     call = check_search({"candidates": ALL, "top_k": ALL, "typos": "off", **body}, LIMITS, index).call
-    return {hit.document.id: hit.score for hit in SearchSession(index, call).run().hits}
+    session = SearchSession(index, call)
+    found = session.run().found.hits
+    assert session.ranked is not None
+    return {hit.id: score for hit, score in zip(found, session.ranked.scores.tolist(), strict=True)}
 
 
 def require_kept(whole: dict[str, float], kept: dict[str, float]) -> None:

@@ -12,14 +12,15 @@ import pytest
 from fastapi import FastAPI
 
 from glow.artifact import IndexRoot
+from glow.contract import SearchResult
 from glow.index import Index
 from glow.index.late_interaction import LateTokens
 from glow.runtime import EncodedText
-from glow_service.api.schemas import SearchResult
 from glow_service.app import create_app
 from glow_service.search import encoded_of, to_bytes
 from glow_service.settings import Settings
 from tests.made_index import made
+from tests.records import read_whole
 
 QUERY = "how do bees find the way home"
 Serve = Callable[..., AbstractContextManager[httpx.Client]]
@@ -41,7 +42,7 @@ def serve(toy_index: Path, serve_app: Callable[[FastAPI], AbstractContextManager
 def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
     response = client.post("/search", json={"query": QUERY, "top_k": 20, **more})
     assert response.status_code == 200, response.text
-    SearchResult.model_validate_json(response.content)
+    read_whole(response.content, SearchResult)
     found: dict[str, Any] = response.json()
     return found
 

@@ -11,13 +11,14 @@ from fastapi import FastAPI
 
 from glow.artifact import IndexRoot
 from glow.client import GlowClient
+from glow.contract import SearchResult
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_hybrid, rank_lexical
-from glow_service.api.schemas import SearchResult
 from glow_service.app import create_app
 from glow_service.settings import Settings
 from tests.asked import asked_of
+from tests.records import read_whole
 
 QUERY = "how do bees find the way home"
 ServeApp = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
@@ -50,7 +51,7 @@ def index(learned_index: Path) -> Index:
 def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
     response = client.post("/search", json={"query": QUERY, **more})
     assert response.status_code == 200, response.text
-    SearchResult.model_validate_json(response.content)
+    read_whole(response.content, SearchResult)
     found: dict[str, Any] = response.json()
     return found
 

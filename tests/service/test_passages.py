@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from glow_service.api.schemas import SearchResult
+from glow.contract import SearchResult
+from tests.records import read_whole
 
 ROOT = Path(__file__).parent.parent.parent
 TOPICS = ("bees", "whales", "owls", "salmon", "ants", "lichen", "krill", "foxes")
@@ -59,7 +60,7 @@ def passages(
 def ask(client: httpx.Client, **body: Any) -> dict[str, Any]:
     answer = client.post("/search", json={"query": "how owls live near rivers", **body})
     assert answer.status_code == 200, answer.text
-    SearchResult.model_validate_json(answer.content)
+    read_whole(answer.content, SearchResult)
     found: dict[str, Any] = answer.json()
     return found
 

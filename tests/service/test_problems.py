@@ -13,19 +13,20 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from glow.contract import Problem
 from glow.errors import GlowError
 from glow_service import errors as service_errors
 from glow_service.api.problems import PROBLEMS, problem_of
 from glow_service.api.routes import ROUTES
-from glow_service.api.schemas import ProblemBody
+from tests.records import read_whole
 
 JSON = {"Content-Type": "application/json"}
 
 
-def assert_problem(response: httpx.Response, status: int, code: str) -> ProblemBody:
+def assert_problem(response: httpx.Response, status: int, code: str) -> Problem:
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
-    problem = ProblemBody.model_validate_json(response.content)
+    problem = read_whole(response.content, Problem)
     assert (problem.status, problem.code) == (status, code)
     assert problem.type == f"/problems/{code}"
     assert problem.detail
@@ -243,7 +244,7 @@ def exchange(http: httpx.Client, *parts: bytes) -> bytes:
 def test_bytes_that_are_no_http_are_a_400(http: httpx.Client, raw: bytes) -> None:
     head, _, body = exchange(http, raw).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert ProblemBody.model_validate_json(body).code == "malformed_http"
+    assert read_whole(body, Problem).code == "malformed_http"
     assert http.get("/healthz").status_code == 200
 
 
@@ -268,7 +269,7 @@ def test_headers_that_do_not_end_are_refused_early(http: httpx.Client, start: by
     assert answer == b"" or b" 431 " in answer.split(b"\r\n")[0]
     head, _, body = exchange(http, start + b"a" * 70_000).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 431 ")
-    assert ProblemBody.model_validate_json(body).code == "headers_too_large"
+    assert read_whole(body, Problem).code == "headers_too_large"
 
 
 def test_trailers_that_do_not_end_are_cut_off(http: httpx.Client) -> None:

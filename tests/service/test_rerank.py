@@ -15,16 +15,17 @@ from fastapi import FastAPI
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
+from glow.contract import SearchResult
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import QueryStates, Reranker, RerankMethod
 from glow.search import Reranking, rank_hybrid, rerank
-from glow_service.api.schemas import SearchResult
 from glow_service.app import create_app
 from glow_service.search.checks import check_search
 from glow_service.settings import Settings
 from glow_service.state import Service
 from tests.asked import asked_of
+from tests.records import read_whole
 from tests.until import until
 
 QUERY = "how do bees find the way home"
@@ -55,7 +56,7 @@ def index(rerank_index: Path) -> Index:
 def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
     response = client.post("/search", json={"query": QUERY, **more})
     assert response.status_code == 200, response.text
-    SearchResult.model_validate_json(response.content)
+    read_whole(response.content, SearchResult)
     found: dict[str, Any] = response.json()
     return found
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot, read_manifest
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams
 from glow.records import Document
 from glow.text.highlight import Highlighter
@@ -77,10 +78,10 @@ def test_the_hits_of_a_search_are_explained_in_its_order(toy_index: Path, index:
     hits = (
         SearchSession(index, SearchCall(QUERY, top_k=3, offset=0, candidates=200, params=SearchParams()))
         .run()
-        .hits
+        .found.hits
     )
     found = as_json(toy_index, "--top-k", "3", "--leave-one-out")
-    assert [hit["id"] for hit in found["hits"]] == [hit.document.id for hit in hits]
+    assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in hits]
     for hit, expected in zip(found["hits"], hits, strict=True):
         assert hit["score"] == pytest.approx(expected.score, abs=1e-6)
         assert hit["scores"]["dense"] == pytest.approx(expected.score, abs=1e-5)
@@ -164,5 +165,6 @@ def test_a_search_that_does_not_ask_opens_nothing(toy_index: Path) -> None:
     ).run()
     assert fresh.explainer is not None
     assert not fresh.explainer.is_open
-    explain(fresh, QUERY, [hit.document for hit in found.hits])
+    documents = [fresh[STORED_FIELDS].get(hit.id) for hit in found.found.hits]
+    explain(fresh, QUERY, documents)
     assert fresh.explainer.is_open

@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from glow.artifact import IndexRoot
-from glow_service.api.admin import AdminResult
+from glow.contract import AdminResult, Workers
+from tests.records import read_whole
 
 ROOT = Path(__file__).parents[3]
 Serve = Callable[..., AbstractContextManager[Any]]
@@ -37,9 +38,9 @@ def test_reload_follows_current_where_nothing_is_watched(
         versions.publish("b1")
         found = served.http.post("/admin/reload", headers=admin)
         assert found.status_code == 200, found.text
-        answer = AdminResult.model_validate_json(found.content)
+        answer = read_whole(found.content, AdminResult)
         assert (answer.previous, answer.live.version, found.headers["x-index-version"]) == ("a1", "b1", "b1")
-        assert answer.workers.model_dump() == {"count": 1, "following": 1, "refusing": 0}
+        assert answer.workers == Workers(count=1, following=1, refusing=0)
         assert served.search().json()["index"]["version"] == "b1"
         again = served.http.post("/admin/reload", headers=admin).json()
         assert (again["previous"], again["live"]["version"]) == ("b1", "b1")

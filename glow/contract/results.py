@@ -1,0 +1,234 @@
+"""Responses of the search routes."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from glow.contract.record import Problem, Record, one_of, says
+from glow.contract.resources import IndexName
+
+__all__ = [
+    "AnsweredWord", "AttendedWord", "BatchItem", "BatchResult", "Correction", "ExpandedWord", "Facet", "FacetValue", "FoundHits",
+    "Hit", "HitExplanation", "Passage", "Query", "QueryExplanation", "QueryTerm", "ReadWord", "SearchResult", "WordDelta", "WordImpact",
+]  # fmt: skip
+
+_STAGES = (
+    *("queue", "preprocess", "encode", "filter", "search", "late", "rerank", "facets", "fetch", "highlight", "explain"),
+    "cache",
+)  # fmt: skip
+Missing = Annotated[str, one_of("timeout", "dense", "lexical", "late", "rerank_partial", "snippets")]
+Timings = Annotated[dict[str, float], Meta(extra_json_schema={"propertyNames": {"enum": list(_STAGES)}})]
+
+
+class QueryTerm(Record, frozen=True):
+    """A word of the query, with its idf and weight."""
+
+    word: Annotated[str, says("The word after preprocessing.")]
+    idf: Annotated[float, says("Inverse document frequency, at least 0.")]
+    weight: Annotated[float, says("Input of the query encoder.")]
+    known: Annotated[bool, says("Whether the index has the word.")]
+
+
+class Correction(Record, frozen=True):
+    """Corrected typos."""
+
+    text: Annotated[str, says("The corrected query.")]
+    words: Annotated[dict[str, str], says("Typos and their corrections.")]
+
+
+class ReadWord(Record, frozen=True):
+    """A word of a query or document, as its encoder read it."""
+
+    field: Annotated[str, says("Field of the document, or `query`.")]
+    word: Annotated[str, says("The word after preprocessing.")]
+    tf: Annotated[float, says("Occurrences in the field, before truncation.")]
+    idf: Annotated[float, says("Inverse document frequency, at least 0.")]
+    weight: Annotated[float, says("Input of the encoder.")]
+    attention: Annotated[float, says("Fraction of the [CLS] attention in the last layer, 0 to 1.")]
+
+
+class QueryExplanation(Record, frozen=True):
+    """The query, as its encoder read it."""
+
+    terms: Annotated[tuple[ReadWord, ...], says("Words of the query.")]
+
+
+class WordImpact(Record, frozen=True):
+    """A word's part of a lexical score."""
+
+    word: Annotated[str, says("Word of the query.")]
+    impact: Annotated[float, says("Its part of the BM25 score.")]
+
+
+class WordDelta(Record, frozen=True):
+    """Change of a dense score if a word is removed from the query."""
+
+    word: Annotated[str, says("Word of the query.")]
+    delta: Annotated[float, says("Change of the cosine without the word; usually negative.")]
+
+
+class AnsweredWord(Record, frozen=True):
+    """A word of the query, and a document's most similar word."""
+
+    word: Annotated[str, says("Word of the query.")]
+    answer: Annotated[str, says("The document's most similar word.")]
+    similarity: Annotated[float, says("Similarity of the two words, about -1 to 1.")]
+    weight: Annotated[float, says("Weight of the query word, 0 to 1.")]
+
+
+class AttendedWord(Record, frozen=True):
+    """A word of the query or document, and the attention of the re-ranker's last joined layer."""
+
+    field: Annotated[str, says("Field of the document, or `query`.")]
+    word: Annotated[str, says("The word after preprocessing.")]
+    attention: Annotated[float, says("Fraction of the [CLS] attention, 0 to 1.")]
+
+
+class ExpandedWord(Record, frozen=True):
+    """What a word of the query adds to a hit: BM25 and learned impact."""
+
+    word: Annotated[str, says("Word of the query.")]
+    bm25: Annotated[float, says("Its BM25 part of the score.")]
+    learned: Annotated[float, says("Its learned impact.")]
+    because: Annotated[str | None, says("Word of the document that the learned impact comes from.")] = None
+
+
+class HitExplanation(Record, frozen=True):
+    """Explanation of a hit."""
+
+    terms: Annotated[tuple[ReadWord, ...], says("Words of the document, as the encoder read them.")]
+    lexical: Annotated[tuple[WordImpact, ...] | None, says("BM25 of each query word.")] = None
+    learned: Annotated[
+        tuple[ExpandedWord, ...] | None, says("BM25 and learned impact of each query word.")
+    ] = None
+    leave_one_out: Annotated[tuple[WordDelta, ...] | None, says("Cosine change without each query word.")] = (
+        None
+    )
+    fused: Annotated[
+        dict[str, float] | None, says("What each method adds to `scores.fused`: dense, late, words (BM25).")
+    ] = None
+    late: Annotated[
+        tuple[AnsweredWord, ...] | None, says("Most similar document word of each query word.")
+    ] = None
+    rerank: Annotated[tuple[AttendedWord, ...] | None, says("Words that the re-ranker attended to.")] = None
+
+
+class Query(Record, frozen=True):
+    """The query, as GLOW read it."""
+
+    text: Annotated[str, says("The query as it was sent.")]
+    tokens: Annotated[int, says("Tokens of the query, with [CLS] and [SEP].")]
+    truncated: Annotated[bool, says("Whether the query exceeded the model's token limit.")]
+    terms: Annotated[tuple[QueryTerm, ...], says("Distinct words, in order.")]
+    corrected: Annotated[Correction | None, says("Typo correction.")] = None
+    unknown: Annotated[tuple[str, ...], says("Words that no document contains.")] = ()
+    explanation: Annotated[QueryExplanation | None, says("Terms with their weights and attention.")] = None
+
+    @property
+    def searched(self) -> str:
+        """The query with its typos corrected."""
+        return self.text if self.corrected is None else self.corrected.text
+
+
+class Passage(Record, frozen=True):
+    """Best passage of a document."""
+
+    field: Annotated[str, says("Field of the passage.")]
+    start: Annotated[int, says("First character, from 0; list values are joined by line feeds.")]
+    end: Annotated[int, says("Character after the last one.")]
+    text: Annotated[str, says("Text of the passage.")]
+
+
+class Hit(Record, frozen=True):
+    """A hit."""
+
+    rank: Annotated[int, says("Rank, from 1; `offset` included.")]
+    id: Annotated[str, says("The document's id.")]
+    score: Annotated[float, says("Score that ranks; a probability if the response has a `confidence`.")]
+    scores: Annotated[
+        dict[str, float], says("Score of each method: dense, lexical, learned, late, fused, rerank.")
+    ]
+    fields: Annotated[dict[str, str | tuple[str, ...]], says("Text fields that are not empty.")]
+    metadata: Annotated[Mapping[str, Any], says("Metadata of the document.")]
+    passage: Annotated[Passage | None, says("Best passage, in an index with passages.")] = None
+    vector: Annotated[tuple[float, ...] | None, says("Stored vector, L2-normalized.")] = None
+    truncated: Annotated[
+        tuple[str, ...], says("Fields that were cut or omitted to keep within `max_answer_bytes`.")
+    ] = ()
+    highlights: Annotated[dict[str, tuple[str, ...]] | None, says("Snippets of each field, as HTML.")] = None
+    explanation: Annotated[HitExplanation | None, says("Explanation of the hit.")] = None
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """The values of a field, in order; empty if the hit does not have it."""
+        value = self.fields.get(name, ())
+        return (value,) if isinstance(value, str) else tuple(value)
+
+    def text(self, name: str) -> str:
+        """The first value of a field; "" if the hit does not have it."""
+        return next(iter(self.values(name)), "")
+
+
+class FacetValue(Record, frozen=True):
+    """A value and its number of documents."""
+
+    value: Annotated[str | float | int | bool, says("The value.")]
+    count: Annotated[int, says("Documents with it.")]
+
+
+class Facet(Record, frozen=True):
+    """Values of a metadata field, with counts."""
+
+    values: Annotated[tuple[FacetValue, ...], says("Values, most frequent first.")]
+    counted: Annotated[int, says("Documents counted.")]
+    approximate: Annotated[bool, says("Whether only some of the matching documents were counted.")]
+
+
+Confidence = Annotated[str, one_of("high", "low", "none")]
+
+
+class FoundHits(Record, frozen=True):
+    """The members of a search response that depend only on index and request, so that caches keep them."""
+
+    index: Annotated[IndexName, says("Index that was searched.")]
+    query: Annotated[Query, says("The query as GLOW read it.")]
+    hits: Annotated[tuple[Hit, ...], says("Hits, best first.")]
+    confidence: Annotated[Confidence | None, says("Rating of the first hit.")] = None
+    facets: Annotated[dict[str, Facet], says("Counts of each metadata field.")] = msgspec.field(
+        default_factory=dict
+    )
+
+
+class SearchResult(FoundHits, frozen=True, kw_only=True):
+    """Hits of a search."""
+
+    request_id: Annotated[str, says("The request's id, as in logs.")]
+    took_ms: Annotated[float, says("Milliseconds from the request's first byte.")]
+    degraded: Annotated[tuple[Missing, ...], says("What is missing from the result.")]
+    timings_ms: Annotated[Timings, says(f"Milliseconds of each stage: {', '.join(_STAGES)}.")]
+
+
+class BatchItem(Record, frozen=True):
+    """Hits of one search of a batch, or a problem."""
+
+    status: Annotated[int, says("HTTP status of this search alone.")]
+    degraded: Annotated[tuple[Missing, ...] | None, says("As for a single search.")] = None
+    index: Annotated[IndexName | None, says("Index that was searched.")] = None
+    query: Annotated[Query | None, says("The query as GLOW read it.")] = None
+    hits: Annotated[tuple[Hit, ...] | None, says("Hits, best first.")] = None
+    confidence: Annotated[Confidence | None, says("Rating of the first hit.")] = None
+    facets: Annotated[dict[str, Facet], says("Counts of each metadata field.")] = msgspec.field(
+        default_factory=dict
+    )
+    timings_ms: Annotated[Timings | None, says("Milliseconds of each stage.")] = None
+    problem: Annotated[Problem | None, says("The error, in place of the other fields.")] = None
+
+
+class BatchResult(Record, frozen=True):
+    """Hits of all searches of a batch."""
+
+    request_id: Annotated[str, says("The request's id, as in logs.")]
+    took_ms: Annotated[float, says("Milliseconds from the request's first byte.")]
+    index: Annotated[IndexName, says("Index of all searches.")]
+    results: Annotated[tuple[BatchItem, ...], says("Results, in the order of the searches.")]
