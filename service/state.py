@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
@@ -18,11 +19,14 @@ from glow_service.access import (
 )
 from glow_service.cache import Cache
 from glow_service.collections import DEFAULT_COLLECTION
-from glow_service.live import Channel, Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup, channel_name
+from glow_service.live import Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, SearchLimits, WorkPool, WorkPoolName
 from glow_service.settings import Settings
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
 from glow_service.writes import Follower, Replicas
+
+if TYPE_CHECKING:
+    from glow_service.redis import Channel
 
 __all__ = ["Service", "client_limits", "new_service", "service_of"]
 
@@ -51,7 +55,7 @@ class Service:
     swap: Swap
     workers: WorkerGroup
     watcher: Watcher
-    channel: Channel | None
+    channel: "Channel | None"
     shadow: Shadow
     ingest: IngestLog
     replicas: Replicas
@@ -199,11 +203,13 @@ def _resources(settings: Settings, metrics: Metrics) -> Resources:
     )
 
 
-def _channel(settings: Settings, watcher: Watcher) -> Channel | None:
+def _channel(settings: Settings, watcher: Watcher) -> "Channel | None":
     """The channel between the watchers of all replicas, if there is a Redis."""
     url = settings.redis_url.get_secret_value()
     if not url:
         return None
+    from glow_service.redis import Channel, channel_name
+
     channel = Channel(url, channel_name(settings.index_root), watcher.look_soon)
     watcher.on_change = channel.announce
     return channel

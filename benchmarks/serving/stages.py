@@ -46,7 +46,7 @@ PLACES: tuple[tuple[str, Any, str], ...] = (
     ("fuse", hybrid, "best"),
     ("fetch", DocumentStore, "rows"),
     ("highlight", hits.Snippets, "of"),
-    ("render", render, "result_body"),
+    ("render", render.HitMaker, "hit"),
     ("write", ResultFragment, "of"),
     ("the rest", SearchSession, "run"),
 )

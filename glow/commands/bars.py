@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 __all__ = ["Advance", "Show", "progress", "shown_progress", "write_line"]
 
@@ -34,10 +34,7 @@ def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -
 @contextmanager
 def shown_progress(out: TextIO) -> Iterator[Callable[[str], Show]]:
     """Yields a function that adds a named task, for tasks that learn their total while they run."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(
-        *columns, TimeRemainingColumn(), console=Console(file=out), transient=True, disable=not out.isatty()
-    ) as bars:
+    with _bars(out, "{task.description}", shows_speed=False, is_transient=True) as bars:
 
         def show(name: str) -> Show:
             task = bars.add_task(name, total=None)
@@ -55,10 +52,20 @@ def shown_progress(out: TextIO) -> Iterator[Callable[[str], Show]]:
         yield show
 
 
+def _bars(out: TextIO, name: str, *, shows_speed: bool, is_transient: bool) -> "Progress":
+    # rich takes 50 ms to import, which commands without bars save.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(name), BarColumn(), TaskProgressColumn(show_speed=shows_speed), TimeRemainingColumn(),
+    )  # fmt: skip
+    return Progress(*columns, console=Console(file=out), transient=is_transient, disable=not out.isatty())
+
+
 @contextmanager
 def _bar(out: TextIO, name: str, total: int | None) -> Iterator[Advance]:
-    columns = (TextColumn("{task.description:<8}"), BarColumn(), TaskProgressColumn(show_speed=True))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(file=out)) as shown:
+    with _bars(out, "{task.description:<8}", shows_speed=True, is_transient=False) as shown:
         task = shown.add_task(name, total=total)
         yield lambda amount: shown.advance(task, amount)
         done = shown.tasks[0].completed

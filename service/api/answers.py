@@ -16,7 +16,6 @@ from glow.runtime import EncodedText
 from glow.search import Retriever
 from glow_service.api.context import RequestContext
 from glow_service.api.work_pools import Reading
-from glow_service.cache import RedisBudget
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
 from glow_service.search import (
@@ -32,6 +31,7 @@ from glow_service.search import (
     to_bytes,
 )
 from glow_service.state import Service
+from glow_service.telemetry import RedisBudget
 
 __all__ = ["LONG_FILTER", "Answer", "count_late", "find", "note"]
 

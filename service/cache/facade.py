@@ -1,15 +1,17 @@
 """The interface of the cache: looks in this process's memory, then in Redis, then makes the value."""
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from glow.artifact import Manifest
 from glow.index import Index
-from glow_service.cache.events import KINDS, Kind, TierEvents
 from glow_service.cache.keys import Keys
 from glow_service.cache.local import LocalCache
-from glow_service.cache.shared import RedisBudget, RedisCache
 from glow_service.cache.single_flight import SingleFlight
-from glow_service.telemetry import Metrics
+from glow_service.telemetry import KINDS, Kind, Metrics, RedisBudget, TierEvents
+
+if TYPE_CHECKING:
+    from glow_service.redis import RedisCache
 
 __all__ = ["Cache"]
 
@@ -52,7 +54,7 @@ class Cache:
             if entries
         }
         self._timeout_s = redis_timeout_ms / 1_000
-        self._redis = RedisCache(redis_url, self._timeout_s, ttl_s, metrics) if redis_url else None
+        self._redis = _redis_cache(redis_url, self._timeout_s, ttl_s, metrics)
         self._flights = {kind: SingleFlight() for kind in KINDS}
         self._keys: tuple[Manifest, Keys] | None = None
         self.enabled = bool(self._local or self._redis)
@@ -142,9 +144,17 @@ class Cache:
             self._local[kind].put(key, value)
 
     async def _get_shared(
-        self, redis: RedisCache, kind: Kind, key: bytes, budget: RedisBudget | None
+        self, redis: "RedisCache", kind: Kind, key: bytes, budget: RedisBudget | None
     ) -> bytes | None:
         value = await redis.get(kind, key, budget or self.budget())
         if value is not None:
             self._put_local(kind, key, value)
         return value
+
+
+def _redis_cache(url: str, timeout_s: float, ttl_s: int, metrics: Metrics) -> "RedisCache | None":
+    if not url:
+        return None
+    from glow_service.redis import RedisCache
+
+    return RedisCache(url, timeout_s, ttl_s, metrics)

@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from glow_service.cache.events import TierEvents
+from glow_service.telemetry import TierEvents
 
 __all__ = ["ENTRY_OVERHEAD_BYTES", "LocalCache"]
 

@@ -21,7 +21,6 @@ from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import require_device
 from glow.runtime import Device, Model
-from glow_service.cache import ping_redis
 
 __all__ = ["DoctorOptions", "Finding", "doctor_command"]
 
@@ -159,6 +158,8 @@ def _devices() -> Iterator[Finding]:
 def _redis(url: str) -> Finding:
     if not url:
         return Finding("redis", "note", "not configured (--redis-url or GLOW_REDIS_URL); optional")
+    from glow_service.redis import ping_redis
+
     return Finding("redis", "ok", f"responds in {asyncio.run(ping_redis(url)) * 1_000:.1f} ms")
 
 

@@ -24,7 +24,6 @@ from glow.artifact import IndexRoot
 from glow.commands import describe_faults, fail, with_parameters
 from glow.errors import ConfigError, GlowError
 from glow_service.app import EXIT_CANNOT_START
-from glow_service.cache import check_redis_url
 from glow_service.commands.files import CONFIG_VARIABLE, read_files
 from glow_service.commands.supervisor import Supervisor
 from glow_service.protocol import BoundedProtocol
@@ -53,7 +52,10 @@ def _serve(config: Path | None = None, **values: Any) -> None:
         settings = Settings.model_validate(
             {name: value for name, value in values.items() if value is not None}
         )
-        check_redis_url(settings.redis_url.get_secret_value())
+        if url := settings.redis_url.get_secret_value():
+            from glow_service.redis import check_redis_url
+
+            check_redis_url(url)
     except ConfigError as error:
         fail(f"settings are not valid: {error}", error.exit_code)
     except ValidationError as error:

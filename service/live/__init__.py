@@ -1,6 +1,5 @@
 """The live version: loading, warm-up, watching CURRENT, and hot swaps without losing a request."""
 
-from glow_service.live.channel import Channel, channel_name
 from glow_service.live.readiness import Readiness
 from glow_service.live.resources import OpenVersion, Resources
 from glow_service.live.shadow import Shadow
@@ -9,6 +8,6 @@ from glow_service.live.watcher import Watcher
 from glow_service.live.workers import WorkerGroup, end_with_parent, is_first_to_fail, note_loaded, was_loaded
 
 __all__ = [
-    "Channel", "OpenVersion", "Readiness", "Resources", "Shadow", "Swap", "Watcher", "WorkerGroup",
-    "channel_name", "end_with_parent", "is_first_to_fail", "note_loaded", "was_loaded",
+    "OpenVersion", "Readiness", "Resources", "Shadow", "Swap", "Watcher", "WorkerGroup",
+    "end_with_parent", "is_first_to_fail", "note_loaded", "was_loaded",
 ]  # fmt: skip

@@ -12,8 +12,10 @@ import pytest
 
 from glow.errors import ConfigError
 from glow.index import Index
-from glow_service.cache import EVENTS, Cache, check_redis_url
+from glow_service.cache import Cache
 from glow_service.errors import OverloadedError
+from glow_service.redis import check_redis_url
+from glow_service.telemetry import EVENTS
 from glow_service.telemetry.metrics import Metrics
 
 KEY = b"glow:1:page:abc"

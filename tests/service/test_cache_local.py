@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow_service.cache.breaker import FAILURES_TO_OPEN, FIRST_PAUSE_S, LONGEST_PAUSE_S, Breaker
-from glow_service.cache.envelope import ENVELOPE_BYTES, open_envelope, seal
-from glow_service.cache.events import TierEvents
 from glow_service.cache.local import ENTRY_OVERHEAD_BYTES, LocalCache
+from glow_service.redis.breaker import FAILURES_TO_OPEN, FIRST_PAUSE_S, LONGEST_PAUSE_S, Breaker
+from glow_service.redis.envelope import ENVELOPE_BYTES, open_envelope, seal
+from glow_service.telemetry.cache_events import TierEvents
 from glow_service.telemetry.metrics import Metrics
 
 

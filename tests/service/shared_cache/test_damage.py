@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from glow_service.cache.breaker import FAILURES_TO_OPEN
-from glow_service.cache.envelope import seal
-from glow_service.cache.shared import MAX_VALUE_BYTES
+from glow_service.redis.breaker import FAILURES_TO_OPEN
+from glow_service.redis.envelope import seal
+from glow_service.redis.redis_cache import MAX_VALUE_BYTES
 from tests.service.shared_cache.harness import KEY, PATIENCE_MS, RedisServer, counts, open_cache, run, until
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from glow_service.app import create_app
-from glow_service.cache.envelope import seal
-from glow_service.cache.shared import MAX_VALUE_BYTES
+from glow_service.redis.envelope import seal
+from glow_service.redis.redis_cache import MAX_VALUE_BYTES
 from glow_service.settings import Settings
 from tests.service.shared_cache.harness import RedisServer
 from tests.slow_peer import SlowPeer

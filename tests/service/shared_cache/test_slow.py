@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from glow_service.cache.breaker import FAILURES_TO_OPEN
-from glow_service.cache.envelope import seal
+from glow_service.redis.breaker import FAILURES_TO_OPEN
+from glow_service.redis.envelope import seal
 from tests.service.shared_cache.harness import (
     KEY,
     SLACK_S,

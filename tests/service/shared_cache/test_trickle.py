@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
-from glow_service.cache.breaker import FAILURES_TO_OPEN
-from glow_service.cache.envelope import seal
-from glow_service.cache.shared import MAX_VALUE_BYTES
-from glow_service.live.channel import Channel
+from glow_service.redis.breaker import FAILURES_TO_OPEN
+from glow_service.redis.channel import Channel
+from glow_service.redis.envelope import seal
+from glow_service.redis.redis_cache import MAX_VALUE_BYTES
 from tests.service.shared_cache.harness import (
     KEY,
     SLACK_S,

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from glow_service.cache.breaker import FAILURES_TO_OPEN
-from glow_service.cache.envelope import seal
+from glow_service.redis.breaker import FAILURES_TO_OPEN
+from glow_service.redis.envelope import seal
 from tests.ports import free_port
 from tests.service.shared_cache.harness import KEY, PATIENCE_MS, RedisServer, counts, open_cache, run, until
 

@@ -4,9 +4,9 @@ import asyncio
 import signal
 import time
 
-from glow_service.cache.breaker import FAILURES_TO_OPEN
-from glow_service.cache.shared import MAX_VALUE_BYTES
-from glow_service.cache.writer import MAX_WAITING
+from glow_service.redis.breaker import FAILURES_TO_OPEN
+from glow_service.redis.redis_cache import MAX_VALUE_BYTES
+from glow_service.redis.writer import MAX_WAITING
 from tests.service.shared_cache.harness import (
     KEY,
     SLACK_S,

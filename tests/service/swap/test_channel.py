@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from glow_service.live.channel import channel_name
+from glow_service.redis.channel import channel_name
 from tests.ports import free_port
 
 Serve = Callable[..., AbstractContextManager[Any]]

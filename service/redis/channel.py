@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from glow_service.cache import Link, connector, discard
+from glow_service.redis.link import Link, connector, discard
 
 __all__ = ["Channel", "channel_name"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from glow_service.cache.breaker import Breaker
-from glow_service.cache.envelope import seal
-from glow_service.cache.events import Kind, TierEvents
-from glow_service.cache.link import Link
+from glow_service.redis.breaker import Breaker
+from glow_service.redis.envelope import seal
+from glow_service.redis.link import Link
+from glow_service.telemetry import Kind, TierEvents
 
 __all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "Writer"]
 

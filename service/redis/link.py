@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from glow.errors import ConfigError
-from glow_service.cache.parser import BoundedParser
+from glow_service.redis.parser import BoundedParser
 
 __all__ = ["Command", "Link", "check_redis_url", "connector", "discard", "ping_redis"]
 

@@ -1,11 +1,11 @@
-"""The events of the metric `glow_cache_events_total{tier, kind, event}`."""
+"""The events of the metric `glow_cache_events_total{tier, kind, event}`, and the time that a search may spend on Redis."""
 
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from glow_service.telemetry import Metrics
+from glow_service.telemetry.metrics import Metrics
 
-__all__ = ["EVENTS", "KINDS", "Kind", "Tier", "TierEvents"]
+__all__ = ["EVENTS", "KINDS", "Kind", "RedisBudget", "Tier", "TierEvents"]
 
 Kind = Literal["vector", "response"]
 Tier = Literal["local", "redis"]
@@ -37,3 +37,16 @@ class TierEvents:
     def count(self, event: str) -> None:
         """Counts one event of `EVENTS[tier]`."""
         self._counters[event]()
+
+
+class RedisBudget:
+    """Remaining time that one search may spend on Redis.
+
+    Attributes:
+        left_s: remaining seconds.
+    """
+
+    __slots__ = ("left_s",)
+
+    def __init__(self, left_s: float) -> None:
+        self.left_s = left_s

@@ -12,33 +12,19 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from glow_service.cache.breaker import Breaker
-from glow_service.cache.envelope import ENVELOPE_BYTES, open_envelope
-from glow_service.cache.events import KINDS, Kind, TierEvents
-from glow_service.cache.link import Link
-from glow_service.cache.writer import Writer
-from glow_service.telemetry import Metrics
+from glow_service.redis.breaker import Breaker
+from glow_service.redis.envelope import ENVELOPE_BYTES, open_envelope
+from glow_service.redis.link import Link
+from glow_service.redis.writer import Writer
+from glow_service.telemetry import KINDS, Kind, Metrics, RedisBudget, TierEvents
 
-__all__ = ["MAX_VALUE_BYTES", "RedisBudget", "RedisCache"]
+__all__ = ["MAX_VALUE_BYTES", "RedisCache"]
 
 MAX_VALUE_BYTES = 1 << 20
 """Largest value that is written or read; a foreign value under the same key could be huge."""
 READERS = 8
 _PROBE_KEY = b"glow:probe"
 _logger = logging.getLogger(__name__)
-
-
-class RedisBudget:
-    """Remaining time that one search may spend on Redis.
-
-    Attributes:
-        left_s: remaining seconds.
-    """
-
-    __slots__ = ("left_s",)
-
-    def __init__(self, left_s: float) -> None:
-        self.left_s = left_s
 
 
 class RedisCache:

@@ -1,1 +1,0 @@
-"""Only for `python -m service.explain`, the former name of `glow explain`."""
