@@ -1,9 +1,12 @@
 """The compared servers: how to build, start and query each, and how to read its responses."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
+import venv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,24 +14,63 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from benchmarks.serving.build_peers import INDEXES, USES_VECTORS_OF_A, seconds_file
 from benchmarks.serving.servers import ROOT, ServerSpec, our_service
 from benchmarks.serving.workload import Request, search_request
 from glow.collection import read_documents
+from glow.records import Document
 from glow.schema import FieldSchema
 
-__all__ = ["OURS", "OURS_DENSE", "PEERS", "Contender", "Site", "build", "ours", "peer"]
+__all__ = [
+    "OURS",
+    "OURS_DENSE",
+    "OURS_HYBRID",
+    "OURS_WORDS",
+    "PEERS",
+    "WORDS_ONLY",
+    "Contender",
+    "Site",
+    "build",
+    "build_seconds",
+    "contender",
+    "peers_environment",
+]
 
 OURS = "GLOW"
+"""Hybrid search with its second stage, late interaction: the default."""
+OURS_HYBRID = "GLOW hybrid"
+"""The same service without the second stage."""
 OURS_DENSE = "GLOW dense"
-"""The same service with dense search, as in peers (a), (b) and (d); plain `GLOW` uses hybrid search."""
+"""The same service with dense search, as in peers (a), (b), (d) and (e)."""
+OURS_WORDS = "GLOW words"
+"""The same service with lexical search, as in peers (g) and (h)."""
+RETRIEVERS = {OURS: "auto", OURS_HYBRID: "auto", OURS_DENSE: "dense", OURS_WORDS: "lexical"}
 PEERS = {
     "a": "sentence-transformers + FAISS",
     "b": "the same, ONNX int8",
     "c": "txtai",
     "d": "Chroma",
+    "e": "fastembed + FAISS",
+    "f": "Milvus Lite, hybrid",
+    "g": "tantivy, words",
+    "h": "bm25s, words",
+}
+WORDS_ONLY = ("g", "h")
+"""Peers without vectors; targets do not apply to them."""
+APPS = {
+    "a": "peer_minilm",
+    "b": "peer_minilm",
+    "d": "peer_chroma",
+    "e": "peer_fastembed",
+    "f": "peer_milvus",
+    "g": "peer_tantivy",
+    "h": "peer_bm25s",
 }
 HERE = Path(__file__).resolve().parent
+REQUIREMENTS = HERE / "requirements.txt"
 PROBE = "how do i list the files of a folder"
+OFFLINE = {"HF_HUB_OFFLINE": "1"}
+"""The peers read local files; without this some would query a hub first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +78,7 @@ class Contender:
     """A compared server.
 
     Attributes:
-        key: `GLOW`, or the peer's letter.
+        key: GLOW with its kind of search, or the peer's letter.
         spec: how to start it.
         request: makes the request for a query's ten best documents.
         ids: reads the documents' ids from the response's JSON, best first.
@@ -69,70 +111,120 @@ class Site:
         """Directory of the files built for this dataset."""
         return self.cache / (f"{self.data.name}-{self.documents}" if self.documents else self.data.name)
 
+    def index(self, key: str) -> Path:
+        """The index of a contender; all kinds of GLOW's search share one."""
+        return self.folder / INDEXES.get(key, "glow")
+
+
+def peers_environment(cache: Path) -> Path:
+    """Makes the peers' environment in the cache if it is missing or its requirements changed; returns its interpreter.
+
+    Args:
+        cache: directory for `env`.
+    """
+    folder = cache / "env"
+    python, mark = folder / "bin" / "python", folder / REQUIREMENTS.name
+    if not mark.exists() or mark.read_bytes() != REQUIREMENTS.read_bytes():
+        sys.stderr.write(f"installing the peers in {folder}; once, and it takes minutes\n")
+        venv.create(folder, with_pip=True, clear=True)
+        install = [str(python), "-m", "pip", "install", "-r", str(REQUIREMENTS)]
+        subprocess.run(install, check=True, stdout=sys.stderr)
+        shutil.copyfile(REQUIREMENTS, mark)  # last: an interrupted installation starts again
+    return python
+
 
 def build(site: Site, names: Sequence[str], model: Path) -> None:
     """Builds the contenders' missing files.
 
     Args:
         site: the dataset's paths.
-        names: `GLOW` and letters of peers.
+        names: kinds of GLOW's search and letters of peers.
         model: GLOW's model directory.
     """
     site.folder.mkdir(parents=True, exist_ok=True)
-    if {OURS, OURS_DENSE} & set(names) and not (site.folder / "glow" / "CURRENT").exists():
+    if set(RETRIEVERS) & set(names) and not seconds_file(site.index(OURS)).exists():
         _build_ours(site, model)
-    peers = [name for name in names if name in PEERS]
-    if peers:
-        _build_peers(site, peers)
+    peers = [name for name in PEERS if name in names]
+    if set(USES_VECTORS_OF_A) & set(peers) and "a" not in peers:
+        peers.insert(0, "a")
+    if missing := [name for name in peers if not seconds_file(site.index(name)).exists()]:
+        _build_peers(site, missing)
+
+
+def build_seconds(site: Site, key: str) -> float:
+    """Seconds that the build of a contender's index took, encoding included, whenever it was."""
+    return float(json.loads(seconds_file(site.index(key)).read_text(encoding="utf-8"))["seconds"])
 
 
 def _build_ours(site: Site, model: Path) -> None:
-    corpus = site.folder / "corpus.jsonl"
-    with (site.data / "corpus.jsonl").open("rb") as source, corpus.open("wb") as target:
-        target.writelines(islice(source, site.documents or None))
-    shutil.rmtree(site.folder / "glow", ignore_errors=True)
+    corpus, target = site.folder / "corpus.jsonl", site.index(OURS).resolve()
+    with (site.data / "corpus.jsonl").open("rb") as source, corpus.open("wb") as copy:
+        copy.writelines(islice(source, site.documents or None))
+    shutil.rmtree(target, ignore_errors=True)
     command = [sys.executable, "-m", "glow", "build", "--model", str(model.resolve())]
-    files = ["--input", str(corpus.resolve()), "--index-root", str((site.folder / "glow").resolve())]
-    subprocess.run([*command, *files], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    files = ["--input", str(corpus.resolve()), "--index-root", str(target)]
+    start = time.perf_counter()
+    subprocess.run([*command, *files], check=True, cwd=ROOT, stdout=sys.stderr)
+    found = {"seconds": round(time.perf_counter() - start, 2)}
+    seconds_file(target).write_text(json.dumps(found) + "\n", encoding="utf-8")
 
 
 def _build_peers(site: Site, names: Sequence[str]) -> None:
-    from glow.nn.bert import minilm_folder  # needs torch, which GLOW does not
-    from glow.training.teacher import joined_text
-
-    lines = site.folder / "documents.jsonl"
-    found = read_documents(site.data / "corpus.jsonl", FieldSchema.preset("glow-default").names)
+    lines, cache = site.folder / "documents.jsonl", str(site.cache.resolve())
+    documents = read_documents(site.data / "corpus.jsonl", FieldSchema.preset("glow-default").names)
     with lines.open("w", encoding="utf-8") as file:
-        for document in islice(found, site.documents or None):
-            file.write(json.dumps({"id": document.id, "text": joined_text(document)}) + "\n")
-    script = [str(site.peers_python), str(HERE / "build_peers.py")]
-    weights = ["weights", "--source", str(minilm_folder()), "--out", str(site.cache.resolve())]
-    files = ["--documents", str(lines), "--cache", str(site.cache.resolve())]
-    subprocess.run([*script, *weights], check=True)
-    which = [part for name in names for part in ("--peer", name)]
-    subprocess.run([*script, "indexes", *files, "--out", str(site.folder.resolve()), *which], check=True)
+        for document in islice(documents, site.documents or None):
+            file.write(json.dumps({"id": document.id, "text": _joined(document)}) + "\n")
+    _peers(site, "weights", "--out", cache)
+    files = ["--documents", str(lines.resolve()), "--cache", cache, "--out", str(site.folder.resolve())]
+    for name in names:
+        sys.stderr.write(f"building the index of ({name}) {PEERS[name]}\n")
+        _peers(site, "index", *files, "--peer", name)
 
 
-def ours(site: Site, key: str, flags: Sequence[str]) -> Contender:
+def _joined(document: Document) -> str:
+    """A document as one text, as `glow.training.joined_text` makes it, which needs torch."""
+    return ". ".join(text for name, values in document.fields.items() if name != "url" for text in values)
+
+
+def _peers(site: Site, *arguments: str) -> None:
+    command = [str(site.peers_python.absolute()), str(HERE / "build_peers.py"), *arguments]
+    subprocess.run(command, check=True, stdout=sys.stderr, env={**os.environ, **OFFLINE})
+
+
+def contender(site: Site, key: str, workers: int, flags: Sequence[str]) -> Contender:
+    """A contender by its name or letter.
+
+    Args:
+        site: the dataset's paths.
+        key: kind of GLOW's search, or letter of a peer.
+        workers: uvicorn's workers of a peer.
+        flags: more flags of GLOW's service.
+    """
+    return _peer(site, key, workers) if key in PEERS else _ours(site, key, flags)
+
+
+def _ours(site: Site, key: str, flags: Sequence[str]) -> Contender:
     """GLOW's service without a cache, so that repeated queries cost the same."""
-    retriever = ["--default-retriever", "dense"] if key == OURS_DENSE else []
-    spec = our_service(site.folder / "glow", "--cache-entries", "0", *retriever, *flags)
-    return Contender(key, spec, search_request, lambda answer: [str(hit["id"]) for hit in answer["hits"]])
+    retriever = ["--default-retriever", RETRIEVERS[key]]
+    spec = our_service(site.index(key), "--cache-entries", "0", *retriever, *flags)
+    request = _first_stage_request if key == OURS_HYBRID else search_request
+    return Contender(key, spec, request, lambda answer: [str(hit["id"]) for hit in answer["hits"]])
 
 
-def peer(site: Site, key: str, workers: int) -> Contender:
-    """One of the peers, by its letter."""
+def _peer(site: Site, key: str, workers: int) -> Contender:
     folder, cache = site.folder.resolve(), site.cache.resolve()
     if key == "c":
         variables = {"CONFIG": str(folder / "txtai.yml")}
         spec = _uvicorn(site, key, "txtai.api:app", variables, _txtai_request(PROBE), workers)
         return Contender(key, spec, _txtai_request, lambda answer: [str(hit["id"]) for hit in answer])
-    weights = cache / ("chroma" if key == "d" else "minilm")
+    weights = cache / {"d": "chroma", "e": "fastembed"}.get(key, "minilm")
     variables = {"PEER_INDEX": str(folder), "PEER_WEIGHTS": str(weights)}
     if key == "b":
         variables["PEER_BACKEND"] = "onnx"
-    app = "peer_chroma:app" if key == "d" else "peer_minilm:app"
-    spec = _uvicorn(site, key, app, variables, _peer_request(PROBE), workers)
+    # Milvus Lite locks its file: one process can serve it.
+    workers = 1 if key == "f" else workers
+    spec = _uvicorn(site, key, f"{APPS[key]}:app", variables, _peer_request(PROBE), workers)
     return Contender(key, spec, _peer_request, lambda answer: [str(found) for found in answer["ids"]])
 
 
@@ -141,10 +233,14 @@ def _uvicorn(
 ) -> ServerSpec:
     python = str(site.peers_python.absolute())  # not resolved: a venv is known by its path
     command = [python, "-m", "uvicorn", app, "--port", "{port}", "--workers", str(workers)]
-    # The peers read local files; without this some would query a hub first.
-    offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     quiet = ["--no-access-log", "--log-level", "warning"]
-    return ServerSpec(f"peer-{key}", [*command, *quiet], ready, {**offline, **variables}, HERE)
+    environment = {**OFFLINE, "TOKENIZERS_PARALLELISM": "false", **variables}
+    return ServerSpec(f"peer-{key}", [*command, *quiet], ready, environment, HERE)
+
+
+def _first_stage_request(text: str) -> Request:
+    body = json.loads(search_request(text).body)
+    return Request("/search", json.dumps({**body, "rerank": False}))
 
 
 def _peer_request(text: str) -> Request:

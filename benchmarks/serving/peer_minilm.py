@@ -10,17 +10,15 @@ import os
 from pathlib import Path
 
 import faiss
+from build_peers import INDEXES, int8_file  # type: ignore[import-not-found]  # beside this file, where the server is started
 from fastapi import FastAPI
 from pydantic import BaseModel
 from sentence_transformers import SentenceTransformer
 
-INT8_CONFIG = os.environ.get("PEER_INT8", "avx512_vnni")
 BACKEND = os.environ.get("PEER_BACKEND", "torch")
 INDEX = Path(os.environ["PEER_INDEX"])
 
 if BACKEND == "onnx":
-    from build_peers import int8_file  # type: ignore[import-not-found]  # beside this file, where the server is started
-
     model = SentenceTransformer(
         os.environ["PEER_WEIGHTS"],
         device="cpu",
@@ -29,7 +27,7 @@ if BACKEND == "onnx":
     )
 else:
     model = SentenceTransformer(os.environ["PEER_WEIGHTS"], device="cpu")
-index = faiss.read_index(str(INDEX / f"minilm-{INT8_CONFIG if BACKEND == 'onnx' else 'torch'}.faiss"))
+index = faiss.read_index(str(INDEX / INDEXES["b" if BACKEND == "onnx" else "a"]))
 ids = json.loads((INDEX / "ids.json").read_text())
 app = FastAPI()
 
