@@ -35,6 +35,7 @@ STUDIES = {
     "encoders": Study("docs/results/models.md", "glow-base's and glow-mini's training"),
     "grid": Study("docs/results/quality.md", "variants × seeds of a model under one budget"),
     "late": Study("docs/results/quality.md", "collections of late interaction, and directions of its tokens"),
+    "mutants": Study("docs/results/testing.md", "faults planted in the papers' code, and which tests notice"),
     "ndrm": Study("docs/results/models.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
     "pretraining": Study("docs/results/models.md", "pre-training objectives at equal text"),
     "questions": Study("docs/results/quality.md", "judged questions from documentation"),

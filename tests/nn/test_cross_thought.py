@@ -1,5 +1,6 @@
 """Cross-Thought: golden positions, what a masked word sees, and vectors that an index serves."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from glow.nn import (
     SentenceConfig,
     SentenceEncoder,
 )
+from glow.nn.pretraining import crop_loss
 
 CONFIG = SentenceConfig(
     vocabulary=50, hidden=16, layers=1, heads=2, intermediate=32, specials=3, positions=40, dropout=0.0
@@ -103,6 +105,51 @@ def test_one_inner_product_of_an_index_is_the_mean_of_the_logits(model: CrossTho
     attention = model.cross.attention
     over = attention.probabilities(specials[None, :, 1], torch.ones(1, 20), torch.zeros(1, 1, 1, 20))[0]
     assert torch.allclose(over[:, :4], logits[2:4].softmax(-1), atol=1e-5)
+
+
+def test_crops_must_find_each_other_both_ways() -> None:
+    first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.tensor([[0.8, 0.6], [0.6, -0.8]])
+    cosines = [[0.8, 0.6], [0.96, -0.28]]
+    rows = [math.log(sum(math.exp((c - cosines[i][i]) / 0.05) for c in cosines[i])) for i in (0, 1)]
+    columns = [
+        math.log(sum(math.exp((cosines[j][i] - cosines[i][i]) / 0.05) for j in (0, 1))) for i in (0, 1)
+    ]
+    wanted = (sum(rows) / 2 + sum(columns) / 2) / 2
+    assert float(crop_loss(first, second)) == pytest.approx(wanted, abs=1e-4)
+    assert abs(sum(rows) - sum(columns)) > 0.1
+
+
+def test_crops_begin_where_they_were_drawn() -> None:
+    torch.manual_seed(0)
+    made, (ids, mask), no = (
+        Pretrainer("crops", CONFIG).eval(),
+        sequences(4),
+        torch.zeros(4, 8, dtype=torch.bool),
+    )
+    losses = []
+    for start in (0, 3):
+        crops = torch.stack([torch.zeros(4, dtype=torch.int64), torch.full((4,), start)])
+        losses.append(float(made(PretrainingBatch(ids, mask, ids, no, ids, no, crops, 1, 1)).detach()))
+    assert abs(losses[0] - losses[1]) > 1e-4
+
+
+def test_the_decoder_reads_its_own_masks_and_its_loss_counts() -> None:
+    torch.manual_seed(0)
+    made = Pretrainer("retro", CONFIG).eval()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    ids, mask = sequences(4)
+    targets, none = torch.zeros_like(mask), torch.zeros(2, 4, dtype=torch.int64)
+    targets[:, 2], masked = True, ids.masked_fill(torch.arange(8) == 2, 4)
+    more = torch.zeros_like(mask)
+    more[:, 3:7] = True
+
+    def loss(decoded: torch.Tensor, wanted: torch.Tensor) -> float:
+        return float(made(PretrainingBatch(ids, mask, masked, targets, decoded, wanted, none, 1, 1)).detach())
+
+    whole = loss(ids.masked_fill(more, 4), more)
+    assert abs(loss(masked, more) - whole) > 1e-3
+    assert abs(loss(ids.masked_fill(more, 4), targets) - whole) > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["cross-thought", "mlm", "retro"])

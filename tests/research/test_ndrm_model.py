@@ -147,10 +147,39 @@ def test_what_is_missing_is_said() -> None:
         NdrmConfig(words=3, window=10, stride=20)
 
 
-def test_an_empty_window_is_the_logarithm_of_next_to_nothing() -> None:
-    assert math.log(1e-6) == pytest.approx(-13.815511, abs=1e-6)
-    seen: list[Tensor] = []
-    ndrm = model()
-    ndrm.pooling.inner.register_forward_hook(lambda _, given, __: seen.append(given[0]))
-    latent(ndrm, torch.tensor([1]), torch.zeros(10, dtype=torch.long), 0 + 1)
-    assert seen[0].min() >= math.log(1e-6) - 1e-4
+def test_a_score_over_two_windows_by_hand() -> None:
+    """Sums of kernels in each window, their logarithms, a small network, and the best window (sections 4.2 and 5)."""
+    pooling = model(window=3, stride=2, kernels=2).pooling
+    cosines = torch.tensor([[[0.9, 0.1, -0.2, 0.3, 1.0]]])  # windows: words 0 to 2, and 2 to 4
+    near = [[math.exp(-((c - m) ** 2) / 0.02) for m in (1.0, 0.0)] for c in cosines.flatten().tolist()]
+    scores = []
+    weights = {name: each.detach() for name, each in pooling.named_parameters()}
+    for start in (0, 2):
+        sums = [sum(near[place][kernel] for place in range(start, start + 3)) for kernel in (0, 1)]
+        logs = torch.tensor([math.log(each + 1e-6) for each in sums])
+        inner = (weights["inner.weight"] @ logs + weights["inner.bias"]).clamp(min=0.0)
+        scores.append(float(weights["outer.weight"][0] @ inner + weights["outer.bias"]))
+    found = pooling(cosines, torch.ones(1, 1, 5, dtype=torch.bool))
+    assert float(found) == pytest.approx(max(scores), abs=1e-5)
+    assert abs(scores[0] - scores[1]) > 1e-3
+
+
+def test_both_parts_are_normalized_before_they_are_added() -> None:
+    ndrm = model(kind="both")
+    with torch.no_grad():
+        ndrm.norm.running_mean.copy_(torch.tensor([1.0, -2.0]))  # type: ignore[operator]  # a buffer of BatchNorm
+        ndrm.norm.running_var.copy_(torch.tensor([4.0, 9.0]))  # type: ignore[operator]  # a buffer of BatchNorm
+    given = statistics(torch.tensor([3.0]))
+    latent, explicit = torch.tensor([5.0]), ndrm.explicit(given)
+    parts = torch.stack([(latent - 1.0) / 4.0**0.5, (explicit + 2.0) / 9.0**0.5], -1)
+    wanted = ndrm.combined(parts).squeeze(-1)
+    assert_close(ndrm.combine(latent, given), wanted, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("embedding", [16, 24])
+def test_words_start_nearest_to_themselves(embedding: int) -> None:
+    ndrm, ids = model(kind="latent", embedding=embedding), torch.arange(1, 50)
+    words = ndrm.query_words(ids)
+    assert_close(words.norm(dim=-1), torch.ones(49))
+    alone = ndrm.document(ids[:, None], torch.ones(49, 1, dtype=torch.bool))[:, 0]
+    assert ((words @ alone.T).argmax(1) == torch.arange(49)).all()

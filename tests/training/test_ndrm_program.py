@@ -10,7 +10,7 @@ from research.ndrm.conformer import ConformerConfig
 from research.ndrm.cost import _measure
 from research.ndrm.model import Ndrm, NdrmConfig
 from research.ndrm.search import bm25, rank, rerank, term_scores, tf_idf
-from research.ndrm.train import Options, ranknet_loss, train
+from research.ndrm.train import GRADES, Options, _documents, ranknet_loss, train
 from research.ndrm.words import TermCollection
 from tests.conftest import DATA
 
@@ -46,6 +46,21 @@ def test_full_retrieval_and_re_ranking_give_the_same_scores(terms: TermCollectio
     found = rank(terms, wanted, term_scores(ndrm, terms, wanted), among=hundred)
     for query, (_, scores) in rerank(ndrm, terms, hundred).items():
         np.testing.assert_allclose(found[query][1], scores, rtol=1e-4, atol=1e-4)
+
+
+def test_one_of_the_search_is_worth_more_than_random_ones() -> None:
+    """Weak supervision: a relevant document, one of BM25's hundred, two random ones (section 5.3)."""
+    assert GRADES == (2.0, 1.0, 0.0, 0.0)
+
+
+def test_the_second_document_of_a_query_is_not_relevant(terms: TermCollection) -> None:
+    random = np.random.default_rng(0)
+    for query, relevant in enumerate(terms.collection.relevant[:20]):
+        other = next(row for row in range(len(terms.documents)) if row not in relevant)
+        hundred = {query: np.array([*sorted(relevant), other])}
+        drawn = [_documents(terms, hundred, query, random) for _ in range(5)]  # type: ignore[arg-type]  # one query's
+        assert {int(rows[1]) for rows in drawn} == {other}
+        assert {int(rows[0]) for rows in drawn} <= set(relevant)
 
 
 def test_training_lowers_the_loss(terms: TermCollection) -> None:
