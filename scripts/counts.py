@@ -18,7 +18,7 @@ LONGEST_FUNCTION = 60
 BOUNDS = {
     "lines of the product": 65_800,
     "files of the product": 571,
-    "lines of tests": 59_010,
+    "lines of tests": 59_150,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 11,
     "folders with the identifier `learned`": 7,
