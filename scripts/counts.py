@@ -25,7 +25,7 @@ BOUNDS = {
     "functions over 60 lines": 0,
     "lines of glow.training": 7_900,
     "lines of model_export": 3_900,
-    "lines of research and scripts": 9_290,
+    "lines of research and scripts": 9_400,
     "files of configs": 10,
 }
 """Present counts, rounded up. A change that reduces a count lowers its bound."""

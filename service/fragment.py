@@ -4,14 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import orjson
-from msgspec.json import Encoder
 
-from glow.contract import FoundHits
+from glow.contract import FoundHits, encode
 
 __all__ = ["ResultFragment"]
-
-
-_ENCODER = Encoder()
 
 
 class ResultFragment:
@@ -32,7 +28,7 @@ class ResultFragment:
     @classmethod
     def of(cls, found: FoundHits) -> Self:
         """The fragment of a result."""
-        return cls(_ENCODER.encode(found)[1:-1])
+        return cls(encode(found)[1:-1])
 
     def hits(self) -> list[dict[str, Any]]:
         """The decoded hits."""

@@ -1,27 +1,39 @@
 """Measures the service's memory: its growth over 50,000 queries of mixed length, and the cost of another worker.
 
 python -m benchmarks.serving.memory --index-root INDEX_ROOT --data $DATA/tldr [--leak]
+python -m benchmarks.serving.memory --index-root INDEX_ROOT --data $DATA/tldr --queries 1000000 --distinct 20000 --writes 20
 
 Growth is resident memory after all queries minus that after half of them. With `--leak` the check runs on a service
-that keeps every request, and must fail. Workers are compared by PSS, which counts a page shared by n processes as
-1/n, after each has served.
+that keeps every request, and must fail. `--distinct` draws that many texts by Zipf's law, so that most responses come from the
+cache. `--writes` upserts so many documents after each twentieth, which the service loads, in a copy of the index. Workers are
+compared by PSS, which counts a page shared by n processes as 1/n, after each has served.
 """
 
+import json
+import shutil
+import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from benchmarks.report import emit, table, verdict
 from benchmarks.serving.generators import OpenLoop
-from benchmarks.serving.servers import ROOT, ServerSpec, our_service, running
+from benchmarks.serving.servers import ROOT, Running, ServerSpec, our_service, running
 from benchmarks.serving.workload import mixed_texts, query_texts, search_request, write_requests
+from glow.artifact import default_model
 from glow_service.settings import Settings
 
 MAX_GROWTH_MB = 20.0
+ZIPF = 1.1
+"""Exponent of the popularity of texts."""
+LOADED_S = 3.0
+"""Time in which a service loads a new version, in seconds."""
 SAMPLES = 20
 """Number of memory readings, evenly spaced over the queries."""
 WARM_QUERIES = 2_000
@@ -34,6 +46,8 @@ def main(
     queries: Annotated[int, typer.Option(help="How many.")] = 50_000,
     clients: Annotated[int, typer.Option(help="In flight.")] = 8,
     workers: Annotated[str, typer.Option(help="Numbers of workers to compare; empty for none.")] = "1 2 4",
+    distinct: Annotated[int, typer.Option(help="Different texts; 0: all.")] = 0,
+    writes: Annotated[int, typer.Option(help="Documents to upsert after each twentieth.")] = 0,
     leak: Annotated[bool, typer.Option(help="Plant a leak: the check must fail.")] = False,
     cores: Annotated[str, typer.Option(help="Cores of all.")] = "0,1",
     flags: Annotated[str, typer.Option(help="More flags of the service.")] = "",
@@ -43,11 +57,16 @@ def main(
     ] = None,
 ) -> None:
     """Sends queries and reads the memory; exits with status 1 if the check does not have the expected result."""
-    texts = mixed_texts(query_texts(data), queries)
+    texts = mixed_texts(query_texts(data), distinct or queries)
+    if distinct:
+        drawn = np.random.default_rng(0).zipf(ZIPF, queries) % distinct
+        texts = [texts[place] for place in drawn.tolist()]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
+        if writes:
+            index_root = Path(shutil.copytree(index_root, folder / "index"))
         spec = _leaking(index_root) if leak else our_service(index_root, *flags.split())
-        samples = growth(spec, texts, folder, clients, cores)
+        samples = growth(spec, texts, folder, clients, cores, index_root, writes)
         shared = []
         for number in () if leak else map(int, workers.split()):
             settings = ["--workers", str(number), *flags.split()]
@@ -68,24 +87,45 @@ def main(
 
 
 def growth(
-    spec: ServerSpec, texts: list[str], folder: Path, clients: int, cores: str
+    spec: ServerSpec,
+    texts: list[str],
+    folder: Path,
+    clients: int,
+    cores: str,
+    index_root: Path,
+    writes: int = 0,
 ) -> list[dict[str, Any]]:
     """Memory before, and after each twentieth of the queries; `failed` counts failures in that part."""
     generator = OpenLoop(folder, cores)
     step = max(1, len(texts) // SAMPLES)
     with running(spec, folder, cores) as server:
-        samples = [{"queries": 0, "rss_mb": round(server.memory_mb(), 1), "failed": 0}]
+        samples = [{"queries": 0, **_memory(server), "failed": 0}]
         for start in range(0, step * SAMPLES, step):
             part = map(search_request, texts[start : start + step])
             requests = write_requests(folder / "requests.txt", part)
             answers = generator.in_flight(server.port, requests, clients, step)
             statuses = Counter(answers.status[answers.status != 200].tolist())
             failed = statuses.total()
-            rss_mb = round(server.memory_mb(), 1)
             samples.append(
-                {"queries": start + step, "rss_mb": rss_mb, "failed": failed, "statuses": dict(statuses)}  # type: ignore[dict-item]  # not typed by its library
+                {"queries": start + step, **_memory(server), "failed": failed, "statuses": dict(statuses)}
             )
+            if writes:
+                _upsert(index_root, folder / "documents.jsonl", writes, start)
     return samples
+
+
+def _memory(server: Running) -> dict[str, Any]:
+    return {"rss_mb": round(server.memory_mb(), 1), "pss_mb": round(server.memory_mb("Pss"), 1)}
+
+
+def _upsert(index_root: Path, file: Path, count: int, number: int) -> None:
+    """Publishes a version in which some documents have other texts, and waits until the service has loaded it."""
+    texts = (f"document {place} of round {number}, about volcanoes and bees" for place in range(count))
+    records = ({"_id": f"memory/{place}", "text": text} for place, text in enumerate(texts))
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    command = [sys.executable, "-m", "glow", "upsert", "--model", str(default_model()), "--input", str(file)]
+    subprocess.run([*command, "--index-root", str(index_root)], check=True, capture_output=True, cwd=ROOT)
+    time.sleep(LOADED_S)
 
 
 def workers_memory(
@@ -128,7 +168,8 @@ def _leaking(index_root: Path) -> ServerSpec:
 
 def _markdown(samples: list[dict[str, Any]], shared: list[dict[str, Any]]) -> str:
     chosen = [samples[0], *(samples[len(samples) * part // 4] for part in (1, 2, 3)), samples[-1]]
-    text = table(["queries", "resident MB"], [[row["queries"], row["rss_mb"]] for row in chosen])
+    rows = [[row["queries"], row["rss_mb"], row["pss_mb"]] for row in chosen]
+    text = f"{table(['queries', 'resident MB', 'PSS MB'], rows)}\n\nslope of the second half: {_slope(samples):.2f} MB of PSS a 100,000 queries"
     if not shared:
         return text
     rows = []
@@ -136,6 +177,12 @@ def _markdown(samples: list[dict[str, Any]], shared: list[dict[str, Any]]) -> st
         more = (row["pss_mb"] - before["pss_mb"]) / (row["workers"] - before["workers"]) if before else None
         rows.append([row["workers"], row["pss_mb"], row["rss_mb"], more])
     return f"{text}\n\n{table(['workers', 'PSS MB', 'sum of RSS MB', 'PSS MB of one more'], rows)}"
+
+
+def _slope(samples: list[dict[str, Any]]) -> float:
+    """MB of PSS a 100,000 queries, by least squares over the second half."""
+    half = samples[len(samples) // 2 :]
+    return float(np.polyfit([row["queries"] for row in half], [row["pss_mb"] for row in half], 1)[0]) * 1e5
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The responses of the HTTP API, each described once: the service makes them, OpenAPI shows them, the client reads them."""
 
-from glow.contract.record import InvalidValue, Problem, Record
+from glow.contract.record import InvalidValue, Problem, Record, encode
 from glow.contract.resources import (
     AdminResult,
     DocumentResult,
@@ -45,5 +45,5 @@ __all__ = [
     "EmbeddingsResult", "ExpandedWord", "Facet", "FacetValue", "FeedbackResult", "FieldInfo", "FoundHits", "Hit",
     "HitExplanation", "IndexInfo", "IndexName", "Info", "InvalidValue", "ModelInfo", "ModelsResult", "OperationResult", "Passage",
     "Problem", "Query", "QueryExplanation", "QueryTerm", "ReadWord", "Record", "Reject", "SearchResult", "Usage", "WordDelta", "WordImpact",
-    "Workers",
+    "Workers", "encode",
 ]  # fmt: skip

@@ -1,14 +1,34 @@
 """The base of all responses, and problems."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.json import Encoder
 
-__all__ = ["InvalidValue", "Problem", "Record", "one_of", "says"]
+__all__ = ["InvalidValue", "Problem", "Record", "encode", "one_of", "says"]
 
 
 class Record(Struct, frozen=True, omit_defaults=True):
     """A JSON object of a response; a member with its default value is not sent. Readers ignore unknown members."""
+
+
+def encode(value: Any) -> bytes:
+    """A record, or plain values with records in them, as JSON in UTF-8.
+
+    Raises:
+        TypeError: if a value is of another type.
+    """
+    return _ENCODER.encode(value)
+
+
+def _plain(value: Any) -> str:
+    # A word that knows how it was spelled is a text for everybody else.
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"{type(value).__name__} is not a value of JSON")
+
+
+_ENCODER = Encoder(enc_hook=_plain)
 
 
 def says(text: str) -> Meta:

@@ -18,7 +18,7 @@ from glow_service.api.bodies import BatchBody
 from glow_service.api.body import read_object
 from glow_service.api.context import context_of, head_of, leaving_cancels
 from glow_service.api.problems import problem_body
-from glow_service.api.responses import json_response
+from glow_service.api.responses import json_bytes, json_response
 from glow_service.api.work_pools import Reading, enter_work_pool
 from glow_service.errors import DeadlineError, Fault, RequestError
 from glow_service.search import CheckedSearch, Deadline, faults_of, index_name
@@ -93,7 +93,7 @@ async def _one(
             count_late(service, context)
         instance = f"/searches/{place}"
         problem = problem_body(error, request_id=context.request_id, instance=instance)
-        return msgspec.json.encode(BatchItem(problem.status, problem=problem))
+        return json_bytes(BatchItem(problem.status, problem=problem))
     if "timeout" in answer.degraded:
         count_late(service, context)
     service.metrics.stages(answer.timings_ms)

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
+
+from glow.contract import encode
 
 __all__ = ["json_answer", "json_bytes", "json_response"]
 
 
 def json_bytes(value: Any) -> bytes:
     """Encodes a value as JSON in UTF-8: a record of `glow.contract`, or plain values."""
-    return msgspec.json.encode(value)
+    return encode(value)
 
 
 def json_answer(body: bytes) -> Response:

@@ -15,7 +15,7 @@ from rich.text import Text
 from glow.artifact import IndexRoot
 from glow.client import GlowClient
 from glow.commands import command, option
-from glow.contract import FoundHits, SearchResult
+from glow.contract import FoundHits, SearchResult, encode
 from glow.errors import QueryError
 from glow.index import Index
 from glow.index.postings import POSTINGS
@@ -60,7 +60,7 @@ def search_command(options: SearchOptions) -> None:
     """Searches an index or a service, and prints the hits."""
     answer = _ask_service(options) if options.url else _search_index(options)
     if options.json_output:
-        sys.stdout.write(json.format(json.encode(answer), indent=2).decode() + "\n")
+        sys.stdout.write(json.format(encode(answer), indent=2).decode() + "\n")
     else:
         _print(answer, Console(highlight=False, soft_wrap=True))
 

@@ -1,9 +1,7 @@
 """Makes the records of a response from what a search found."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-from msgspec import convert
+from typing import Any, cast
 
 from glow.contract import (
     AnsweredWord,
@@ -110,7 +108,8 @@ def _explanation(
     place: int,
 ) -> HitExplanation:
     words = index.preprocessor.pieces.words(text)
-    body: dict[str, Any] = dict(index.explain(call.retriever, words, explained))
+    body: dict[str, Any] = {"terms": read_words(explanations.documents[place])}
+    body |= index.explain(call.retriever, words, explained)
     if call.explain is not None and call.explain.leave_one_out:
         left_out = explanations.left_out
         body["leave_one_out"] = [
@@ -129,7 +128,8 @@ def _explanation(
             AttendedWord(word.field, word.word, short(word.attention))
             for word in explanations.reranked[place]
         ]
-    return convert({"terms": read_words(explanations.documents[place]), **body}, HitExplanation)
+    # Not converted, because a component of an index may have members that the record does not know.
+    return cast(HitExplanation, body)
 
 
 def read_words(explanation: Explanation) -> tuple[ReadWord, ...]:

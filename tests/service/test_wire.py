@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from glow.client import AsyncGlowClient, GlowClient, PagedOptions, SearchOptions
+from glow.contract import Passage, encode
 from glow_service.search import SearchBody
 
 GOLDEN = Path(__file__).parent / "wire.json"
@@ -86,3 +87,13 @@ def test_both_clients_have_the_same_documented_methods(name: str) -> None:
     assert arguments[0][0].name == "self"
     assert all(method.__doc__ for method in methods)
     assert methods[0].__name__ == methods[1].__name__ == name
+
+
+def test_a_text_of_another_type_is_a_text_in_json() -> None:
+    class Word(str):
+        """As a word that knows how it was spelled."""
+
+    assert encode(Passage("text", 0, 4, Word("bees"))) == b'{"field":"text","start":0,"end":4,"text":"bees"}'
+    assert encode({Word("bees"): [Word("hive")]}) == b'{"bees":["hive"]}'
+    with pytest.raises(TypeError, match="object is not a value of JSON"):
+        encode([object()])

@@ -128,6 +128,9 @@ def test_a_pass_reads_everything_once_in_contiguous_samples(samples: Samples) ->
     first, again = samples.batch(3, 0, 1), samples.batch(3, 0, 1)
     assert torch.equal(first.masked, again.masked) and first.offset == again.offset
     assert len({(value - seen[0]) % 90 for value in seen[:15]}) > 10
+    passes = [[int(samples._sample(turn * 15 + place)[0, 0]) for place in range(15)] for turn in (0, 1)]
+    orders = [[(value - first[0]) % 90 for value in first] for first in passes]
+    assert orders[0] != orders[1]  # each pass in another order
     # Of two processes each has its own half.
     halves = [samples.batch(0, process, 2).ids for process in (0, 1)]
     assert torch.equal(torch.cat(halves), torch.cat([samples.batch(step, 0, 1).ids for step in (0, 1)]))

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from glow.collection import read_qrels
 from glow.errors import ConfigError, MismatchError
-from glow.nn import Compressor, CrossEncoder, Side
+from glow.nn import Compressor, CrossConfig, CrossEncoder, Side
 from glow.text import Preprocessor, WordPieces
 from glow.training import Given, train
 from glow.training.data import Collection, count_terms, read_collection
@@ -130,6 +130,29 @@ def test_the_compressor_is_trained_towards_attention_as_it_was(bert_folder: Path
     torch.testing.assert_close(attention_loss(model, query._replace(states=padded), document), loss)
     model.compressor = _Identity(model.config.hidden, 8)
     assert float(attention_loss(model, query, document).detach()) == 0.0
+
+
+def test_every_joined_layer_counts_in_the_compressors_loss() -> None:
+    """Table 1: the mean of the layers' squared changes, over real tokens."""
+    shape = {"hidden": 16, "layers": 3, "split": 1, "heads": 2, "intermediate": 32, "compressed": 4}
+    torch.manual_seed(0)
+    model = CrossEncoder(
+        CrossConfig(vocabulary=60, query_tokens=8, document_tokens=8, fields=1, dropout=0.0, **shape)
+    ).eval()
+    query, document = _sides(model)
+    mask = torch.cat([query.mask, document.mask], 1)
+    changes = []
+    for was, now in zip(
+        model.attentions(query, document),
+        model.attentions(model.through(query), model.through(document)),
+        strict=True,
+    ):
+        squares = ((now - was) ** 2).mean(1)  # over heads
+        changes.append(torch.cat([squares[at][own][:, own].flatten() for at, own in enumerate(mask)]).mean())
+    assert len(changes) > 1
+    loss = attention_loss(model, query, document)
+    torch.testing.assert_close(loss, torch.stack(changes).mean())
+    assert abs(float(loss.detach()) - float(changes[0].detach())) > 1e-9
 
 
 def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it_with_as_many_layers(
