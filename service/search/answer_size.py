@@ -86,14 +86,14 @@ def _sizes(hit: Hit) -> dict[str, int]:
     return {**{name: _size(value) for name, value in hit.fields.items()}, METADATA: _size(hit.metadata)}
 
 
-def _cut(hit: Hit, room: int) -> Hit:
+def _cut(hit: Hit, limit: int) -> Hit:
     """Cuts a hit: keeps snippets and metadata each whole or not at all, then fields in order, the last one cut."""
     truncated, highlights, metadata = [], hit.highlights, hit.metadata
-    if highlights and _size(highlights) > room:
+    if highlights and _size(highlights) > limit:
         truncated.append(HIGHLIGHTS)
         highlights = {}
     sizes, used = _sizes(hit), _size(highlights)
-    if metadata and sizes[METADATA] > room - used:
+    if metadata and sizes[METADATA] > limit - used:
         metadata = {}
         truncated.append(METADATA)
     else:
@@ -102,23 +102,23 @@ def _cut(hit: Hit, room: int) -> Hit:
     for name, value in hit.fields.items():
         kept: str | tuple[str, ...] = value
         size = sizes[name]
-        if used + size > room:
+        if used + size > limit:
             truncated.append(name)
-            kept, size = _shorter(value, room - used)
+            kept, size = _shorter(value, limit - used)
         if kept:
             fields[name] = kept
             used += size
     return replace(hit, fields=fields, metadata=metadata, highlights=highlights, truncated=tuple(truncated))
 
 
-def _shorter(value: str | tuple[str, ...], room: int) -> tuple[str | tuple[str, ...], int]:
-    """A field of at most `room` bytes: its first values, the last one cut."""
+def _shorter(value: str | tuple[str, ...], limit: int) -> tuple[str | tuple[str, ...], int]:
+    """A field of at most `limit` bytes: its first values, the last one cut."""
     if isinstance(value, str):
-        return _shorter_text(value, room)
+        return _shorter_text(value, limit)
     kept: list[str] = []
     used = 0
     for each in value:
-        shown, size = _shorter_text(each, room - used)
+        shown, size = _shorter_text(each, limit - used)
         if shown:
             kept.append(shown)
             used += size
@@ -127,14 +127,14 @@ def _shorter(value: str | tuple[str, ...], room: int) -> tuple[str | tuple[str, 
     return tuple(kept), used
 
 
-def _shorter_text(text: str, room: int) -> tuple[str, int]:
+def _shorter_text(text: str, limit: int) -> tuple[str, int]:
     """The beginning of a text, and its bytes; "" if too little of it fits."""
     size = _size(text)
-    while size > room >= _LEAST_CUT:
+    while size > limit >= _LEAST_CUT:
         # Bytes and characters differ because of JSON escapes and UTF-8; this text's ratio is a good estimate.
-        text = text[: max(room * len(text) // size - 1, 0)]
+        text = text[: max(limit * len(text) // size - 1, 0)]
         size = _size(text)
-    return (text, size) if size <= room else ("", 0)
+    return (text, size) if size <= limit else ("", 0)
 
 
 def _size(value: Any) -> int:

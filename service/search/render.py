@@ -12,6 +12,7 @@ from glow.contract import (
     HitExplanation,
     IndexName,
     Passage,
+    QueryTerm,
     ReadWord,
     WordDelta,
 )
@@ -22,12 +23,22 @@ from glow.index.passages import FoundPassage
 from glow.records import Document
 from glow.runtime import Explanation
 from glow.schema import FieldSchema
-from glow.search import contributions
+from glow.search import contributions, is_known
+from glow.text import WeightedTokens
 from glow_service.search.calls import RankedHit, SearchCall
 from glow_service.search.explanations import Explanations
 from glow_service.search.sources import vector_of
 
-__all__ = ["HitMaker", "facet_of", "index_name", "list_fields", "read_words", "short", "shown_fields"]
+__all__ = [
+    "HitMaker",
+    "facet_of",
+    "index_name",
+    "list_fields",
+    "query_terms",
+    "read_words",
+    "short",
+    "shown_fields",
+]
 
 SCORE_DIGITS = 6
 WEIGHT_DIGITS = 4
@@ -60,6 +71,8 @@ class HitMaker:
         passage: FoundPassage | None,
         highlights: dict[str, tuple[str, ...]] | None = None,
         because: Mapping[str, str] | None = None,
+        *,
+        has_vector: bool = True,
     ) -> Hit:
         """One hit.
 
@@ -70,10 +83,11 @@ class HitMaker:
             passage: its best passage, if known.
             highlights: field -> snippets as HTML; None if not requested.
             because: query word that the document lacks -> its own related word.
+            has_vector: whether it gets its vector, if requested; a hit that is only measured needs none.
         """
         metadata = document.metadata if self._metadata is None else pick(document.metadata, self._metadata)
         vector, call, explanations = None, self._call, self._explanations
-        if call.vectors:
+        if call.vectors and has_vector:
             numbers = vector_of(self._index, found.row).tolist()
             vector = tuple(round(each, SCORE_DIGITS) for each in numbers)
         explanation = None
@@ -177,3 +191,17 @@ def shown_fields(
         if values:
             shown[name] = values if name in lists or len(values) > 1 else values[0]
     return shown
+
+
+def query_terms(index: Index, tokens: WeightedTokens) -> tuple[QueryTerm, ...]:
+    """The distinct words of the query; all tokens of a word have the same weight."""
+    weights = {
+        tokens.words[word]: weight
+        for word, weight in zip(tokens.word_ids.tolist(), tokens.weights.tolist(), strict=True)
+        if word >= 0
+    }
+    idf = index.preprocessor.weigher.idf
+    return tuple(
+        QueryTerm(word, short(idf(word)), short(weight), is_known(index, word))
+        for word, weight in weights.items()
+    )

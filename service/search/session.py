@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.contract import Correction, FoundHits, Hit, Query, QueryExplanation, QueryTerm
+from glow.contract import Correction, FoundHits, Hit, Query, QueryExplanation
 from glow.errors import QueryError
 from glow.index import Index, RowMask, wanted_until
 from glow.index.columns import COLUMNS
@@ -34,7 +34,6 @@ from glow.search import (
     can_tell,
     fuse_hybrid,
     gather_hybrid,
-    is_known,
     rank_dense,
     rank_lexical,
     reads_head,
@@ -55,7 +54,7 @@ from glow_service.search.hits import (
     passage_document,
     rows_of,
 )
-from glow_service.search.render import HitMaker, facet_of, index_name, read_words, short
+from glow_service.search.render import HitMaker, facet_of, index_name, query_terms, read_words
 from glow_service.search.sources import rank_without_text
 
 __all__ = ["SearchSession", "query_tokens"]
@@ -287,7 +286,7 @@ class SearchSession:
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)
         read, maker = [], HitMaker(self.index, self.call, self.text)
         for place, (found, document, passage) in enumerate(documents_of(self.index, page)):
-            size.add(maker.hit(place, found, document, None))
+            size.add(maker.hit(place, found, document, None, has_vector=False))
             read.append(passage_document(document, passage))
         return read
 
@@ -325,7 +324,7 @@ class SearchSession:
             text=self.call.text,
             tokens=0 if tokens is None else len(tokens),
             truncated=tokens is not None and tokens.truncated,
-            terms=() if tokens is None else _terms(self.index, tokens),
+            terms=() if tokens is None else query_terms(self.index, tokens),
             corrected=Correction(self.text, dict(corrected)) if corrected else None,
             unknown=() if tokens is None else unknown_words(self.index, tokens),
             explanation=None if explanations is None else QueryExplanation(read_words(explanations.query)),
@@ -360,20 +359,6 @@ class SearchSession:
         if compared is None or not can_tell(self.index.preprocessor):
             return None
         return Meaning(self.index, *compared, *rows_of(page))
-
-
-def _terms(index: Index, tokens: WeightedTokens) -> tuple[QueryTerm, ...]:
-    """The distinct words of the query; all tokens of a word have the same weight."""
-    weights = {
-        tokens.words[word]: weight
-        for word, weight in zip(tokens.word_ids.tolist(), tokens.weights.tolist(), strict=True)
-        if word >= 0
-    }
-    idf = index.preprocessor.weigher.idf
-    return tuple(
-        QueryTerm(word, short(idf(word)), short(weight), is_known(index, word))
-        for word, weight in weights.items()
-    )
 
 
 def _allowed(index: Index, call: SearchCall, clock: StageClock) -> RowMask | None:
