@@ -181,4 +181,5 @@ def test_memory_does_not_grow_with_the_corpus(model: Model, tmp_path: Path) -> N
         return found
 
     peak(50)  # caches of words are filled here
-    assert peak(800) < peak(200) + 50_000  # the 600 documents more have 400,000 bytes
+    # 600 documents more have 400,000 bytes of text; what stays of each is its id (some 85 bytes)
+    assert peak(800) < peak(200) + 600 * 170
