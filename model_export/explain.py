@@ -8,7 +8,7 @@ has another measure.
     B   batch       n   heads       L   tokens
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from glow.artifact import (
 from glow.errors import ExportError
 from glow.runtime import ATTENTION, AttentionEncoder, Encoder
 from glow.text import WeightedTokens, load_preprocessor
-from glow_model_export.texts import parity_texts
+from glow_model_export.parity import parity_texts
 
 __all__ = ["add_attention", "add_explain", "add_files", "write_explain"]
 
@@ -86,13 +86,19 @@ def add_files(folder: Path, manifest: Manifest, names: Sequence[str]) -> None:
     sync(folder)
 
 
-def write_explain(folder: Path, texts: dict[str, list[WeightedTokens]], pad_id: int) -> list[str]:
+def write_explain(
+    folder: Path,
+    texts: Mapping[str, Sequence[WeightedTokens]],
+    pad_id: int,
+    graphs: Mapping[str, str] = EXPLAIN_TOWERS,
+) -> list[str]:
     """Writes the explain graph of each tower beside it and checks that its vectors are equal.
 
     Args:
         folder: directory of both towers with their weights.
         texts: tower's file -> preprocessed texts for the check, at least one each.
         pad_id: padding id of the vocabulary.
+        graphs: tower's file -> its explain graph.
 
     Returns:
         The names of the files.
@@ -100,10 +106,10 @@ def write_explain(folder: Path, texts: dict[str, list[WeightedTokens]], pad_id: 
     Raises:
         ExportError: if a graph is not a known tower, or does not give the plain tower's vectors.
     """
-    for tower, name in EXPLAIN_TOWERS.items():
+    for tower, name in graphs.items():
         onnx.save(add_attention(onnx.load(folder / tower, load_external_data=False)), folder / name)
         _check(folder / tower, folder / name, texts[tower][:_CHECKED_TEXTS], pad_id)
-    return list(EXPLAIN_TOWERS.values())
+    return list(graphs.values())
 
 
 def add_attention(model: ModelProto) -> ModelProto:

@@ -46,7 +46,7 @@ def export_graph(tower: Tower) -> ModelProto:
     ids = torch.ones(_EXAMPLE, dtype=torch.int64)
     example = (ids, torch.ones_like(ids), torch.zeros_like(ids), torch.ones(_EXAMPLE))
     batch = Dim("batch", min=1, max=MAX_BATCH)
-    length = Dim("length", min=2, max=tower.positions.num_embeddings)
+    length = Dim("length", min=2, max=tower.max_tokens)
     graph = trace(tower, example, INPUTS, (OUTPUT,), [{0: batch, 1: length} for _ in INPUTS])
     return graph
 

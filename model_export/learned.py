@@ -30,8 +30,8 @@ from glow.runtime import TERMS, VECTOR, Encoder, LearnedHead
 from glow.text import load_preprocessor
 from glow.training import load_impacts
 from glow_model_export.explain import add_files
+from glow_model_export.parity import parity_texts
 from glow_model_export.retrofit import SAME_VECTORS
-from glow_model_export.texts import parity_texts
 from glow_model_export.tokens import last_states
 
 __all__ = ["add_learned", "add_terms", "learned_head"]

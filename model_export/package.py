@@ -19,11 +19,10 @@ from glow.text import Preprocessor
 from glow.training import REPORT_FILE, save_preprocessing
 from glow_model_export.explain import write_explain
 from glow_model_export.graph import export_graph
-from glow_model_export.parity import check_parity, check_tokens
+from glow_model_export.parity import check_parity, check_tokens, parity_texts
 from glow_model_export.quantize import Quantization, quantize_matrices
-from glow_model_export.texts import parity_texts
 from glow_model_export.tokens import TOKEN_SIZE, Texts, fit_projection, write_tokens
-from glow_model_export.word_table import move_weights, share_word_table
+from glow_model_export.word_table import is_static, move_weights, quantize_table, share_word_table
 
 __all__ = ["Source", "export_model"]
 
@@ -104,7 +103,11 @@ def export_model(
 
 def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantization) -> None:
     graphs = {name: quantize_matrices(_copy(graph), how) for name, graph in traced.items()}
-    share_word_table(graphs, folder, int8=how == "int8")
+    static = [graph for graph in graphs.values() if is_static(graph)]
+    layered = {name: graph for name, graph in graphs.items() if not is_static(graph)}
+    share_word_table(layered, folder, int8=how == "int8")
+    for graph in static if how == "int8" else ():
+        quantize_table(graph)
     for name, graph in graphs.items():
         move_weights(folder / TOWER_WEIGHTS[name], graph)
         onnx.save(graph, folder / name)

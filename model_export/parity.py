@@ -13,18 +13,22 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER
 from glow.errors import ExportError
 from glow.nn import Tower
+from glow.records import Document
 from glow.runtime import Encoder
-from glow.text import WeightedTokens, batches_by_length, pad
+from glow.text import Preprocessor, WeightedTokens, batches_by_length, pad
 
 __all__ = [
     "MAX_DIFFERENCE",
     "MIN_COSINE",
+    "PARITY_TEXTS",
     "TowerParity",
     "check_parity",
     "check_tokens",
     "invariance",
+    "parity_texts",
     "torch_vectors",
 ]
 
@@ -34,6 +38,7 @@ MAX_TOKEN_DIFFERENCE = 1e-3
 """Larger than a vector's: token numbers are not averaged, and a projection that keeps little magnifies differences."""
 MIN_TOKEN_COSINE = 0.97
 _TOKEN_TEXTS = 64
+PARITY_TEXTS = 256
 _BATCH_TOKENS = 4096
 
 
@@ -173,3 +178,29 @@ def torch_vectors(tower: Tower, sequences: Sequence[WeightedTokens], pad_id: int
     if vectors is None:
         raise ExportError("parity needs at least one text")
     return vectors
+
+
+def parity_texts(
+    preprocessor: Preprocessor, queries: Sequence[str] = (), documents: Sequence[Document] = ()
+) -> dict[str, list[WeightedTokens]]:
+    """Preprocessed texts for each tower's file, at most `PARITY_TEXTS`; generated unless both kinds are given."""
+    if not queries or not documents:
+        queries, documents = _made_up(preprocessor)
+    return {
+        QUERY_TOWER: [preprocessor.query(text) for text in queries[:PARITY_TEXTS]],
+        DOCUMENT_TOWER: [preprocessor.document(document) for document in documents[:PARITY_TEXTS]],
+    }
+
+
+def _made_up(preprocessor: Preprocessor) -> tuple[list[str], list[Document]]:
+    """Deterministic texts of words from the term statistics, with lengths up to the token limits."""
+    random = np.random.default_rng(0)
+    words = [word for word, _ in preprocessor.terms.items()] or ["nothing"]
+    field = preprocessor.schema.fields[-1]
+
+    def text(longest: int) -> str:
+        return " ".join(random.choice(words, random.integers(1, longest)))
+
+    queries = [text(preprocessor.schema.query_tokens) for _ in range(PARITY_TEXTS)]
+    documents = [Document(str(number), {field.name: (text(field.tokens),)}) for number in range(PARITY_TEXTS)]
+    return queries, documents

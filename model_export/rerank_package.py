@@ -36,9 +36,9 @@ from glow.records import Document
 from glow.runtime import Reranker, RerankerShape, RerankMethod, reranker_preprocessor
 from glow.text import Preprocessor, WeightedTokens, pad
 from glow.training import REPORT_FILE, save_preprocessing
+from glow_model_export.parity import parity_texts
 from glow_model_export.quantize import Quantization, quantize_matrices
 from glow_model_export.rerank_graphs import export_rerank_graphs
-from glow_model_export.texts import parity_texts
 from glow_model_export.word_table import move_weights, share_word_table
 
 __all__ = ["RerankParity", "RerankSource", "export_reranker"]

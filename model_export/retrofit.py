@@ -13,7 +13,7 @@ from glow.artifact import CALIBRATION_FILE, EXPLAIN_TOWERS, file_records, model_
 from glow.records import Document
 from glow.text import load_preprocessor
 from glow_model_export.explain import write_explain
-from glow_model_export.texts import parity_texts
+from glow_model_export.parity import parity_texts
 from glow_model_export.tokens import TOKEN_SIZE, fit_projection, write_tokens
 
 __all__ = ["SAME_VECTORS", "model_with_tokens"]

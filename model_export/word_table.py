@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from glow.artifact import WORD_TABLE, TensorNames
 from glow.errors import ExportError
 
-__all__ = ["move_weights", "quantize_rows", "share_word_table"]
+__all__ = ["is_static", "move_weights", "quantize_rows", "quantize_table", "share_word_table"]
 
 _ALIGNMENT = 4096  # a memory page, so that a runtime can map the data in place
 _SMALL_BYTES = 8192  # biases and constants: shape inference reads them in the graph
@@ -45,13 +45,28 @@ def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool)
     parts: dict[str, NDArray[np.generic]] = {TensorNames.TABLE: tables[0]}
     if int8:
         codes, scales = quantize_rows(tables[0].astype(np.float32))
-        parts = {TensorNames.TABLE: codes, TensorNames.SCALES: scales}
+        parts = {TensorNames.TABLE: codes, TensorNames.row_scales(TensorNames.TABLE): scales}
     offsets = _write(folder / WORD_TABLE, parts)
     for model in towers.values():
         if int8:
-            _gather_codes(model)
+            _gather_codes(model, TensorNames.TABLE)
         for name, array in parts.items():
             _make_external(_tensor(model, name), array, WORD_TABLE, offsets[name])
+
+
+def quantize_table(model: ModelProto) -> None:
+    """Stores the table of a query tower without layers as int8 rows with a scale each, in place."""
+    table = _tensor(model, TensorNames.STATIC)
+    codes, scales = quantize_rows(numpy_helper.to_array(table).astype(np.float32))
+    _gather_codes(model, TensorNames.STATIC)
+    table.CopyFrom(numpy_helper.from_array(codes, TensorNames.STATIC))
+    name = TensorNames.row_scales(TensorNames.STATIC)
+    _tensor(model, name).CopyFrom(numpy_helper.from_array(scales, name))
+
+
+def is_static(model: ModelProto) -> bool:
+    """Whether a tower's graph has a table of its own in place of layers."""
+    return any(tensor.name == TensorNames.STATIC for tensor in model.graph.initializer)
 
 
 def move_weights(path: Path, *models: ModelProto) -> None:
@@ -86,23 +101,22 @@ def _write(path: Path, parts: dict[str, NDArray[np.generic]]) -> dict[str, int]:
     return offsets
 
 
-def _gather_codes(model: ModelProto) -> None:
+def _gather_codes(model: ModelProto, table: str) -> None:
     """Gather(table) becomes Gather(codes) → Cast → Mul by Gather(scales)."""
     graph = model.graph
     position = next(
-        index
-        for index, node in enumerate(graph.node)
-        if node.op_type == "Gather" and node.input[0] == TensorNames.TABLE
+        index for index, node in enumerate(graph.node) if node.op_type == "Gather" and node.input[0] == table
     )
     gather = graph.node[position]
     ids, result = gather.input[1], gather.output[0]
-    graph.initializer.append(TensorProto(name=TensorNames.SCALES, data_type=TensorProto.FLOAT))
+    scales = TensorNames.row_scales(table)
+    graph.initializer.append(TensorProto(name=scales, data_type=TensorProto.FLOAT))
     axis = numpy_helper.from_array(np.array([-1], np.int64), "words.axis")
     graph.initializer.append(axis)
     nodes = [
-        helper.make_node("Gather", [TensorNames.TABLE, ids], ["words.codes"]),
+        helper.make_node("Gather", [table, ids], ["words.codes"]),
         helper.make_node("Cast", ["words.codes"], ["words.values"], to=TensorProto.FLOAT),
-        helper.make_node("Gather", [TensorNames.SCALES, ids], ["words.row_scale"]),
+        helper.make_node("Gather", [scales, ids], ["words.row_scale"]),
         helper.make_node("Unsqueeze", ["words.row_scale", "words.axis"], ["words.factor"]),
         helper.make_node("Mul", ["words.values", "words.factor"], [result]),
     ]

@@ -39,6 +39,7 @@ STUDIES = {
     "ndrm": Study("docs/results/models.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
     "pretraining": Study("docs/results/models.md", "pre-training objectives at equal text"),
     "questions": Study("docs/results/quality.md", "judged questions from documentation"),
+    "static": Study("docs/results/models.md", "weights of words in queries that need no layers"),
     "weights": Study("models/README.md", "a model with its BM25 weights, and with weights of 1"),
     "ranking": Study("docs/results/quality.md", "what hybrid search scores by, and its probabilities"),
 }

@@ -30,7 +30,7 @@ from glow.artifact import default_model
 from glow_service.settings import Settings
 
 MAX_GROWTH_MB = 20.0
-ZIPF = 1.1
+ZIPF = 1.3
 """Exponent of the popularity of texts."""
 LOADED_S = 3.0
 """Time in which a service loads a new version, in seconds."""

@@ -10,8 +10,8 @@ class TensorNames:
 
     TABLE: Final = "words.weight"
     """The token embedding matrix in a graph."""
-    SCALES: Final = "words.scale"
-    """The scales of its rows if it is int8."""
+    STATIC: Final = "table.weight"
+    """The table of a query tower without layers."""
     TRANSPOSED: Final = "^T"
     """Suffix of a matrix that a graph stores transposed."""
     CODES: Final = "_codes"
@@ -20,3 +20,8 @@ class TensorNames:
     """Suffix of a transposed matrix's column scales."""
     SCALED: Final = "_scaled"
     """Suffix of a normalization's gain that is stored multiplied by the square root of its length."""
+
+    @staticmethod
+    def row_scales(table: str) -> str:
+        """The name of the scales of a table's rows: `words.scale` for `words.weight`."""
+        return f"{table.removesuffix('.weight')}.scale"

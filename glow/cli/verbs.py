@@ -67,6 +67,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("adapt", "glow_model_export.adapt:adapt_command", "Fits a model to your documents."),
         Verb("import-model", "glow_model_export.imported.command:import_command", "Makes a model of an encoder that others trained."),
         Verb("distil", "glow_model_export.imported.distil:distil_command", "Makes a fast model of an encoder that others trained."),
+        Verb("static-queries", "glow_model_export.static:static_command", "Makes a model whose queries need no layers."),
         Verb("export-model", "glow_model_export.command:export_command", "Exports a checkpoint to a model (ONNX)."),
     ),
     "Evaluation": (

@@ -62,7 +62,7 @@ def vectors(
     Returns:
         float32 [n, H], L2-normalized, row i for sequence i; [0, H] without sequences.
     """
-    encoded = np.empty((len(sequences), tower.words.embedding_dim), np.float32)
+    encoded = np.empty((len(sequences), tower.dimensions), np.float32)
     was_training = tower.training
     tower.to(device).eval()
     kind = torch.float16 if precision == "fp16" else torch.bfloat16

@@ -50,11 +50,9 @@ def _fill(tower: Tower, arrays: Arrays, file: str) -> None:
 def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
     """Reads a parameter by name: plain, transposed, or dequantized."""
     matrix = name + TensorNames.TRANSPOSED
-    if name == TensorNames.TABLE and TensorNames.SCALES in arrays:
-        return (
-            arrays[TensorNames.TABLE].astype(np.float32)
-            * arrays[TensorNames.SCALES].astype(np.float32)[:, None]
-        )
+    rows = TensorNames.row_scales(name)
+    if rows in arrays:
+        return arrays[name].astype(np.float32) * arrays[rows].astype(np.float32)[:, None]
     if name in arrays:
         return arrays[name].astype(np.float32)
     if name + TensorNames.SCALED in arrays:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glow.nn import Tower
+from glow.nn import StaticTower, Tower
 from glow.text import WeightedTokens, pad
 
 __all__ = ["CachedBatch", "Encoding", "encode"]
@@ -45,7 +45,7 @@ class Encoding:
         """Vectors float32 [n, H] of one group, padded to its longest text."""
         longest = max(len(sequence) for sequence in sequences)
         rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
-        batch = pad(sequences, self.pad_id, min(rounded, tower.positions.num_embeddings))
+        batch = pad(sequences, self.pad_id, min(rounded, tower.max_tokens))
         weights = 1.0 + self.strength * (torch.from_numpy(batch.weights) - 1.0)
         arrays = (batch.ids, batch.mask, batch.field_ids)
         inputs = [*(torch.from_numpy(array) for array in arrays), weights]
@@ -55,7 +55,8 @@ class Encoding:
 
 def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
     """Vectors float32 [n, H] of a batch, with gradients."""
-    groups = _groups(sequences, GROUP_TEXTS)
+    # A table's gradient has all its rows: one group, one gradient.
+    groups = _groups(sequences, len(sequences) if isinstance(tower, StaticTower) else GROUP_TEXTS)
     encoded = torch.cat([encoding.run(tower, [sequences[row] for row in rows]) for rows in groups])
     order = torch.tensor([row for rows in groups for row in rows], device=encoded.device)
     return encoded[torch.argsort(order)]

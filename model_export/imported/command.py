@@ -21,10 +21,9 @@ from glow_model_export.imported.files import ForeignPooling
 from glow_model_export.imported.foreign import Foreign, read_foreign, write_vocabulary
 from glow_model_export.imported.queries import read_queries_file
 from glow_model_export.package import Source, export_model
-from glow_model_export.parity import torch_vectors
+from glow_model_export.parity import parity_texts, torch_vectors
 from glow_model_export.quality import check_quality
 from glow_model_export.quantize import Quantization
-from glow_model_export.texts import parity_texts
 
 __all__ = ["ImportModelOptions", "import_command", "read_source", "require_finite"]
 

@@ -29,13 +29,13 @@ from glow.text import Preprocessor
 from glow.training import (
     EncodedCorpus,
     Place,
-    Progress,
     QueryTexts,
     SynthesisOptions,
     TrainingDevice,
     query_recipe,
     run,
     synthesize,
+    teller,
     vectors,
     with_few_layers,
 )
@@ -49,7 +49,7 @@ __all__ = ["DistilOptions", "distil_command"]
 HELD_OUT = 0.05
 """Fraction of the documents whose texts are held out to measure the tower."""
 QUERIES_A_DOCUMENT = 8
-PARITY_TEXTS, TIMED_QUERIES, SHOWN_STEPS = 200, 64, 50
+PARITY_TEXTS, TIMED_QUERIES = 200, 64
 
 
 class DistilOptions(ImportModelOptions):
@@ -107,7 +107,7 @@ def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any
     say(f"{len(texts):,} texts, {len(held):,} held out; encoding them")
     made = QueryTexts.make(work / "teacher", whole.towers.query, whole.preprocessor, texts, held)
     recipe = query_recipe(towers, whole.preprocessor, made, options.seed, options.hours)
-    training = run(recipe, Place(work / "run", None, options.device), _teller(say))
+    training = run(recipe, Place(work / "run", None, options.device), teller(say))
     towers.cpu().eval()
     say("comparing")
     figures = _compared(options, whole, towers) if options.parity_data else {}
@@ -214,12 +214,3 @@ def _milliseconds(source: Encoders, texts: Sequence[str]) -> float:
         source.queries([one])
         times.append(time.perf_counter() - start)
     return round(1000.0 * float(np.median(times)), 2) if times else 0.0
-
-
-def _teller(say: Callable[[str], None]) -> Callable[[Progress], None]:
-    def tell(progress: Progress) -> None:
-        if progress.dev or progress.step % SHOWN_STEPS == 0:
-            dev = "".join(f", {name} {value:.4f}" for name, value in progress.dev.items())
-            say(f"step {progress.step:,} of {progress.steps:,}: loss {progress.loss:.4f}{dev}")
-
-    return tell

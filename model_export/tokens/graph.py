@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TERMS_TOWER, TOKEN_PROJECTION
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TERMS_TOWER, TOKEN_PROJECTION, TensorNames
 from glow.errors import ExportError
 from glow.runtime import TOKENS, Encoder
 from glow.text import WeightedTokens
@@ -44,12 +44,21 @@ def last_states(model: ModelProto) -> tuple[str, int]:
     """
     graph = model.graph
     kinds = {each.name: each.data_type for each in graph.initializer}
+    if TensorNames.STATIC in kinds:
+        return _rows(graph), TensorProto.FLOAT
     layers = [int(name.split(".")[1]) for name in kinds if name.startswith("layers.")]
     bias = f"layers.{max(layers, default=-1)}.output_norm.bias"
     states: str | None = next((node.output[0] for node in graph.node if bias in node.input), None)
     if states is None:
         raise ExportError("the graph has no token embeddings; export the model again with this version")
     return states, kinds[bias]
+
+
+def _rows(graph: GraphProto) -> str:
+    """The name of the tokens' rows in the graph of a tower without layers: the pooling's second factor, less its head."""
+    product = next(node for node in graph.node if node.op_type == "MatMul")
+    made = {name: node for node in graph.node for name in node.output}
+    return str(made[product.input[1]].input[0])
 
 
 def add_tokens(model: ModelProto, projection: NDArray[np.float32]) -> ModelProto:
@@ -131,7 +140,13 @@ def read_projection(folder: Path, hidden: int) -> NDArray[np.float32] | None:
     return numbers.reshape(hidden, -1)
 
 
-def write_tokens(folder: Path, projection: NDArray[np.float32], texts: Texts, pad_id: int) -> None:
+def write_tokens(
+    folder: Path,
+    projection: NDArray[np.float32],
+    texts: Texts,
+    pad_id: int,
+    graphs: Sequence[str] = _GRAPHS,
+) -> None:
     """Gives the graphs of an unfinished model the output `tokens`, and writes the projection beside them.
 
     Args:
@@ -139,6 +154,7 @@ def write_tokens(folder: Path, projection: NDArray[np.float32], texts: Texts, pa
         projection: float32 [H, P].
         texts: texts for the check.
         pad_id: padding id of the vocabulary.
+        graphs: names of the graphs.
 
     Raises:
         ExportError: if a graph is not a known tower, its other outputs change, or its tokens depend on padding or
@@ -147,9 +163,9 @@ def write_tokens(folder: Path, projection: NDArray[np.float32], texts: Texts, pa
     expected: dict[str, dict[str, NDArray[np.float32]]] = {}
     few = {
         name: texts[QUERY_TOWER if name == QUERY_TOWER else DOCUMENT_TOWER][:_CHECKED_TEXTS]
-        for name in _GRAPHS
+        for name in graphs
     }
-    for name in _GRAPHS:
+    for name in graphs:
         if (folder / name).is_file():
             before = Encoder(folder / name, pad_id)
             kept = [output for output in before.outputs if output != TOKENS]

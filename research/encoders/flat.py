@@ -71,7 +71,7 @@ class Flat:
     def encode(self, tower: Tower) -> Tensor:
         """Vectors of all texts by a tower on the same device, float16 [N, dimensions]."""
         device, most, start = self.ids.device, tower.positions.num_embeddings, 0
-        found = torch.empty(len(self.lengths), tower.words.embedding_dim, dtype=torch.float16, device=device)
+        found = torch.empty(len(self.lengths), tower.dimensions, dtype=torch.float16, device=device)
         order = torch.argsort(self.lengths, descending=True)
         while start < len(order):
             longest = min(most, int(self.lengths[order[start]]))

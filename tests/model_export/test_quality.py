@@ -8,7 +8,7 @@ import pytest
 from glow.collection import read_documents
 from glow.runtime import Model
 from glow.training.from_model import read_towers
-from glow_model_export import texts
+from glow_model_export import parity
 from glow_model_export.package import Source
 from glow_model_export.quality import check_quality
 

@@ -26,10 +26,9 @@ from glow.training.impacts import TrainedImpacts, save_impacts
 from glow_model_export.__main__ import app
 from glow_model_export.learned import add_learned
 from glow_model_export.package import Source, export_model
-from glow_model_export.parity import check_tokens
+from glow_model_export.parity import check_tokens, parity_texts
 from glow_model_export.quantize import Quantization
 from glow_model_export.retrofit import model_with_tokens
-from glow_model_export.texts import parity_texts
 from glow_model_export.tokens import TOKEN_UNIT, add_tokens, fit_projection, read_projection, write_tokens
 from tests.learned_head import add_untrained_head, untrained_head
 

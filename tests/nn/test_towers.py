@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glow.errors import ConfigError
 from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, minilm_folder
 from glow.nn.bert import MINILM_SHA256, init_tower, init_words, load_weights
-from glow.nn.towers import Tower
+from glow.nn.towers import StaticTower, Tower
 from glow.schema import FieldSchema
 
 SCHEMA = FieldSchema.preset("glow-default")
@@ -237,3 +237,26 @@ def test_the_last_layers_attention_explains_the_last_states(changes: dict[str, o
     torch.testing.assert_close(attention.sum(-1), torch.ones(3, SMALL.heads, 11))
     assert attention[-1, :, :, int(mask[-1].sum()) :].abs().max() == 0.0
     torch.testing.assert_close(found, states, atol=1e-5, rtol=1e-5)
+
+
+def test_a_query_tower_without_layers_sums_rows_by_weight() -> None:
+    """By hand: 2 ** 0.5 and 8 ** 0.5 times a row each, the sum of length 1; padding and other tokens change nothing."""
+    towers = TwoTowers(SMALL.model_copy(update={"layers": 0, "document_layers": 2, "gain": 0.5}), SCHEMA)
+    assert isinstance(towers.query, StaticTower) and len(towers.document.layers) == 2
+    assert {name for name, _ in towers.query.named_parameters()} == {"table.weight", "gain"}
+    ids, mask, fields = (
+        torch.tensor([[7, 9, 0]]),
+        torch.tensor([[1, 1, 0]]),
+        torch.zeros(1, 3, dtype=torch.int64),
+    )
+    found = towers.query(ids, mask, fields, torch.tensor([[2.0, 8.0, 5.0]]))[0]
+    rows = towers.query.table.weight
+    wanted = 2**0.5 * rows[7] + 8**0.5 * rows[9]
+    assert (found - wanted / wanted.norm()).abs().max() < 1e-6
+    found.sum().backward()
+    assert towers.query.gain.grad is not None and float(towers.query.gain.grad.abs()) > 0
+
+
+def test_documents_always_have_layers() -> None:
+    with pytest.raises(ValidationError, match="documents need layers"):
+        TowerConfig(vocabulary=60, layers=0)

@@ -3,8 +3,9 @@
 n   texts of a batch        H   dimensions
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -13,14 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from glow.nn import Tower, TwoTowers
-from glow.text import Preprocessor
+from glow.nn import StaticTower, Tower, TwoTowers
+from glow.text import Preprocessor, WeightedTokens
 from glow.training.data import Epochs
 from glow.training.encode import vectors
 from glow.training.run import (
     Loss,
     Moment,
     OptimizerOptions,
+    Progress,
     Recipe,
     RunConfig,
     WatchConfig,
@@ -30,11 +32,14 @@ from glow.training.run import (
 from glow.training.step import Encoding, encode
 from glow.training.teacher_vectors import Aims, TeacherVectors, query_key
 
-__all__ = ["QueryTexts", "query_recipe"]
+__all__ = ["QueryTexts", "query_recipe", "teller"]
 
-BATCH, EPOCHS, PULL = 128, 8, 10.0
+EPOCHS, PULL, SHOWN_STEPS = 8, 10.0, 50
 WATCH = WatchConfig(steps=100, patience=4)
-OPTIMIZER = OptimizerOptions(learning_rate=5e-4)
+BATCH, OPTIMIZER = 128, OptimizerOptions(learning_rate=5e-4)
+STATIC_BATCH = 1024
+"""Of a table: a batch touches only the rows of its tokens."""
+STATIC_OPTIMIZER = OptimizerOptions(learning_rate=2e-3, weight_decay=0.0, precision="fp32")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,18 +62,32 @@ class QueryTexts:
     def make(
         cls, folder: Path, whole: Tower, preprocessor: Preprocessor, texts: Sequence[str], held: Sequence[str]
     ) -> Self:
-        """Encodes the texts that the directory lacks.
+        """As `encoded`, by a tower in torch."""
+        encode = partial(vectors, whole, pad_id=preprocessor.pieces.pad_id)
+        return cls.encoded(folder, encode, parameters_hash(whole), preprocessor, texts, held)
+
+    @classmethod
+    def encoded(
+        cls,
+        folder: Path,
+        encode: Callable[[Sequence[WeightedTokens]], NDArray[np.float32]],
+        encoder: str,
+        preprocessor: Preprocessor,
+        texts: Sequence[str],
+        held: Sequence[str],
+    ) -> Self:
+        """Encodes the texts that the directory lacks; `encoder` is the encoder's hash.
 
         Raises:
             MismatchError: if the directory holds another encoder's vectors.
         """
-        every, pad_id = [*texts, *held], preprocessor.pieces.pad_id
+        every = [*texts, *held]
 
         def encode_some(numbers: Sequence[int]) -> NDArray[np.float32]:
-            return vectors(whole, [preprocessor.query(every[number]) for number in numbers], pad_id)
+            return encode([preprocessor.query(every[number]) for number in numbers])
 
         keys = [query_key(text) for text in every]
-        made = TeacherVectors.make(folder, parameters_hash(whole), keys, encode_some)
+        made = TeacherVectors.make(folder, encoder, keys, encode_some)
         count = len(texts)
         return cls(
             texts, held, made.aims(keys[:count], "texts"), made.aims(keys[count:], "texts"), made.teacher
@@ -78,8 +97,8 @@ class QueryTexts:
 class TextBatches:
     """Batches of text numbers in a random order for each epoch; implements `glow.training.run.Data`."""
 
-    def __init__(self, count: int, seed: int, epochs: int) -> None:
-        size = min(BATCH, count)
+    def __init__(self, count: int, seed: int, epochs: int, batch_size: int) -> None:
+        size = min(batch_size, count)
 
         def plan(random: np.random.Generator) -> list[tuple[int, NDArray[np.int64]]]:
             order = random.permutation(count)
@@ -136,9 +155,11 @@ def query_recipe(
 ) -> Recipe[NDArray[np.int64]]:
     """The recipe that distills the query tower of `towers`, which may be partly frozen; 0 hours: all epochs."""
     loss = QueryLoss(towers.query, preprocessor, made)
+    is_static = isinstance(towers.query, StaticTower)
+    batch, optimizer = (STATIC_BATCH, STATIC_OPTIMIZER) if is_static else (BATCH, OPTIMIZER)
     return Recipe(
-        RunConfig(name="distil", seed=seed, optimizer=OPTIMIZER, watch=WATCH),
-        TextBatches(len(made.texts), seed, epochs),
+        RunConfig(name="distil", seed=seed, optimizer=optimizer, watch=WATCH),
+        TextBatches(len(made.texts), seed, epochs, batch),
         towers.query,
         loss,
         lambda folder, report: None,
@@ -149,3 +170,14 @@ def query_recipe(
         unit="texts",
         minutes=60.0 * hours,
     )
+
+
+def teller(say: Callable[[str], None]) -> Callable[[Progress], None]:
+    """Says the loss at some steps, and every measurement."""
+
+    def tell(progress: Progress) -> None:
+        if progress.dev or progress.step % SHOWN_STEPS == 0:
+            dev = "".join(f", {name} {value:.4f}" for name, value in progress.dev.items())
+            say(f"step {progress.step:,} of {progress.steps:,}: loss {progress.loss:.4f}{dev}")
+
+    return tell

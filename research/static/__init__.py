@@ -1,0 +1,1 @@
+"""What word weights are worth to a query tower without layers."""
