@@ -86,19 +86,13 @@ def add_files(folder: Path, manifest: Manifest, names: Sequence[str]) -> None:
     sync(folder)
 
 
-def write_explain(
-    folder: Path,
-    texts: Mapping[str, Sequence[WeightedTokens]],
-    pad_id: int,
-    graphs: Mapping[str, str] = EXPLAIN_TOWERS,
-) -> list[str]:
+def write_explain(folder: Path, texts: Mapping[str, Sequence[WeightedTokens]], pad_id: int) -> list[str]:
     """Writes the explain graph of each tower beside it and checks that its vectors are equal.
 
     Args:
         folder: directory of both towers with their weights.
         texts: tower's file -> preprocessed texts for the check, at least one each.
         pad_id: padding id of the vocabulary.
-        graphs: tower's file -> its explain graph.
 
     Returns:
         The names of the files.
@@ -106,10 +100,10 @@ def write_explain(
     Raises:
         ExportError: if a graph is not a known tower, or does not give the plain tower's vectors.
     """
-    for tower, name in graphs.items():
+    for tower, name in EXPLAIN_TOWERS.items():
         onnx.save(add_attention(onnx.load(folder / tower, load_external_data=False)), folder / name)
         _check(folder / tower, folder / name, texts[tower][:_CHECKED_TEXTS], pad_id)
-    return list(graphs.values())
+    return list(EXPLAIN_TOWERS.values())
 
 
 def add_attention(model: ModelProto) -> ModelProto:

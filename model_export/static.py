@@ -1,7 +1,7 @@
 """`glow static-queries`: derives a model whose queries need no layers, only a row of numbers for each token.
 
-The rows learn the vectors that the model's own query tower gives to unlabeled texts. Documents are encoded as before, so
-all files of the document tower are equal to the model's.
+The rows learn the vectors that the model's own query tower gives to unlabeled texts. Documents are encoded as before;
+only token vectors are left out.
 """
 
 import json
@@ -21,8 +21,11 @@ from rich.console import Console
 
 from glow.artifact import (
     CALIBRATION_FILE,
+    DOCUMENT_TOWER,
     EXPLAIN_TOWERS,
     QUERY_TOWER,
+    TERMS_TOWER,
+    TOKEN_PROJECTION,
     TOWER_WEIGHTS,
     file_records,
     model_hash,
@@ -46,7 +49,7 @@ from glow.training import (
 from glow_model_export.explain import write_explain
 from glow_model_export.graph import export_graph
 from glow_model_export.parity import PARITY_TEXTS, check_parity, parity_texts
-from glow_model_export.tokens import read_projection, write_tokens
+from glow_model_export.tokens import remove_tokens
 from glow_model_export.word_table import move_weights, quantize_table
 
 __all__ = ["StaticOptions", "start_of_static_queries", "static_command"]
@@ -58,7 +61,6 @@ BATCH_TOKENS = 1024
 """Of the encoder: larger batches leave a processor's cache."""
 EVERY = 20
 """One text of so many is held out, to measure the tower."""
-_GRAPHS = {QUERY_TOWER: EXPLAIN_TOWERS[QUERY_TOWER]}
 
 
 class StaticOptions(JsonOptions):
@@ -96,7 +98,7 @@ def _derive(options: StaticOptions, say: Callable[[str], None]) -> dict[str, Any
     work.mkdir(parents=True, exist_ok=True)
     whole = read_towers(model)
     say(f"{len(texts):,} texts, {len(held):,} held out; encoding them")
-    encoder = model.encoder("query", batch_tokens=BATCH_TOKENS)
+    encoder = model.encoder("query", threads=torch.get_num_threads(), batch_tokens=BATCH_TOKENS)
     made = QueryTexts.encoded(work / "teacher", encoder.encode, model.hash, model.preprocessor, texts, held)
     towers = with_static_queries(whole, start_of_static_queries(model, whole.config.vocabulary), EXPONENT)
     for part in (towers.document, towers.words):
@@ -143,7 +145,13 @@ def _write(
         **parity_texts(preprocessor),
         QUERY_TOWER: [preprocessor.query(text) for text in held[:PARITY_TEXTS]],
     }
-    mine = {QUERY_TOWER, TOWER_WEIGHTS[QUERY_TOWER], *_GRAPHS.values(), CALIBRATION_FILE}
+    mine = {
+        QUERY_TOWER,
+        TOWER_WEIGHTS[QUERY_TOWER],
+        EXPLAIN_TOWERS[QUERY_TOWER],
+        CALIBRATION_FILE,
+        TOKEN_PROJECTION,
+    }
     with (
         write_artifact(options.out, "model", replace=options.replace) as writer,
         tempfile.TemporaryDirectory() as scratch,
@@ -159,10 +167,8 @@ def _write(
         onnx.save(graph, writer.folder / QUERY_TOWER)
         paths = (Path(scratch) / QUERY_TOWER, writer.folder / QUERY_TOWER)
         parity = check_parity(towers.query, *paths, texts[QUERY_TOWER], pad_id)
-        projection = read_projection(writer.folder, towers.config.hidden)
-        if projection is not None:
-            write_tokens(writer.folder, projection, texts, pad_id, [QUERY_TOWER])
-        write_explain(writer.folder, texts, pad_id, _GRAPHS)
+        _without_tokens(writer.folder)
+        write_explain(writer.folder, texts, pad_id)
         towers.config.save(writer.folder / "towers.json")
         report = {
             "derived_from": {"model": manifest.name, "hash": model.hash},
@@ -172,9 +178,19 @@ def _write(
         }
         (writer.folder / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         writer.parents = {"source": report["derived_from"]}
-        writer.parameters, writer.counts = dict(manifest.parameters), dict(manifest.counts)
+        writer.parameters = dict(manifest.parameters)
+        writer.counts = {name: count for name, count in manifest.counts.items() if name != "token_size"}
         writer.hashes = {**manifest.hashes, "model": model_hash(file_records(writer.folder))}
     return {"model": options.out.name, **report}
+
+
+def _without_tokens(folder: Path) -> None:
+    """Takes token vectors out of the document graphs: a row that never sees other words adds nothing by late interaction."""
+    for name in (DOCUMENT_TOWER, TERMS_TOWER):
+        if (folder / name).is_file():
+            graph = onnx.load(folder / name, load_external_data=False)
+            remove_tokens(graph)
+            onnx.save(graph, folder / name)
 
 
 def _cosine(path: Path, model: Model, sequences: Sequence[Any]) -> float:

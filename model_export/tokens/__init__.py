@@ -6,11 +6,12 @@ from glow_model_export.tokens.graph import (
     add_tokens,
     last_states,
     read_projection,
+    remove_tokens,
     write_tokens,
 )
 from glow_model_export.tokens.projection import TOKEN_SIZE, TokenProjection, fit_projection
 
 __all__ = [
     "TOKEN_SIZE", "TOKEN_UNIT", "Texts", "TokenProjection", "add_tokens", "fit_projection", "last_states", "read_projection",
-    "write_tokens",
+    "remove_tokens", "write_tokens",
 ]  # fmt: skip

@@ -14,15 +14,23 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TERMS_TOWER, TOKEN_PROJECTION, TensorNames
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TERMS_TOWER, TOKEN_PROJECTION
 from glow.errors import ExportError
 from glow.runtime import TOKENS, Encoder
 from glow.text import WeightedTokens
 
-__all__ = ["TOKEN_UNIT", "Texts", "add_tokens", "last_states", "read_projection", "write_tokens"]
+__all__ = [
+    "TOKEN_UNIT",
+    "Texts",
+    "add_tokens",
+    "last_states",
+    "read_projection",
+    "remove_tokens",
+    "write_tokens",
+]
 
 TOKEN_UNIT = 8
 """P is a multiple of it, so that the signs of P numbers fill whole bytes."""
@@ -44,21 +52,12 @@ def last_states(model: ModelProto) -> tuple[str, int]:
     """
     graph = model.graph
     kinds = {each.name: each.data_type for each in graph.initializer}
-    if TensorNames.STATIC in kinds:
-        return _rows(graph), TensorProto.FLOAT
     layers = [int(name.split(".")[1]) for name in kinds if name.startswith("layers.")]
     bias = f"layers.{max(layers, default=-1)}.output_norm.bias"
     states: str | None = next((node.output[0] for node in graph.node if bias in node.input), None)
     if states is None:
         raise ExportError("the graph has no token embeddings; export the model again with this version")
     return states, kinds[bias]
-
-
-def _rows(graph: GraphProto) -> str:
-    """The name of the tokens' rows in the graph of a tower without layers: the pooling's second factor, less its head."""
-    product = next(node for node in graph.node if node.op_type == "MatMul")
-    made = {name: node for node in graph.node for name in node.output}
-    return str(made[product.input[1]].input[0])
 
 
 def add_tokens(model: ModelProto, projection: NDArray[np.float32]) -> ModelProto:
@@ -71,7 +70,7 @@ def add_tokens(model: ModelProto, projection: NDArray[np.float32]) -> ModelProto
     Raises:
         ExportError: if the last layer's token embeddings are not found.
     """
-    _remove_tokens(model)
+    remove_tokens(model)
     graph, (states, kind) = model.graph, last_states(model)
     constants: dict[str, NDArray[Any]] = {
         _PROJECTION: np.ascontiguousarray(projection, np.float32),
@@ -111,7 +110,8 @@ def _steps(states: str, kind: int) -> list[NodeProto]:
     ]
 
 
-def _remove_tokens(model: ModelProto) -> None:
+def remove_tokens(model: ModelProto) -> None:
+    """Removes what `add_tokens` added, in place."""
     graph = model.graph
     for items in (graph.node, graph.initializer, graph.output):
         kept = [item for item in items if item.name != TOKENS and not item.name.startswith(_PREFIX)]
@@ -140,13 +140,7 @@ def read_projection(folder: Path, hidden: int) -> NDArray[np.float32] | None:
     return numbers.reshape(hidden, -1)
 
 
-def write_tokens(
-    folder: Path,
-    projection: NDArray[np.float32],
-    texts: Texts,
-    pad_id: int,
-    graphs: Sequence[str] = _GRAPHS,
-) -> None:
+def write_tokens(folder: Path, projection: NDArray[np.float32], texts: Texts, pad_id: int) -> None:
     """Gives the graphs of an unfinished model the output `tokens`, and writes the projection beside them.
 
     Args:
@@ -154,7 +148,6 @@ def write_tokens(
         projection: float32 [H, P].
         texts: texts for the check.
         pad_id: padding id of the vocabulary.
-        graphs: names of the graphs.
 
     Raises:
         ExportError: if a graph is not a known tower, its other outputs change, or its tokens depend on padding or
@@ -163,9 +156,9 @@ def write_tokens(
     expected: dict[str, dict[str, NDArray[np.float32]]] = {}
     few = {
         name: texts[QUERY_TOWER if name == QUERY_TOWER else DOCUMENT_TOWER][:_CHECKED_TEXTS]
-        for name in graphs
+        for name in _GRAPHS
     }
-    for name in graphs:
+    for name in _GRAPHS:
         if (folder / name).is_file():
             before = Encoder(folder / name, pad_id)
             kept = [output for output in before.outputs if output != TOKENS]

@@ -37,7 +37,7 @@ def test_quality_is_judged_on_the_texts_that_are_given(
     model = Model.open(toy_model)
     source = Source(read_towers(model), model.preprocessor, {}, {})
     documents = list(read_documents(toy_corpus, model.preprocessor.schema.names))[:10]
-    monkeypatch.setattr(texts, "_made_up", lambda *_: pytest.fail("words were drawn at random"))
+    monkeypatch.setattr(parity, "_made_up", lambda *_: pytest.fail("words were drawn at random"))
     quality = check_quality(source, "none", data, "dev", ["about bees"], documents)
     assert (quality["data"], quality["queries"]) == ("data", 10)
     assert set(quality["nDCG@10"]) == {"none"}

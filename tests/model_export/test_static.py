@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from glow.artifact import documents_hash
 from glow.cli import app
+from glow.records import Document
 from glow.runtime import AttentionEncoder, Model
 from glow.training import read_towers
 from glow_model_export.parity import torch_vectors
 
+MODELS = Path(__file__).parents[2] / "models"
 WORDS = "bees find their way home by the sun and dance honey bread water salt boil oven bake clay".split()
 
 
@@ -42,7 +43,19 @@ def test_queries_learn_rows_and_documents_keep_their_files(
     )
     before, after = Model.open(toy_model), Model.open(tmp_path / "static")
     assert after.hash != before.hash
-    assert documents_hash(after.manifest.files) == documents_hash(before.manifest.files)
+    files = [model.manifest.files for model in (before, after)]
+    assert (
+        files[0]["document.bin"] == files[1]["document.bin"]
+        and files[0]["words.bin"] == files[1]["words.bin"]
+    )
+    documents = [
+        model.preprocessor.document(Document("d", {"title": ("bees dance",)})) for model in (before, after)
+    ]
+    vectors = [
+        model.encoder("document").encode([each])
+        for model, each in zip((before, after), documents, strict=True)
+    ]
+    assert np.array_equal(*vectors)
     assert not (tmp_path / "static.making").exists()
     shape = json.loads((tmp_path / "static" / "towers.json").read_bytes())
     assert (shape["layers"], shape["document_layers"]) == (0, 2)
@@ -52,9 +65,7 @@ def test_queries_learn_rows_and_documents_keep_their_files(
     assert np.allclose(learned, first, atol=1e-6)  # the order of words says nothing
 
 
-def test_the_model_reads_back_explains_and_has_token_vectors(
-    toy_model: Path, texts: Path, tmp_path: Path
-) -> None:
+def test_the_model_reads_back_and_explains(toy_model: Path, texts: Path, tmp_path: Path) -> None:
     assert call(toy_model, "--texts", texts, "--out", tmp_path / "static").exit_code == 0
     model = Model.open(tmp_path / "static")
     tokens = [model.preprocessor.query(text) for text in ("bees dance", "the sun", "salt")]
@@ -64,7 +75,7 @@ def test_the_model_reads_back_explains_and_has_token_vectors(
     assert np.array_equal(vectors, encoder.run(tokens))
     shares = tokens[0].weights ** float(towers.query.gain.detach())
     assert np.allclose(attention[0, : len(tokens[0])], shares / shares.sum(), atol=1e-5)
-    assert encoder.token_size == Model.open(toy_model).encoder("query").token_size
+    assert encoder.token_size is None and model.encoder("document").token_size is None
     options = ("--from-model", model.folder, "--out", tmp_path / "again", "--quantize", "int8")
     again = CliRunner().invoke(app, ["export-model", *map(str, options)])
     assert again.exit_code == 0, again.output
@@ -80,3 +91,16 @@ def test_what_cannot_be_made_is_refused(toy_model: Path, texts: Path, tmp_path: 
     (tmp_path / "out").mkdir()
     refused = call(toy_model, "--texts", texts, "--out", tmp_path / "out")
     assert refused.exit_code != 0 and "exists; choose another --out" in refused.output
+
+
+def test_the_shipped_model_shares_what_documents_read_with_the_default_one() -> None:
+    static, mini = (Model.open(MODELS / name) for name in ("glow-static", "glow-mini"))
+    for name in ("document.bin", "words.bin", "vocab.txt", "schema.json", "weighting.json"):
+        assert static.manifest.files[name] == mini.manifest.files[name], name
+    assert sum(static.manifest.files[name].size_bytes for name in ("query.onnx", "query.bin")) < 16 << 20
+    titles = ("List directory contents", "Extract files from an archive", "Show the manual of a command")
+    pages = [static.preprocessor.document(Document(title, {"title": (title,)})) for title in titles]
+    cosines = static.encoder("query").encode([static.preprocessor.query("how do I unpack a tar file")]) @ (
+        static.encoder("document").encode(pages).T
+    )
+    assert int(cosines.argmax()) == 1
