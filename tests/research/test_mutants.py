@@ -11,7 +11,7 @@ from research.mutants.__main__ import Fault, faults
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("fault", faults(), ids=lambda fault: fault.key)
+@pytest.mark.parametrize("fault", list(faults()), ids=lambda fault: fault.key)
 def test_a_fault_changes_one_place_and_leaves_code_that_runs(fault: Fault) -> None:
     text = (ROOT / fault.path).read_text(encoding="utf-8")
     assert text.count(fault.old) == 1
