@@ -196,8 +196,8 @@ class Tower(nn.Module):
 class StaticTower(Tower):
     """A query tower without layers: the sum of a row for each token, times w ** gain.
 
-    No layer tells its rows of the other words, so word weights matter more here than in attention. The table is its own:
-    the shared one is the input of layers.
+    No layer tells its rows of the other words. Weights speed up its training. The table is its own: the shared one is the
+    input of layers.
 
     Args:
         config: gives the table's shape.
