@@ -128,12 +128,15 @@ def _texts(files: Sequence[Path], seed: int) -> tuple[list[str], list[str]]:
 def start_of_static_queries(model: Model, vocabulary: int) -> torch.Tensor:
     """The vector of each token alone, by the model's query tower; float32 [vocabulary, D]."""
     encoder = model.encoder("query", batch_tokens=BATCH_TOKENS)
-    one = model.preprocessor.query("a")
-    ones = np.ones(3, np.float32)
-    sequences = [
-        replace(one, ids=np.array([one.ids[0], token, one.ids[-1]], one.ids.dtype), weights=ones)
-        for token in range(vocabulary)
-    ]
+    any_query = model.preprocessor.query("a")
+    first, last = any_query.ids[[0, -1]].tolist()
+    one = replace(
+        any_query,
+        field_ids=np.zeros(3, np.int64),
+        word_ids=np.array([-1, 0, -1], np.int64),
+        weights=np.ones(3, np.float32),
+    )
+    sequences = [replace(one, ids=np.array([first, token, last], np.int64)) for token in range(vocabulary)]
     return torch.from_numpy(encoder.encode(sequences))
 
 

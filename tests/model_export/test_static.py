@@ -13,6 +13,7 @@ from glow.records import Document
 from glow.runtime import AttentionEncoder, Model
 from glow.training import read_towers
 from glow_model_export.parity import torch_vectors
+from tests.model_export.test_import_model import imported, save, trained_tokenizer
 
 MODELS = Path(__file__).parents[2] / "models"
 WORDS = "bees find their way home by the sun and dance honey bread water salt boil oven bake clay".split()
@@ -81,6 +82,16 @@ def test_the_model_reads_back_and_explains(toy_model: Path, texts: Path, tmp_pat
     assert again.exit_code == 0, again.output
     exported = Model.open(tmp_path / "again").encoder("query").encode(tokens)
     assert np.abs(exported - encoder.encode(tokens)).max() < 1e-4
+
+
+def test_an_imported_encoder_may_have_a_prefix_and_no_weights(texts: Path, tmp_path: Path) -> None:
+    folder = save(tmp_path / "bert", "bert", trained_tokenizer("uncased"), "mean")
+    whole = imported(folder, tmp_path / "whole", "--query-prefix", "query: ")
+    done = call(whole.folder, "--texts", texts, "--out", tmp_path / "static")
+    assert done.exit_code == 0, done.output
+    static = Model.open(tmp_path / "static")
+    assert len(static.preprocessor.query("bees")) > 3  # [CLS], the prefix, a word, [SEP]
+    assert json.loads(done.stdout)["cosine"] > 0.0
 
 
 def test_what_cannot_be_made_is_refused(toy_model: Path, texts: Path, tmp_path: Path) -> None:
