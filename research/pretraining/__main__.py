@@ -18,6 +18,7 @@ from glow.training import Given, read_collection, train
 from glow.training.pretraining import initial_pretrainer, load_pretrained, save_pretrained
 from research.folders import given_file, given_folder, names_among
 from research.grid.results import append
+from research.pretraining.probe import probe
 from research.pretraining.ranking import SentenceTexts, measures, rank_without_labels
 from research.pretraining.report import report
 from research.pretraining.tuned import tuned_attention, tuned_pairs, tuned_towers
@@ -134,6 +135,22 @@ def _tuned(
 
 
 app.command(name="report")(report)
+
+
+@app.command("probe")
+def run_probe(
+    out: Annotated[Path, typer.Option(help="Folder for checkpoints and texts.")],
+    steps: Annotated[int, typer.Option(help="Of 4,096 tokens.")] = 2000,
+    seeds: Annotated[str, typer.Option()] = "0,1,2",
+    masked: Annotated[float, typer.Option(help="Fraction of the tokens to recover.")] = 0.15,
+    threads: Annotated[int, typer.Option()] = 1,
+) -> None:
+    """Pre-trains Cross-Thought on text whose masked values stand in one other sequence alone; prints what attention chooses."""
+    torch.set_num_threads(threads)
+    for seed in map(int, seeds.split(",")):
+        found = probe(out / f"probe-{masked:g}-{seed}", minilm_folder(), steps, seed, masked=masked)
+        sys.stdout.write(json.dumps({"seed": seed, "masked": masked, **found}) + "\n")
+
 
 if __name__ == "__main__":
     app()
