@@ -18,14 +18,14 @@ LONGEST_FUNCTION = 60
 BOUNDS = {
     "lines of the product": 66_100,
     "files of the product": 571,
-    "lines of tests": 59_270,
+    "lines of tests": 59_320,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 11,
     "folders with the identifier `learned`": 7,
     "functions over 60 lines": 0,
     "lines of glow.training": 7_930,
     "lines of model_export": 4_080,
-    "lines of research and scripts": 9_640,
+    "lines of research and scripts": 9_760,
     "files of configs": 10,
 }
 """Present counts, rounded up. A change that reduces a count lowers its bound."""
