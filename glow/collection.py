@@ -18,7 +18,7 @@ from glow.records import Document, Qrel, Query
 
 __all__ = [
     "MAX_DOCUMENT_BYTES", "bare_line", "has_text", "known_id", "parse_document", "parse_object", "read_document", "read_documents",
-    "read_qrels", "read_queries", "too_long",
+    "read_qrels", "read_queries", "text_lines", "too_long",
 ]  # fmt: skip
 
 MAX_DOCUMENT_BYTES = 1_000_000
@@ -280,3 +280,16 @@ def _json_type(value: Any) -> str:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise RecordError(f"not JSON: {name} is not allowed")
+
+
+def text_lines(files: Sequence[Path]) -> list[str]:
+    """The lines of UTF-8 files, without outer spaces and blank lines.
+
+    Raises:
+        InputError: if a file cannot be read, or is not UTF-8.
+    """
+    try:
+        lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the texts, expected UTF-8, one a line: {error}") from error
+    return [text for text in map(str.strip, lines) if text]

@@ -117,7 +117,7 @@ def _write_tokens(
     source: Source, plain: Path, shipped: Path, texts: Texts, size: int | None
 ) -> dict[str, Any]:
     """Gives the towers token outputs; returns their size and parity, or nothing without tokens."""
-    if size == 0 or not source.towers.config.layers:  # without layers there are no embeddings in context
+    if size == 0 or not source.towers.config.layers:  # token vectors come from layers
         return {}
     pad_id = source.preprocessor.pieces.pad_id
     found: dict[str, Any] = {}

@@ -31,6 +31,7 @@ from glow.artifact import (
     model_hash,
     write_artifact,
 )
+from glow.collection import text_lines
 from glow.commands import JsonOptions, command, option, write_report
 from glow.errors import BuildError, ConfigError
 from glow.nn import TwoTowers
@@ -116,8 +117,7 @@ def _texts(files: Sequence[Path], seed: int) -> tuple[list[str], list[str]]:
     Raises:
         ConfigError: if there are too few.
     """
-    lines = (line.strip() for path in files for line in path.read_text(encoding="utf-8").splitlines())
-    every = [text for text in dict.fromkeys(lines) if text]
+    every = list(dict.fromkeys(text_lines(files)))
     count = min(len(every) // EVERY, MOST_HELD_OUT)
     if not count:
         raise ConfigError(f"expected {EVERY} different texts at least, found {len(every)}")

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from glow.collection import read_documents, read_qrels, read_queries
+from glow.collection import read_documents, read_qrels, read_queries, text_lines
 from glow.commands import command, option, write_report
 from glow.errors import BuildError, ConfigError
 from glow.evaluation import evaluate
@@ -177,8 +177,7 @@ def _texts(options: DistilOptions, work: Path, preprocessor: Preprocessor) -> tu
     train, dev = (
         [known[row.query_id] for row in read_qrels(each)] if each.is_file() else [] for each in files
     )
-    for path in options.texts:
-        train += [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    train += text_lines(options.texts)
     every = dict.fromkeys(train)
     return list(every), [text for text in dict.fromkeys(dev) if text not in every]
 

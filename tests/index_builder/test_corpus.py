@@ -182,4 +182,4 @@ def test_memory_does_not_grow_with_the_corpus(model: Model, tmp_path: Path) -> N
 
     peak(50)  # caches of words are filled here
     # 600 documents more have 400,000 bytes of text; what stays of each is its id (some 85 bytes)
-    assert peak(800) < peak(200) + 600 * 170
+    assert peak(800) < peak(200) + 600 * 110

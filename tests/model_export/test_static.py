@@ -99,6 +99,10 @@ def test_what_cannot_be_made_is_refused(toy_model: Path, texts: Path, tmp_path: 
     few.write_text("bees\nbees\nhoney\n", encoding="utf-8")
     refused = call(toy_model, "--texts", few, "--out", tmp_path / "out")
     assert refused.exit_code == 2 and "expected 20 different texts at least, found 2" in refused.output
+    few.write_bytes(b"bees \xff\n")
+    for given, said in ((few, "position 5"), (tmp_path / "none.txt", "No such file")):
+        refused = call(toy_model, "--texts", given, "--out", tmp_path / "out")
+        assert refused.exit_code == 2 and said in " ".join(refused.output.split())
     (tmp_path / "out").mkdir()
     refused = call(toy_model, "--texts", texts, "--out", tmp_path / "out")
     assert refused.exit_code != 0 and "exists; choose another --out" in refused.output
