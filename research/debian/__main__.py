@@ -74,6 +74,7 @@ def main(
     whole_sections: Annotated[
         bool, typer.Option("--whole-sections", help="books: every passage of a section, not its first alone")
     ] = False,
+    dev: Annotated[int, typer.Option(min=0, help="queries of split dev, which are not in split train")] = 0,
     root: Annotated[
         list[Path] | None, given_folder("folder that packages are unpacked in, repeatable; default: /")
     ] = None,
@@ -94,13 +95,13 @@ def main(
         raise typer.Exit(1)
     chosen.sort(key=lambda pair: pair.id)
     generator.shuffle(chosen)
-    documents, queries = write(chosen, out)
+    documents, queries = write(chosen, out, dev)
     say(
         f"{out}: {documents:,} documents, {queries:,} queries; those of a query with more than 5 are left out"
     )
 
 
-def write(pairs: list[Pair], out: Path) -> tuple[int, int]:
+def write(pairs: list[Pair], out: Path, dev: int = 0) -> tuple[int, int]:
     """Writes corpus, queries, relevance judgments and a note on the sources.
 
     Pairs with the same query, ignoring case and punctuation, share it. A query of more than five documents is
@@ -109,6 +110,7 @@ def write(pairs: list[Pair], out: Path) -> tuple[int, int]:
     Args:
         pairs: pairs with distinct ids, in the order of writing.
         out: the directory, created if missing.
+        dev: number of queries, the first, of split `dev`; the others are split `train`.
 
     Returns:
         Number of documents and of queries.
@@ -121,6 +123,7 @@ def write(pairs: list[Pair], out: Path) -> tuple[int, int]:
     }
     kept = {pair.id for found in shared.values() for pair in found}
     pairs = [pair for pair in pairs if pair.id in kept]
+    judged = [(query, [pair.id for pair in found]) for query, found in shared.items()]
     write_folder(
         out,
         (
@@ -128,7 +131,7 @@ def write(pairs: list[Pair], out: Path) -> tuple[int, int]:
             for each in pairs
         ),
         ({"_id": query, "text": found[0].query} for query, found in shared.items()),
-        {"train": {query: [pair.id for pair in found] for query, found in shared.items()}},
+        {name: dict(part) for name, part in (("train", judged[dev:]), ("dev", judged[:dev])) if part},
     )
     write_lines(out / "README.md", _notes(pairs))
     return len(pairs), len(shared)

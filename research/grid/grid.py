@@ -66,6 +66,7 @@ class GridConfig(StrictModel):
         seeds: runs per variant.
         more_seeds: variant -> runs, if different.
         baseline: the variant to compare the others with.
+        against: variant -> another one to compare it with.
         documents: dev directory's name -> most documents besides the relevant ones; 0 or no entry: all.
         term_stats: variant -> further sources of idf to measure it with, in addition to `corpus`.
     """
@@ -75,6 +76,7 @@ class GridConfig(StrictModel):
     seeds: int = Field(default=3, ge=1)
     more_seeds: Mapping[str, Annotated[int, Field(ge=1)]] = {}
     baseline: str
+    against: Mapping[str, str] = {}
     documents: Mapping[str, Annotated[int, Field(ge=0)]] = {}
     term_stats: Mapping[str, tuple[TermStats, ...]] = {}
 
@@ -118,7 +120,7 @@ def planned(grid: Path) -> list[GridRun]:
     """
     config = GridConfig.load_toml(grid)
     unknown = (
-        {config.baseline} | config.more_seeds.keys() | config.term_stats.keys()
+        {config.baseline, *config.against, *config.against.values(), *config.more_seeds, *config.term_stats}
     ) - config.variants.keys()
     if unknown:
         raise ConfigError(f"{grid} names {', '.join(sorted(unknown))}, which are not its variants")

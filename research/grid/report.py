@@ -38,7 +38,7 @@ def grid_tables(grid: Path, results: Path) -> str:
         ConfigError, InputError: as `planned` and `finished`.
         MismatchError: if the runs were measured on different data.
     """
-    name, runs, done = GridConfig.load_toml(grid).baseline, planned(grid), finished(results)
+    config, runs, done = GridConfig.load_toml(grid), planned(grid), finished(results)
     by_variant: dict[str, dict[int, Row]] = defaultdict(dict)
     for item in runs:
         if item.key in done:
@@ -49,12 +49,14 @@ def grid_tables(grid: Path, results: Path) -> str:
     first = next((data for data in datas if "files" in data), datas[0] if datas else {})
     if other := [data for data in datas if not same_data(data, first)]:
         raise MismatchError(f"{results.name} holds runs on {first} and on {other[0]}, which differ")
-    baseline = by_variant.get(name, {})
-    lines = [f"{len(found)} of {len(runs)} runs are done. The baseline is {name}.", "", *MEASURES_HEAD]
+    baselines = {name: by_variant.get(config.against.get(name, config.baseline), {}) for name in by_variant}
+    lines = [f"{len(found)} of {len(runs)} runs are done. The baseline is {config.baseline}."]
+    lines += [f"That of {variant} is {name}." for variant, name in config.against.items()]
+    lines += ["", *MEASURES_HEAD]
     for variant, rows in by_variant.items():
-        lines += _compare(variant, rows, baseline)
+        lines += _compare(variant, rows, baselines[variant])
     lines += ["", *SHARE_HEAD]
-    lines += [f"| {variant} | {_share(rows, baseline)}" for variant, rows in by_variant.items()]
+    lines += [f"| {variant} | {_share(rows, baselines[variant])}" for variant, rows in by_variant.items()]
     if stats := [line for variant, rows in by_variant.items() for line in _stats(variant, rows)]:
         lines += ["", *STATS_HEAD, *stats]
     return "\n".join(lines) + "\n"

@@ -273,6 +273,14 @@ def test_equal_queries_are_one_and_those_of_more_than_five_documents_go(tmp_path
     ]
 
 
+def test_queries_of_the_dev_split_are_in_no_other(tmp_path: Path) -> None:
+    write([Pair(f"x:{n}", f"thing {n}", "", LONG) for n in range(5)], tmp_path, dev=2)
+    train, dev = (
+        {row.query_id for row in read_qrels(tmp_path / f"qrels/{split}.tsv")} for split in ("train", "dev")
+    )
+    assert (train, dev) == ({"q-x:2", "q-x:3", "q-x:4"}, {"q-x:0", "q-x:1"})
+
+
 def run(out: Path, root: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,

@@ -7,7 +7,7 @@ from research.grid.grid import planned
 from research.grid.picture import save_curves
 from research.grid.report import grid_tables, interval, share_of_steps
 from research.grid.results import append
-from tests.training.grid_files import MakeGrid, result, results_of
+from tests.training.grid_files import PLAIN, WARM, MakeGrid, result, results_of
 
 
 def test_share_of_steps_by_hand() -> None:
@@ -54,6 +54,17 @@ def test_tables_hold_means_differences_and_shares(make_grid: MakeGrid) -> None:
     assert "| plain | 2 of 2 | 1.00 | 1.00 |" in lines
     assert "| warm | 2 of 2 | 0.62 | 1.00 |" in lines
     assert not any("idf from" in line for line in lines)
+
+
+def test_a_variant_may_have_a_baseline_of_its_own(make_grid: MakeGrid) -> None:
+    variants = {"plain": PLAIN, "cls": PLAIN + 'towers.pooling = "cls"\n', "warm": WARM}
+    grid = make_grid('against.warm = "cls"', variants=variants)
+    lines = grid_tables(grid, results_of(grid, {("plain", 0): 0.5, ("cls", 0): 0.25, ("warm", 0): 0.375}))
+    assert "That of warm is cls." in lines
+    assert "| warm | 1 | toy RR@10 | 0.3750 | +0.1250 | | |" in lines
+    assert "| cls | 1 | toy RR@10 | 0.2500 | -0.2500 | | |" in lines
+    with pytest.raises(ConfigError, match="names other, which are not its variants"):
+        grid_tables(make_grid('against.warm = "other"'), grid)
 
 
 def test_tables_of_a_grid_with_one_seed_have_no_intervals(make_grid: MakeGrid) -> None:
