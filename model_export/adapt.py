@@ -28,6 +28,7 @@ from glow.training import (
     Given,
     Progress,
     SynthesisOptions,
+    TrainConfig,
     TrainingDevice,
     load_checkpoint,
     synthesize,
@@ -87,14 +88,15 @@ def adapt_command(options: AdaptOptions) -> None:
     if options.out.exists() and not options.replace:
         raise BuildError(f"{options.out} exists; choose another --out, or give --replace")
     model = Model.open(options.model or default_model())
+    config = adapt_config(model, options.max_steps, options.seed)
     texts = _first_documents(options.source, model)
-    report = _adapt(options, model, texts)
+    report = _adapt(options, model, config, texts)
     write_report(options.json_file, report)
     if str(options.json_file) != "-":
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
 
 
-def _adapt(options: AdaptOptions, model: Model, texts: list[Document]) -> dict[str, Any]:
+def _adapt(options: AdaptOptions, model: Model, config: TrainConfig, texts: list[Document]) -> dict[str, Any]:
     work = options.out.with_name(f"{options.out.name}.adapting")
     console = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -113,7 +115,6 @@ def _adapt(options: AdaptOptions, model: Model, texts: list[Document]) -> dict[s
         teacher=options.teacher or model.folder,
         device=options.device,
     )
-    config = adapt_config(model, options.max_steps, options.seed)
     training = train(config, given, say, _teller("", say))
     trained = load_checkpoint(given.out)
     parent = {"model": model.manifest.name, "hash": model.hash}

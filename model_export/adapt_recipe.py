@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from glow.errors import ConfigError
 from glow.nn import PretrainingKind, TowerConfig
 from glow.runtime import Model
 from glow.training import (
@@ -30,8 +31,17 @@ SEQUENCES, LENGTH, BATCH_TOKENS, RATE = 32, 64, 4096, 5e-5
 
 
 def adapt_config(model: Model, max_steps: int, seed: int) -> TrainConfig:
-    """The configuration in adapt.toml, for towers of the model's shape."""
+    """The configuration in adapt.toml, for towers of the model's shape.
+
+    Raises:
+        ConfigError: if the model's queries have no layers.
+    """
     schema, shape = model.preprocessor.schema, TowerConfig.load(model.folder / "towers.json")
+    if not shape.layers:
+        raise ConfigError(
+            f"{model.manifest.name} has static queries, which do not learn with pairs; adapt the model with layers that it "
+            "was made of, then run `glow static-queries` on the result"
+        )
     towers = shape.model_dump(include={"weight_side", "weight_form", "gain", "pooling_gain", "pooling"})
     layers = {"init_layers": range(shape.layers), "document_layers": range(shape.document.layers)}
     recipe = TrainConfig.load_toml(RECIPE).model_dump()

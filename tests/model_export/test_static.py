@@ -68,6 +68,13 @@ def test_queries_learn_rows_and_documents_keep_their_files(
 
 def test_the_model_reads_back_and_explains(toy_model: Path, texts: Path, tmp_path: Path) -> None:
     assert call(toy_model, "--texts", texts, "--out", tmp_path / "static").exit_code == 0
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"_id": "d", "title": "bees", "text": "bees dance in the sun"}\n')
+    refused = CliRunner().invoke(
+        app,
+        ["adapt", "--input", str(corpus), "--model", str(tmp_path / "static"), "--out", str(tmp_path / "a")],
+    )
+    assert refused.exit_code != 0 and "then run `glow static-queries`" in refused.output
     model = Model.open(tmp_path / "static")
     tokens = [model.preprocessor.query(text) for text in ("bees dance", "the sun", "salt")]
     towers, encoder = read_towers(model), model.encoder("query")
