@@ -44,11 +44,14 @@ class CrossThought(nn.Module):
         Returns:
             float [S, L, H].
         """
+        return self.joined(self.encoder(ids, mask, offset), mask, sequences)
+
+    def joined(self, states: Tensor, mask: Tensor, sequences: int) -> Tensor:
+        """What `forward` makes of the encoder's states float [S, N + L, H]."""
         count = self.config.specials
-        states = self.encoder(ids, mask, offset)
         crossed = self.crossed(states[:, :count], mask.any(1), sequences).to(states.dtype)
         merged = torch.cat([crossed, states[:, count:]], 1)
-        plain = torch.ones(merged.shape[:2], device=ids.device)
+        plain = torch.ones(merged.shape[:2], device=mask.device)
         return self.merge(merged, plain, masked_bias(mask, count))[:, count:]  # type: ignore[no-any-return]
 
     def crossed(self, specials: Tensor, there: Tensor, sequences: int) -> Tensor:

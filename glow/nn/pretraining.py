@@ -65,11 +65,13 @@ class Pretrainer(nn.Module):
     Args:
         kind: the objective.
         config: shape of the encoder.
+        bag: weight of a second loss of `cross-thought`: special tokens alone tell the words of their sequence.
     """
 
-    def __init__(self, kind: PretrainingKind, config: SentenceConfig) -> None:
+    def __init__(self, kind: PretrainingKind, config: SentenceConfig, bag: float = 0.0) -> None:
         super().__init__()
         self.kind = kind
+        self.bag = bag
         self.config = config
         self.crossed = CrossThought(config) if kind == "cross-thought" else None
         self.alone = SentenceEncoder(config) if self.crossed is None else None
@@ -89,8 +91,12 @@ class Pretrainer(nn.Module):
         if self.kind == "crops":
             return self._crops(batch)
         if self.crossed is not None:
-            states = self.crossed(batch.masked, batch.mask, batch.sequences, batch.offset)
-            return self._recovered(states, batch.ids, batch.targets)
+            states = self.encoder(batch.masked, batch.mask, batch.offset)
+            joined = self.crossed.joined(states, batch.mask, batch.sequences)
+            loss = self._recovered(joined, batch.ids, batch.targets)
+            return (
+                loss + self.bag * self._told(states[:, : self.config.specials], batch) if self.bag else loss
+            )
         states = self.encoder(batch.masked, batch.mask, batch.offset)
         pieces = states[:, self.config.specials :]
         loss = self._recovered(pieces, batch.ids, batch.targets)
@@ -101,6 +107,14 @@ class Pretrainer(nn.Module):
     def _recovered(self, states: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
         assert self.head is not None  # noqa: S101 - every objective but crops has one
         return functional.cross_entropy(self.head(states[targets]).float(), ids[targets])
+
+    def _told(self, specials: Tensor, batch: PretrainingBatch) -> Tensor:
+        """Mean loss of a sequence's visible tokens, each told from the mean of its special tokens float [S, N, H]."""
+        assert self.head is not None  # noqa: S101 - as above
+        surprise = -self.head(specials.mean(1)).float().log_softmax(-1).gather(1, batch.ids)
+        visible = batch.mask & ~batch.targets
+        told: Tensor = (surprise * visible).sum() / visible.sum().clamp(min=1)
+        return told
 
     def _decoded(self, embedding: Tensor, batch: PretrainingBatch) -> Tensor:
         """Output float [S, L, H] of a weak decoder: the sequence's embedding takes the place of the special tokens."""

@@ -18,7 +18,7 @@ from glow.training import Given, read_collection, train
 from glow.training.pretraining import initial_pretrainer, load_pretrained, save_pretrained
 from research.folders import given_file, given_folder, names_among
 from research.grid.results import append
-from research.pretraining.probe import probe
+from research.pretraining.probe import LENGTH, probe
 from research.pretraining.ranking import SentenceTexts, measures, rank_without_labels
 from research.pretraining.report import report
 from research.pretraining.tuned import tuned_attention, tuned_pairs, tuned_towers
@@ -98,8 +98,10 @@ def _pretrained(
     config, init = config_of(variant, start, seed, tokens), minilm_folder()
     if variant != "none":
         made = train(config, Given(out=folder, init=init, corpora=corpora, device="cpu"))
+        told = (folder.with_name(f"{folder.name}.run") / "metrics.jsonl").read_text().splitlines()
         return {
             "loss": round(made["final_loss"], 4),
+            "entropy": json.loads(told[-1]).get("entropy"),
             "passes": round(made["steps"] * config.samples / made["samples_per_pass"], 3),
             "pretrain_seconds": made["seconds"],
         }
@@ -140,16 +142,22 @@ app.command(name="report")(report)
 @app.command("probe")
 def run_probe(
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and texts.")],
-    steps: Annotated[int, typer.Option(help="Of 4,096 tokens.")] = 2000,
+    results: Annotated[Path, typer.Option(help="Results, one JSON line per run.")],
+    steps: Annotated[int, typer.Option(help="Of 2,048 tokens.")] = 1000,
     seeds: Annotated[str, typer.Option()] = "0,1,2",
-    masked: Annotated[float, typer.Option(help="Fraction of the tokens to recover.")] = 0.15,
+    bag: Annotated[
+        float, typer.Option(help="Weight of telling a sequence's words from its special token.")
+    ] = 0.0,
     threads: Annotated[int, typer.Option()] = 1,
 ) -> None:
-    """Pre-trains Cross-Thought on text whose masked values stand in one other sequence alone; prints what attention chooses."""
+    """Pre-trains Cross-Thought on text whose masked values stand in one other sequence alone, and measures what attention chooses."""
     torch.set_num_threads(threads)
     for seed in map(int, seeds.split(",")):
-        found = probe(out / f"probe-{masked:g}-{seed}", minilm_folder(), steps, seed, masked=masked)
-        sys.stdout.write(json.dumps({"seed": seed, "masked": masked, **found}) + "\n")
+        found = probe(out / f"probe-{bag:g}-{seed}", steps, seed, bag=bag)
+        append(
+            results,
+            {"probe": LENGTH, "steps": steps, "seed": seed, "bag": bag, **found, "machine": machine()},
+        )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cross-thought-3": {"kind": "cross-thought", "specials": 3},
     "cross-thought-1": {"kind": "cross-thought", "specials": 1},
     "cross-thought-1-512": {"kind": "cross-thought", "specials": 1, "length": 512, "sequences": 4},
+    "cross-thought-5-bag": {"kind": "cross-thought", "specials": 5, "bag": 1.0},
+    "cross-thought-1-bag": {"kind": "cross-thought", "specials": 1, "bag": 1.0},
     "mlm-64": {"kind": "mlm", "specials": 1},
     "mlm-512": {"kind": "mlm", "specials": 1, "length": 512},
     "retro": {"kind": "retro", "specials": 1, "masked": 0.3},
@@ -19,7 +21,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 """Variants by name. `none` is the same encoder without pre-training."""
 BATCH_TOKENS = 4096
-SMALL = {
+SMALL: dict[str, Any] = {
     "init": "none",
     "init_layers": [0, 1, 2],
     "hidden": 128,

@@ -152,6 +152,24 @@ def test_the_decoder_reads_its_own_masks_and_its_loss_counts() -> None:
     assert abs(loss(ids.masked_fill(more, 4), targets) - whole) > 1e-3
 
 
+def test_the_second_loss_tells_visible_tokens_from_special_ones_by_hand() -> None:
+    torch.manual_seed(0)
+    made, plain = (Pretrainer("cross-thought", CONFIG, bag).eval() for bag in (2.0, 0.0))
+    plain.load_state_dict(made.state_dict())
+    ids, mask = sequences(4)
+    mask[:, 6:] = False
+    targets = torch.zeros_like(mask)
+    targets[:, 2] = True
+    none = torch.zeros(2, 4, dtype=torch.int64)
+    masked = ids.masked_fill(targets, 4)
+    batch = PretrainingBatch(ids, mask, masked, targets, masked, targets, none, 2, 1)
+    assert made.head is not None
+    with torch.no_grad():
+        shares = made.head(made.encoder(masked, mask, 1)[:, :3].mean(1)).softmax(-1)
+        told = [float(shares[row, ids[row, place]].log()) for row in range(4) for place in (0, 1, 3, 4, 5)]
+        assert float(made(batch) - plain(batch)) == pytest.approx(-2.0 * float(np.mean(told)), rel=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["cross-thought", "mlm", "retro"])
 def test_nothing_of_a_masked_piece_reaches_what_predicts_it(kind: PretrainingKind) -> None:
     """Two texts that differ only in their masked tokens give the output head the same states."""

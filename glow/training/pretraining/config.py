@@ -51,6 +51,8 @@ class TextOptions(StrictModel):
         sequences: M, consecutive sequences per sample. Only for `cross-thought`.
         specials: N, special tokens before each sequence.
         masked: fraction of the tokens that the encoder must recover: 80 % become [MASK], 10 % another token, 10 % stay.
+        bag: weight of a second loss of `cross-thought`: special tokens alone tell the words of their sequence. No paper has it;
+            without it, special tokens from chance carry nothing for attention to choose by.
         decoder_masked: fraction that the decoder of `retro` must recover.
     """
 
@@ -60,6 +62,7 @@ class TextOptions(StrictModel):
     specials: int = Field(default=5, ge=1)
     masked: float = Field(default=0.15, gt=0.0, lt=1.0)
     decoder_masked: float = Field(default=0.5, gt=0.0, lt=1.0)
+    bag: float = Field(default=0.0, ge=0.0)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -67,6 +70,8 @@ class TextOptions(StrictModel):
             raise ValueError(
                 "a sample of one sequence has no neighbors to attend to; sequences needs at least 2"
             )
+        if self.kind != "cross-thought" and self.bag:
+            raise ValueError(f"bag is for special tokens of cross-thought, not for {self.kind}; leave it out")
         return self
 
 

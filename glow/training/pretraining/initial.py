@@ -61,7 +61,7 @@ def initial_pretrainer(config: PretrainConfig, init: Path, cls_id: int) -> Pretr
         raise ConfigError(
             f"{text.length} tokens after {text.specials} special ones exceed {rows + text.specials - 1} positions; lower length"
         )
-    model = Pretrainer(text.kind, sentence)
+    model = Pretrainer(text.kind, sentence, text.bag)
     if wanted.init != "none":
         _fill(model.encoder, config, init, tower)
     with torch.no_grad():
