@@ -68,6 +68,7 @@ class GridConfig(StrictModel):
         baseline: the variant to compare the others with.
         against: variant -> another one to compare it with.
         documents: dev directory's name -> most documents besides the relevant ones; 0 or no entry: all.
+        queries: dev directory's name -> most queries; 0 or no entry: all.
         term_stats: variant -> further sources of idf to measure it with, in addition to `corpus`.
     """
 
@@ -78,6 +79,7 @@ class GridConfig(StrictModel):
     baseline: str
     against: Mapping[str, str] = {}
     documents: Mapping[str, Annotated[int, Field(ge=0)]] = {}
+    queries: Mapping[str, Annotated[int, Field(ge=0)]] = {}
     term_stats: Mapping[str, tuple[TermStats, ...]] = {}
 
 
@@ -209,10 +211,11 @@ def _source(options: GridConfig, data: Path, dev: Sequence[Path], init: Path) ->
     names = [folder.resolve().name for folder in dev]
     if len(set(names)) < len(names):
         raise ConfigError(f"two --dev directories share a name ({', '.join(names)}), which must differ")
-    if unknown := options.documents.keys() - set(names):
-        raise ConfigError(
-            f"[documents] of the grid names {', '.join(sorted(unknown))}, which is not a --dev directory"
-        )
+    for section, given in (("documents", options.documents), ("queries", options.queries)):
+        if unknown := given.keys() - set(names):
+            raise ConfigError(
+                f"[{section}] of the grid names {', '.join(sorted(unknown))}, which is not a --dev directory"
+            )
     try:
         digest = file_sha256(init / INIT_FILE)[:12]
     except OSError as error:
@@ -221,7 +224,8 @@ def _source(options: GridConfig, data: Path, dev: Sequence[Path], init: Path) ->
     files = {"train": _files_digest(data, "train")} | {
         f"dev {name}": _files_digest(folder, "dev") for name, folder in zip(names, dev, strict=True)
     }
-    return {"train": data.resolve().name, "dev": bounds, "init": digest, "files": files}
+    source = {"train": data.resolve().name, "dev": bounds, "init": digest, "files": files}
+    return {**source, "queries": dict(options.queries)} if options.queries else source
 
 
 def _files_digest(folder: Path, split: str) -> str:
@@ -253,7 +257,11 @@ def _result(
         collection = replace(collection, negatives=match_negatives([negatives], [collection])[0])
     batches = pair_batches(config, [collection], preprocessor)
     # The measurement must not depend on the run's seed.
-    tasks = [DevTask.read(folder, schema, options.documents.get(folder.resolve().name, 0)) for folder in dev]
+    limits = [
+        [given.get(folder.resolve().name, 0) for given in (options.documents, options.queries)]
+        for folder in dev
+    ]
+    tasks = [DevTask.read(folder, schema, *limit) for folder, limit in zip(dev, limits, strict=True)]
     towers = initial_towers(config, schema, init)
     loss = TowerLoss(config, towers, batches)
     is_watched = bool(config.watch.steps)

@@ -1,7 +1,8 @@
 """Measures a run of the grid by exact retrieval with torch towers and the term statistics of an index."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +37,23 @@ class DevTask:
     documents: tuple[int, ...]
 
     @classmethod
-    def read(cls, folder: Path, schema: FieldSchema, others: int) -> "DevTask":
-        """Reads the split `dev`; `others` limits the non-relevant documents (drawn by seed 0), 0: all."""
+    def read(cls, folder: Path, schema: FieldSchema, others: int, queries: int = 0) -> "DevTask":
+        """Reads the split `dev`.
+
+        Args:
+            folder: a data directory.
+            schema: names the text fields.
+            others: most non-relevant documents, drawn by seed 0; 0: all.
+            queries: most queries, drawn by seed 0; 0: all.
+        """
         collection = read_collection(folder, "dev", schema)
+        if 0 < queries < len(collection.queries):
+            drawn = np.random.default_rng(0).choice(len(collection.queries), queries, replace=False)
+            kept: dict[str, Any] = {
+                name: [getattr(collection, name)[number] for number in sorted(drawn)]
+                for name in ("queries", "query_ids", "relevant")
+            }
+            collection = replace(collection, **kept)
         needed = {number for found in collection.relevant for number in found}
         rest = np.setdiff1d(np.arange(len(collection.documents)), np.array(sorted(needed)))
         if 0 < others < len(rest):
