@@ -18,6 +18,7 @@ from glow.training import Given, read_collection, train
 from glow.training.pretraining import initial_pretrainer, load_pretrained, save_pretrained
 from research.folders import given_file, given_folder, names_among
 from research.grid.results import append
+from research.pretraining.chosen import chosen_on_text
 from research.pretraining.probe import LENGTH, probe
 from research.pretraining.ranking import SentenceTexts, measures, rank_without_labels
 from research.pretraining.report import report
@@ -158,6 +159,18 @@ def run_probe(
             results,
             {"probe": LENGTH, "steps": steps, "seed": seed, "bag": bag, **found, "machine": machine()},
         )
+
+
+@app.command("chosen")
+def run_chosen(
+    model: Annotated[Path, given_folder("Checkpoint of Cross-Thought.")],
+    text: Annotated[Path, given_file("Corpus whose samples are read.")],
+    picture: Annotated[Path | None, typer.Option(help="PNG file of the first sample.")] = None,
+    samples: Annotated[int, typer.Option()] = 50,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Prints what the attention of masked sequences chooses on real text."""
+    sys.stdout.write(json.dumps(chosen_on_text(model, text, samples, seed, picture)) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import torch
 
 from glow.nn import CrossThought, SentenceConfig
 from glow.text import WordPieces
+from research.pretraining.chosen import attended, common
 from research.pretraining.probe import LENGTH, SEQUENCES, VALUE_AT, chosen, planted, vocabulary
 
 
@@ -55,3 +56,16 @@ def test_an_untrained_model_chooses_nothing_and_one_that_compares_keys_the_twin(
 
     found = chosen(Keys(shape), pieces, 0)
     assert found["first"] == 1.0 and abs(found["twin"] - 0.5) < 0.01
+
+
+def test_common_words_by_hand_and_attention_of_a_model_that_compares_them(pieces: WordPieces) -> None:
+    ids = np.array([[5, 6, 6], [5, 7, 7], [8, 8, 8]])
+    idf = np.zeros(pieces.size, np.float32)
+    idf[5:9] = 1.0, 3.0, 1.0, 2.0
+    assert np.allclose(common(ids, idf), [[1.0, 0.25, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    torch.manual_seed(0)
+    shape = SentenceConfig(
+        vocabulary=pieces.size, hidden=32, layers=1, heads=2, intermediate=32, specials=2, positions=32
+    )
+    rows = attended(CrossThought(shape).eval(), ids, pieces, np.random.default_rng(0))
+    assert rows.shape == (3, 3) and np.allclose(rows.sum(1), 1.0, atol=1e-6)
