@@ -19,7 +19,7 @@ from research.grid.results import finished
 
 __all__ = ["grid_command", "grid_curves_command", "grid_report_command"]
 
-GRID, RESULTS = Path("research/grid/papers.toml"), Path("docs/results/grid.jsonl")
+GRID, RESULTS = Path("research/grid/papers.toml"), Path("docs/papers/grid.jsonl")
 GridOption = Annotated[Path, typer.Option(help="TOML file of variants and budget.")]
 
 

@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 FIRST = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")]
-GUIDE, RESULTS, DECISIONS = (sorted((DOCS / folder).glob("*.md")) for folder in (".", "results", "decisions"))
+GUIDE, RESULTS, PAPERS, DECISIONS = (
+    sorted((DOCS / folder).glob("*.md")) for folder in (".", "results", "papers", "decisions")
+)
 CODE_FOLDERS = (
     "glow",
     "service",
@@ -57,7 +59,7 @@ def sentences(page: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "page",
-    [*FIRST, *GUIDE, *RESULTS, *DECISIONS],
+    [*FIRST, *GUIDE, *RESULTS, *PAPERS, *DECISIONS],
     ids=lambda page: page.stem,
 )
 def test_a_page_is_in_plain_english(page: Path) -> None:
@@ -87,7 +89,8 @@ def test_docstrings_have_the_standard_terms() -> None:
     ("pages", "most", "words"),
     [
         (GUIDE, 25, 30_000),
-        (RESULTS, 6, 12_000),
+        (RESULTS, 6, 10_900),
+        (PAPERS, 5, 4_500),
         (DECISIONS, 23, 8_000),
     ],
     ids=str,
@@ -95,6 +98,11 @@ def test_docstrings_have_the_standard_terms() -> None:
 def test_pages_are_few_and_short(pages: list[Path], most: int, words: int) -> None:
     counted = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
     assert len(counted) <= most and sum(counted.values()) <= words, counted
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda page: page.stem)
+def test_a_page_of_a_paper_is_short(page: Path) -> None:
+    assert len(page.read_text(encoding="utf-8").split()) <= 900
 
 
 def test_a_long_sentence_is_seen_and_code_is_not() -> None:

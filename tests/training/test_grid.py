@@ -85,7 +85,7 @@ def test_results_on_files_that_changed_are_refused(
 
 
 def test_the_shipped_results_go_by_names_and_initial_weights() -> None:
-    rows = finished(Path(__file__).parents[2] / "docs" / "results" / "grid.jsonl").values()
+    rows = finished(Path(__file__).parents[2] / "docs" / "papers" / "grid.jsonl").values()
     data = next(iter(rows))["data"]
     assert all(same_data(row["data"], data | {"files": {"train": "x"}}) for row in rows)
     assert not any(same_data(row["data"], data | {"init": "x"}) for row in rows)
