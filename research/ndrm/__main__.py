@@ -2,11 +2,12 @@
 
 import json
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import ir_measures
 import numpy as np
@@ -21,7 +22,9 @@ from glow.text import WordPieces
 from glow.training.data import Collection, read_collection
 from research.folders import given_folder, names_among
 from research.ndrm.cost import measure_cost
+from research.ndrm.index import search_impacts, write_impacts
 from research.ndrm.model import Ndrm, NdrmConfig
+from research.ndrm.pages import join_pages
 from research.ndrm.search import bm25, rank, rerank, term_scores, tf_idf
 from research.ndrm.train import Options, train
 from research.ndrm.words import TermCollection, first_vectors, skip_gram_vectors
@@ -34,7 +37,9 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
     "NDRM3": {"kind": "both"},
     "NDRM1 whole": {"kind": "latent", "contextual_queries": True},
 }
-Rankings = Mapping[int, tuple[Any, Any]]
+Rankings = Sequence[tuple[Any, Any]]
+Each = dict[str, dict[str, float]]
+"""Measure -> query -> value."""
 
 
 @app.command()
@@ -50,9 +55,16 @@ def tables(
     queries: Annotated[int, typer.Option()] = 600,
     batch_size: Annotated[int, typer.Option()] = 32,
     document_terms: Annotated[int, typer.Option()] = 4000,
+    budgets: Annotated[
+        str,
+        typer.Option(help="By commas: most terms of a document in an index of the scores; empty: no index."),
+    ] = "",
     threads: Annotated[int, typer.Option()] = 2,
 ) -> None:
-    """Trains each variant on the split `train` and measures it on another; appends each result to the file."""
+    """Trains each variant on the split `train` and measures it on another; appends each result to the file.
+
+    `less` has the mean difference to BM25 of each query's measure, and its 95 % interval.
+    """
     torch.set_num_threads(threads)
     schema, pieces = FieldSchema.preset("glow-default"), WordPieces(minilm_folder() / "vocab.txt")
     learned = TermCollection(
@@ -73,36 +85,40 @@ def tables(
         wanted = np.unique(np.concatenate(terms.queries))
         hundred.append([rows for rows, _ in rank(terms, wanted, bm25(terms, wanted))])
     wanted = np.unique(np.concatenate(judged.queries))
-    for name, scores in (("BM25", bm25(judged, wanted)), ("TF-IDF", tf_idf(judged, wanted))):
-        made["rows"].append(
-            {"model": name, "full": _measures(judged, dict(enumerate(rank(judged, wanted, scores))))}
-        )
-    for name in variants.split(","):
-        for seed in range(seeds):
-            made["rows"].append(
-                _one(name, Options(steps, batch_size, seed=seed), learned, judged, hundred, first, wanted)
-            )
+    base = _each(judged, rank(judged, wanted, bm25(judged, wanted)))
+    made["rows"] = [
+        {"model": "BM25", "full": _told(base)},
+        {"model": "TF-IDF", "full": _told(_each(judged, rank(judged, wanted, tf_idf(judged, wanted))), base)},
+    ]
+    study = _Study(learned, judged, hundred, first, base, [int(each) for each in budgets.split(",") if each])
+    for seed in range(seeds):
+        for name in variants.split(","):
+            made["rows"].append(_one(name, Options(steps, batch_size, seed=seed), study))
             json_file.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
             sys.stderr.write(json.dumps(made["rows"][-1]) + "\n")
 
 
-def _one(
-    name: str,
-    options: Options,
-    learned: TermCollection,
-    judged: TermCollection,
-    hundred: list[list[Any]],
-    first: torch.Tensor,
-    wanted: Any,
-) -> dict[str, Any]:
+class _Study(NamedTuple):
+    """What every variant is trained and measured with."""
+
+    learned: TermCollection
+    judged: TermCollection
+    hundred: list[list[Any]]
+    first: torch.Tensor
+    base: Each
+    budgets: list[int]
+
+
+def _one(name: str, options: Options, study: _Study) -> dict[str, Any]:
     torch.manual_seed(options.seed)
-    sizes = {"words": len(learned.vocabulary), "embedding": first.shape[1]}
+    learned, judged, base = study.learned, study.judged, study.base
+    sizes = {"words": len(learned.vocabulary), "embedding": study.first.shape[1]}
     model = Ndrm(NdrmConfig.model_validate(VARIANTS[name] | sizes))
     if model.config.kind != "explicit":
         with torch.no_grad():
-            model.words.weight.copy_(first)
+            model.words.weight.copy_(study.first)
     start = time.monotonic()
-    losses = train(model, learned, hundred[0], options)
+    losses = train(model, learned, study.hundred[0], options)
     row: dict[str, Any] = {
         "model": name,
         "seed": options.seed,
@@ -111,13 +127,43 @@ def _one(
     row["train_seconds"] = round(time.monotonic() - start, 1)
     start = time.monotonic()
     if model.config.contextual_queries:
-        row["rerank"] = _measures(judged, rerank(model, judged, hundred[1]))
-    else:
-        scores = term_scores(model, judged, wanted)
-        row["full"] = _measures(judged, dict(enumerate(rank(judged, wanted, scores))))
-        row["rerank"] = _measures(judged, dict(enumerate(rank(judged, wanted, scores, among=hundred[1]))))
+        found = rerank(model, judged, study.hundred[1])
+        nothing = (np.empty(0, np.int64), np.empty(0, np.float32))
+        row["rerank"] = _told(
+            _each(judged, [found.get(query, nothing) for query in range(len(judged.queries))]), base
+        )
+        return row | {"search_seconds": round(time.monotonic() - start, 1)}
+    wanted = np.unique(np.concatenate(judged.queries))
+    scores = term_scores(model, judged, wanted)
+    row["full"] = _told(_each(judged, rank(judged, wanted, scores)), base)
+    row["rerank"] = _told(_each(judged, rank(judged, wanted, scores, among=study.hundred[1])), base)
     row["search_seconds"] = round(time.monotonic() - start, 1)
+    if study.budgets:
+        row["index"] = _indexed(model, study)
     return row
+
+
+def _indexed(model: Ndrm, study: _Study) -> list[dict[str, Any]]:
+    """An index of every vocabulary term's scores, for each budget: its measures, size and time."""
+    start, judged = time.monotonic(), study.judged
+    every = np.arange(1, len(judged.vocabulary))
+    scores = term_scores(model, judged, every)
+    seconds, rows = time.monotonic() - start, []
+    for budget in study.budgets:
+        with tempfile.TemporaryDirectory() as folder:
+            postings = write_impacts(Path(folder) / "index", judged, every, scores, budget)
+            found = _told(_each(judged, search_impacts(Path(folder) / "index", judged)), study.base)
+            size = sum(path.stat().st_size for path in (Path(folder) / "index").rglob("*"))
+        rows.append(
+            {
+                "budget": budget,
+                "postings": postings,
+                "bytes": size,
+                "score_seconds": round(seconds, 1),
+                **found,
+            }
+        )
+    return rows
 
 
 def _some(collection: Collection, count: int) -> Collection:
@@ -134,7 +180,8 @@ def _some(collection: Collection, count: int) -> Collection:
     )
 
 
-def _measures(terms: TermCollection, ranked: Rankings) -> dict[str, float]:
+def _each(terms: TermCollection, ranked: Rankings) -> Each:
+    """Each measure of each query, by name."""
     collection = terms.collection
     qrels = [
         Qrel(collection.query_ids[query], collection.documents[row].id, 1)
@@ -143,12 +190,38 @@ def _measures(terms: TermCollection, ranked: Rankings) -> dict[str, float]:
     ]
     run = [
         ScoredDoc(collection.query_ids[query], collection.documents[row].id, -float(place))
-        for query, (rows, _) in ranked.items()
+        for query, (rows, _) in enumerate(ranked)
         for place, row in enumerate(rows.tolist())
     ]
-    return {
-        str(name): round(value, 4) for name, value in ir_measures.calc_aggregate(MEASURES, qrels, run).items()
+    found: Each = {str(name): dict.fromkeys(collection.query_ids, 0.0) for name in MEASURES}
+    for metric in ir_measures.iter_calc(MEASURES, qrels, run):
+        found[str(metric.measure)][metric.query_id] = metric.value
+    return found
+
+
+def _told(each: Each, base: Each | None = None) -> dict[str, Any]:
+    """Means, and with `base` the mean differences to it with their 95 % intervals over queries."""
+    told: dict[str, Any] = {
+        name: round(float(np.mean(list(values.values()))), 4) for name, values in each.items()
     }
+    if base is not None:
+        told["less"] = {}
+        for name, values in each.items():
+            less = np.array([value - base[name][query] for query, value in values.items()])
+            half = 1.96 * float(less.std(ddof=1)) / len(less) ** 0.5
+            told["less"][name] = [round(float(less.mean()) + side, 4) for side in (0.0, -half, half)]
+    return told
+
+
+@app.command("pages")
+def pages(
+    data: Annotated[Path, given_folder("In BEIR's layout; documents have a `url`.")],
+    out: Annotated[Path, typer.Option(help="Data directory to write.")],
+) -> None:
+    """Joins the documents of one URL to one page, for documents longer than a window."""
+    words = np.array(join_pages(data, out))
+    long, longer = (int((words >= bound).sum()) for bound in (300, 1000))
+    sys.stderr.write(f"{len(words):,} pages, {long:,} of 300 words or more, {longer:,} of 1,000 or more\n")
 
 
 @app.command()

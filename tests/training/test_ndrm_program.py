@@ -1,14 +1,19 @@
 """The program behind the tables of NDRM: terms, training, full retrieval and re-ranking agree."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from glow.text import WordPieces
 from glow.training.data.dataset import Collection
+from research.folders import read_records, write_folder
 from research.ndrm.conformer import ConformerConfig
 from research.ndrm.cost import _measure
+from research.ndrm.index import search_impacts, write_impacts
 from research.ndrm.model import Ndrm, NdrmConfig
+from research.ndrm.pages import join_pages
 from research.ndrm.search import bm25, rank, rerank, term_scores, tf_idf
 from research.ndrm.train import GRADES, Options, _documents, ranknet_loss, train
 from research.ndrm.words import TermCollection
@@ -98,3 +103,47 @@ def test_every_step_over_a_document_is_timed() -> None:
     row = _measure("separable", 64)
     assert (row["attention"], row["length"]) == ("separable", 64)
     assert row["seconds"] > 0.0 and row["mib"] >= 0.0
+
+
+def test_an_index_of_the_scores_ranks_like_them(terms: TermCollection, tmp_path: Path) -> None:
+    every = np.arange(1, len(terms.vocabulary))
+    scores = term_scores(model(terms, "both").eval(), terms, every)
+    median = np.median(scores, axis=1, keepdims=True)
+    kept = rank(terms, every, np.maximum(scores - median, 0.0), 5)
+    postings = write_impacts(tmp_path / "all", terms, every, scores, len(every))
+    assert postings <= (scores > median).sum()
+    agree = []
+    for (rows, values), (wanted, sums) in zip(search_impacts(tmp_path / "all", terms, 5), kept, strict=True):
+        unit = (scores.max(1) - median[:, 0]).max() / 255
+        assert np.allclose(values, sums[: len(values)], atol=unit * 10)  # at most half a unit a term
+        agree.append(len(set(rows[:1].tolist()) & set(wanted[:2].tolist())))
+    assert np.mean(agree) > 0.8
+    few = write_impacts(tmp_path / "few", terms, every, scores, 3)
+    assert few <= 3 * len(terms.documents) < postings
+
+
+def test_documents_of_one_url_become_a_page(tmp_path: Path) -> None:
+    documents = [
+        {
+            "_id": str(n),
+            "url": f"u{n // 2}",
+            "title": f"t{n}",
+            "anchor": ["a", str(n)],
+            "clicked_queries": [],
+            "text": f"w{n}",
+        }
+        for n in range(3)
+    ]
+    judged = {"train": {"q": ["1", "0"], "r": ["2"]}, "dev": {"s": ["2", "1"]}}
+    write_folder(tmp_path / "data", documents, [{"_id": name, "text": name} for name in "qrs"], judged)
+    assert join_pages(tmp_path / "data", tmp_path / "pages") == [2, 1]
+    first, second = read_records(tmp_path / "pages" / "corpus.jsonl")
+    assert (first["_id"], first["title"], first["text"], first["anchor"]) == (
+        "0",
+        "t0",
+        "w0\nw1",
+        ["a", "0", "1"],
+    )
+    assert second["_id"] == "2"
+    lines = [(tmp_path / "pages" / "qrels" / f"{split}.tsv").read_text().splitlines()[1:] for split in judged]
+    assert lines == [["q\t0\t1", "r\t2\t1"], ["s\t2\t1", "s\t0\t1"]]
