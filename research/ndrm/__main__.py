@@ -217,9 +217,10 @@ def _told(each: Each, base: Each | None = None) -> dict[str, Any]:
 def pages(
     data: Annotated[Path, given_folder("In BEIR's layout; documents have a `url`.")],
     out: Annotated[Path, typer.Option(help="Data directory to write.")],
+    least: Annotated[int, typer.Option(help="Fewest words of a page.")] = 0,
 ) -> None:
     """Joins the documents of one URL to one page, for documents longer than a window."""
-    words = np.array(join_pages(data, out))
+    words = np.array(join_pages(data, out, least))
     long, longer = (int((words >= bound).sum()) for bound in (300, 1000))
     sys.stderr.write(f"{len(words):,} pages, {long:,} of 300 words or more, {longer:,} of 1,000 or more\n")
 

@@ -11,12 +11,13 @@ __all__ = ["join_pages"]
 LISTS = ("anchor", "clicked_queries")
 
 
-def join_pages(data: Path, out: Path) -> list[int]:
+def join_pages(data: Path, out: Path, least: int = 0) -> list[int]:
     """Writes a data directory of pages; returns the number of words of each.
 
     Args:
         data: data directory in BEIR's layout, whose documents have a `url`.
         out: directory to write; a page has its first document's id.
+        least: fewest words of a page; shorter ones are left out, with their relevance judgments.
     """
     pages: dict[str, list[Record]] = defaultdict(list)
     for record in read_records(data / "corpus.jsonl"):
@@ -30,12 +31,14 @@ def join_pages(data: Path, out: Path) -> list[int]:
         }
         for parts in pages.values()
     ]
+    joined = [page for page in joined if len(page["text"].split()) >= least]
+    kept = {page["_id"] for page in joined}
     judged: dict[str, dict[str, list[str]]] = {}
     for split in ("train", "dev"):
         found: dict[str, list[str]] = defaultdict(list)
         for row in read_qrels(data / "qrels" / f"{split}.tsv"):
             page = of_document[row.document_id]
-            if row.grade > 0 and page not in found[row.query_id]:
+            if row.grade > 0 and page in kept and page not in found[row.query_id]:
                 found[row.query_id].append(page)
         judged[split] = {query: documents for query, documents in found.items() if documents}
     write_folder(out, joined, read_records(data / "queries.jsonl"), judged)

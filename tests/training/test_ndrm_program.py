@@ -147,3 +147,5 @@ def test_documents_of_one_url_become_a_page(tmp_path: Path) -> None:
     assert second["_id"] == "2"
     lines = [(tmp_path / "pages" / "qrels" / f"{split}.tsv").read_text().splitlines()[1:] for split in judged]
     assert lines == [["q\t0\t1", "r\t2\t1"], ["s\t2\t1", "s\t0\t1"]]
+    assert join_pages(tmp_path / "data", tmp_path / "long", 2) == [2]
+    assert (tmp_path / "long" / "qrels" / "dev.tsv").read_text().splitlines()[1:] == ["s\t0\t1"]
