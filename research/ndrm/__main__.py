@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import typer
 from ir_measures import RR, Qrel, R, ScoredDoc, nDCG
+from numpy.typing import NDArray
 
 from benchmarks.machine import machine
 from glow.nn import minilm_folder
@@ -133,37 +134,30 @@ def _one(name: str, options: Options, study: _Study) -> dict[str, Any]:
             _each(judged, [found.get(query, nothing) for query in range(len(judged.queries))]), base
         )
         return row | {"search_seconds": round(time.monotonic() - start, 1)}
-    wanted = np.unique(np.concatenate(judged.queries))
+    indexed = bool(study.budgets)
+    wanted = np.arange(len(judged.vocabulary)) if indexed else np.unique(np.concatenate(judged.queries))
     scores = term_scores(model, judged, wanted)
-    row["full"] = _told(_each(judged, rank(judged, wanted, scores)), base)
+    full = _each(judged, rank(judged, wanted, scores))
+    row["full"] = _told(full, base)
     row["rerank"] = _told(_each(judged, rank(judged, wanted, scores, among=study.hundred[1])), base)
     row["search_seconds"] = round(time.monotonic() - start, 1)
-    if study.budgets:
-        row["index"] = _indexed(model, study)
+    if indexed:  # without the unknown term
+        row["index"] = [_indexed(study, wanted[1:], scores[1:], budget, full) for budget in study.budgets]
     return row
 
 
-def _indexed(model: Ndrm, study: _Study) -> list[dict[str, Any]]:
-    """An index of every vocabulary term's scores, for each budget: its measures, size and time."""
+def _indexed(
+    study: _Study, every: NDArray[np.int64], scores: NDArray[np.float32], budget: int, full: Each
+) -> dict[str, Any]:
+    """An index of every vocabulary term's scores: its measures, with differences from exact scores, size and time."""
     start, judged = time.monotonic(), study.judged
-    every = np.arange(1, len(judged.vocabulary))
-    scores = term_scores(model, judged, every)
-    seconds, rows = time.monotonic() - start, []
-    for budget in study.budgets:
-        with tempfile.TemporaryDirectory() as folder:
-            postings = write_impacts(Path(folder) / "index", judged, every, scores, budget)
-            found = _told(_each(judged, search_impacts(Path(folder) / "index", judged)), study.base)
-            size = sum(path.stat().st_size for path in (Path(folder) / "index").rglob("*"))
-        rows.append(
-            {
-                "budget": budget,
-                "postings": postings,
-                "bytes": size,
-                "score_seconds": round(seconds, 1),
-                **found,
-            }
-        )
-    return rows
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder) / "index"
+        postings = write_impacts(index, judged, every, scores, budget)
+        written = round(time.monotonic() - start, 1)
+        size = sum(path.stat().st_size for path in index.rglob("*"))
+        found = _told(_each(judged, search_impacts(index, judged)), full)
+    return {"budget": budget, "postings": postings, "bytes": size, "write_seconds": written, **found}
 
 
 def _some(collection: Collection, count: int) -> Collection:
@@ -218,9 +212,10 @@ def pages(
     data: Annotated[Path, given_folder("In BEIR's layout; documents have a `url`.")],
     out: Annotated[Path, typer.Option(help="Data directory to write.")],
     least: Annotated[int, typer.Option(help="Fewest words of a page.")] = 0,
+    moved: Annotated[int, typer.Option(help="Queries that move from `train` to `dev`.")] = 0,
 ) -> None:
     """Joins the documents of one URL to one page, for documents longer than a window."""
-    words = np.array(join_pages(data, out, least))
+    words = np.array(join_pages(data, out, least, moved))
     long, longer = (int((words >= bound).sum()) for bound in (300, 1000))
     sys.stderr.write(f"{len(words):,} pages, {long:,} of 300 words or more, {longer:,} of 1,000 or more\n")
 

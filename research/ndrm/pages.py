@@ -3,6 +3,8 @@
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
+
 from glow.collection import read_qrels
 from research.folders import Record, read_records, write_folder
 
@@ -11,13 +13,14 @@ __all__ = ["join_pages"]
 LISTS = ("anchor", "clicked_queries")
 
 
-def join_pages(data: Path, out: Path, least: int = 0) -> list[int]:
+def join_pages(data: Path, out: Path, least: int = 0, moved: int = 0) -> list[int]:
     """Writes a data directory of pages; returns the number of words of each.
 
     Args:
         data: data directory in BEIR's layout, whose documents have a `url`.
         out: directory to write; a page has its first document's id.
         least: fewest words of a page; shorter ones are left out, with their relevance judgments.
+        moved: queries drawn by seed 0 that move from `train` to `dev`, for narrow intervals.
     """
     pages: dict[str, list[Record]] = defaultdict(list)
     for record in read_records(data / "corpus.jsonl"):
@@ -41,5 +44,8 @@ def join_pages(data: Path, out: Path, least: int = 0) -> list[int]:
             if row.grade > 0 and page in kept and page not in found[row.query_id]:
                 found[row.query_id].append(page)
         judged[split] = {query: documents for query, documents in found.items() if documents}
+    train = list(judged["train"])
+    for place in np.random.default_rng(0).choice(len(train), moved, replace=False).tolist():
+        judged["dev"][train[place]] = judged["train"].pop(train[place])
     write_folder(out, joined, read_records(data / "queries.jsonl"), judged)
     return [len(page["text"].split()) for page in joined]

@@ -16,7 +16,7 @@ from research.ndrm.words import TermCollection
 __all__ = ["bm25", "rank", "rerank", "term_scores", "tf_idf"]
 
 CHUNK_DOCUMENTS = 64
-MAX_CELLS = 3_000_000
+MAX_CELLS = 200_000
 """Most pairs of a term and a document word whose kernels are in memory at once."""
 K1, B = 1.2, 0.75
 
