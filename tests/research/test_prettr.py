@@ -1,0 +1,99 @@
+"""`python -m research prettr` trains each arm once for a seed, resumes, and compares arms by query and seed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from glow.evaluation import read_run, write_run
+from glow.records import Hit
+from research.folders import write_folder
+from research.prettr.__main__ import app
+from research.prettr.models import Study, judged
+from research.prettr.report import difference, tables
+
+WORDS = "bees find their way home by the sun and dance honey bread water salt boil oven bake clay".split()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twenty texts, each the result of a query; the run of both splits misses that of the first query."""
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(WORDS, 6)) for _ in range(20)]
+    ids = [f"d{number}" for number in range(20)]
+    documents = [{"_id": name, "title": text} for name, text in zip(ids, texts, strict=True)]
+    queries = [{"_id": name, "text": text[:12]} for name, text in zip(ids, texts, strict=True)]
+    relevant = {name: [name] for name in ids}
+    write_folder(tmp_path / "toy", documents, queries, {"train": relevant, "dev": relevant})
+    run = {
+        name: [Hit(ids[(at + step) % 20], 1.0 - step / 10) for step in range(at == 0, 5)]
+        for at, name in enumerate(ids)
+    }
+    write_run(tmp_path / "toy.trec", run, "toy")
+    return tmp_path
+
+
+def corpus(folder: Path) -> Path:
+    lines = [
+        json.dumps({"title": f"bees {n}", "text": "find their way home", "source": "book"}) for n in range(20)
+    ]
+    path = folder / "corpus.jsonl"
+    path.write_text("\n".join([*lines, json.dumps({"title": "a", "text": "b", "source": "man"})]) + "\n")
+    return path
+
+
+def test_arms_are_measured_once_and_a_second_call_trains_nothing(folder: Path) -> None:
+    out = folder / "out"
+    made = CliRunner().invoke(app, ["pairs", "--corpus", str(corpus(folder)), "--out", str(out)])
+    assert made.output == "20 headings\n"
+    run = str(folder / "toy.trec")
+    given = ["rank", "--data", str(folder / "toy"), "--train-run", run, "--dev-run", run, "--out", str(out)]
+    arguments = [*given, "--arms", "late1,both1,e64", "--seeds", "0", "--steps", "2", "--layers", "0,5"]
+    done = CliRunner().invoke(app, [*arguments, "--compressor-steps", "1", "--queries", "9"])
+    assert done.exit_code == 0, done.output
+    lines = (out / "results.jsonl").read_text().splitlines()
+    found = {each["arm"]: each for each in map(json.loads, lines)}
+    assert list(found) == ["first", "late1", "both1", "e64", "e64:16", "e64:8", "e64:4"]
+    assert all(len(each["ndcg"]) == 9 for each in found.values())
+    alone, both = (found[name]["losses"] for name in ("late1", "both1"))
+    assert alone[0] == both[0] and alone[1] != both[1]  # joined layers start at 0 and learn
+    again = CliRunner().invoke(app, [*arguments, "--queries", "9"])
+    assert again.output == "" and (out / "results.jsonl").read_text().splitlines() == lines
+
+
+def test_a_query_without_a_relevant_candidate_counts_as_0(folder: Path) -> None:
+    candidates, qrels = judged(folder / "toy", folder / "toy.trec", "dev", 20)
+    assert len(candidates.rows) == 19 and len({each.query_id for each in qrels}) == 20
+    first = Study({}, candidates, qrels).first()
+    assert sorted(first["ndcg"]) == [0] + [10_000] * 19
+
+
+def test_half_of_the_pairs_are_random(folder: Path) -> None:
+    CliRunner().invoke(app, ["pairs", "--corpus", str(corpus(folder)), "--out", str(folder)])
+    for name, (own, other) in read_run(folder / "pairs.trec").items():
+        assert own.document_id == name != other.document_id
+
+
+def test_a_difference_pairs_queries_and_seeds() -> None:
+    random = np.random.default_rng(0)
+    base = random.random((3, 200))
+    mean, low, high = difference(base + 0.1, base)
+    assert np.allclose([mean, low, high], 0.1)
+    _, low, high = difference(base + np.array([[0.3], [0.0], [0.0]]), base)
+    assert np.isclose(low, 0.0) and high > 0.1  # the seeds differ, the queries do not
+    rows = [
+        {"arm": arm, "seed": 0, "means": {"nDCG@10": 0.5, "RR@10": 0.4}, "ndcg": [5000]}
+        for arm in ("l0", "l1")
+    ]
+    assert tables(rows)[-1] == "|l1-l0|1|+0.000 (+0.000 to +0.000)|"
+
+
+def test_costs_have_all_parts_and_storage_its_scales() -> None:
+    done = CliRunner().invoke(app, ["cost", "--documents", "3", "--document-tokens", "7", "--layers", "2"])
+    found = [json.loads(line) for line in done.output.splitlines()]
+    for each in found[:2]:
+        parts = each["query"] + each["decompress"] + each["join"]
+        assert each["total"] == pytest.approx(parts) and "late interaction" in each
+    assert found[3] == {"e": 64, "bytes": {"32": 256, "16": 128, "8": 66, "4": 34}}
