@@ -3,7 +3,7 @@
 python -m research mutants [--subject PreTTR] [--out runs/mutants.jsonl]
 
 Prints the share of faults that were caught, by subject, and every fault that survived. With `--out`, a stopped run
-can be resumed. It takes half an hour on two cores.
+can be resumed.
 """
 
 import json
@@ -121,7 +121,7 @@ def _run(copies: "Queue[Path]", fault: Fault) -> bool:
 
 def _fails(folder: Path, tests: Sequence[str]) -> bool:
     options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow"]
-    environment = os.environ | {"PYTHONPATH": f"{folder}:{folder / '.rooms'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": f"{folder}:{folder / '.rooms'}"}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],

@@ -66,17 +66,19 @@ def test_special_tokens_differ(model: CrossThought) -> None:
 def test_a_piece_sees_its_neighbours_special_states_alone(model: CrossThought) -> None:
     """A changed neighbour of the same sample changes a sequence's states; one of another sample does not, and nor does its own padding."""
     ids, mask = sequences(6)
-    states, specials = model(ids, mask, 3), model.embed(ids, mask)
+    states = model(ids, mask, 3)
     other = ids.clone()
     other[1] = (other[1] + 7) % 50
     changed = model(other, mask, 3)
     assert (changed[0] - states[0]).abs().max() > 1e-4 and torch.allclose(changed[3:], states[3:], atol=1e-6)
-    # All that a neighbour says goes through its special states: the cross-sequence layer over changed ones says as much.
-    swapped = specials.clone()
-    swapped[1] = model.encoder(other, mask)[1, :3]
-    there = mask.any(1)
-    ways = [model.crossed(each, there, 3)[0] for each in (model.encoder(other, mask)[:, :3], swapped)]
-    assert torch.allclose(*ways, atol=1e-6)
+    # All that a neighbour says goes through its special states: its other states change nothing, and they everything.
+    encoded, swapped = model.encoder(ids, mask), model.encoder(ids, mask)
+    swapped[1] = model.encoder(other, mask)[1]
+    swapped[1, :3] = encoded[1, :3]
+    kept = model.joined(swapped, mask, 3)
+    assert torch.equal(kept[0], states[0]) and (kept[1] - states[1]).abs().max() > 1e-4
+    encoded[1, :3] = model.embed(other, mask)[1]
+    torch.testing.assert_close(model.joined(encoded, mask, 3)[0], changed[0], atol=1e-6, rtol=0)
 
 
 def test_padding_says_nothing(model: CrossThought) -> None:

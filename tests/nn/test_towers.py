@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
@@ -92,6 +93,34 @@ def test_cls_pooling_is_the_first_state_and_tanh_goes_through_the_pooler() -> No
         torch.testing.assert_close(towers.query(*inputs), expected)
     assert towers.query.pooler is None
     assert TwoTowers(SMALL.model_copy(update={"pooling": "tanh"}), SCHEMA).query.pooler is not None
+
+
+def test_the_pooler_by_hand() -> None:
+    """The hyperbolic tangent of a linear layer over the first state, of length 1."""
+    tower = TwoTowers(SMALL.model_copy(update={"pooling": "tanh"}), SCHEMA).eval().query
+    nn.init.normal_(tower.pooler.weight)
+    inputs = batch()
+    with torch.no_grad():
+        pooled = np.tanh(tower.states(*inputs)[:, 0].numpy() @ tower.pooler.weight.numpy().T)
+        wanted = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+        np.testing.assert_allclose(tower(*inputs).numpy(), wanted, atol=1e-5)
+
+
+def test_distances_bias_the_keys_behind_a_token_by_later_rows() -> None:
+    """Without products of queries and keys, the shares are a softmax of rows n - 1 + (key's place - own place)."""
+    config = SMALL.model_copy(update={"relative_positions": True, "layers": 1})
+    tower = TwoTowers(config, SCHEMA).eval().query
+    assert tower.distances is not None
+    middle = tower.max_tokens - 1
+    with torch.no_grad():
+        tower.layers[0].attention.qkv.weight.zero_()
+        tower.distances.weight.zero_()
+        tower.distances.weight[middle - 1 : middle + 2, 2] = torch.log(torch.tensor([2.0, 3.0, 5.0]))
+        ids = torch.tensor([[1, 2, 3]])
+        shares = tower.attention(ids, torch.ones_like(ids), torch.zeros_like(ids), torch.ones(1, 3))[0]
+    wanted = [[3 / 9, 5 / 9, 1 / 9], [2 / 10, 3 / 10, 5 / 10], [1 / 6, 2 / 6, 3 / 6]]
+    np.testing.assert_allclose(shares[2].numpy(), wanted, atol=1e-6)
+    np.testing.assert_allclose(shares[1].numpy(), np.full((3, 3), 1 / 3), atol=1e-6)
 
 
 def test_fields_tell_tokens_apart() -> None:
@@ -237,6 +266,18 @@ def test_the_last_layers_attention_explains_the_last_states(changes: dict[str, o
     torch.testing.assert_close(attention.sum(-1), torch.ones(3, SMALL.heads, 11))
     assert attention[-1, :, :, int(mask[-1].sum()) :].abs().max() == 0.0
     torch.testing.assert_close(found, states, atol=1e-5, rtol=1e-5)
+
+
+def test_initial_values_are_berts() -> None:
+    """Normal with deviation .02, cut at two deviations: .0176 of what is left; no shifts."""
+    towers = TwoTowers(SMALL, SCHEMA)
+    for weight in (
+        towers.words.weight,
+        towers.query.positions.weight,
+        towers.document.layers[1].inner.weight,
+    ):
+        assert weight.abs().max() <= 0.04 and float(weight.detach().std()) == pytest.approx(0.0176, abs=0.002)
+    assert not towers.document.layers[1].inner.bias.any()
 
 
 def test_a_query_tower_without_layers_sums_rows_by_weight() -> None:

@@ -23,4 +23,4 @@ def test_a_fault_changes_one_place_and_leaves_code_that_runs(fault: Fault) -> No
 def test_names_are_distinct_and_there_are_enough() -> None:
     counted = Counter(fault.key for fault in faults())
     assert max(counted.values()) == 1
-    assert len(counted) >= 60
+    assert len(counted) >= 140

@@ -213,3 +213,38 @@ def test_calls_at_once_have_the_deadline_and_the_first_failure_counts() -> None:
     assert ended.is_set()
     with pytest.raises(StoreError, match="second"):
         run_all([ended.is_set, fail("second")], waits=True)
+
+
+def test_a_repeated_row_counts_at_its_best_place() -> None:
+    repeated = np.array([0.9, 0.6, 0.2], np.float32), np.array([4, 7, 4])
+    fused = fuse_rankings(convex(1, 1), repeated, ranking({}))
+    assert shown(fused) == pytest.approx({4: 0.45, 7: 0.3})
+
+
+def test_rivals_that_a_filter_excludes_have_their_own_evidence() -> None:
+    """Openness 2 * .1 * exp(-.1 / .15) from rows 1 and 5; half of each part, .4 of the vectors' for late interaction."""
+    lates = np.array([0, 0.2, 0, 0.6, 0, 0.4], np.float32)
+    words = np.array([0, 3.0, 0, 2.0, 0, 1.0], np.float32)
+    head = ranking({1: 0.9, 5: 0.8})
+    held = scorer(np.full(6, 0.5, np.float32))
+    fused = fuse_rankings(
+        convex(1, 1),
+        ranking({3: 0.7}),
+        ranking({3: 2.0}),
+        None,
+        None,
+        scorer(words),
+        4.0,
+        head,
+        scorer(lates),
+        held,
+    )
+    openness = 0.2 * exp(-0.1 / 0.15)
+
+    def evidence(cosine: float, late: float, word: float) -> float:
+        return 0.5 * (0.6 * cosine + 0.4 * late) + 0.5 * openness / 4 * 0.43 * word * 0.5
+
+    assert fused.openness == pytest.approx(openness, abs=1e-6)
+    assert shown(fused) == pytest.approx({3: evidence(0.7, 0.6, 2.0)}, abs=1e-6)
+    assert fused.head is not None
+    assert fused.head.tolist() == pytest.approx([evidence(0.9, 0.2, 3.0), evidence(0.8, 0.4, 1.0)], abs=1e-6)

@@ -12,7 +12,16 @@ import pytest
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, Weighting, WordPieces, WordWeigher
-from glow.text.bm25 import adjusted_tf, bm25f_weight, idf_bm25, idf_smooth, query_weight, released_weight
+from glow.text.bm25 import (
+    adjusted_tf,
+    bm25_impact,
+    bm25f_weight,
+    idf_bm25,
+    idf_lucene,
+    idf_smooth,
+    query_weight,
+    released_weight,
+)
 
 Make = Callable[..., Preprocessor]
 PAPER_DOCUMENTS = 100_000_000
@@ -181,3 +190,10 @@ def test_g5_an_unknown_piece_takes_no_neighbour_with_it(pieces: WordPieces) -> N
     released = released_weight(15.3, 1.0, 6.0, 6.0)
     assert released == exactly(7.65)
     assert not np.isclose(tokens.weights[3:7], released).any()
+
+
+def test_lexical_impacts_by_hand() -> None:
+    """ln(1 + 7.5 / 3.5) and ln(1 + .5 / 10.5); 2 * 3 / (3 + .9 * (.6 + .4 * 20 / 10)) and, half as long, / (3 + .9 * .8)."""
+    assert idf_lucene(np.array([3.0, 10.0]), 10) == exactly([1.145132, 0.046520])
+    idf, tf, lengths = np.full(2, 2.0), np.full(2, 3.0), np.array([20.0, 5.0])
+    assert bm25_impact(idf, tf, lengths, 10.0, 0.9, 0.4) == exactly([6 / 4.26, 6 / 3.72])

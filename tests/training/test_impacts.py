@@ -1,8 +1,10 @@
 """Training of learned impacts: what is minimised, that it is learned, and kept."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from glow.nn import TermImpacts
 from glow.training import Given, Progress, train
 from glow.training.data import Collection
 from glow.training.impacts import ImpactsConfig, load_impacts
+from glow.training.impacts.recipe import ImpactLoss
 
 
 def config(**changes: Any) -> ImpactsConfig:
@@ -55,6 +58,56 @@ def test_the_penalty_makes_impacts_few(given: Given, tmp_path: Path) -> None:
         train(config(objective={"penalty": penalty}), replace(given, out=out))
         cuts.append(float(load_impacts(out).head.cut.detach()))
     assert cuts[1] > cuts[0] + 0.02
+
+
+class FixedHead(TermImpacts):
+    """Impacts of the words a, b and c on three documents, and half of BM25."""
+
+    bm25_weight = torch.tensor(0.5)
+
+    def forward(self, words: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        """A row for each word."""
+        return torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0], [3.0, 0.0, 0.0]])[: len(words)]
+
+
+def test_the_loss_by_hand() -> None:
+    """Queries "a a b" and "b"; the third document answers the first as well, so that it is no negative of it."""
+    bm25 = {("a", "a", "b"): [1.0, 0.0, 2.0], ("b",): [0.0, 3.0, 1.0]}
+    collection = SimpleNamespace(
+        words=[["a", "a", "b"], ["b"]],
+        idf=lambda words: np.ones(len(words), np.float32),
+        states=lambda rows: (torch.ones(3, 2, 4), torch.ones(3, 2, dtype=torch.bool)),
+        bm25=SimpleNamespace(score=lambda query, rows: np.array(bm25[tuple(query)], np.float32)),
+        found=SimpleNamespace(collection=SimpleNamespace(relevant=[{10, 12}, {11}])),
+    )
+    batch: Any = SimpleNamespace(
+        collection=collection,
+        queries=np.arange(2),
+        documents=np.array([10, 11, 12]),
+        relevant=np.array([0, 1]),
+        drawn=["c"],
+    )
+    words: Any = SimpleNamespace(of=lambda some: np.ones((len(some), 4), np.float32))
+    loss = ImpactLoss(config(objective={"penalty": 0.1}), FixedHead(4, 2), words)
+    moment: Any = SimpleNamespace(step=10)  # half of 4 times 5 steps of warm-up
+    found = loss(batch, moment)
+    # Scores 2 + 0 + .5 against 0 + 1 + 0; and 1 + 1.5 against 0 and 1 + .5.
+    wanted = (math.log1p(math.exp(-1.5)) + math.log1p(math.exp(-2.5) + math.exp(-1.0))) / 2
+    assert float(found.shown) == pytest.approx(wanted, abs=1e-6)
+    assert float(found.value) == pytest.approx(wanted + 0.1 * 0.5 * (5 / 6 + 1.0), abs=1e-6)
+
+
+def test_impacts_by_hand() -> None:
+    """5 (best cosine - .1) softplus(.5 + .1 (idf - 5)), and 0 if the best cosine is below .1."""
+    head = TermImpacts(2, 2)
+    for part in (head.word, head.token):
+        torch.nn.init.eye_(part.weight)
+    words, gains = head.words(torch.eye(2), torch.tensor([5.0, 15.0]))
+    assert gains.tolist() == pytest.approx([math.log1p(math.exp(0.5)), math.log1p(math.exp(1.5))])
+    tokens = head.tokens(torch.tensor([[[3.0, 4.0], [-1.0, 0.0], [9.0, 0.0]]]))
+    found = head(words, torch.tensor([1.0, 2.0]), tokens, torch.tensor([[True, True, False]]))
+    assert found[:, 0].tolist() == pytest.approx([5 * 0.5, 5 * 0.7 * 2], abs=1e-6)
+    assert head(words, gains, tokens[:, 1:], torch.tensor([[True, False]])).tolist() == [[0.0], [0.0]]
 
 
 def test_padding_says_nothing() -> None:

@@ -1,5 +1,7 @@
 """Objectives against the golden numbers G6 and their edge cases."""
 
+import math
+
 import pytest
 import torch
 
@@ -57,6 +59,14 @@ def test_near_duplicate_queries_are_no_negatives_of_each_other() -> None:
     query_cosines = torch.tensor([[1.0, 0.95, 0.2], [0.95, 1.0, 0.9], [0.2, 0.9, 1.0]])
     blocked = blocked_negatives(torch.zeros(3, 3, dtype=torch.bool), query_cosines, 0.9)
     assert blocked.tolist() == [[True, True, False], [True, True, False], [False, False, True]]
+
+
+def test_a_pair_is_blocked_even_if_no_cosine_says_so() -> None:
+    """A mask of 1 takes no two queries for one question, and a cosine of a query to itself may round below it."""
+    assert blocked_negatives(NOTHING, torch.full((2, 2), 0.99), 1.0).tolist() == [
+        [True, False],
+        [False, True],
+    ]
 
 
 def test_known_relevant_documents_are_no_negatives() -> None:
@@ -207,3 +217,6 @@ def test_list_loss_is_the_divergence_of_two_softmaxes() -> None:
     cosines, wanted = torch.tensor([[0.1, 0.0]]), torch.tensor([[0.0, 0.1]])
     p, q = (wanted / 0.1).softmax(1), (cosines / 0.1).softmax(1)
     assert list_loss(cosines, wanted, 0.1).item() == pytest.approx(float((p * (p / q).log()).sum()), abs=1e-6)
+    one_sided = list_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 0.1 * math.log(3)]]), 0.1)
+    wanted_loss = 0.25 * math.log(0.5) + 0.75 * math.log(1.5)  # a teacher of 1/4 and 3/4, a student of halves
+    assert one_sided.item() == pytest.approx(wanted_loss, abs=1e-6)
