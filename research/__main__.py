@@ -36,7 +36,7 @@ STUDIES = {
     "grid": Study("docs/papers/glow.md", "variants × seeds of a model under one budget"),
     "late": Study("docs/results/quality.md", "collections of late interaction, and directions of its tokens"),
     "mutants": Study("docs/results/testing.md", "faults planted in the papers' code, and which tests notice"),
-    "ndrm": Study("docs/results/models.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
+    "ndrm": Study("docs/papers/conformer-kernel.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
     "prettr": Study("docs/papers/prettr.md", "PreTTR's tables by layers apart and stored numbers"),
     "pretraining": Study("docs/papers/cross-thought.md", "pre-training objectives at equal text"),
     "questions": Study("docs/results/quality.md", "judged questions from documentation"),

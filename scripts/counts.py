@@ -16,16 +16,16 @@ READERS = (
 """The functions that read components."""
 LONGEST_FUNCTION = 60
 BOUNDS = {
-    "lines of the product": 66_100,
+    "lines of the product": 66_140,
     "files of the product": 571,
-    "lines of tests": 59_320,
+    "lines of tests": 59_840,
     "readers that may be None, outside their packages": 0,
     "files with the identifier `learned`": 11,
     "folders with the identifier `learned`": 7,
     "functions over 60 lines": 0,
     "lines of glow.training": 7_930,
-    "lines of model_export": 4_080,
-    "lines of research and scripts": 9_760,
+    "lines of model_export": 4_090,
+    "lines of research and scripts": 10_530,
     "files of configs": 10,
 }
 """Present counts, rounded up. A change that reduces a count lowers its bound."""
