@@ -13,7 +13,7 @@ from research.__main__ import STUDIES, run
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs/results").glob("*.md"))
 SHOWN = re.compile(r"python -m research [a-z]+[^`\n#;)]*")
-MISSING = re.compile(r"(dir|file) '(.+)' does not exist")
+MISSING = re.compile(r"(dir|file) '([^']+)'[\s│]+does not exist")
 
 
 def shown(page: Path) -> list[str]:
