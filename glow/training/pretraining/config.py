@@ -52,7 +52,7 @@ class TextOptions(StrictModel):
         specials: N, special tokens before each sequence.
         masked: fraction of the tokens that the encoder must recover: 80 % become [MASK], 10 % another token, 10 % stay.
         bag: weight of a second loss of `cross-thought`: special tokens alone tell the words of their sequence. No paper has it;
-            without it, special tokens from chance carry nothing for attention to choose by.
+            a probe needs it for attention to choose (docs/papers/cross-thought.md).
         decoder_masked: fraction that the decoder of `retro` must recover.
     """
 
