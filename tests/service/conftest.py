@@ -129,7 +129,10 @@ def index(toy_index: Path) -> Index:
 
 @contextmanager
 def _serve_in_thread(app: FastAPI, *, wait: bool = True) -> Iterator[httpx.Client]:
-    config = uvicorn.Config(app, port=free_port(), log_config=None, lifespan="on", ws="none")
+    # A busy machine may leave the client's connection idle for longer than uvicorn's 5 s.
+    config = uvicorn.Config(
+        app, port=free_port(), log_config=None, lifespan="on", ws="none", timeout_keep_alive=60
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -33,7 +33,10 @@ def serve(toy_index: Path) -> Serve:
     def start(**values: Any) -> Iterator[tuple[httpx.Client, Service]]:
         settings = Settings(index_root=toy_index, **{"default_timeout_ms": 30_000, **values})
         app: FastAPI = create_app(settings, on_failure=lambda: None)
-        config = uvicorn.Config(app, port=0, http=BoundedProtocol, log_config=None, lifespan="on")
+        # A busy machine may leave the client's connection idle for longer than uvicorn's 5 s.
+        config = uvicorn.Config(
+            app, port=0, http=BoundedProtocol, log_config=None, lifespan="on", timeout_keep_alive=60
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run)
         thread.start()
