@@ -133,7 +133,9 @@ def serve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., AbstractContextManager[Served]]:
     """Serves the versions with more settings: `serve(poll_interval_s=0)`; ready when the block begins."""
-    monkeypatch.setattr("glow_service.live.resources.PROBE_MS", 60_000.0)  # a busy machine may stall for seconds
+    monkeypatch.setattr(
+        "glow_service.live.resources.PROBE_MS", 60_000.0
+    )  # a busy machine may stall for seconds
 
     @contextmanager
     def started(**values: Any) -> Iterator[Served]:
