@@ -13,13 +13,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cross-thought-1-512": {"kind": "cross-thought", "specials": 1, "length": 512, "sequences": 4},
     "cross-thought-5-bag": {"kind": "cross-thought", "specials": 5, "bag": 1.0},
     "cross-thought-1-bag": {"kind": "cross-thought", "specials": 1, "bag": 1.0},
+    "cross-thought-5-rate": {"kind": "cross-thought", "specials": 5, "rate": 4.0},
+    "cross-thought-5-bag-rate": {"kind": "cross-thought", "specials": 5, "bag": 1.0, "rate": 4.0},
     "mlm-64": {"kind": "mlm", "specials": 1},
     "mlm-512": {"kind": "mlm", "specials": 1, "length": 512},
     "retro": {"kind": "retro", "specials": 1, "masked": 0.3},
     "crops": {"kind": "crops", "specials": 1},
     "crops-128": {"kind": "crops", "specials": 1, "length": 128},
 }
-"""Variants by name. `none` is the same encoder without pre-training."""
+"""Variants by name; `rate` multiplies the learning rate. `none` is the same encoder without pre-training."""
 BATCH_TOKENS = 4096
 SMALL: dict[str, Any] = {
     "init": "none",
@@ -43,7 +45,8 @@ def config_of(variant: str, start: str, seed: int, tokens: int) -> PretrainConfi
         seed: seed of every choice.
         tokens: total number of tokens, equal for every variant.
     """
-    text = {"kind": "mlm", "specials": 1} if variant == "none" else VARIANTS[variant]
+    text = {**({"kind": "mlm", "specials": 1} if variant == "none" else VARIANTS[variant])}
+    rate = RATES[start] * text.pop("rate", 1.0)
     if start == "minilm" and text.get("length") == 512:
         text = {**text, "length": 504}  # its position table has 512 rows
     return PretrainConfig.model_validate(
@@ -56,7 +59,7 @@ def config_of(variant: str, start: str, seed: int, tokens: int) -> PretrainConfi
             "optimizer": {
                 "batch_tokens": BATCH_TOKENS,
                 "steps": max(1, tokens // BATCH_TOKENS),
-                "learning_rate": RATES[start],
+                "learning_rate": rate,
             },
         }
     )

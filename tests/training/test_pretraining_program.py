@@ -14,27 +14,10 @@ from research.pretraining.tuned import RELATIONS, _pairs, tuned_pairs
 
 
 def test_a_run_is_measured_once_and_tabled(collection_folder: Path, tmp_path: Path) -> None:
-    given = [
-        "run",
-        "--data",
-        str(collection_folder),
-        "--out",
-        str(tmp_path / "results.jsonl"),
-        "--work",
-        str(tmp_path / "work"),
-    ]
-    given += [
-        "--variants",
-        "none,cross-thought-1,crops",
-        "--seeds",
-        "0",
-        "--tokens",
-        "4096",
-        "--steps",
-        "1",
-        "--ways",
-        "mean,attention",
-    ]
+    places = {"--data": collection_folder, "--out": tmp_path / "results.jsonl", "--work": tmp_path / "work"}
+    sizes = {"--seeds": 0, "--tokens": 4096, "--steps": 1, "--variants": "none,cross-thought-1,crops"}
+    options = {**places, **sizes, "--ways": "mean,attention"}
+    given = ["run", *(str(part) for option in options.items() for part in option)]
     for _ in range(3):  # one sample of 2,048 tokens takes more text than the toy collection has
         given += ["--corpus", str(collection_folder / "corpus.jsonl")]
     for _ in range(2):  # what stands there is not made again
