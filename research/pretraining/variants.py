@@ -23,6 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "masked": 0.5,
         "bag": 1.0,
     },
+    "cross-thought-5-page": {"kind": "cross-thought", "specials": 5, "sequences": 8},
     "mlm-64": {"kind": "mlm", "specials": 1},
     "mlm-512": {"kind": "mlm", "specials": 1, "length": 512},
     "retro": {"kind": "retro", "specials": 1, "masked": 0.3},
