@@ -1,10 +1,8 @@
 """What many tests share: the toy model, the toy corpus, a published toy index, and the real data where it is."""
 
-import functools
 import gc
 import os
 import shutil
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,9 +22,6 @@ settings.load_profile("glow")
 
 # Before torch or faiss is loaded: tests share few cores, and threads that wait by spinning starve each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-# httpx reads all certificates for every client and call, 27 ms of a core, and most tests call a service of their own.
-ssl.create_default_context = functools.cache(ssl.create_default_context)  # type: ignore[assignment]
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data"
