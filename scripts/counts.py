@@ -23,7 +23,7 @@ BOUNDS = {
     "files with the identifier `learned`": 11,
     "folders with the identifier `learned`": 7,
     "functions over 60 lines": 0,
-    "lines of glow.training": 7_940,
+    "lines of glow.training": 7_930,
     "lines of model_export": 4_090,
     "lines of research and scripts": 10_530,
     "files of configs": 10,

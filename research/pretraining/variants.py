@@ -14,15 +14,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cross-thought-5-bag": {"kind": "cross-thought", "specials": 5, "bag": 1.0},
     "cross-thought-1-bag": {"kind": "cross-thought", "specials": 1, "bag": 1.0},
     "cross-thought-5-rate": {"kind": "cross-thought", "specials": 5, "rate": 4.0},
-    "cross-thought-5-bag-rate": {"kind": "cross-thought", "specials": 5, "bag": 1.0, "rate": 4.0},
-    "cross-thought-5-rare": {"kind": "cross-thought", "specials": 5, "common": 0.7, "masked": 0.5},
-    "cross-thought-5-bag-rare": {
-        "kind": "cross-thought",
-        "specials": 5,
-        "common": 0.7,
-        "masked": 0.5,
-        "bag": 1.0,
-    },
     "cross-thought-5-page": {"kind": "cross-thought", "specials": 5, "sequences": 8},
     "mlm-64": {"kind": "mlm", "specials": 1},
     "mlm-512": {"kind": "mlm", "specials": 1, "length": 512},
@@ -54,7 +45,7 @@ def config_of(variant: str, start: str, seed: int, tokens: int) -> PretrainConfi
         seed: seed of every choice.
         tokens: total number of tokens, equal for every variant.
     """
-    text = {**({"kind": "mlm", "specials": 1} if variant == "none" else VARIANTS[variant])}
+    text = dict({"kind": "mlm", "specials": 1} if variant == "none" else VARIANTS[variant])
     rate = RATES[start] * text.pop("rate", 1.0)
     if start == "minilm" and text.get("length") == 512:
         text = {**text, "length": 504}  # its position table has 512 rows

@@ -72,6 +72,15 @@ def test_pages_have_the_same_means() -> None:
             assert cell.split(" / ")[place] == mean(data, row, "nDCG@10"), (name, data)
 
 
+def test_differences_to_rivals_are_those_of_the_queries() -> None:
+    rows = table(QUALITY, "||tldr|medquad|cranfield|liveqa-dev|")
+    pairs = (("GLOW dense", "all-MiniLM-L6-v2"), ("GLOW hybrid", "plain BM25 + MiniLM, RRF"))
+    for (one, other), cells in zip(pairs, rows.values(), strict=True):
+        for data, cell in zip(SETS, cells, strict=True):
+            less = np.subtract(RAW[data][one]["nDCG@10"], RAW[data][other]["nDCG@10"]).mean()
+            assert cell.split()[0] == f"{less:+.3f}".replace("0.", ".", 1).replace("-", "−"), data
+
+
 def test_cpu_is_that_of_the_servers() -> None:
     cpu = {row["contender"]: f"{row['server_cpu_ms']:.3g}" for row in SERVERS}
     minilm = f"{cpu['a']}; int8: {cpu['b']}"

@@ -35,9 +35,6 @@ from glow.training.run import read_metrics
 ROOT = Path(__file__).parents[2]
 
 
-SMALL = SentenceConfig(vocabulary=100, hidden=4, heads=2, layers=1, intermediate=4, specials=2, positions=64)
-
-
 def config(**changes: Any) -> PretrainConfig:
     """A small run in float32."""
     made: dict[str, Any] = {
@@ -109,8 +106,11 @@ def test_a_stream_is_the_texts_pieces_and_is_kept(tmp_path: Path, bert_folder: P
 def samples(tmp_path: Path, bert_folder: Path) -> Samples:
     numbers = np.arange(1000, dtype=np.int32) % 90 + 5
     numbers.tofile(tmp_path / "stream.i32")
+    shape = SentenceConfig(
+        vocabulary=100, hidden=4, heads=2, layers=1, intermediate=4, specials=2, positions=64
+    )
     return Samples(
-        config(), PieceStream(tmp_path / "stream.i32", "x"), SMALL, WordPieces(bert_folder / "vocab.txt")
+        config(), PieceStream(tmp_path / "stream.i32", "x"), shape, WordPieces(bert_folder / "vocab.txt")
     )
 
 
@@ -134,19 +134,6 @@ def test_a_pass_reads_everything_once_in_contiguous_samples(samples: Samples) ->
     # Of two processes each has its own half.
     halves = [samples.batch(0, process, 2).ids for process in (0, 1)]
     assert torch.equal(torch.cat(halves), torch.cat([samples.batch(step, 0, 1).ids for step in (0, 1)]))
-
-
-def test_common_tokens_are_never_masked(tmp_path: Path, bert_folder: Path) -> None:
-    """Token 7 is half of the text, 8 a quarter; with .8 both are left alone, with .6 only 7, and by default none."""
-    numbers = np.array([7, 8, 7, 9, 7, 8, 7, 10] * 200, np.int32)
-    numbers.tofile(tmp_path / "stream.i32")
-    stream, pieces = PieceStream(tmp_path / "stream.i32", "x"), WordPieces(bert_folder / "vocab.txt")
-    for share, wanted in ((0.8, {9, 10}), (0.6, {8, 9, 10}), (0.0, {7, 8, 9, 10})):
-        batches = [
-            Samples(config(pretraining={"common": share}), stream, SMALL, pieces).batch(step, 0, 1)
-            for step in range(9)
-        ]
-        assert {int(token) for batch in batches for token in batch.ids[batch.targets]} == wanted
 
 
 def test_masks_are_of_fifteen_in_a_hundred_and_never_of_special_pieces() -> None:

@@ -51,7 +51,6 @@ class TextOptions(StrictModel):
         sequences: M, consecutive sequences per sample. Only for `cross-thought`.
         specials: N, special tokens before each sequence.
         masked: fraction of the tokens that the encoder must recover: 80 % become [MASK], 10 % another token, 10 % stay.
-        common: fraction of the text, in its most frequent tokens, that is never masked, so that rare words are.
         bag: weight of a second loss of `cross-thought`: special tokens alone tell the words of their sequence. No paper has it;
             a probe needs it for attention to choose (docs/papers/cross-thought.md).
         decoder_masked: fraction that the decoder of `retro` must recover.
@@ -62,7 +61,6 @@ class TextOptions(StrictModel):
     sequences: int = Field(default=32, ge=1)
     specials: int = Field(default=5, ge=1)
     masked: float = Field(default=0.15, gt=0.0, lt=1.0)
-    common: float = Field(default=0.0, ge=0.0, lt=1.0)
     decoder_masked: float = Field(default=0.5, gt=0.0, lt=1.0)
     bag: float = Field(default=0.0, ge=0.0)
 

@@ -41,9 +41,7 @@ class Samples:
         self._size = self._sequences * wanted.length
         self._offsets = shape.most_offset(wanted.length) if wanted.kind != "crops" else 1
         self._mask_id, self._pad_id = pieces.mask_id, pieces.pad_id
-        self._unmasked = np.append(
-            _common(stream, wanted.common), [pieces.sep_id, pieces.cls_id, pieces.pad_id]
-        )
+        self._special = np.array([pieces.sep_id, pieces.cls_id, pieces.pad_id])
         self._vocabulary = pieces.size
         self.per_pass = len(stream) // self._size
         self._drawn: tuple[int, Ints] = (-1, np.empty(0, np.int64))
@@ -78,7 +76,7 @@ class Samples:
         return PretrainingBatch(**tensors, sequences=self._sequences, offset=offset)
 
     def _masked(self, ids: Ints, share: float, random: np.random.Generator) -> tuple[Ints, NDArray[np.bool_]]:
-        return mask_pieces(ids, np.isin(ids, self._unmasked), share, self._mask_id, self._vocabulary, random)
+        return mask_pieces(ids, np.isin(ids, self._special), share, self._mask_id, self._vocabulary, random)
 
     def _sample(self, number: int) -> Ints:
         """The sample `number`, counted over all passes, int64 [M, L]."""
@@ -91,13 +89,6 @@ class Samples:
         start = shift + int(self._drawn[1][place]) * self._size
         found = self._stream.pieces[start : start + self._size].astype(np.int64)
         return found.reshape(self._sequences, -1)
-
-
-def _common(stream: PieceStream, share: float) -> Ints:
-    """The most frequent tokens that together are at most this share of the text."""
-    counts = np.bincount(stream.pieces)
-    order = np.argsort(-counts, kind="stable")
-    return order[np.cumsum(counts[order]) <= share * len(stream)]
 
 
 def mask_pieces(

@@ -130,12 +130,8 @@ def until() -> Callable[..., None]:
 def serve(
     versions: Versions,
     serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., AbstractContextManager[Served]]:
     """Serves the versions with more settings: `serve(poll_interval_s=0)`; ready when the block begins."""
-    monkeypatch.setattr(
-        "glow_service.live.resources.PROBE_MS", 60_000.0
-    )  # a busy machine may stall for seconds
 
     @contextmanager
     def started(**values: Any) -> Iterator[Served]:
