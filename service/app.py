@@ -61,7 +61,6 @@ def create_app(
         threading.Thread(target=service.watcher.run, args=(work,), name="watch", daemon=True).start()
         if service.channel is not None:
             service.channel.start()
-        service.shadow.start()
         if settings.write_key.get_secret_value():
             service.replicas.start()
         lag = asyncio.create_task(LoopLag(service.metrics.loop_lag).run())
@@ -71,7 +70,6 @@ def create_app(
             yield
         lag.cancel()
         service.watcher.close()
-        service.shadow.close()
         if service.channel is not None:
             await service.channel.close()
         service.readiness.close()

@@ -234,12 +234,6 @@ class Settings(StrictModel):
     poll_interval_s: float = _setting(
         0.5, "Interval of checks whether CURRENT names another version; 0: never.", "seconds", ge=0, le=3_600
     )
-    shadow_version: str = _setting(
-        "", "Version that repeats some searches beside the live one, or newest; empty: none."
-    )
-    shadow_sample_rate: float = _setting(
-        0.1, "Fraction of the searches that the shadow version repeats.", ge=0, le=1
-    )
     drain_s: float = _setting(
         0.0,
         "How long the service continues after SIGTERM, with /readyz reporting 503.",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from glow.artifact import IndexRoot
 from glow.ingest import IngestLog
 from glow_service.access import (
     MAX_CLIENTS,
@@ -19,7 +18,7 @@ from glow_service.access import (
 )
 from glow_service.cache import Cache
 from glow_service.collections import DEFAULT_COLLECTION
-from glow_service.live import Readiness, Resources, Shadow, Swap, Watcher, WorkerGroup
+from glow_service.live import Readiness, Resources, Swap, Watcher, WorkerGroup
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, SearchLimits, WorkPool, WorkPoolName
 from glow_service.settings import Settings
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
@@ -56,7 +55,6 @@ class Service:
     workers: WorkerGroup
     watcher: Watcher
     channel: "Channel | None"
-    shadow: Shadow
     ingest: IngestLog
     replicas: Replicas
     follower: Follower
@@ -122,16 +120,6 @@ def new_service(
         workers=workers,
         watcher=watcher,
         channel=_channel(settings, watcher),
-        shadow=Shadow(
-            IndexRoot(settings.index_root),
-            resources,
-            metrics,
-            settings.limits,
-            version=settings.shadow_version,
-            share=settings.shadow_sample_rate,
-            device=settings.device,
-            threads=settings.encode_threads,
-        ),
         ingest=IngestLog(settings.ingest_path, settings.ingest_bytes),
         replicas=replicas,
         follower=Follower(

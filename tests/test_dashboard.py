@@ -36,7 +36,6 @@ def series() -> dict[str, frozenset[str]]:
             metric.labels(*metric._labelnames)
     metrics.index_info.labels("v", "m").set(1)
     metrics.index_created.set(1)
-    metrics.shadow_info.labels("v").set(1)
     return {
         sample.name: frozenset(sample.labels) | TARGET_LABELS
         for family in text_string_to_metric_families(metrics.text().decode())

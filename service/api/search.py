@@ -44,8 +44,6 @@ async def post_search(request: Request) -> Response:
     note(service, context, index, checked, answer)
     if "timeout" in answer.degraded:
         count_late(service, context)
-    if not answer.degraded:
-        service.shadow.offer(context.request_id, body, answer.result)
     before, after = answer.envelope()
     return json_answer(answer.result.enclose({**head_of(context, service.request_ids), **before}, after))
 

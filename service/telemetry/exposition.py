@@ -18,12 +18,11 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest, values
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-__all__ = ["CREATED", "FOLDER_VARIABLE", "INDEX_INFO", "SHADOW_INFO", "exposition", "metrics_folder"]
+__all__ = ["CREATED", "FOLDER_VARIABLE", "INDEX_INFO", "exposition", "metrics_folder"]
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 CREATED = "glow_index_created_timestamp_seconds"
 INDEX_INFO = "glow_index_info"
-SHADOW_INFO = "glow_shadow_info"
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - the folder made in it is private (mode 0700) and of a random name
 
 
@@ -89,7 +88,7 @@ class _Families:
 def _current(families: list[Metric]) -> Iterator[Metric]:
     """The families without outdated series, and with the age of the index."""
     for family in families:
-        if family.name in (CREATED, INDEX_INFO, SHADOW_INFO):
+        if family.name in (CREATED, INDEX_INFO):
             # Shared files keep all series; those of an index that is no longer live are 0.
             family.samples = [sample for sample in family.samples if sample.value]
         yield family

@@ -19,15 +19,13 @@ from prometheus_client import (
 from glow import __version__
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow_service.telemetry.exposition import CREATED, INDEX_INFO, SHADOW_INFO, exposition
+from glow_service.telemetry.exposition import CREATED, INDEX_INFO, exposition
 
 __all__ = ["Metrics"]
 
 # From a tenth of a millisecond (preprocessing) to seconds (overload).
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _LOAD_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_TENTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-_DIFFERENCES = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _OverWorkers = Literal["livesum", "livemin", "livemax", "livemostrecent"]
 _T = TypeVar("_T", Counter, Histogram)
 
@@ -59,7 +57,6 @@ class Metrics:
         self._make_histograms()
         self._make_gauges()
         self._make_swap()
-        self._make_shadow()
         self._requests = _Children(self.requests)
         self._request_seconds = _Children(self.request_seconds)
         self._stage_seconds = _Children(self.stage_seconds)
@@ -152,32 +149,6 @@ class Metrics:
         self.refused = gauge("glow_index_refused", "1 while CURRENT names a refused version, otherwise 0.")
         self.versions_open = gauge(
             "glow_index_versions_open", "Index versions in memory; 2 during a hot swap."
-        )
-
-    def _make_shadow(self) -> None:
-        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(name, text, buckets=buckets, registry=self.registry)
-
-        self.shadow_searches = Counter(
-            "glow_shadow_searches", "Searches of the shadow version.", ("outcome",), registry=self.registry
-        )
-        self.shadow_seconds = histogram(
-            "glow_shadow_seconds", "Time of a search of the shadow version.", _BUCKETS_S
-        )
-        self.shadow_overlap = histogram(
-            "glow_shadow_overlap", "Fraction of the first ten hits that both versions found.", _TENTHS
-        )
-        self.shadow_difference = histogram(
-            "glow_shadow_score_difference",
-            "Mean score difference of hits that both versions found.",
-            _DIFFERENCES,
-        )
-        self.shadow_info = Gauge(
-            SHADOW_INFO,
-            "The shadow version; always 1.",
-            ("version",),
-            registry=self.registry,
-            multiprocess_mode="livemax",
         )
 
     def use(self, index: Index) -> None:

@@ -17,7 +17,6 @@ from glow.artifact import IndexRoot
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = ROOT / "k8s" / "base" / "rebuild.yaml"
-SNAPSHOT = ROOT / "k8s" / "components" / "snapshot" / "fetch.yaml"
 Documents = list[dict[str, Any]]
 
 
@@ -111,35 +110,3 @@ def test_a_night_without_documents_is_an_end_that_is_not_tried_again(volumes: Pa
     done = night()
     assert (done.returncode, "error (invalid_input)" in done.stderr) == (2, True), done.stderr
     assert not (volumes / "index" / "CURRENT").exists()
-
-
-def test_a_pod_fetches_a_snapshot_and_refuses_one_that_was_cut_short(toy_index: Path, tmp_path: Path) -> None:
-    """The init container of the component `snapshot`, from a file in place of an object store."""
-    (fetch,) = yaml.safe_load(SNAPSHOT.read_text())["spec"]["template"]["spec"]["initContainers"]
-    _, option, script = fetch["command"]
-    archive = tmp_path / "snapshot.tar.gz"
-    export = [
-        sys.executable,
-        "-m",
-        "glow",
-        "export-index",
-        "--index-root",
-        str(toy_index),
-        "--to",
-        str(archive),
-    ]
-    assert subprocess.run(export, cwd=ROOT, capture_output=True, check=False).returncode == 0
-
-    def start(index: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, option, script.replace('"/index"', repr(str(index)))]
-        environment = {"URL": archive.as_uri(), "PATH": "/usr/bin:/bin"}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-
-    done = start(tmp_path / "whole")
-    assert done.returncode == 0, done.stderr
-    assert IndexRoot(tmp_path / "whole").current() == IndexRoot(toy_index).current()
-
-    archive.write_bytes(archive.read_bytes()[:-20_000])
-    done = start(tmp_path / "cut")
-    assert done.returncode != 0
-    assert not (tmp_path / "cut" / "CURRENT").exists()

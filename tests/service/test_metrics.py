@@ -40,7 +40,6 @@ def touch_everything(metrics: Metrics) -> None:
             metric.labels(*metric._labelnames)
     metrics.index_info.labels("v", "m").set(1)
     metrics.index_created.set(1)
-    metrics.shadow_info.labels("v").set(1)
 
 
 def shown(metrics: Metrics) -> dict[str, tuple[str, frozenset[str]]]:

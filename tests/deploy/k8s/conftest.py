@@ -20,7 +20,7 @@ import yaml
 K8S = Path(__file__).parents[3] / "k8s"
 PAGE = K8S.parent / "docs" / "kubernetes.md"
 OVERLAYS = ("cpu", "gpu", "dev")
-COMPONENTS = ("monitoring", "snapshot", "query-log", "writes", "milvus")
+COMPONENTS = ("monitoring", "query-log", "writes", "milvus")
 GPU_LOG = """
 kind: Kustomization
 resources: [../glow/k8s/overlays/gpu]

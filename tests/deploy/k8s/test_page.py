@@ -1,6 +1,5 @@
 """What docs/kubernetes.md shows: overlays set what they are shown for, and its job fits the manifests."""
 
-import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -27,20 +26,6 @@ def manifests() -> dict[str, Any]:
 def test_every_component_is_in_an_overlay_that_the_page_shows() -> None:
     components = {f"Kustomization {each.name}" for each in (ROOT / "k8s" / "components").iterdir()}
     assert set(manifests()) == {*components, "Job"}
-
-
-@pytest.mark.parametrize("system", ["docs: snapshot"], indirect=True, scope="session")
-def test_pods_fetch_from_the_address_of_the_overlay_and_no_other(system: Any) -> None:
-    (container,) = system.templates()["Deployment glow"]["spec"]["initContainers"]
-    (source,) = container["envFrom"]
-    secret = system.get("Secret", source["secretRef"]["name"])
-    assert (
-        secret["metadata"]["namespace"] == system.get("Deployment", "glow")["metadata"]["namespace"] == "glow"
-    )
-    (row,) = manifests()["Kustomization snapshot"]["secretGenerator"]
-    assert [f"URL={base64.b64decode(secret['data']['URL']).decode()}"] == row["literals"]
-    for path in (ROOT / "k8s" / "components" / "snapshot").iterdir():
-        assert "https://" not in path.read_text(encoding="utf-8"), path.name
 
 
 @pytest.mark.parametrize("system", ["docs: monitoring"], indirect=True, scope="session")

@@ -11,7 +11,6 @@ from glow_index_builder.commands.app import app
 
 VARIABLES = {"INDEX_ROOT", "KEEP_VERSIONS", "BUILD_THREADS"}
 DOCKER = Path(__file__).parents[3] / "docker"
-# Not where pods fetch snapshots: nothing is built there.
 pytestmark = pytest.mark.parametrize("system", ["base", "cpu", "gpu", "dev"], indirect=True, scope="session")
 
 
