@@ -2,8 +2,7 @@
 
 They are made from the exported graphs, quantized or not, and refer to the same weights. So vectors are bit for bit those
 of the plain tower, and a second graph costs kilobytes. The output is the attention that each token gets from [CLS] in
-the last layer, averaged over heads. The case study `research.attention.study` shows it as rows `cls`; GLOW's Table 4
-has another measure.
+the last layer, averaged over heads; GLOW's Table 4 has another measure.
 
     B   batch       n   heads       L   tokens
 """

@@ -28,20 +28,12 @@ class Study(NamedTuple):
 
 
 STUDIES = {
-    "attention": Study("docs/papers/glow.md", "which words towers look at"),
-    "clicks": Study("docs/results/quality.md", "simulated users, and controls of what their clicks teach"),
     "debian": Study("docs/data.md", "training texts from packages of Debian"),
-    "distil": Study("docs/results/models.md", "texts and layers of fast query towers"),
     "encoders": Study("docs/results/models.md", "glow-base's and glow-mini's training"),
-    "grid": Study("docs/papers/glow.md", "variants × seeds of a model under one budget"),
-    "late": Study("docs/results/quality.md", "collections of late interaction, and directions of its tokens"),
-    "mutants": Study("docs/results/testing.md", "faults planted in the papers' code, and which tests notice"),
     "ndrm": Study("docs/papers/conformer-kernel.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
     "prettr": Study("docs/papers/prettr.md", "PreTTR's tables by layers apart and stored numbers"),
     "pretraining": Study("docs/papers/cross-thought.md", "pre-training objectives at equal text"),
     "questions": Study("docs/results/quality.md", "judged questions from documentation"),
-    "static": Study("docs/results/models.md", "weights of words in queries that need no layers"),
-    "weights": Study("models/README.md", "a model with its BM25 weights, and with weights of 1"),
     "ranking": Study("docs/results/quality.md", "what hybrid search scores by, and its probabilities"),
 }
 

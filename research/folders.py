@@ -1,5 +1,6 @@
 """Reads and writes data directories in BEIR's layout for studies, and defines options for required paths."""
 
+import fcntl
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import typer
 
 __all__ = [
-    "Record", "given_file", "given_folder", "names_among", "read_records", "write_folder", "write_lines",
+    "Record", "append", "given_file", "given_folder", "names_among", "read_records", "write_folder", "write_lines",
 ]  # fmt: skip
 
 Record = dict[str, Any]
@@ -68,3 +69,13 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     with part.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     part.replace(path)
+
+
+def append(path: Path, row: Mapping[str, Any]) -> None:
+    """Appends a line to a JSONL file, under a lock; replaces an incomplete line of a killed process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:  # closing it releases the lock
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(json.dumps(row).encode() + b"\n")

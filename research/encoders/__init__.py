@@ -7,7 +7,7 @@ ENCODER is all-mpnet-base-v2 (docs/models.md), IMPORTED what `glow import-model 
     python -m research debian --sources packages --out data/packages
     python -m research debian --sources manuals,docstrings,wordnet,dictionaries --out data/words
     python -m research questions pairs --root UNPACKED --out data/links
-    python -m research distil texts --data $DATA/tldr --data $DATA/medquad --data data/books … --count 1800000 --out texts.txt
+    python -m research encoders texts --data $DATA/tldr --data $DATA/medquad --data data/books … --count 1800000 --out texts.txt
 
     python -m research encoders queries --model IMPORTED --encoder ENCODER --texts texts.txt --out queries.safetensors
     glow import-model ENCODER --queries queries.safetensors --out models/glow-base --quantize int8

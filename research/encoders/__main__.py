@@ -16,6 +16,7 @@ from glow_model_export.imported.queries import QueriesAbout, write_queries_file
 from research.encoders.descent import imitate
 from research.encoders.pack import make_pack
 from research.encoders.prepare import LEXICAL, flat_texts, prepare, same_tokens
+from research.encoders.texts import make_texts
 from research.encoders.towers import train_towers
 from research.folders import given_file, given_folder
 
@@ -27,6 +28,19 @@ Texts = Annotated[Path, given_file("a text a line, in random order")]
 Work = Annotated[Path, given_folder("of the files between `pack`, `prepare` and `towers`")]
 Out = Annotated[Path, typer.Option(help="what to write")]
 PACK, PREPARED = "pack.safetensors", "prepared.safetensors"
+
+
+def texts_command(
+    data: Annotated[list[Path], given_folder("of BEIR's layout; may be given several times")],
+    out: Annotated[Path, typer.Option(help="file to write, a text a line")],
+    count: Annotated[int, typer.Option(help="most texts")] = 500_000,
+    seed: Annotated[int, typer.Option(help="of the draw")] = 0,
+) -> None:
+    """Writes queries, sentences and rule-based questions."""
+    with reporting():
+        texts = make_texts(data, count, seed)
+        out.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        say(f"{len(texts):,} texts")
 
 
 def queries_command(
@@ -114,7 +128,13 @@ def _device(seed: int) -> torch.device:
 
 
 app = package_app(
-    {"queries": queries_command, "pack": pack_command, "prepare": prepare_command, "towers": towers_command},
+    {
+        "texts": texts_command,
+        "queries": queries_command,
+        "pack": pack_command,
+        "prepare": prepare_command,
+        "towers": towers_command,
+    },
     "glow-base's and glow-mini's training.",
 )
 

@@ -20,8 +20,8 @@ from glow.collection import read_documents, read_qrels, read_queries
 from glow.commands import say
 from glow.records import Document
 from glow.text import Preprocessor, TermCounter, WeightedTokens, field_words, misspell_in
-from research.distil.texts import question
 from research.encoders.flat import Flat, to_bytes
+from research.encoders.texts import question
 
 __all__ = ["Source", "flat", "make_pack"]
 

@@ -16,8 +16,7 @@ from glow.schema import FieldSchema
 from glow.text import WordPieces
 from glow.training import Given, read_collection, train
 from glow.training.pretraining import initial_pretrainer, load_pretrained, save_pretrained
-from research.folders import given_file, given_folder, names_among
-from research.grid.results import append
+from research.folders import append, given_file, given_folder, names_among
 from research.pretraining.chosen import chosen_on_text
 from research.pretraining.probe import LENGTH, probe
 from research.pretraining.ranking import SentenceTexts, measures, rank_without_labels

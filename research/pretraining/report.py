@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-
-from research.grid.report import interval
+from scipy.stats import t
 
 __all__ = ["paired", "report"]
 
@@ -26,7 +25,8 @@ def paired(first: dict[int, float], second: dict[int, float]) -> tuple[float, fl
     differences = [first[seed] - second[seed] for seed in seeds]
     if len(seeds) < 2:
         return float(np.mean(differences)), float("nan"), float("nan")
-    mean, half, _ = interval(differences)
+    mean, error = float(np.mean(differences)), float(np.std(differences, ddof=1)) / len(seeds) ** 0.5
+    half = float(t.ppf(0.975, len(seeds) - 1)) * error
     return mean, mean - half, mean + half
 
 

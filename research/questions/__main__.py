@@ -21,7 +21,7 @@ from research.questions.pairs import link_pairs
 from research.questions.sources import COLLECTIONS, SOURCES, Collection, read_parts
 
 EARLIER = {"faq-r": ("r-doc-html",), "faq-debian": ("debian-faq",)}
-"""Dataset -> packages whose headings `research.late.collections` used as queries."""
+"""Dataset -> packages whose headings the study of late interaction used as queries."""
 NAMES = [each.name for each in COLLECTIONS]
 
 

@@ -34,7 +34,7 @@ def normalized(text: str) -> str:
 
 
 def questions_of_late_interaction(roots: Iterable[Path]) -> set[str]:
-    """Questions that may be in `faq` of `research.late.collections`, on which late interaction was developed.
+    """Questions that may be in the dataset `faq`, on which late interaction was developed.
 
     Args:
         roots: unpacked packages.

@@ -8,23 +8,24 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from numpy import float32
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from glow.artifact import read_manifest, verify
 from glow.artifact.model import EXPLAIN_TOWERS, model_hash
 from glow.errors import ExportError
-from glow.nn import TowerConfig, TwoTowers
+from glow.nn import Tower, TowerConfig, TwoTowers
 from glow.records import Document
 from glow.runtime import Encoder, Model
 from glow.runtime.explain import AttentionEncoder, Explainer
 from glow.schema import FieldSchema
-from glow.text import Preprocessor, TermTable, Weighting, WordPieces
+from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces, is_punctuation, pad
 from glow.training.from_model import read_towers
 from glow_model_export.__main__ import app
 from glow_model_export.explain import add_attention, add_explain
 from glow_model_export.package import Source, export_model
 from glow_model_export.quantize import Quantization
-from research.attention.study import token_scores, word_scores
 
 TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and water; rice!", "東京 café"]
 CASES: dict[str, tuple[Quantization, dict[str, str]]] = {
@@ -56,6 +57,26 @@ def exported(
     return Model.open(out)
 
 
+def token_scores(tower: Tower, tokens: WeightedTokens) -> NDArray[float32]:
+    """Attention of each token from [CLS] in torch's last layer, averaged over heads."""
+    batch = pad([tokens], 0)
+    inputs = [torch.from_numpy(part) for part in (batch.ids, batch.mask, batch.field_ids, batch.weights)]
+    with torch.inference_mode():
+        return tower.attention(*inputs)[0].mean(0)[0].numpy()
+
+
+def word_scores(scores: NDArray[float32], tokens: WeightedTokens) -> tuple[dict[str, float], float]:
+    """Sums by word, and the sum of [CLS], [SEP] and punctuation."""
+    sums: dict[str, float] = {}
+    left_out = 0.0
+    for score, number in zip(scores.tolist(), tokens.word_ids.tolist(), strict=True):
+        if number >= 0 and not is_punctuation(tokens.words[number]):
+            sums[tokens.words[number]] = sums.get(tokens.words[number], 0.0) + score
+        else:
+            left_out += score
+    return sums, left_out
+
+
 def test_vectors_are_bit_for_bit_those_of_the_plain_tower(exported: Model) -> None:
     sequences = [exported.preprocessor.query(text) for text in TEXTS]
     for plain, explained in EXPLAIN_TOWERS.items():
@@ -74,7 +95,7 @@ def test_attention_is_that_of_the_torch_tower(exported: Model) -> None:
     for tower, explained in zip((towers.query, towers.document), EXPLAIN_TOWERS.values(), strict=True):
         attention = AttentionEncoder(exported.folder / explained).run(sequences)[1]
         for tokens, row in zip(sequences, attention, strict=True):
-            expected = token_scores(tower, tokens, 0, "cls")
+            expected = token_scores(tower, tokens)
             np.testing.assert_allclose(row[: len(tokens)], expected, atol=limit)
             assert (row[len(tokens) :] == 0).all()
             uneven = max(uneven, float(expected.max() * len(tokens)))
@@ -87,7 +108,7 @@ def test_words_get_what_the_case_study_gives_them(exported: Model) -> None:
     )
     found = Explainer(exported.folder, exported.preprocessor).explain_document(document)
     tokens = exported.preprocessor.document(document)
-    sums, left_out = word_scores(token_scores(read_towers(exported).document, tokens, 0, "cls"), tokens)
+    sums, left_out = word_scores(token_scores(read_towers(exported).document, tokens), tokens)
     words: dict[str, float] = {}
     for term in found.terms:
         words[term.word] = words.get(term.word, 0.0) + term.attention

@@ -95,5 +95,5 @@ def test_what_is_not_there_is_named_and_nothing_is_done(
 def test_without_a_name_all_studies_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     run([])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(STUDIES)
-    with pytest.raises(SystemExit, match="no study 'late-ranking'; there are attention"):
+    with pytest.raises(SystemExit, match="no study 'late-ranking'; there are debian"):
         run(["late-ranking"])

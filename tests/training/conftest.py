@@ -22,7 +22,6 @@ from glow.training.run import Place, Progress, run
 from glow.training.tower_loss import TowerLoss
 from glow.training.towers import assemble, pair_batches
 from glow.training.watch import Watch
-from tests.training.grid_files import MakeGrid, grid_maker
 
 MakeTrainer = Callable[..., "Trial"]
 
@@ -179,12 +178,6 @@ def make_trainer(
         return Trial(config, batches, towers, run, watched if watch else None)
 
     return make
-
-
-@pytest.fixture
-def make_grid(tmp_path: Path) -> MakeGrid:
-    """Makes a grid file beside its two variants."""
-    return grid_maker(tmp_path)
 
 
 @pytest.fixture

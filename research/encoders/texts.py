@@ -1,4 +1,4 @@
-"""Unlabeled texts for `glow distil`: queries, document sentences, and questions made from both by rules.
+"""Unlabeled texts to train query towers by: queries, document sentences, and questions made from both by rules.
 
 A question needs no answer and may be nonsense, because the encoder supplies its target vector.
 """

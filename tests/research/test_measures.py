@@ -1,4 +1,4 @@
-"""Studies of ranking: measures over candidates, and the directions of token states."""
+"""Measures over candidates."""
 
 import numpy as np
 import pytest
@@ -6,28 +6,11 @@ import pytest
 from glow.evaluation import evaluate
 from glow.records import Hit, Qrel
 from research.candidates import Candidates, measure
-from research.late.directions import directions_of
-
-SIZE = 16
 
 
 @pytest.fixture
 def generator() -> np.random.Generator:
     return np.random.default_rng(7)
-
-
-def test_directions_are_those_in_which_the_states_of_both_towers_are_longest(
-    generator: np.random.Generator,
-) -> None:
-    """Against a loop; all of them leave cosines as they are. A tower with ten times the tokens has no more say."""
-    long, short = (generator.normal(size=(count, SIZE)).astype(np.float32) for count in (100, 10))
-    directions = directions_of([[long], [short]])
-    moments = [sum(np.outer(row, row) for row in each) / len(each) for each in (long, short)]
-    lengths = [float(column @ (moments[0] + moments[1]) @ column) for column in directions.T]
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] == pytest.approx(np.linalg.norm(moments[0] + moments[1], 2), rel=1e-4)
-    rotated = long @ directions
-    assert np.allclose(rotated @ rotated.T, long @ long.T, atol=1e-3)
 
 
 def test_measures_are_those_of_evaluation_ties_included(generator: np.random.Generator) -> None:

@@ -1,1 +1,0 @@
-"""Studies which words the towers attend to."""

@@ -1,1 +1,0 @@
-"""Simulated users, and learning from their clicks (docs/results/quality.md)."""

@@ -1,1 +1,0 @@
-"""Training texts of a fast query tower, and the encoder layers that it keeps."""

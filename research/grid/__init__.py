@@ -1,1 +1,0 @@
-"""Variants of the model under one budget."""

@@ -1,1 +1,0 @@
-"""What word weights are worth to a query tower without layers."""
