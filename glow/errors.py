@@ -153,7 +153,7 @@ class BuildError(GlowError):
 
 
 class GateError(GlowError):
-    """The gate refused to publish a version or an adapted model.
+    """The gate refused to publish a version.
 
     Args:
         message: which checks failed, and what to do.

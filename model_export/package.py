@@ -22,7 +22,7 @@ from glow_model_export.graph import export_graph
 from glow_model_export.parity import check_parity, check_tokens, parity_texts
 from glow_model_export.quantize import Quantization, quantize_matrices
 from glow_model_export.tokens import TOKEN_SIZE, Texts, fit_projection, write_tokens
-from glow_model_export.word_table import is_static, move_weights, quantize_table, share_word_table
+from glow_model_export.word_table import move_weights, share_word_table
 
 __all__ = ["Source", "export_model"]
 
@@ -103,11 +103,7 @@ def export_model(
 
 def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantization) -> None:
     graphs = {name: quantize_matrices(_copy(graph), how) for name, graph in traced.items()}
-    static = [graph for graph in graphs.values() if is_static(graph)]
-    layered = {name: graph for name, graph in graphs.items() if not is_static(graph)}
-    share_word_table(layered, folder, int8=how == "int8")
-    for graph in static if how == "int8" else ():
-        quantize_table(graph)
+    share_word_table(graphs, folder, int8=how == "int8")
     for name, graph in graphs.items():
         move_weights(folder / TOWER_WEIGHTS[name], graph)
         onnx.save(graph, folder / name)
@@ -117,7 +113,7 @@ def _write_tokens(
     source: Source, plain: Path, shipped: Path, texts: Texts, size: int | None
 ) -> dict[str, Any]:
     """Gives the towers token outputs; returns their size and parity, or nothing without tokens."""
-    if size == 0 or not source.towers.config.layers:  # token vectors come from layers
+    if size == 0:
         return {}
     pad_id = source.preprocessor.pieces.pad_id
     found: dict[str, Any] = {}

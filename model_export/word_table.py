@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from glow.artifact import WORD_TABLE, TensorNames
 from glow.errors import ExportError
 
-__all__ = ["is_static", "move_weights", "quantize_rows", "quantize_table", "share_word_table"]
+__all__ = ["move_weights", "quantize_rows", "share_word_table"]
 
 _ALIGNMENT = 4096  # a memory page, so that a runtime can map the data in place
 _SMALL_BYTES = 8192  # biases and constants: shape inference reads them in the graph
@@ -52,21 +52,6 @@ def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool)
             _gather_codes(model, TensorNames.TABLE)
         for name, array in parts.items():
             _make_external(_tensor(model, name), array, WORD_TABLE, offsets[name])
-
-
-def quantize_table(model: ModelProto) -> None:
-    """Stores the table of a query tower without layers as int8 rows with a scale each, in place."""
-    table = _tensor(model, TensorNames.STATIC)
-    codes, scales = quantize_rows(numpy_helper.to_array(table).astype(np.float32))
-    _gather_codes(model, TensorNames.STATIC)
-    table.CopyFrom(numpy_helper.from_array(codes, TensorNames.STATIC))
-    name = TensorNames.row_scales(TensorNames.STATIC)
-    _tensor(model, name).CopyFrom(numpy_helper.from_array(scales, name))
-
-
-def is_static(model: ModelProto) -> bool:
-    """Whether a tower's graph has a table of its own in place of layers."""
-    return any(tensor.name == TensorNames.STATIC for tensor in model.graph.initializer)
 
 
 def move_weights(path: Path, *models: ModelProto) -> None:

@@ -10,8 +10,6 @@ class TensorNames:
 
     TABLE: Final = "words.weight"
     """The token embedding matrix in a graph."""
-    STATIC: Final = "table.weight"
-    """The table of a query tower without layers."""
     TRANSPOSED: Final = "^T"
     """Suffix of a matrix that a graph stores transposed."""
     CODES: Final = "_codes"

@@ -64,10 +64,8 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("teach", f"{_TRAINING}.teach:teach_command", "Makes a teacher's vectors, for distillation."),
         Verb("mine", f"{_TRAINING}.data:mine_command", "Finds hard negatives for judged queries."),
         Verb("synthesize", f"{_TRAINING}.data:synthesize_command", "Makes training pairs from documents alone."),
-        Verb("adapt", "glow_model_export.adapt:adapt_command", "Fits a model to your documents."),
         Verb("import-model", "glow_model_export.imported.command:import_command", "Makes a model of an encoder that others trained."),
         Verb("distil", "glow_model_export.imported.distil:distil_command", "Makes a fast model of an encoder that others trained."),
-        Verb("static-queries", "glow_model_export.static:static_command", "Makes a model whose queries need no layers."),
         Verb("export-model", "glow_model_export.command:export_command", "Exports a checkpoint to a model (ONNX)."),
     ),
     "Evaluation": (

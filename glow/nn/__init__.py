@@ -20,12 +20,12 @@ from glow.nn.late import LateInteraction
 from glow.nn.pretraining import Pretrainer, PretrainingBatch, PretrainingKind
 from glow.nn.sentence_encoder import SentenceConfig, SentenceEncoder
 from glow.nn.term_impacts import MEAN_IDF, TermImpacts
-from glow.nn.towers import EncoderLayer, Pooling, StaticTower, Tower, TowerConfig, TwoTowers
+from glow.nn.towers import EncoderLayer, Pooling, Tower, TowerConfig, TwoTowers
 
 __all__ = [
     "MASKED_LOGIT", "MEAN_IDF", "Compressor", "CrossConfig", "CrossEncoder", "CrossThought", "EncoderFile",
     "EncoderLayer", "LateInteraction", "Pooling", "Pretrainer", "PretrainingBatch", "PretrainingKind",
-    "SentenceConfig", "SentenceEncoder", "Side", "StaticTower", "TermImpacts", "Tower", "TowerConfig", "TwoTowers",
+    "SentenceConfig", "SentenceEncoder", "Side", "TermImpacts", "Tower", "TowerConfig", "TwoTowers",
     "WeightForm", "WeightSide", "WeightedSelfAttention", "bert_config", "bert_tensors",
     "init_cross_encoder", "init_encoder", "init_from_bert", "init_tower", "init_words", "load_weights",
     "minilm_folder", "weighted_attention",

@@ -24,7 +24,7 @@ from glow.nn.attention import (
 from glow.options import StrictModel
 from glow.schema import FieldSchema
 
-__all__ = ["EncoderLayer", "Pooling", "StaticTower", "Tower", "TowerConfig", "TwoTowers", "initialise"]
+__all__ = ["EncoderLayer", "Pooling", "Tower", "TowerConfig", "TwoTowers", "initialise"]
 
 Pooling = Literal["cls", "tanh", "mean", "weighted"]
 
@@ -35,7 +35,7 @@ class TowerConfig(StrictModel):
     Attributes:
         vocabulary: number of subword tokens.
         hidden: H, the size of the vector.
-        layers, heads, intermediate: of the encoder; `heads` divides H. Without layers, queries have a table of their own (`StaticTower`).
+        layers, heads, intermediate: of the encoder; `heads` divides H.
         document_layers: layers of the document tower, if different; 0: `layers`. Documents are encoded in builds, so a
             deeper tower for them does not slow searches.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4).
@@ -53,7 +53,7 @@ class TowerConfig(StrictModel):
 
     vocabulary: int = Field(ge=5)
     hidden: int = Field(default=384, ge=1)
-    layers: int = Field(default=3, ge=0)
+    layers: int = Field(default=3, ge=1)
     document_layers: int = Field(default=0, ge=0)
     heads: int = Field(default=12, ge=1)
     intermediate: int = Field(default=1536, ge=1)
@@ -73,8 +73,6 @@ class TowerConfig(StrictModel):
                 f"weight_form {self.weight_form!r} needs the key side: on the row side a softmax ignores what a row shares, and there are "
                 "no values"
             )
-        if not (self.layers or self.document_layers):
-            raise ValueError("documents need layers: found layers 0 and document_layers 0")
         return self
 
     @property
@@ -193,35 +191,6 @@ class Tower(nn.Module):
         return first if self.pooler is None else torch.tanh(self.pooler(first))
 
 
-class StaticTower(Tower):
-    """A query tower without layers: the sum of a row for each token, times w ** gain.
-
-    No layer tells its rows of the other words. Weights speed up its training. The table is its own: the shared one is the
-    input of layers.
-
-    Args:
-        config: gives the table's shape.
-        max_tokens: longest input.
-    """
-
-    def __init__(self, config: TowerConfig, max_tokens: int) -> None:
-        nn.Module.__init__(self)
-        self.pooling, self.max_tokens, self.dimensions = "weighted", max_tokens, config.hidden
-        self.table = nn.Embedding(config.vocabulary, config.hidden)
-        self.gain = nn.Parameter(torch.full((1,), config.exponent))
-
-    def states(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
-        """Rows of the tokens, float [B, L, H]; arguments as `forward`."""
-        return self.table(ids)  # type: ignore[no-any-return]
-
-    def _pool(self, x: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-        """As `Tower._pool`, written as the attention of a single head, so that explanations can read it."""
-        gain: Tensor = self.gain  # type: ignore[assignment]
-        logits = gain * weights.clamp(min=MIN_WEIGHT).log() + (1.0 - mask.to(x.dtype)) * MASKED_LOGIT
-        shares = logits[:, None, None, :].softmax(-1)  # [B, 1, 1, L]
-        return torch.matmul(shares, x[:, None])[:, 0, 0]
-
-
 class TwoTowers(nn.Module):
     """A query tower and a document tower with one token embedding matrix.
 
@@ -235,11 +204,7 @@ class TwoTowers(nn.Module):
         self.config = config
         self.schema = schema
         self.words = nn.Embedding(config.vocabulary, config.hidden)
-        self.query = (
-            Tower(config, self.words, schema.query_tokens, 1)
-            if config.layers
-            else StaticTower(config, schema.query_tokens)
-        )
+        self.query = Tower(config, self.words, schema.query_tokens, 1)
         self.document = Tower(config.document, self.words, schema.document_tokens, len(schema.fields))
         self.apply(initialise)
 

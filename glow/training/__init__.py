@@ -8,7 +8,7 @@ from glow.training.encode import EncodedCorpus, EncodeOptions, Source, vectors
 from glow.training.from_model import read_towers
 from glow.training.given import Given
 from glow.training.impacts import TrainedImpacts, load_impacts
-from glow.training.initial import initial_towers, with_few_layers, with_static_queries
+from glow.training.initial import initial_towers, with_few_layers
 from glow.training.job import train
 from glow.training.pretraining import PretrainConfig, load_pretrained, return_to_tower
 from glow.training.rerank import load_reranker
@@ -22,5 +22,5 @@ __all__ = [
     "QueryTexts", "Recipe", "Source", "SynthesisOptions", "TowerLoss", "TrainConfig", "TrainedImpacts", "TrainingDevice", "Watch", "WatchConfig",
     "count_terms", "initial_towers", "kind_of", "load_checkpoint", "load_impacts", "load_pretrained", "load_reranker", "query_recipe", "read_collection",
     "read_towers", "return_to_tower", "run", "save_checkpoint", "save_preprocessing", "synthesize", "teller", "train", "vectors",
-    "with_few_layers", "with_static_queries",
+    "with_few_layers",
 ]  # fmt: skip

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from glow.artifact import QUERY_TOWER
 from glow.errors import MismatchError
@@ -17,7 +16,7 @@ from glow.training.config import TrainConfig
 from glow.training.from_model import read_towers
 from glow.training.run import kind_of
 
-__all__ = ["fill_towers", "initial_towers", "with_few_layers", "with_static_queries"]
+__all__ = ["fill_towers", "initial_towers", "with_few_layers"]
 
 _LAYER = re.compile(r"^(query|document)\.layers\.(\d+)\.(.*)$")
 
@@ -72,23 +71,6 @@ def with_few_layers(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
     shape = whole.config.model_copy(update={"layers": len(layers), "document_layers": depth})
     towers = TwoTowers(shape, whole.schema)
     fill_towers(towers, whole, layers, range(depth))
-    return towers
-
-
-def with_static_queries(whole: TwoTowers, rows: Tensor, exponent: float) -> TwoTowers:
-    """Towers whose queries have a table in place of layers.
-
-    Args:
-        whole: gives the document tower.
-        rows: the table's initial rows, float32 [vocabulary, H].
-        exponent: initial exponent of the word weights.
-    """
-    depth = whole.config.document.layers
-    changes = {"layers": 0, "document_layers": depth, "pooling_gain": exponent}
-    towers = TwoTowers(whole.config.model_copy(update=changes), whole.schema)
-    towers.words.load_state_dict(whole.words.state_dict())
-    towers.document.load_state_dict(whole.document.state_dict())
-    towers.query.load_state_dict({"table.weight": rows, "gain": torch.tensor([exponent])})
     return towers
 
 

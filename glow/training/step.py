@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glow.nn import StaticTower, Tower
+from glow.nn import Tower
 from glow.text import WeightedTokens, pad
 
 __all__ = ["CachedBatch", "Encoding", "encode"]
 
-GROUP_TEXTS, LENGTH_STEP, STATIC_GROUPS = 16, 16, 4
+GROUP_TEXTS, LENGTH_STEP = 16, 16
 """Texts per group, and the multiple that its length is rounded up to. Each distinct shape costs memory permanently in
 the CPU's kernels (a long run grew to several times its size), so there are few shapes, and little padding."""
 Autocast = Callable[[], AbstractContextManager[None]]
@@ -55,9 +55,7 @@ class Encoding:
 
 def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
     """Vectors float32 [n, H] of a batch, with gradients."""
-    # A table's gradient has all of its rows in each group, so there are few groups.
-    is_static = isinstance(tower, StaticTower)
-    groups = _groups(sequences, -(-len(sequences) // STATIC_GROUPS) if is_static else GROUP_TEXTS)
+    groups = _groups(sequences, GROUP_TEXTS)
     encoded = torch.cat([encoding.run(tower, [sequences[row] for row in rows]) for rows in groups])
     order = torch.tensor([row for rows in groups for row in rows], device=encoded.device)
     return encoded[torch.argsort(order)]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glow.errors import ConfigError
 from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, minilm_folder
 from glow.nn.bert import MINILM_SHA256, init_tower, init_words, load_weights
-from glow.nn.towers import StaticTower, Tower
+from glow.nn.towers import Tower
 from glow.schema import FieldSchema
 
 SCHEMA = FieldSchema.preset("glow-default")
@@ -278,26 +278,3 @@ def test_initial_values_are_berts() -> None:
     ):
         assert weight.abs().max() <= 0.04 and float(weight.detach().std()) == pytest.approx(0.0176, abs=0.002)
     assert not towers.document.layers[1].inner.bias.any()
-
-
-def test_a_query_tower_without_layers_sums_rows_by_weight() -> None:
-    """By hand: 2 ** 0.5 and 8 ** 0.5 times a row each, the sum of length 1; padding and other tokens change nothing."""
-    towers = TwoTowers(SMALL.model_copy(update={"layers": 0, "document_layers": 2, "gain": 0.5}), SCHEMA)
-    assert isinstance(towers.query, StaticTower) and len(towers.document.layers) == 2
-    assert {name for name, _ in towers.query.named_parameters()} == {"table.weight", "gain"}
-    ids, mask, fields = (
-        torch.tensor([[7, 9, 0]]),
-        torch.tensor([[1, 1, 0]]),
-        torch.zeros(1, 3, dtype=torch.int64),
-    )
-    found = towers.query(ids, mask, fields, torch.tensor([[2.0, 8.0, 5.0]]))[0]
-    rows = towers.query.table.weight
-    wanted = 2**0.5 * rows[7] + 8**0.5 * rows[9]
-    assert (found - wanted / wanted.norm()).abs().max() < 1e-6
-    found.sum().backward()
-    assert towers.query.gain.grad is not None and float(towers.query.gain.grad.abs()) > 0
-
-
-def test_documents_always_have_layers() -> None:
-    with pytest.raises(ValidationError, match="documents need layers"):
-        TowerConfig(vocabulary=60, layers=0)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from glow.nn import StaticTower, Tower, TwoTowers
+from glow.nn import Tower, TwoTowers
 from glow.text import Preprocessor, WeightedTokens
 from glow.training.data import Epochs
 from glow.training.encode import vectors
@@ -37,9 +37,6 @@ __all__ = ["QueryTexts", "query_recipe", "teller"]
 EPOCHS, PULL, SHOWN_STEPS = 8, 10.0, 50
 WATCH = WatchConfig(steps=100, patience=4)
 BATCH, OPTIMIZER = 128, OptimizerOptions(learning_rate=5e-4)
-STATIC_BATCH = 1024
-"""Of a table: a batch touches only the rows of its tokens."""
-STATIC_OPTIMIZER = OptimizerOptions(learning_rate=2e-3, weight_decay=0.0, precision="fp32")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,11 +152,9 @@ def query_recipe(
 ) -> Recipe[NDArray[np.int64]]:
     """The recipe that distills the query tower of `towers`, which may be partly frozen; 0 hours: all epochs."""
     loss = QueryLoss(towers.query, preprocessor, made)
-    is_static = isinstance(towers.query, StaticTower)
-    batch, optimizer = (STATIC_BATCH, STATIC_OPTIMIZER) if is_static else (BATCH, OPTIMIZER)
     return Recipe(
-        RunConfig(name="distil", seed=seed, optimizer=optimizer, watch=WATCH),
-        TextBatches(len(made.texts), seed, epochs, batch),
+        RunConfig(name="distil", seed=seed, optimizer=OPTIMIZER, watch=WATCH),
+        TextBatches(len(made.texts), seed, epochs, BATCH),
         towers.query,
         loss,
         lambda folder, report: None,
