@@ -50,12 +50,12 @@ class StrictModel(BaseModel):
 
     def save(self, path: Path) -> None:
         """Writes the options as indented JSON, the same bytes for the same options."""
-        path.write_text(self.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
+        path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     @property
     def hash(self) -> str:
         """SHA-256 of the options' canonical JSON, as hexadecimal digits."""
-        return hashlib.sha256(self.model_dump_json(by_alias=True).encode()).hexdigest()
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
 class ForeignModel(StrictModel):

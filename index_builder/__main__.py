@@ -1,6 +1,6 @@
-"""`python -m index_builder`: the builder's commands under their old names."""
+"""`python -m index_builder`: the program `glow`."""
 
-from glow_index_builder.commands.app import app
+from glow.cli import main
 
 if __name__ == "__main__":
-    app(prog_name="index_builder")
+    main()

@@ -1,11 +1,6 @@
-"""`python -m model_export`: the old name of `glow export-model`."""
+"""`python -m model_export`: the program `glow`."""
 
-import typer
-
-from glow.commands import package_app
-from glow_model_export.command import export_command
-
-app = package_app({"export": export_command}, "Export trained towers to a model artifact (ONNX).")
+from glow.cli import main
 
 if __name__ == "__main__":
-    typer.run(export_command)
+    main()

@@ -1,8 +1,6 @@
-"""`python -m service`, the former name of `glow serve`."""
+"""`python -m service`: the program `glow`."""
 
-import typer
-
-from glow_service.commands.serve import serve_command
+from glow.cli import main
 
 if __name__ == "__main__":
-    typer.run(serve_command)
+    main()

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow.artifact.manifest import FORMAT_VERSION
+from glow.cli import app
 from glow.index import Index
 from glow.index.vectors import SearchParams
-from glow_index_builder.commands.app import app
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
 

@@ -45,11 +45,7 @@ class LazyGroup(typer.core.TyperGroup):
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by its name; earlier names also work."""
-        if cmd_name not in VERBS:
-            from glow.commands import renamed_command  # not to list the commands
-
-            cmd_name = renamed_command(cmd_name)
+        """A command by its name."""
         return load(cmd_name) if cmd_name in VERBS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -105,10 +101,8 @@ def _refuse(name: str, package: str) -> None:
 
 
 def _single(function: Callable[..., None]) -> typer.Typer:
-    from glow.commands import Command  # not to list the commands
-
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(cls=Command)(function)
+    single.command()(function)
     return single
 
 

@@ -20,11 +20,10 @@ from glow.commands.outcome import (
     write_report,
     write_text,
 )
-from glow.commands.renamed import Command, renamed_command
 
 __all__ = [
-    "Advance", "Command", "IndexRootOptions", "JsonOptions", "OptionRow", "Show", "all_cores", "command",
-    "describe_faults", "fail", "option", "package_app", "plain", "progress", "read_options", "renamed_command",
+    "Advance", "IndexRootOptions", "JsonOptions", "OptionRow", "Show", "all_cores", "command",
+    "describe_faults", "fail", "option", "package_app", "plain", "progress", "read_options",
     "reporting", "rows_of", "say", "say_error", "shown_progress", "with_parameters", "write_line", "write_report",
     "write_text",
 ]  # fmt: skip

@@ -9,7 +9,6 @@ from pydantic import BaseModel
 
 from glow.commands.options import option, read_options, rows_of, with_parameters
 from glow.commands.outcome import reporting
-from glow.commands.renamed import Command
 from glow.options import StrictModel
 
 __all__ = ["IndexRootOptions", "JsonOptions", "command", "package_app"]
@@ -67,5 +66,5 @@ def package_app(commands: dict[str, Callable[..., None]], text: str) -> typer.Ty
         pretty_exceptions_enable=False,
     )
     for name, function in commands.items():
-        application.command(name, cls=Command)(function)
+        application.command(name)(function)
     return application

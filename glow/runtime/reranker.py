@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import onnxruntime
@@ -20,7 +20,6 @@ from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH, QUERY_READER,
 from glow.errors import FormatError
 from glow.options import StrictModel
 from glow.records import Document
-from glow.renamed import RENAMED_METHODS, todays
 from glow.runtime.session import Device, open_session
 from glow.text import (
     Preprocessor,
@@ -41,7 +40,7 @@ __all__ = [
     "reranker_preprocessor",
 ]
 
-RerankMethod = Annotated[Literal["cross-encoder", "late-interaction"], todays(RENAMED_METHODS)]
+RerankMethod = Literal["cross-encoder", "late-interaction"]
 """The joined layers, or late interaction only, which is cheaper."""
 READ_TOKENS = 512
 """Token limit of a batch of documents; small ones stay in a core's cache."""

@@ -6,7 +6,7 @@ gathers, and which of their scores are known.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import VECTORS, SearchParams
-from glow.renamed import RENAMED_RETRIEVERS, todays
 from glow.search.calibration import Confidence, confidence_of, probabilities
 from glow.search.coverage import coverage_scorer
 from glow.search.dense_scores import best_passages, dense_scorer
@@ -31,12 +30,9 @@ __all__ = [
     "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "words_of",
 ]  # fmt: skip
 
-_Names = Literal["dense", "lexical", "learned-sparse", "hybrid"]
-Retriever = Annotated[_Names, todays(RENAMED_RETRIEVERS)]
-RetrieverOrAuto = Annotated[
-    Literal["auto", "dense", "lexical", "learned-sparse", "hybrid"], todays(RENAMED_RETRIEVERS)
-]
-RETRIEVERS: tuple[Retriever, ...] = get_args(_Names)
+Retriever = Literal["dense", "lexical", "learned-sparse", "hybrid"]
+RetrieverOrAuto = Literal["auto", "dense", "lexical", "learned-sparse", "hybrid"]
+RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 Words = Literal["lexical", "learned"]
 DEFAULT_CANDIDATES = 100
 """Default number of candidates; a hybrid search gathers as many with each retriever."""

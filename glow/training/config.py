@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import Field, model_validator
 
 from glow.errors import ConfigError
 from glow.nn import Pooling, WeightForm, WeightSide
@@ -184,11 +184,11 @@ class BatchesConfig(StrictModel):
     Attributes:
         topics: number of clusters of a directory's queries, by the teacher's vectors. A batch has one cluster or two
             consecutive ones, so that its documents are hard to tell apart. 0: random pairs.
-        typo_rate: fraction of the queries that get a typo in one word, drawn again each epoch (`slips` until 0.3).
+        typo_rate: fraction of the queries that get a typo in one word, drawn again each epoch.
     """
 
     topics: int = Field(default=0, ge=0)
-    typo_rate: float = Field(default=0.0, ge=0.0, le=1.0, validation_alias=AliasChoices("typo_rate", "slips"))
+    typo_rate: float = Field(default=0.0, ge=0.0, le=1.0)
 
 
 class TrainConfig(RunConfig):
@@ -206,12 +206,7 @@ class TrainConfig(RunConfig):
     weighting: Weighting = Weighting()
     towers: TowersConfig = TowersConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
-    optimizer: OptimizerConfig = Field(
-        default=OptimizerConfig(),
-        # Older files and results have the other spelling, which their stored hashes contain.
-        validation_alias=AliasChoices("optimizer", "optimiser"),
-        serialization_alias="optimiser",
-    )
+    optimizer: OptimizerConfig = OptimizerConfig()
     batches: BatchesConfig = BatchesConfig()
 
     @model_validator(mode="after")

@@ -129,6 +129,5 @@ def _with(tables: Any, kind: str, seed: int | None, steps: int | None) -> Any:
     changes: dict[str, Any] = {} if seed is None else {"seed": seed}
     if steps is not None:
         name = "steps" if kind in ("impacts", "pretraining") else "max_steps"
-        section = "optimiser" if "optimiser" in tables else "optimizer"
-        changes[section] = {name: steps}
+        changes["optimizer"] = {name: steps}
     return merged(tables, changes)

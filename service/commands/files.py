@@ -10,7 +10,6 @@ from pydantic import SecretStr
 
 from glow.commands import OptionRow
 from glow.errors import ConfigError
-from glow.renamed import RENAMED_SETTINGS
 
 __all__ = ["CONFIG_VARIABLE", "read_files"]
 
@@ -38,8 +37,7 @@ def read_files(
     known = {row.name for row in rows}
     if config is not None:
         try:
-            table = tomllib.loads(config.read_text(encoding="utf-8"))
-            values = {RENAMED_SETTINGS.get(name, name): value for name, value in table.items()}
+            values = tomllib.loads(config.read_text(encoding="utf-8"))
         except RecursionError as error:
             raise ConfigError(f"cannot read {config}: it is nested too deeply") from error
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from glow.cli import app
 from glow.client import GlowClient
 from glow.collection import read_qrels, read_queries
 from glow.feedback import Feedback
@@ -28,7 +29,6 @@ from glow_index_builder.clicks import (
     measure_propensities,
     same_query,
 )
-from glow_index_builder.commands.app import app
 from tests.attacks.harness import serving
 from tests.made_index import documents, made, write
 

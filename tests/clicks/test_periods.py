@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from glow.cli import app
 from glow.feedback import Feedback, FeedbackKind, read_feedback
 from glow.query_log import LoggedQuery
 from glow_index_builder.clicks import (
@@ -21,7 +22,6 @@ from glow_index_builder.clicks import (
     learn,
     measure_propensities,
 )
-from glow_index_builder.commands.app import app
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog
 from tests.made_index import documents, made, write
 

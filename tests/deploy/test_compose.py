@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from glow import __version__
-from glow_index_builder.commands.app import app
+from glow.cli import app
 from glow_service.api.routes import ROUTES
 from glow_service.live.readiness import LONGEST_S
 from glow_service.settings import Settings, settings_table
@@ -247,7 +247,7 @@ def test_replicas_and_ingest_share_the_log_of_writes() -> None:
     ):
         name, *given = [by_default(word) for word in command]
         found: Any = typer.main.get_command(app)
-        options = found.commands[name].make_context(name, given).params
+        options = found.get_command(None, name).make_context(name, given).params
         assert (str(options["index_root"]), str(options["ingest_folder"])) == ("/index", "/ingest")
 
 

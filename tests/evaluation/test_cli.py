@@ -1,4 +1,4 @@
-"""`python -m glow.evaluation`: what the commands print, write and refuse."""
+"""`glow evaluate` and `glow compare`: what the commands print, write and refuse."""
 
 import json
 import shutil
@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
+from glow.cli import app
 from glow.collection import read_queries
 from glow.errors import MismatchError
 from glow.evaluation import read_run
-from glow.evaluation.__main__ import app
 from glow.evaluation.retrieval import corpus_index, open_version
 from glow.index import Index
 from glow.index.vectors import SearchParams
@@ -41,7 +41,7 @@ def refuse(*arguments: object, code: int = 2) -> str:
 
 
 def run_json(*arguments: object) -> Any:
-    return json.loads(call("run", *arguments, "--json", "-"))
+    return json.loads(call("evaluate", *arguments, "--json", "-"))
 
 
 @pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
@@ -88,7 +88,7 @@ def test_an_index_is_measured_as_it_is_served(
         call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever)  # type: ignore[arg-type]
         served = SearchSession(index, call).run().found.hits
         assert [hit.document_id for hit in hits] == [hit.id for hit in served]
-    refused = refuse("run", *arguments, "--index-root", toy_index, "--cache", tmp_path)
+    refused = refuse("evaluate", *arguments, "--index-root", toy_index, "--cache", tmp_path)
     assert "--index-root has its own model" in refused
 
 
@@ -112,7 +112,7 @@ def test_re_ranking_is_measured_as_it_is_served(
         call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=again)  # type: ignore[arg-type]
         served = SearchSession(index, call).run().found.hits
         assert [hit.document_id for hit in hits] == [hit.id for hit in served]
-    assert "give --index-root" in refuse("run", *arguments)
+    assert "give --index-root" in refuse("evaluate", *arguments)
     with pytest.raises(MismatchError, match="cannot re-rank by 'cross-encoder'"):
         open_version(toy_index, "dense", reranking=Reranking(20))
 
@@ -138,7 +138,7 @@ def test_the_mean_is_over_every_judged_query_and_rel_raises_the_bar(toy_data: Pa
 def test_people_get_a_table_and_programs_a_file(toy_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     arguments = ("--retriever", "lexical", "--data", toy_data, "--split", "dev", "--measures", "RR@10")
-    shown = call("run", *arguments, "--json", path)
+    shown = call("evaluate", *arguments, "--json", path)
     assert "RR@10" in shown
     assert "1.0000" in shown
     assert json.loads(path.read_text())["measures"] == {"RR@10": 1.0}
@@ -172,7 +172,7 @@ def test_a_run_of_other_queries_is_refused(toy_data: Path, tmp_path: Path) -> No
 def test_what_cannot_be_evaluated_is_refused_with_the_reason(
     toy_model: Path, toy_data: Path, tmp_path: Path
 ) -> None:
-    good = ("run", "--model", toy_model, "--data", toy_data, "--split", "dev")
+    good = ("evaluate", "--model", toy_model, "--data", toy_data, "--split", "dev")
     cases: dict[str, tuple[object, ...]] = {
         "unknown measure 'NCG@x'": (*good, "--measures", "NCG@x"),
         "R@500 needs 500 hits, and the run holds 200; raise --top-k": (*good, "--measures", "R@500"),
@@ -181,7 +181,7 @@ def test_what_cannot_be_evaluated_is_refused_with_the_reason(
         "has no qrels/SPLIT.tsv for test; found dev, graded": (*good[:-1], "test"),
         "no data folder has qrels/test.tsv": (*good, "--split", "test"),
         "--run writes a single run": (*good, "--split", "graded", "--run", tmp_path / "run"),
-        "(artifact_not_found): no model at": ("run", "--model", tmp_path, *good[3:]),
+        "(artifact_not_found): no model at": ("evaluate", "--model", tmp_path, *good[3:]),
         "cannot write": (*good, "--json", tmp_path / "no" / "report.json"),
     }
     for message, arguments in cases.items():
@@ -195,19 +195,19 @@ def test_a_damaged_model_is_refused_by_file(toy_model: Path, toy_data: Path, tmp
     content = bytearray((model / "query.onnx").read_bytes())
     content[1000] ^= 1
     (model / "query.onnx").write_bytes(content)
-    message = refuse("run", "--model", model, "--data", toy_data, "--split", "dev", code=3)
+    message = refuse("evaluate", "--model", model, "--data", toy_data, "--split", "dev", code=3)
     assert "(artifact_damaged): damaged/query.onnx" in message
 
 
-def test_the_command_runs_as_a_module_and_says_which_extra_it_lacks(toy_data: Path) -> None:
+def test_the_command_says_which_extra_it_lacks(toy_data: Path) -> None:
     """A process in which the extra `eval` cannot be imported, as after `pip install glow-retrieval`."""
     script = (
         "import runpy, sys\n"
         "sys.modules['ir_measures'] = sys.modules['bm25s'] = None\n"
-        "sys.argv = ['glow.evaluation', *sys.argv[1:]]\n"
-        "runpy.run_module('glow.evaluation', run_name='__main__')\n"
+        "sys.argv = ['glow', *sys.argv[1:]]\n"
+        "runpy.run_module('glow', run_name='__main__')\n"
     )
-    command = [sys.executable, "-c", script, "run", "--retriever", "lexical", "--data", str(toy_data)]
+    command = [sys.executable, "-c", script, "evaluate", "--retriever", "lexical", "--data", str(toy_data)]
     for measures, library in (("RR@10", "ir-measures"), ("NCG@10", "bm25s")):
         arguments = [*command, "--split", "dev", "--measures", measures]
         done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -215,11 +215,3 @@ def test_the_command_runs_as_a_module_and_says_which_extra_it_lacks(toy_data: Pa
         assert "(dependency_missing)" in done.stderr
         assert library in done.stderr
         assert "pip install glow-retrieval[eval]" in done.stderr
-    done = subprocess.run(
-        [sys.executable, "-m", "glow.evaluation", "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "compare" in done.stdout

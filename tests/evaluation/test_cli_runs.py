@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from glow.cli import app
 from glow.evaluation import fuse, read_run
-from glow.evaluation.__main__ import app
 
 PERFECT = {"q-bees": "0 1", "q-ants": "1 0", "q-owls": "3 0"}
 LATE = {"q-bees": "1 0", "q-ants": "0 2 1", "q-owls": "3"}
@@ -103,7 +103,7 @@ def test_run_reports_the_unseen_part_too(qrels: Path, toy_data: Path, tmp_path: 
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/dev.tsv"):
         (other / name).write_bytes((toy_data / name).read_bytes())
     arguments = (
-        "run",
+        "evaluate",
         "--retriever",
         "lexical",
         "--split",
@@ -122,7 +122,7 @@ def test_run_reports_the_unseen_part_too(qrels: Path, toy_data: Path, tmp_path: 
 
 def test_run_files_are_fused_by_reciprocal_ranks(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
     paths = {kind: tmp_path / f"{kind}.trec" for kind in ("dense", "lexical", "fused")}
-    base = ("run", "--model", toy_model, "--data", toy_data, "--split", "dev", "--top-k", 10)
+    base = ("evaluate", "--model", toy_model, "--data", toy_data, "--split", "dev", "--top-k", 10)
     for kind in ("dense", "lexical"):
         call(*base, "--measures", "RR@10", "--retriever", kind, "--run", paths[kind])
     call("fuse", paths["lexical"], paths["dense"], "--out", paths["fused"], "--top-k", 10)

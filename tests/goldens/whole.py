@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from glow_index_builder.commands.app import app
+from glow.cli import app
 from tests.goldens.corpora import CORPORA, DATA, Corpus
 from tests.goldens.service import answers, serving
 from tests.learned_head import add_untrained_head

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
+from glow.cli import app
 from glow.index import Index
-from glow_index_builder.commands.app import app
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., click.testing.Result]

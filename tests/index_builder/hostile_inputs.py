@@ -20,7 +20,7 @@ from pathlib import Path
 from backports import zstd
 from typer.testing import CliRunner
 
-from glow_index_builder.commands.app import app
+from glow.cli import app
 from glow_index_builder.versions.snapshot import export_version
 from glow_index_builder.versions.tar import header, padding
 from tests.attacks.harness import peak_mb

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
+from glow.cli import app
 from glow.query_log import LoggedQuery
-from glow_index_builder.commands.app import app
 from glow_index_builder.versions.gate import judge
 from glow_index_builder.versions.gate_options import GateOptions
 

@@ -16,7 +16,7 @@ MOST_MB = 512
 PROGRAM = """
 import json, pathlib, resource, sys
 from typer.testing import CliRunner
-from glow_index_builder.commands.app import app
+from glow.cli import app
 done = CliRunner().invoke(app, sys.argv[1:])
 status = pathlib.Path("/proc/self/status").read_text().split()
 peaks = [int(status[status.index("VmHWM:") + 1]) / 1024, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024]

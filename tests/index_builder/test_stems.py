@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot, write_artifact
+from glow.cli import app
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import analyze_query, rank_lexical
-from glow_index_builder.commands.app import app
 from tests.index_builder.conftest import write_lines
 
 Run = Callable[..., click.testing.Result]

@@ -10,13 +10,13 @@ from typing import Any
 from typer.testing import CliRunner
 
 from glow.artifact import LEARNED_HEAD, IndexRoot, verify
+from glow.cli import app
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, SearchParams
 from glow.ingest import INGEST_FOLDER, IngestLog
 from glow.search import Reranking, rank_dense, rank_lexical, rerank
-from glow_index_builder.commands.app import app
 
 __all__ = ["COMMANDS", "Command", "contents", "make_worlds", "run_command"]
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from glow.artifact import read_manifest, verify
 from glow.artifact.model import EXPLAIN_TOWERS, model_hash
+from glow.cli import app
 from glow.errors import ExportError
 from glow.nn import Tower, TowerConfig, TwoTowers
 from glow.records import Document
@@ -22,7 +23,6 @@ from glow.runtime.explain import AttentionEncoder, Explainer
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces, is_punctuation, pad
 from glow.training.from_model import read_towers
-from glow_model_export.__main__ import app
 from glow_model_export.explain import add_attention, add_explain
 from glow_model_export.package import Source, export_model
 from glow_model_export.quantize import Quantization
@@ -136,14 +136,16 @@ def test_the_command_adds_graphs_and_refuses_what_does_not_go_with_it(
     toy_model: Path, tmp_path: Path
 ) -> None:
     model = shutil.copytree(toy_model, tmp_path / "toy-model")
-    done = CliRunner().invoke(app, ["--add-explain", str(model)])
+    done = CliRunner().invoke(app, ["export-model", "--add-explain", str(model)])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["explain_bytes"] > 0
     assert read_manifest(model, "model") == read_manifest(toy_model, "model")
-    both = CliRunner().invoke(app, ["--add-explain", str(model), "--out", str(tmp_path / "other")])
+    both = CliRunner().invoke(
+        app, ["export-model", "--add-explain", str(model), "--out", str(tmp_path / "other")]
+    )
     assert both.exit_code == 2
     assert "without the options of an export" in " ".join(both.stderr.split())
-    assert CliRunner().invoke(app, ["--from-model", str(model)]).exit_code == 2
+    assert CliRunner().invoke(app, ["export-model", "--from-model", str(model)]).exit_code == 2
 
 
 def test_a_graph_without_attention_is_refused(toy_model: Path) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from glow.artifact import DOCUMENT_TOWER, EXPLAIN_TOWERS, QUERY_TOWER, TERMS_TOWER, TOKEN_PROJECTION, verify
 from glow.artifact.model import model_hash, query_side_files
+from glow.cli import app
 from glow.errors import ArtifactError, BuildError, ExportError
 from glow.nn import TowerConfig, TwoTowers
 from glow.nn.towers import Tower
@@ -23,7 +24,6 @@ from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces, pad
 from glow.training import read_towers
 from glow.training.impacts import TrainedImpacts, save_impacts
-from glow_model_export.__main__ import app
 from glow_model_export.learned import add_learned
 from glow_model_export.package import Source, export_model
 from glow_model_export.parity import check_tokens, parity_texts
@@ -238,7 +238,7 @@ def test_a_head_of_a_model_with_other_weights_is_refused_still(toy_model: Path, 
 
 def test_the_command_makes_models_with_tokens_of_a_size(toy_model: Path, tmp_path: Path) -> None:
     def run(*arguments: object) -> int:
-        return CliRunner().invoke(app, [str(each) for each in arguments]).exit_code
+        return CliRunner().invoke(app, ["export-model", *(str(each) for each in arguments)]).exit_code
 
     new = tmp_path / "new"
     assert run("--add-tokens", toy_model, "--out", new, "--token-size", 24, "--json", tmp_path / "r") == 0

@@ -120,7 +120,7 @@ def test_the_command_writes_one_checkpoint(
     files = ["--config", config_file, "--data", collection_folder, "--dev", collection_folder, "--out", out]
     # `auto` must find the other process on a machine without a GPU as well; where there is one, gloo is asked for.
     device = "cpu" if torch.cuda.is_available() else "auto"
-    launch("-m", "glow.training", "train", *files, "--init", bert_folder, "--device", device)
+    launch("-m", "glow", "train", *files, "--init", bert_folder, "--device", device)
     report = load_checkpoint(out).report
     assert (report["processes"], report["steps"]) == (2, 16)
     assert [row["step"] for row in read_metrics(tmp_path / "checkpoint.run")] == [4, 8, 10, 12, 16]
@@ -162,7 +162,7 @@ def test_stages_of_a_re_ranker_wait_for_the_checkpoint_before_them(
         "--out",
         tmp_path / "out",
     ]
-    launch("-m", "glow.training", "train", *files, "--init", bert_folder, "--device", "cpu")
+    launch("-m", "glow", "train", *files, "--init", bert_folder, "--device", "cpu")
     report = load_reranker(tmp_path / "out").report
     assert (report["processes"], report["steps"]) == (2, 2)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import typer.testing
 
+from glow.cli import app
 from glow.errors import ConfigError
 from glow.training import Given, load_checkpoint
-from glow.training.__main__ import app
 from glow.training.config import TrainConfig
 from glow.training.impacts import ImpactsConfig
 from glow.training.pretraining import PretrainConfig

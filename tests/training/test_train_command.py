@@ -15,7 +15,7 @@ import typer.testing
 from safetensors.torch import load_file, save_file
 
 from glow.artifact import file_sha256
-from glow.training.__main__ import app
+from glow.cli import app
 from glow.training.checkpoint import load_checkpoint
 from glow.training.run import STATE_FILE, read_metrics
 from tests.until import until

@@ -10,9 +10,9 @@ import torch
 import typer.testing
 from pydantic import ValidationError
 
+from glow.cli import app
 from glow.nn import TowerConfig, bert_config, minilm_folder
 from glow.text import Preprocessor, WordPieces, lexical_words
-from glow.training.__main__ import app
 from glow.training.checkpoint import load_checkpoint
 from glow.training.config import ObjectiveConfig, TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, topics_of

@@ -58,7 +58,7 @@ def test_a_run_folder_holds_configuration_metrics_and_pictures(
     assert rows[-1]["loss"] == pytest.approx(losses[-1])
     assert rows[-1]["positive"] > rows[-1]["negative"] - 40.0
     assert rows[-1]["pairs_per_second"] > 0.0
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimiser"]["max_steps"] == 12
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"]["max_steps"] == 12
     assert {"loss.png", "cosine.png"} <= {path.name for path in (tmp_path / "run").iterdir()}
     assert not (tmp_path / "run" / "dev.png").exists()
 

@@ -141,7 +141,7 @@ def _run(options: RunOptions, steps: int | None, more: dict[str, Any]) -> None:
                 reports.append(
                     {
                         "stage": stage.config.name,
-                        "config": stage.config.model_dump(mode="json", by_alias=True),
+                        "config": stage.config.model_dump(mode="json"),
                     }
                 )
                 continue

@@ -108,7 +108,7 @@ def describe_run(recipe: Recipe[Any], processes: int = 1) -> dict[str, Any]:
     """Describes the plan of a run, for `--dry` and reports."""
     trained = (parameter for parameter in recipe.objective.parameters() if parameter.requires_grad)
     return {
-        "config": recipe.config.model_dump(mode="json", by_alias=True),
+        "config": recipe.config.model_dump(mode="json"),
         **recipe.about,
         "steps": _steps(recipe, processes),
         "processes": processes,
@@ -141,7 +141,7 @@ def _steps(recipe: Recipe[Any], processes: int) -> int:
 
 def _fingerprint(recipe: Recipe[Any], processes: int) -> str:
     """SHA-256 of all inputs that decide a run's weights, independent of the files' locations."""
-    config = recipe.config.model_dump_json(by_alias=True)
+    config = recipe.config.model_dump_json()
     counts = (str(processes), f"{recipe.minutes:g}")
     return parts_hash([config, *counts, *recipe.origins, parameters_hash(recipe.objective)])
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import typer
 
+from glow.cli import app
 from glow.query_log import LoggedQuery, read_query_log
-from glow_index_builder.commands.app import app
 from glow_service.settings import Settings
 from glow_service.telemetry.metrics import Metrics
 from glow_service.telemetry.query_log import QueryLog
@@ -78,7 +78,7 @@ def test_the_gate_of_the_page_reads_what_was_gathered(job: Any) -> None:
     command = rebuild["command"]
     asked = command[command.index("/app/rebuild.sh") + 1 :]
     commands: Any = typer.main.get_command(app)
-    context = commands.commands["build"].make_context("build", [*asked, "--index-root", "/index"])
+    context = commands.get_command(None, "build").make_context("build", [*asked, "--index-root", "/index"])
     log = context.params["query_log"]
     assert (context.params["gate"], str(context.params["source"])) == ("live", "/input/documents")
     assert f'"{log}"' in init["command"][-1]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from glow_index_builder.commands.app import app
+from glow.cli import app
 
 VARIABLES = {"INDEX_ROOT", "KEEP_VERSIONS", "BUILD_THREADS"}
 DOCKER = Path(__file__).parents[3] / "docker"
@@ -36,7 +36,7 @@ def options(command: list[str]) -> dict[str, str]:
     assert command[:start] == ["tini", "-g", "--", "sh", "/app/rebuild.sh"]
     rest = command[start:]
     commands: Any = typer.main.get_command(app)
-    context = commands.commands["build"].make_context("build", [*rest, "--index-root", "/index"])
+    context = commands.get_command(None, "build").make_context("build", [*rest, "--index-root", "/index"])
     assert not context.args
     return dict(zip(rest[::2], rest[1::2], strict=True))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import typer
 
-from glow_index_builder.commands.app import app
+from glow.cli import app
 from glow_service.settings import Settings
 
 pytestmark = pytest.mark.parametrize("system", ["docs: writes"], indirect=True, scope="session")
@@ -31,7 +31,7 @@ def test_replicas_write_the_log_and_one_pod_applies_it(system: Any) -> None:
     commands: Any = typer.main.get_command(app)
     for command in (ingest["command"], ingest["livenessProbe"]["exec"]["command"]):
         words = command[command.index("ingest") + 1 :]
-        options = commands.commands["ingest"].make_context("ingest", list(words)).params
+        options = commands.get_command(None, "ingest").make_context("ingest", list(words)).params
         assert (str(options["index_root"]), str(options["ingest_folder"])) == (
             environment["GLOW_INDEX_ROOT"],
             folder,

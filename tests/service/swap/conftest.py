@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from glow.artifact import MANIFEST_FILE, IndexRoot, read_manifest
 from glow.artifact.manifest import FileRecord
-from glow_index_builder.commands.app import app as index_builder
+from glow.cli import app as glow_app
 from glow_service.app import create_app
 from glow_service.settings import Settings
 from glow_service.state import Service
@@ -98,7 +98,7 @@ def version_makers(
     folder = tmp_path_factory.mktemp("other")
     (folder / "corpus.jsonl").write_bytes(toy_corpus.read_bytes().replace(b'"_id": "toy/', b'"_id": "other/'))
     places = ["--model", toy_model, "--input", folder / "corpus.jsonl", "--index-root", folder / "root"]
-    done = CliRunner().invoke(index_builder, ["build", "--threads", "1", *map(str, places)])
+    done = CliRunner().invoke(glow_app, ["build", "--threads", "1", *map(str, places)])
     assert done.exit_code == 0, done.output
     roots = {"a": IndexRoot(toy_index), "b": IndexRoot(folder / "root")}
     return {kind: root.folder(root.current()) for kind, root in roots.items()}
