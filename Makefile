@@ -44,8 +44,8 @@ $(VENV)/.serve: pyproject.toml $(if $(LOCK),$(LOCK)/serve.txt)
 # The environment for tests, training and export, with links for mypy to the packages by their import names (decision 18).
 $(VENV)/.dev: $(VENV)/.serve $(if $(LOCK),$(LOCK)/dev.txt)
 	$(call install,dev,[$(DEV_EXTRAS)])
-	@mkdir -p .rooms
-	@for room in service index_builder model_export demo; do ln -sfn ../$$room .rooms/glow_$$room; done
+	@mkdir -p $(VENV)/import-names
+	@for name in service index_builder model_export demo; do ln -sfn ../../$$name $(VENV)/import-names/glow_$$name; done
 	@touch $@
 
 setup: $(VENV)/.dev ## make .venv with everything for development (torch included)
@@ -101,4 +101,4 @@ sbom: $(VENV)/.dev ## write the packages of each image to dist/sbom/, as Cyclone
 	$(BIN)/python -m scripts.sbom
 
 clean: ## remove the environment, the demo's files and build outputs
-	rm -rf $(VENV) .demo .rooms build dist
+	rm -rf $(VENV) .demo build dist

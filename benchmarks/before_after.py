@@ -69,7 +69,7 @@ def main(
 @contextmanager
 def service(tree: Path, root: Path, port: int) -> Iterator[tuple[httpx.Client, int]]:
     """Starts the service of a checkout; yields its client and its process."""
-    environment = {**os.environ, "PYTHONPATH": f"{tree}:{tree / '.rooms'}"}
+    environment = {**os.environ, "PYTHONPATH": f"{tree}:{tree / '.venv/import-names'}"}
     command = [
         sys.executable,
         "-m",

@@ -1,94 +1,102 @@
-"""Counts in the code that must not grow without a reason: lines, files, long functions, and uses of component names."""
+"""Lines of each package, and other counts of the code, with bounds that only fall."""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("glow", "service", "index_builder", "model_export")
-COMPONENTS = ROOT / "glow" / "index"
-READERS = (
-    "DocumentsView", "FilteredColumns", "PassageMap", "ImpactsView", "SpellingTable", "LearnedView", "StatesView", "DenseView",
-)  # fmt: skip
-"""The functions that read components."""
 LONGEST_FUNCTION = 60
-BOUNDS = {
-    "lines of the product": 66_140,
-    "files of the product": 571,
-    "lines of tests": 59_840,
-    "readers that may be None, outside their packages": 0,
-    "files with the identifier `learned`": 11,
-    "folders with the identifier `learned`": 7,
-    "functions over 60 lines": 0,
-    "lines of glow.training": 7_930,
-    "lines of model_export": 4_090,
-    "lines of research and scripts": 10_530,
-    "files of configs": 10,
+PACKAGES = {
+    "glow/text": ("glow/text",),
+    "glow/artifact, storage, ingest": ("glow/artifact", "glow/storage", "glow/ingest"),
+    "glow/index": ("glow/index",),
+    "glow/search, runtime": ("glow/search", "glow/runtime"),
+    "glow/nn": ("glow/nn",),
+    "glow/training": ("glow/training",),
+    "glow/evaluation": ("glow/evaluation",),
+    "glow/client, contract, adapters": ("glow/client", "glow/contract", "glow/adapters"),
+    "index_builder": ("index_builder",),
+    "model_export": ("model_export",),
+    "service": ("service",),
+    "product": PRODUCT,
+    "tests": ("tests",),
+    "research": ("research",),
+    "benchmarks": ("benchmarks",),
+    "scripts": ("scripts",),
 }
-"""Present counts, rounded up. A change that reduces a count lowers its bound."""
+"""Name of a count of lines -> its directories."""
+PARTS = [name for name in PACKAGES if name not in ("product", "tests", "research", "benchmarks", "scripts")]
+BOUNDS = {
+    "glow/text": 2_506,
+    "glow/artifact, storage, ingest": 2_561,
+    "glow/index": 14_026,
+    "glow/search, runtime": 2_610,
+    "glow/nn": 1_844,
+    "glow/training": 7_928,
+    "glow/evaluation": 3_126,
+    "glow/client, contract, adapters": 2_815,
+    "index_builder": 9_924,
+    "model_export": 4_081,
+    "service": 12_516,
+    "product": 66_127,
+    "tests": 59_768,
+    "research": 8_893,
+    "benchmarks": 8_061,
+    "scripts": 1_626,
+    "the rest of glow": 2_190,
+    "files of the product": 569,
+    "commands": 42,
+    "functions over 60 lines": 0,
+}
+"""Present counts. They only fall; `--lower` writes those that fell."""
 
 
-def main() -> None:
-    """Prints every count with its bound; returns 1 if one is exceeded."""
-    found = counts()
-    for name, count in found.items():
-        typer.echo(f"{count:>7,} of at most {BOUNDS[name]:>7,}  {name}")
-    if any(count > BOUNDS[name] for name, count in found.items()):
+def main(
+    lower: Annotated[bool, typer.Option("--lower", help="Write the counts that fell as bounds.")] = False,
+) -> None:
+    """Prints every count with its bound, and fails if one is exceeded."""
+    numbers = counts()
+    code = Path(__file__).read_text(encoding="utf-8")
+    for name, number in numbers.items():
+        typer.echo(f"{number:>7,} of at most {BOUNDS[name]:>7,}  {name}")
+        if number < BOUNDS[name]:
+            code = code.replace(f'"{name}": {BOUNDS[name]:_},', f'"{name}": {number:_},')
+    if lower:
+        Path(__file__).write_text(code, encoding="utf-8")
+    if any(number > BOUNDS[name] for name, number in numbers.items()):
         raise typer.Exit(1)
 
 
 def counts() -> dict[str, int]:
     """Name of each count -> its value."""
-    product = [path for top in PRODUCT for path in sorted((ROOT / top).rglob("*.py"))]
-    tests = sorted((ROOT / "tests").rglob("*.py"))
-    learned = [path for path in product if _has_identifier(path, "learned")]
-    found = (
-        sum(_lines(path) for path in product),
-        len(product),
-        sum(_lines(path) for path in tests),
-        sum(
-            len(re.findall(rf"\b(?:{'|'.join(READERS)}) \| None", _text(path)))
-            for path in product
-            if COMPONENTS not in path.parents
+    product = list(_files(*PRODUCT))
+    commands = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    lines = {
+        name: sum(path.read_text(encoding="utf-8").count("\n") for path in _files(*tops))
+        for name, tops in PACKAGES.items()
+    }
+    return {
+        **lines,
+        "the rest of glow": lines["product"] - sum(lines[name] for name in PARTS),
+        "files of the product": len(product),
+        "commands": len(re.findall(r"^## `?glow ", commands, re.MULTILINE)),
+        "functions over 60 lines": sum(
+            length > LONGEST_FUNCTION for path in product for length in _function_lengths(path)
         ),
-        len(learned),
-        len({path.parent for path in learned}),
-        sum(length > LONGEST_FUNCTION for path in product for length in _functions(path)),
-        *(_lines_of(*tops) for tops in (("glow/training",), ("model_export",), ("research", "scripts"))),
-        sum(path.is_file() for path in (ROOT / "configs").rglob("*")),
-    )
-    return dict(zip(BOUNDS, found, strict=True))
+    }
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def _files(*tops: str) -> Iterator[Path]:
+    return (path for top in tops for path in sorted((ROOT / top).rglob("*.py")))
 
 
-def _lines(path: Path) -> int:
-    return _text(path).count("\n")
-
-
-def _lines_of(*tops: str) -> int:
-    return sum(_lines(path) for top in tops for path in (ROOT / top).rglob("*.py"))
-
-
-def _has_identifier(path: Path, name: str) -> bool:
-    """Whether the code has this identifier as a variable, an attribute, an argument or a keyword."""
-    for node in ast.walk(ast.parse(_text(path))):
-        match node:
-            case (
-                ast.Name(id=found) | ast.Attribute(attr=found) | ast.arg(arg=found) | ast.keyword(arg=found)
-            ) if found == name:
-                return True
-    return False
-
-
-def _functions(path: Path) -> Iterator[int]:
-    """Lines of every function."""
-    for node in ast.walk(ast.parse(_text(path))):
+def _function_lengths(path: Path) -> Iterator[int]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield (node.end_lineno or node.lineno) - node.lineno + 1
 

@@ -19,26 +19,25 @@ FOLDERS = {
 """Folder of the checkout -> the name that its package is imported by; these make the wheel."""
 APART = ("scripts", "research", "benchmarks")
 """Programs of the checkout; nothing imports them."""
-LOOK_INSIDE = ("research", "benchmarks", "scripts")
 ROW = re.compile(r"^\| `([\w.]+)` \|([^|\n]*)\|([^|\n]*)\|$", re.MULTILINE)
 BASE_LINE = re.compile(r"^`base` is ((?:.|\n)*?)\.\s", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Room:
+class Rule:
     """The allowed imports of one package; None: anything."""
 
-    rooms: frozenset[str] | None
+    ours: frozenset[str] | None
     packages: frozenset[str] | None
 
 
-def read_rooms(page: str) -> dict[str, Room]:
+def read_rules(page: str) -> dict[str, Rule]:
     """The table of ARCHITECTURE.md section 2."""
     found = BASE_LINE.search(page)
     assert found is not None, "ARCHITECTURE.md no longer says what `base` is"
     base = frozenset(re.findall(r"`([\w.]+)`", found[1]))
     return {
-        name: Room(_cell(rooms, base), _cell(packages, base)) for name, rooms, packages in ROW.findall(page)
+        name: Rule(_cell(ours, base), _cell(packages, base)) for name, ours, packages in ROW.findall(page)
     }
 
 
@@ -50,7 +49,7 @@ def _cell(text: str, base: frozenset[str]) -> frozenset[str] | None:
     )
 
 
-ROOMS = read_rooms((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+RULES = read_rules((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 OURS = (*FOLDERS.values(), *FOLDERS, *APART, "tests")
 
 
@@ -107,21 +106,21 @@ def _closest(target: str, modules: dict[str, Module]) -> str:
     return next((name for name in names if name in modules), target)
 
 
-def _room_of(name: str) -> str | None:
+def _package_of(name: str) -> str | None:
     parts = name.split(".")
     if len(parts) > 1 and parts[0] == "glow":
-        return next((known for known in (".".join(parts[:2]),) if known in ROOMS), None)
-    return parts[0] if parts[0] in ROOMS else None
+        return next((known for known in (".".join(parts[:2]),) if known in RULES), None)
+    return parts[0] if parts[0] in RULES else None
 
 
 def violations(modules: dict[str, Module]) -> list[str]:
     """Every import that the table forbids: file, line, import, rule."""
     faults = []
     for module in modules.values():
-        own = _room_of(module.name)
+        own = _package_of(module.name)
         if own is None:
             faults.append(
-                f"{module.path}: {module.name} is in no room of the table in ARCHITECTURE.md; add it"
+                f"{module.path}: {module.name} is in no row of the table in ARCHITECTURE.md; add it"
             )
             continue
         faults += [
@@ -134,39 +133,14 @@ def violations(modules: dict[str, Module]) -> list[str]:
 
 def _rule_broken(own: str, target: str) -> str:
     """Why a package may not import a name; "" if it may."""
-    top, room, rules = target.split(".")[0], _room_of(target), ROOMS[own]
-    if top in sys.stdlib_module_names or (top in OURS and room == own):
+    top, package, rules = target.split(".")[0], _package_of(target), RULES[own]
+    if top in sys.stdlib_module_names or (top in OURS and package == own):
         return ""
-    allowed = rules.rooms if top in OURS else rules.packages
-    if allowed is None or (room if top in OURS else top) in allowed:
+    allowed = rules.ours if top in OURS else rules.packages
+    if allowed is None or (package if top in OURS else top) in allowed:
         return ""
-    listed = ", ".join(sorted((rules.rooms or set()) | (rules.packages or set()))) or "nothing"
+    listed = ", ".join(sorted((rules.ours or set()) | (rules.packages or set()))) or "nothing"
     return f"{own} may import the standard library and {listed}"
-
-
-def past_faces(modules: dict[str, Module]) -> list[str]:
-    """Every import of a module from outside its package, where the package's `__init__.py` should be asked.
-
-    Commands are reached through the table of verbs, whose text names their modules; the old entry points name them, too.
-    """
-    faults = []
-    for module in modules.values():
-        if module.name.split(".")[0] in LOOK_INSIDE or module.name.endswith("__main__"):
-            continue
-        for line, target in module.imports:
-            face = _face_passed(module.name, target, modules)
-            if face and face.rpartition(".")[2] != "commands":
-                faults.append(f"{module.path}:{line}: imports {target}, past the face of {face}")
-    return faults
-
-
-def _face_passed(importer: str, target: str, modules: dict[str, Module]) -> str:
-    """The package that holds the target and not the importer; "" for a package itself, at any depth."""
-    package = target.rpartition(".")[0]
-    is_inside = importer == package or importer.startswith(f"{package}.")
-    if target not in modules or modules[target].is_package or package in ("", "glow") or is_inside:
-        return ""
-    return package
 
 
 def folder_of(name: str) -> str:

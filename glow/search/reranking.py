@@ -45,9 +45,9 @@ class Rerankable(Searchable, Protocol):
     """An index version with what a re-ranker needs."""
 
     @property
-    def reranker(self) -> Reranker | None: ...  # noqa: D102 - `Index` describes both
+    def reranker(self) -> Reranker | None: ...
     @property
-    def rerank_weight(self) -> RerankWeight: ...  # noqa: D102
+    def rerank_weight(self) -> RerankWeight: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from glow.adapters.haystack import GlowDocumentStore, GlowHaystackRetriever
 from glow.errors import ConfigError
 from tests.adapters.conftest import KEY
 
-# ruff: noqa: D101, D102 - what their classes ask for
+# ruff: noqa: D101 - what their classes ask for
 
 
 class TestGlowDocumentStore(CountDocumentsTest, WriteDocumentsTest, DeleteDocumentsTest, FilterDocumentsTest):

@@ -14,7 +14,7 @@ from glow.client import GlowClient
 from glow.errors import ConfigError, GlowError
 from tests.adapters.conftest import KEY
 
-# ruff: noqa: D101, D102 - what their classes ask for
+# ruff: noqa: D101 - what their classes ask for
 
 
 class TestGlowVectorStore(VectorStoreIntegrationTests):

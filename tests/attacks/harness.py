@@ -75,7 +75,7 @@ def serving(index_root: Path, *flags: str, keys: bool = False, tree: Path = ROOT
             f"{name}:{hashlib.sha256(key.encode()).hexdigest()}" for name, key in KEYS.items()
         )
     if tree != ROOT:
-        environment["PYTHONPATH"] = f"{tree}:{tree / '.rooms'}"
+        environment["PYTHONPATH"] = f"{tree}:{tree / '.venv/import-names'}"
     command = [sys.executable, "-m", "glow", "serve", "--index-root", str(index_root), "--port", str(port)]
     process = subprocess.Popen(
         [*command, *flags], cwd=tree, env=environment, stderr=subprocess.DEVNULL, start_new_session=True

@@ -13,14 +13,14 @@ class LearnedView(ImpactsView, Protocol):
     """Learned impacts with BM25, for searches; `LearnedImpacts` describes each method."""
 
     @property
-    def weight(self) -> float: ...  # noqa: D102 - see the class
-    def with_weight(self, weight: float) -> "LearnedView": ...  # noqa: D102
-    def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]: ...  # noqa: D102
+    def weight(self) -> float: ...
+    def with_weight(self, weight: float) -> "LearnedView": ...
+    def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]: ...
 
 
 class StoredLearned(LearnedView, StoredImpacts, Protocol):
     """Learned impacts of one segment, for joining and merging; `LearnedImpacts` describes each method."""
 
     @property
-    def learned(self) -> SegmentImpacts: ...  # noqa: D102 - see the class
-    def with_weight(self, weight: float) -> "StoredLearned": ...  # noqa: D102
+    def learned(self) -> SegmentImpacts: ...
+    def with_weight(self, weight: float) -> "StoredLearned": ...

@@ -20,37 +20,37 @@ class ImpactsView(Protocol):
     """A lexical index for searches; `ImpactIndex` describes each method."""
 
     @property
-    def largest(self) -> float: ...  # noqa: D102 - see the class
+    def largest(self) -> float: ...
     @property
-    def analyzer(self) -> Analyzer: ...  # noqa: D102
+    def analyzer(self) -> Analyzer: ...
     @property
-    def is_remote(self) -> bool: ...  # noqa: D102
+    def is_remote(self) -> bool: ...
     def __len__(self) -> int: ...
-    def search(  # noqa: D102
+    def search(
         self,
         words: Sequence[str],
         k: int,
         allowed: RowMask | None = None,
         order: NDArray[np.uint32] | None = None,
     ) -> Ranking: ...
-    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
-    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
-    def holds(self, word: str) -> bool: ...  # noqa: D102
-    def bound(self, words: Sequence[str]) -> float: ...  # noqa: D102
+    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
+    def holds(self, word: str) -> bool: ...
+    def bound(self, words: Sequence[str]) -> float: ...
 
 
 class StoredImpacts(ImpactsView, Protocol):
     """The lexical index of one segment, for joining; `ImpactIndex` describes each method."""
 
-    def largest_of(self, alive: RowMask | None) -> float: ...  # noqa: D102 - see the class
+    def largest_of(self, alive: RowMask | None) -> float: ...
 
 
 class SegmentImpacts(StoredImpacts, Protocol):
     """The same with what merging needs; `ImpactIndex` describes each method."""
 
     @property
-    def header(self) -> ImpactHeader: ...  # noqa: D102 - see the class
+    def header(self) -> ImpactHeader: ...
     @property
-    def vocabulary(self) -> Vocabulary: ...  # noqa: D102
-    def blocks(self, most: int) -> Iterator[Block]: ...  # noqa: D102
-    def word_counts(self) -> Iterator[tuple[str, int]]: ...  # noqa: D102
+    def vocabulary(self) -> Vocabulary: ...
+    def blocks(self, most: int) -> Iterator[Block]: ...
+    def word_counts(self) -> Iterator[tuple[str, int]]: ...

@@ -15,17 +15,17 @@ class DenseView(Protocol):
     """Vectors for searches; `DenseIndex` describes each method."""
 
     @property
-    def kind(self) -> IndexKind: ...  # noqa: D102 - see the class
+    def kind(self) -> IndexKind: ...
     @property
-    def device(self) -> str: ...  # noqa: D102
+    def device(self) -> str: ...
     @property
-    def dimensions(self) -> int: ...  # noqa: D102
+    def dimensions(self) -> int: ...
     @property
-    def has_vectors(self) -> bool: ...  # noqa: D102
+    def has_vectors(self) -> bool: ...
     @property
-    def is_remote(self) -> bool: ...  # noqa: D102
+    def is_remote(self) -> bool: ...
     def __len__(self) -> int: ...
-    def search(  # noqa: D102
+    def search(
         self,
         vectors: NDArray[np.float32],
         k: int,
@@ -33,7 +33,5 @@ class DenseView(Protocol):
         allowed: RowMask | None = None,
         order: NDArray[np.uint32] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
-    def score(  # noqa: D102
-        self, vector: NDArray[np.float32], rows: NDArray[np.int64]
-    ) -> NDArray[np.float32]: ...
-    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]: ...  # noqa: D102
+    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
