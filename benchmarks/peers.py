@@ -2,9 +2,7 @@
 
 python -m benchmarks.peers --data DIR [--data DIR] --split dev --out runs/peers [--peer bm25 --peer tfidf] [--rel 2]
 
-Writes OUT/DATA-SPLIT.PEER.trec for each peer and prints the measures. Fuse two of them by reciprocal ranks:
-
-glow fuse OUT/tldr-dev.bm25.trec OUT/tldr-dev.minilm.trec --out OUT/tldr-dev.fused.trec
+Writes OUT/DATA-SPLIT.PEER.trec for each peer and prints the measures.
 
 BM25 is the lexical retriever of glow.evaluation. TF-IDF is scikit-learn's: words of two or more letters without English
 stop words, logarithms of counts, cosine. MiniLM is the full 6-layer encoder in sentence-transformers, without further
@@ -35,7 +33,7 @@ from glow.evaluation import (
     open_retriever,
     write_run,
 )
-from glow.evaluation.measures.evaluation import measure_names
+from glow.evaluation.measures import measure_names
 from glow.evaluation.report import Report, report_table, reports_json
 from glow.index.vectors import build_dense, set_threads
 from glow.records import Document, Hit, Query

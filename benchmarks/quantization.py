@@ -26,7 +26,7 @@ from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 from benchmarks.report import emit_json
 from glow.collection import read_documents, read_qrels, read_queries
-from glow.evaluation.measures.evaluation import evaluate
+from glow.evaluation.measures import evaluate
 from glow.nn.towers import Tower
 from glow.records import Hit, Qrel
 from glow.runtime import Encoder

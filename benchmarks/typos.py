@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from glow.evaluation import evaluate, find_tasks
-from glow.evaluation.retrieval import open_version
-from glow.evaluation.retrieval.served import ServedRetriever
+from glow.evaluation.retrievers import ServedRetriever, open_version
 from glow.evaluation.task import Task
 from glow.records import Query
 from glow.search import Retriever, Typos, analyze_query

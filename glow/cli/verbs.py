@@ -60,7 +60,6 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("train", f"{_TRAINING}.train:train_command", "Trains the two encoders on judged pairs."),
         Verb("pretrain", f"{_TRAINING}.train:pretrain_command", "Pre-trains an encoder on text alone."),
         Verb("average", f"{_TRAINING}.average:average_command", "Averages two checkpoints, tower by tower."),
-        Verb("fetch", f"{_EVALUATION}.fetch:fetch_command", "Fetches datasets of ir_datasets as a data directory."),
         Verb("teach", f"{_TRAINING}.teach:teach_command", "Makes a teacher's vectors, for distillation."),
         Verb("mine", f"{_TRAINING}.data:mine_command", "Finds hard negatives for judged queries."),
         Verb("synthesize", f"{_TRAINING}.data:synthesize_command", "Makes training pairs from documents alone."),
@@ -69,11 +68,8 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("export-model", "glow_model_export.command:export_command", "Exports a checkpoint to a model (ONNX)."),
     ),
     "Evaluation": (
-        Verb("evaluate", f"{_EVALUATION}.run:run_command", "Measures one retriever over judged queries."),
-        Verb("measure", f"{_EVALUATION}.runs:measure_command", "Measures TREC run files."),
-        Verb("compare", f"{_EVALUATION}.compare:compare_command", "Compares runs with a baseline, query by query."),
-        Verb("fuse", f"{_EVALUATION}.runs:fuse_command", "Fuses TREC run files into one."),
-        Verb("failures", f"{_EVALUATION}.compare:failures_command", "Shows the queries that a run wins and loses."),
+        Verb("evaluate", f"{_EVALUATION}:evaluate_command", "Measures one retriever over judged queries."),
+        Verb("compare", f"{_EVALUATION}:compare_command", "Compares runs with a baseline, query by query."),
     ),
 }
 # fmt: on

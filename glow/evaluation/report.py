@@ -1,4 +1,4 @@
-"""Reports of an evaluation as JSON and as tables; `glow.evaluation.markdown` writes Markdown."""
+"""Reports of an evaluation and of a comparison, as JSON, as tables of a terminal and as Markdown."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,31 +8,25 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from glow.evaluation.comparison import Analysis, Comparison, Test, Unseen
+from glow.evaluation.comparison import Comparison, Test, Unseen
 from glow.evaluation.measures import Evaluation
 
-__all__ = ["Report", "analysis_json", "comparison_json", "comparison_table", "report_table", "reports_json"]
-
 DIGITS = 6
+LEVELS = (0.05, 0.01)
+_TESTS: Mapping[Test, str] = {"randomisation": "randomisation test", "t": "t-test"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """The measures of one run over one set of relevance judgments.
+    """The measures of one run over one set of relevance judgments."""
 
-    Attributes:
-        about: what was measured, the first keys of the JSON (model, data, split, retriever; or run and qrels).
-        head: the same as a column heading.
-        evaluation: the values.
-        options: other settings that decide the figures (rel, depth, term statistics, …).
-        unseen: the values of the unseen queries; None if not requested.
-    """
-
-    about: Mapping[str, str | None]
-    head: str
+    about: Mapping[
+        str, str | None
+    ]  # what was measured, the first keys of the JSON (model, data, split, retriever)
+    head: str  # the same as a column heading
     evaluation: Evaluation
-    options: Mapping[str, Any]
-    unseen: Unseen | None = None
+    options: Mapping[str, Any]  # other settings that decide the figures (rel, depth, term statistics, …)
+    unseen: Unseen | None = None  # None if not requested
 
     def as_json(self, *, per_query: bool) -> dict[str, Any]:
         """The report as JSON values (docs/evaluation.md), optionally with each query's values."""
@@ -89,15 +83,12 @@ def comparison_json(systems: Mapping[str, Mapping[str, Comparison]]) -> str:
     return _dump(next(iter(bodies.values())) if len(bodies) == 1 else bodies)
 
 
-def comparison_table(label: str, comparisons: Mapping[str, Comparison], baseline: str, test: Test) -> Table:
-    """A table that compares one system with the baseline, with a row for each measure.
+def _dump(body: Any) -> str:
+    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
-    Args:
-        label: the system, B.
-        comparisons: measure name -> comparison.
-        baseline: name of the baseline, A.
-        test: `randomisation` or `t`; its p-values are shown, plain and corrected.
-    """
+
+def comparison_table(label: str, comparisons: Mapping[str, Comparison], baseline: str, test: Test) -> Table:
+    """A table that compares one system, B, with the baseline, A; it shows the p-values of `test`."""
     queries = max(item.queries for item in comparisons.values())
     table = Table(
         *("measure", "A", "B", "B - A", "95 % interval", "p", "Holm"),
@@ -106,15 +97,53 @@ def comparison_table(label: str, comparisons: Mapping[str, Comparison], baseline
     for name, item in comparisons.items():
         p, corrected = item.by_test(test)
         means = (f"{item.mean_a:.4f}", f"{item.mean_b:.4f}", f"{item.difference:+.4f}")
-        interval = f"{item.low:+.4f} to {item.high:+.4f}"
-        table.add_row(name, *means, interval, f"{p:.4f}", f"{corrected:.4f}")
+        table.add_row(name, *means, _interval(item), f"{p:.4f}", f"{corrected:.4f}")
     return table
 
 
-def analysis_json(analysis: Analysis, options: Mapping[str, Any]) -> str:
-    """A failure analysis as indented JSON, with its inputs."""
-    return _dump({**options, **asdict(analysis)})
+def _interval(item: Comparison) -> str:
+    return f"{item.low:+.4f} to {item.high:+.4f}"
 
 
-def _dump(body: Any) -> str:
-    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+def comparison_markdown(baseline: str, systems: Mapping[str, Mapping[str, Comparison]], test: Test) -> str:
+    """Two tables and a note: systems x measures with marks, and each difference with its interval and p-values."""
+    first = next(iter(systems.values()))
+    rows = [[f"{baseline} (baseline)", *(f"{item.mean_a:.4f}" for item in first.values())]]
+    details = []
+    for label, comparison in systems.items():
+        rows.append(
+            [label, *(f"{item.mean_b:.4f} {mark(item, test)}".strip() for item in comparison.values())]
+        )
+        details += [[label, name, *_figures(item)] for name, item in comparison.items()]
+    queries = max(item.queries for item in first.values())
+    note = (
+        f"{queries} queries. ▲ better, ▼ worse than {baseline}: {_TESTS[test]}, two-sided, paired, p ≤ .05 after "
+        f"Holm's correction over {len(details)} comparison{'s'[: len(details) > 1]}; ▲▲, ▼▼: p ≤ .01. Intervals: 95 % "
+        "percentile bootstrap over queries, one comparison at a time.\n"
+    )
+    head = ("system", "measure", "difference", "95 % interval", "p randomisation", "Holm", "p t", "Holm")
+    tables = [markdown_table(["system", *first], rows), markdown_table(head, details)]
+    return "\n".join([*tables, note])
+
+
+def mark(item: Comparison, test: Test) -> str:
+    """▲ for better and ▼ for worse at the corrected level .05, twice at .01; empty if it may be chance."""
+    corrected = item.by_test(test)[1]
+    sign = "▲" if item.difference > 0 else "▼"
+    return sign * sum(corrected <= level for level in LEVELS)
+
+
+def _figures(item: Comparison) -> tuple[str, ...]:
+    p_values = (item.p_value, item.p_holm, item.t_p_value, item.t_p_holm)
+    shown = ("< .0001" if p < 1e-4 else f"{p:.4f}" for p in p_values)
+    return (f"{item.difference:+.4f}", _interval(item), *shown)
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first column is left-aligned, figures are right-aligned."""
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in (head, rule, *rows))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())

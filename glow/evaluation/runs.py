@@ -11,24 +11,12 @@ from pathlib import Path
 from glow.errors import InputError, RecordError
 from glow.records import Hit
 
-__all__ = ["Run", "read_run", "write_run"]
-
 Run = Mapping[str, Sequence[Hit]]
 """Query id -> hits, best first, without duplicates."""
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Writes a run as a TREC file; scores keep every digit.
-
-    Args:
-        path: the file, which is replaced if it exists.
-        run: the run; queries without hits get no line.
-        tag: the run's name; white space in it becomes `_`.
-
-    Raises:
-        RecordError: if an id holds white space, which the format does not allow.
-        InputError: if the file cannot be written.
-    """
+    """Writes or replaces a TREC run file; scores keep every digit, and white space in the tag becomes `_`."""
     tag = "_".join(tag.split()) or "run"
     try:
         with path.open("w", encoding="utf-8") as file:
@@ -40,18 +28,19 @@ def write_run(path: Path, run: Run, tag: str) -> None:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_run(path: Path) -> Run:
-    """Reads a TREC run file.
+def _word(identifier: str) -> str:
+    if not identifier or identifier.split() != [identifier]:
+        raise RecordError(f"a TREC run cannot hold the id {identifier!r}: ids must be without white space")
+    return identifier
 
-    Raises:
-        InputError: if the file cannot be read.
-        RecordError: if a line lacks six columns, a rank or score is not a number, or a document is repeated.
-    """
-    found: dict[str, dict[str, tuple[float, int]]] = {}
+
+def read_run(path: Path) -> Run:
+    """Reads a TREC run file; malformed lines and repeated documents of a query are refused."""
+    rankings: dict[str, dict[str, tuple[float, int]]] = {}
     try:
         with path.open(encoding="utf-8") as file:
             for query_id, document_id, score, rank in _rows(path.name, file):
-                hits = found.setdefault(query_id, {})
+                hits = rankings.setdefault(query_id, {})
                 if document_id in hits:
                     raise RecordError(f"{path.name}: query {query_id} has document {document_id} twice")
                 hits[document_id] = (score, rank)
@@ -59,7 +48,7 @@ def read_run(path: Path) -> Run:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RecordError(f"{path.name} is not a TREC run: not UTF-8") from error
-    return {query_id: _ranked(hits) for query_id, hits in found.items()}
+    return {query_id: _ranked(hits) for query_id, hits in rankings.items()}
 
 
 def _ranked(hits: Mapping[str, tuple[float, int]]) -> list[Hit]:
@@ -82,9 +71,3 @@ def _rows(name: str, lines: Iterator[str]) -> Iterator[tuple[str, str, float, in
         if math.isnan(row[2]):
             raise RecordError(f"{name} line {number}: the score is not a number")
         yield row
-
-
-def _word(identifier: str) -> str:
-    if not identifier or identifier.split() != [identifier]:
-        raise RecordError(f"a TREC run cannot hold the id {identifier!r}: ids must be without white space")
-    return identifier

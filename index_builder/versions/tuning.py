@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.evaluation import Comparison, compare, dcg
+from glow.evaluation import Difference, compare, dcg
 from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Ranking
 from glow.search import Fused, Scorer, fuse_rankings
 from glow_index_builder.versions.judged import DEPTH
@@ -178,7 +178,7 @@ def best_setting(values: NDArray[np.float64]) -> int:
     return int(np.argmax(np.round(values.mean(axis=1), 6)))
 
 
-def cross_validated(values: NDArray[np.float64], seed: int) -> tuple[int, NDArray[np.float64], Comparison]:
+def cross_validated(values: NDArray[np.float64], seed: int) -> tuple[int, NDArray[np.float64], Difference]:
     """The best setting, each query's cross-validated value, float64 [q], and the comparison with the first setting.
 
     Args:

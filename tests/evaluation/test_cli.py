@@ -14,8 +14,8 @@ from glow.artifact import IndexRoot
 from glow.cli import app
 from glow.collection import read_queries
 from glow.errors import MismatchError
-from glow.evaluation import read_run
-from glow.evaluation.retrieval import corpus_index, open_version
+from glow.evaluation import corpus_index, read_run
+from glow.evaluation.retrievers import open_version
 from glow.index import Index
 from glow.index.vectors import SearchParams
 from glow.search import Reranking

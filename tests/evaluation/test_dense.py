@@ -10,7 +10,7 @@ import pytest
 from glow.artifact import IndexRoot, documents_hash, write_artifact
 from glow.errors import ConfigError, InputError
 from glow.evaluation import DenseOptions, Retriever, RetrieverKind, open_retriever
-from glow.evaluation.retrieval.served import DenseRetriever
+from glow.evaluation.retrievers import DenseRetriever
 from glow.evaluation.task import Corpus
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS

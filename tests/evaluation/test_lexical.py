@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glow.evaluation import DenseOptions, evaluate, find_tasks, open_retriever
-from glow.evaluation.retrieval.lexical import LexicalRetriever
+from glow.evaluation.retrievers import LexicalRetriever
 from glow.records import Document, Query
 
 FIELDS = ("title", "text")

@@ -6,7 +6,7 @@ import pytest
 
 from glow.errors import ConfigError, InputError
 from glow.evaluation import DEFAULT_MEASURES, MEASURE_SETS, Run, evaluate
-from glow.evaluation.measures.evaluation import check_measures, measure_names
+from glow.evaluation.measures import check_measures, measure_names
 from glow.records import Hit, Qrel
 
 QRELS = [

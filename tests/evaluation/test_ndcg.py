@@ -4,7 +4,7 @@ import ir_measures
 import numpy as np
 import pytest
 
-from glow.evaluation.measures.gains import dcg, ndcg
+from glow.evaluation.measures import dcg, ndcg
 
 
 def test_values_are_those_of_ir_measures() -> None:

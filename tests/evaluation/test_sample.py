@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.evaluation.sample import sample_texts
+from glow.evaluation.version import sample_texts
 
 TEXTS = st.lists(st.text(max_size=3), max_size=40)
 

@@ -1,6 +1,10 @@
 """Paired comparison: known answers where there is one, sanity where there is chance."""
 
+import subprocess
+import sys
 from itertools import product
+from math import atan, pi, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.errors import InputError
-from glow.evaluation import Evaluation, compare, compare_all, holm, paired_t_test
-from glow.evaluation.comparison import significance
+from glow.evaluation import Evaluation, compare, compare_all, comparison, holm, paired_t_test
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_equal_runs_differ_by_nothing() -> None:
@@ -71,7 +76,7 @@ def test_the_seed_fixes_the_figures_and_blocks_do_not_change_them(monkeypatch: p
     found = compare(a, b, samples=1000, seed=7)
     assert compare(a, b, samples=1000, seed=7) == found
     assert compare(a, b, samples=1000, seed=8) != found
-    monkeypatch.setattr(significance, "BLOCK_DRAWS", 30 * 64)
+    monkeypatch.setattr(comparison, "BLOCK_DRAWS", 30 * 64)
     assert compare(a, b, samples=1000, seed=7) == found
 
 
@@ -99,10 +104,41 @@ def test_no_sample_is_refused() -> None:
 
 def test_the_t_test_goes_with_the_randomisation_test() -> None:
     a, b = np.random.default_rng(9).normal(0, 1, (2, 400))
-    found = compare(a, b + 0.15)
+    queries = tuple(map(str, range(400)))
+    one, other = (Evaluation(queries, {"m": values}) for values in (a, b + 0.15))
+    found = compare_all(one, [other])[0]["m"]
     assert found.t_p_value == paired_t_test(b + 0.15 - a)
     assert found.t_p_value == pytest.approx(found.p_value, abs=0.01)
     assert (found.p_holm, found.t_p_holm) == (found.p_value, found.t_p_value)  # one comparison alone
+
+
+@pytest.mark.parametrize("t", [1e-6, 0.1, 0.5, 1.0, 2.0, 7.5, 40.0, 1e4])
+def test_one_and_two_degrees_of_freedom_have_closed_forms(t: float) -> None:
+    one, two = np.array([t - 1, t + 1]), np.array([-1.0, 0.0, 1.0]) + t / sqrt(3)
+    assert paired_t_test(one) == pytest.approx(2 / pi * atan(1 / t), rel=1e-6)
+    assert paired_t_test(-two) == pytest.approx(2 / (sqrt(2 + t * t) * (sqrt(2 + t * t) + t)), rel=1e-6)
+
+
+def test_students_own_example() -> None:
+    """Hours of sleep that ten patients gained by one drug over another (Student 1908, Biometrika 6)."""
+    gained = np.array([1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4])
+    assert paired_t_test(gained) == pytest.approx(0.00283289, rel=1e-5)  # t 4.0621, 9 degrees of freedom
+
+
+def test_what_is_no_evidence_and_what_admits_no_doubt() -> None:
+    assert paired_t_test(np.zeros(5)) == 1.0
+    assert paired_t_test(np.array([1.0])) == 1.0
+    assert paired_t_test(np.array([1.0, -1.0])) == 1.0
+    assert paired_t_test(np.full(5, 0.5)) == 0.0
+
+
+def test_the_gate_compares_without_scipy() -> None:
+    script = (
+        "import sys; sys.modules['scipy'] = None; import numpy as np; from glow.evaluation import compare\n"
+        "compare(np.zeros(3), np.ones(3), 10)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_holm_on_a_worked_example() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.evaluation.retrieval.version import VersionSearch
+from glow.evaluation.version import VersionSearch
 from glow.index import Index
 from glow.index.vectors import VECTORS, SearchParams, build_dense
 from glow.search import DEFAULT_CANDIDATES

@@ -9,7 +9,7 @@ import click.testing
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.evaluation.retrieval.version import mean_overlap
+from glow.evaluation.version import mean_overlap
 from glow.query_log import LoggedQuery
 from glow.text import TermTable
 from glow_index_builder.versions.diff import idf_drift

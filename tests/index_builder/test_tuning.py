@@ -4,7 +4,7 @@ import ir_measures
 import numpy as np
 import pytest
 
-from glow.evaluation.measures.gains import dcg
+from glow.evaluation.measures import dcg
 from glow.index import DEFAULT_FUSION, Ranking
 from glow_index_builder.versions.tuning import Candidates, ndcg, settings, tune
 

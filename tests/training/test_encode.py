@@ -8,8 +8,8 @@ import torch
 
 from glow.collection import read_documents
 from glow.errors import ArtifactNotFoundError
-from glow.evaluation.retrieval.corpus_index import DenseOptions
-from glow.evaluation.retrieval.served import DenseRetriever
+from glow.evaluation.corpus_index import DenseOptions
+from glow.evaluation.retrievers import DenseRetriever
 from glow.evaluation.task import Corpus
 from glow.nn import TowerConfig, TwoTowers
 from glow.records import Document, Query

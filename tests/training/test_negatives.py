@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glow.errors import ConfigError, FormatError, MismatchError, RecordError
-from glow.evaluation.retrieval.lexical import LexicalRetriever
+from glow.evaluation.retrievers import LexicalRetriever
 from glow.negatives import QueryNegatives, documents_hash, write_negatives
 from glow.records import Document, Query
 from glow.schema import FieldSchema

@@ -87,11 +87,6 @@ def read_collection(
 def _documents(folder: Path, schema: FieldSchema, most_bytes: int) -> Sequence[Document]:
     """The documents of a directory, in memory or on disk."""
     path = folder / "corpus.jsonl"
-    if not path.is_file() and any(folder.glob("msmarco-docs.*")):
-        raise InputError(
-            f"{folder} holds MS MARCO's files as released and no corpus.jsonl; "
-            "make a data folder with: glow fetch irds:msmarco-document/train --out DIR"
-        )
     if path.is_file() and path.stat().st_size > most_bytes:
         return CorpusFile(path, schema.names)
     return list(read_documents(path, schema.names))

@@ -3,7 +3,9 @@
 q   queries     k   hits per query  D   dimensions
 """
 
-from collections.abc import Sequence
+import hashlib
+import heapq
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -26,8 +28,6 @@ from glow.search import (
     score_unit,
 )
 
-__all__ = ["DEPTH", "Retriever", "VersionSearch", "mean_overlap"]
-
 Retriever = Literal["dense", "learned", "hybrid", "rerank"]
 """The retriever `rerank`: the best of the others, with its first hits re-ranked."""
 
@@ -38,25 +38,17 @@ TIE = 1e-5
 
 
 class VersionSearch:
-    """Queries for one open version, encoded by its own tower; a query without words finds nothing, as in a service.
-
-    Args:
-        index: the version.
-        texts: the queries.
-
-    Attributes:
-        retrievers: the retrievers of the version.
-    """
+    """Queries for one open version, encoded by its own tower; a query without words finds nothing, as in a service."""
 
     def __init__(self, index: Index, texts: Sequence[str]) -> None:
         self._index = index
         readings = [analyze_query(index, text) for text in texts]
         self._count = len(readings)
-        asked = {place: reading for place, reading in enumerate(readings) if reading.tokens.words}
-        read = index.encoder.read([reading.tokens for reading in asked.values()])
+        worded = {place: reading for place, reading in enumerate(readings) if reading.tokens.words}
+        read = index.encoder.read([reading.tokens for reading in worded.values()])
         self._queries = {
             place: EncodedQuery.of(reading, encoded)
-            for (place, reading), encoded in zip(asked.items(), read, strict=True)
+            for (place, reading), encoded in zip(worded.items(), read, strict=True)
         }
         parts: dict[Retriever, bool] = {
             "dense": True,
@@ -109,8 +101,7 @@ class VersionSearch:
 def mean_overlap(a: Sequence[tuple[str, ...]], b: Sequence[tuple[str, ...]]) -> float | None:
     """Mean fraction of common hits, in [0, 1], over the queries with hits in either; None if there are none.
 
-    Args:
-        a, b: hits of each query; the fraction is relative to the longer list.
+    `a` and `b` hold the hits of each query; the fraction is relative to the longer list.
     """
     shares = [
         len(set(one) & set(other)) / max(len(one), len(other))
@@ -118,3 +109,25 @@ def mean_overlap(a: Sequence[tuple[str, ...]], b: Sequence[tuple[str, ...]]) -> 
         if one or other
     ]
     return float(np.mean(shares)) if shares else None
+
+
+def sample_texts(texts: Iterable[str], count: int, seed: int = 0) -> list[str]:
+    """At most `count` distinct texts in the order of their hashes; blank ones are skipped.
+
+    They are those with the smallest hashes, so the order of the stream does not matter, and memory grows only with
+    `count`. Each seed gives another sample.
+    """
+    sample: dict[str, int] = {}
+    heap: list[tuple[int, str]] = []  # the largest hash first
+    for text in texts:
+        if not text.strip() or text in sample:
+            continue
+        digest = hashlib.blake2b(f"{seed}\n{text}".encode("utf-8", "replace"), digest_size=8).digest()
+        value = int.from_bytes(digest, "big")
+        if len(heap) == count:
+            if value >= -heap[0][0]:
+                continue
+            del sample[heapq.heappop(heap)[1]]
+        sample[text] = value
+        heapq.heappush(heap, (-value, text))
+    return sorted(sample, key=sample.__getitem__)

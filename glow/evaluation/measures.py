@@ -13,14 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import ConfigError, DependencyError, InputError
-from glow.evaluation.measures.gains import ERR_MAX_GRADE, err, ncg
 from glow.evaluation.runs import Run
 from glow.records import Qrel
-
-__all__ = [
-    "DEFAULT_MEASURES", "MEASURE_SETS", "Evaluation", "check_measures", "evaluate", "grades_by_query",
-    "measure_names",
-]  # fmt: skip
 
 DEFAULT_MEASURES = ("RR@10", "nDCG@10", "R@100", "NCG@10", "NCG@20", "NCG@50")
 MEASURE_SETS = {
@@ -29,6 +23,8 @@ MEASURE_SETS = {
     )
 }
 """Names of sets of measures: `papers` is those of GLOW and BISON, and R@100."""
+ERR_MAX_GRADE = 4
+"""g_max of gdeval.pl, the program that measured the TREC Web tracks and their published figures."""
 _NCG = re.compile(r"NCG@([1-9]\d{0,5})")
 _ERR = re.compile(r"ERR(?:\(g_max=([1-9]|[1-5]\d)\))?@([1-9]\d{0,5})")
 _HELP = f"try {' '.join(DEFAULT_MEASURES)}, P@5, Success@1, AP, ERR@20, ERR(g_max=3)@20"
@@ -38,15 +34,10 @@ Judge = Callable[[Sequence[str], Mapping[str, int]], float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """Values of one run.
+    """Values of one run."""
 
-    Attributes:
-        queries: ids of the judged queries, in the order of the judgments.
-        values: measure name -> float64 [n], one value per query, in that order.
-    """
-
-    queries: tuple[str, ...]
-    values: Mapping[str, NDArray[np.float64]]
+    queries: tuple[str, ...]  # ids of the judged queries, in the order of the judgments
+    values: Mapping[str, NDArray[np.float64]]  # measure name -> [n], one value per query, in that order
 
     @property
     def means(self) -> dict[str, float]:
@@ -64,8 +55,8 @@ class Evaluation:
     def only(self, queries: Collection[str]) -> "Evaluation":
         """The values of some of the queries, in the same order."""
         rows = [row for row, query in enumerate(self.queries) if query in queries]
-        kept = {name: values[rows] for name, values in self.values.items()}
-        return Evaluation(tuple(self.queries[row] for row in rows), kept)
+        values = {name: values[rows] for name, values in self.values.items()}
+        return Evaluation(tuple(self.queries[row] for row in rows), values)
 
 
 def measure_names(words: Sequence[str]) -> list[str]:
@@ -75,17 +66,7 @@ def measure_names(words: Sequence[str]) -> list[str]:
 
 
 def check_measures(names: Sequence[str], rel: int, depth: int | None = None) -> None:
-    """Checks measures before the work that they will measure.
-
-    Args:
-        names: as `ir-measures` spells them, NCG@k, ERR@k or ERR(g_max=3)@k.
-        rel: lowest relevant grade.
-        depth: hits per query in the run; None if unknown.
-
-    Raises:
-        ConfigError: if a name is unknown, `rel` is below 1, or a cutoff is deeper than the run.
-        DependencyError: if `ir-measures` is not installed.
-    """
+    """Refuses unknown measures, a `rel` below 1, and cutoffs deeper than the run (`depth` hits a query; None: unknown)."""
     if rel < 1:
         raise ConfigError(f"--rel must be at least 1, found {rel}")
     if not names:
@@ -98,21 +79,15 @@ def check_measures(names: Sequence[str], rel: int, depth: int | None = None) -> 
 
 
 def evaluate(
-    run: Run, qrels: Sequence[Qrel], names: Sequence[str] = DEFAULT_MEASURES, rel: int = 1
+    run: Run,  # hits of each query; unjudged queries are ignored
+    qrels: Sequence[Qrel],  # all judgments of a split
+    names: Sequence[str] = DEFAULT_MEASURES,  # as `ir-measures` spells them, NCG@k, ERR@k or ERR(g_max=3)@k
+    rel: int = 1,
 ) -> Evaluation:
     """Measures a run against relevance judgments.
 
-    Args:
-        run: hits of each query; unjudged queries are ignored.
-        qrels: all judgments of a split.
-        names: measures, as `ir-measures` spells them, NCG@k, ERR@k (of a scale up to 4) or ERR(g_max=3)@k.
-        rel: lowest relevant grade, for measures that need one and do not name their own (RR, R, P, Success, AP, …);
-            nDCG, NCG and ERR use the grades.
-
-    Raises:
-        ConfigError: as `check_measures`.
-        InputError: if there are no judgments, or a grade is above ERR's g_max.
-        DependencyError: if `ir-measures` is not installed.
+    `rel` is the lowest relevant grade, for measures that need one and do not name their own (RR, R, P, Success, AP, …).
+    nDCG, NCG and ERR use the grades.
     """
     check_measures(names, rel)
     grades = grades_by_query(qrels)
@@ -129,11 +104,7 @@ def evaluate(
 
 
 def grades_by_query(qrels: Sequence[Qrel]) -> dict[str, dict[str, int]]:
-    """Query id -> document id -> grade.
-
-    Raises:
-        InputError: if one document has two different grades for one query.
-    """
+    """Query id -> document id -> grade; two grades of one document for one query are refused."""
     grades: dict[str, dict[str, int]] = {}
     for qrel in qrels:
         judged = grades.setdefault(qrel.query_id, {})
@@ -170,7 +141,7 @@ def _library_values(
     judged = [library.Qrel(q, d, grade) for q, documents in grades.items() for d, grade in documents.items()]
     # Descending integers keep the retriever's order when scores are sorted.
     scored = [
-        library.ScoredDoc(q, d, float(-rank)) for q, found in ranked.items() for rank, d in enumerate(found)
+        library.ScoredDoc(q, d, float(-rank)) for q, hits in ranked.items() for rank, d in enumerate(hits)
     ]
     for metric in library.iter_calc(list(set(measures.values())), judged, scored):
         for name, measure in measures.items():
@@ -203,3 +174,64 @@ def _ir_measures() -> Any:
             f"measures need ir-measures ({error}): pip install glow-retrieval[eval]"
         ) from error
     return ir_measures
+
+
+def err(ranking: Sequence[str], grades: Mapping[str, int], k: int, g_max: int = ERR_MAX_GRADE) -> float:
+    """ERR@k of one query, in [0, 1): the expected reciprocal rank at which a user who reads down the list is satisfied.
+
+    Chapelle, Metzler, Zhang and Grinspan, CIKM 2009 (https://doi.org/10.1145/1645953.1646033). A document of grade g
+    satisfies with probability R(g) = (2^g - 1) / 2^g_max, and
+
+        ERR@k = sum over r = 1 … k of 1/r · R(g_r) · product over i < r of (1 - R(g_i)).
+
+    g_max is the highest grade of the scale, not of the query. The value is not divided by the best possible one: with
+    grades 0 and 1 and g_max 4, twenty relevant hits give ERR@20 = .176. A repeated document counts only at its first
+    rank; unjudged documents and negative grades count as 0.
+    """
+    if k < 1 or g_max < 1:
+        raise ValueError(f"k and g_max must be at least 1, found {k} and {g_max}")
+    highest = max(grades.values(), default=0)
+    if highest > g_max:
+        raise InputError(
+            f"ERR@{k} expects grades up to {g_max}, found grade {highest}: use ERR(g_max={highest})@{k}"
+        )
+    value, still_reading = 0.0, 1.0
+    seen: set[str] = set()
+    for rank, document in enumerate(ranking[:k], start=1):
+        grade = 0 if document in seen else max(grades.get(document, 0), 0)
+        seen.add(document)
+        satisfied = (2**grade - 1) / 2**g_max
+        value += still_reading * satisfied / rank
+        still_reading *= 1.0 - satisfied
+    return value
+
+
+def ncg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
+    """NCG@k of one query, in [0, 1]: the gain of the first k hits, in any order, relative to the best possible gain.
+
+    GLOW section 4.2.1, Eq. 11-12 (https://arxiv.org/abs/2007.05186): NCG = CG / iCG, where CG is the sum of the grades
+    of the first k hits and iCG that of the k best judged documents. A later ranking stage sets the order, so only the
+    set of documents that the first stage passes on counts. It is 0 if no document has a grade above 0, as in
+    `ir-measures` for nDCG.
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, found {k}")
+    ideal = sum(sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:k])
+    if ideal == 0:
+        return 0.0
+    return sum(max(grades.get(document, 0), 0) for document in set(ranking[:k])) / ideal
+
+
+def dcg(gains: Sequence[int]) -> float:
+    """Sum of the gains, each divided by the binary logarithm of its rank + 1."""
+    return float(sum(gain / np.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain))
+
+
+def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
+    """nDCG@k in [0, 1]; 0 if no document is relevant; grades below 0 count as 0.
+
+    Järvelin and Kekäläinen 2002, "Cumulated gain-based evaluation of IR techniques", with grades as gains and
+    log2(rank + 1) as discount, as in `ir-measures`; written here because building an index must not need that package.
+    """
+    ideal = dcg(sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k])
+    return dcg([max(grades.get(document, 0), 0) for document in ranking[:k]]) / ideal if ideal else 0.0

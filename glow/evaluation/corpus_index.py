@@ -48,8 +48,6 @@ from glow.text import (
     select_terms,
 )
 
-__all__ = ["CorpusIndex", "DenseOptions", "Progress"]
-
 R = TypeVar("R")
 Progress = Callable[[int, int], None]
 """Called with the numbers of documents encoded so far and in all."""
@@ -57,41 +55,20 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class DenseOptions:
-    """Options of encoding.
+    """Options of encoding."""
 
-    Attributes:
-        term_stats: source of idf, as for the builder.
-        analyzer: makes the terms of a lexical index, as for the builder.
-        device: `cpu` or `cuda`, for towers and index.
-        threads: threads of one encoding, >= 1.
-        cache: directory that keeps document vectors between runs; None: no cache.
-    """
-
-    term_stats: TermStats = "corpus"
-    analyzer: AnalyzerName = DEFAULT_ANALYZER
-    device: Device = "cpu"
+    term_stats: TermStats = "corpus"  # source of idf, as for the builder
+    analyzer: AnalyzerName = DEFAULT_ANALYZER  # makes the terms of a lexical index, as for the builder
+    device: Device = "cpu"  # for towers and index
     threads: int = 1
-    cache: Path | None = None
+    cache: Path | None = None  # directory that keeps document vectors between runs
 
 
 class CorpusIndex:
     """An encoded corpus with an exact vector index and optionally a lexical index; searched like an `Index`.
 
-    Args:
-        model: the model.
-        corpus: the documents; those without text in the model's fields are left out, as in a build.
-        options: options of encoding.
-        has_words: whether to add a lexical index, for hybrid and lexical search.
-        progress: called with the progress of the encoding.
-
-    Attributes:
-        ids: document ids, in row order.
-        preprocessor: with the term statistics that `options` chose.
-        encoder: the query tower.
-        fusion, calibrations, order, speller: as for `Index`, as are `holds` and `corpus_index[VECTORS]`.
-
-    Raises:
-        GlowError: if the corpus cannot be read, the model cannot be opened, or the device is missing.
+    Documents without text in the model's fields are left out, as in a build. `fusion`, `calibrations`, `order`,
+    `speller`, `holds` and `corpus_index[VECTORS]` are as for `Index`.
     """
 
     fusion: Fusion = DEFAULT_FUSION
@@ -110,7 +87,7 @@ class CorpusIndex:
             check_analyzer(options.analyzer, model.preprocessor.weighting.unit)
         analyzer = Analyzer(options.analyzer if has_words else "plain")
         own = model.preprocessor.terms
-        self.ids, corpus_words, corpus_terms = _statistics(model, corpus, analyzer)
+        self.ids, corpus_words, corpus_terms = _statistics(model, corpus, analyzer)  # ids in row order
         terms = select_terms(options.term_stats, corpus_words, own)
         self.preprocessor = model.with_terms(terms, caps_unknown=True)
         self.encoder = model.encoder("query", options.device, options.threads)

@@ -1,1 +1,0 @@
-"""The evaluation commands, one file for each family; `glow.cli.verbs` lists them."""
