@@ -55,7 +55,7 @@ def test_measures_of_the_papers_are_compared_by_their_name(qrels: Path, runs: li
     arguments = ("compare", *runs[:2], "--qrels", qrels, "--samples", 10)
     found = call_json(*arguments, "--measures", "papers")
     assert len(found) == 11
-    assert found["P@20"]["mean_a"] == 0.05
+    assert found["P@20"]["mean_a"] == pytest.approx(0.05)
     assert found["ERR@20"]["mean_b"] == pytest.approx((1 / 32 + 1 / 48 + 1 / 16) / 3, abs=1e-6)
 
 
