@@ -43,7 +43,6 @@ DEPTH = 10
 SWEEP: dict[IndexKind, tuple[SearchParams, ...]] = {
     "flat": (SearchParams(),),
     "hnsw": tuple(SearchParams(ef_search=ef) for ef in (32, 64, HNSW_EF_SEARCH, 128, 256)),
-    "ivf-flat": tuple(SearchParams(nprobe=nprobe) for nprobe in (8, 16, 32, DEFAULT_NPROBE, 128)),
     "ivf-pq": tuple(SearchParams(nprobe=nprobe) for nprobe in (8, 16, 32, DEFAULT_NPROBE, 128)),
 }
 """The measured settings, from which the defaults were chosen."""

@@ -33,7 +33,7 @@ Vectors = NDArray[np.float32]
 DEPTH = 10
 DIMENSIONS = 384
 SELECTIVITIES = (0.0001, 0.001, 0.01, 0.1, 0.2, 0.3, 0.5)
-MEASURED: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat")
+MEASURED: tuple[IndexKind, ...] = ("flat", "hnsw")
 
 
 @dataclass(frozen=True, slots=True)

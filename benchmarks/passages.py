@@ -79,7 +79,6 @@ def main(
     model: Annotated[Path | None, typer.Option(help="Default: what models/DEFAULT names.")] = None,
     documents: Annotated[int, typer.Option(min=1, help="Documents of the sample; default: all.")] = 1 << 30,
     questions: Annotated[int, typer.Option(min=1, help="Most questions of a split.")] = 1 << 30,
-    overlap: Annotated[int, typer.Option(min=0, help="Sentences that neighbours share.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
 ) -> None:
     """Encodes a corpus without and with passages, and searches both with the same questions."""
@@ -88,7 +87,7 @@ def main(
     generator = np.random.default_rng(0)
     tasks = [_task(data, name, questions, generator) for name in split]
     corpus = _sample(Corpus(data, opened.preprocessor.schema.names), tasks, documents, generator)
-    bench = _Bench(opened, corpus, PassageOptions(overlap=overlap))
+    bench = _Bench(opened, corpus, PassageOptions())
     sets = [*bench.synthetic(generator), *(found for task in tasks for found in bench.judged(task))]
     report = {"model": opened.label, **bench.compare(sets)}
     emit_json(report, json_file)
@@ -228,7 +227,6 @@ class _Bench:
             "long_documents": len(self.long),
             "passages": len(passages),
             "passages_per_document": round(len(passages) / len(self.documents), 2),
-            "overlap": self.options.overlap,
             "cpu_ms": {
                 "cut_per_document": round(1e3 * cut_s / len(self.documents), 2),
                 "encode_per_document": round(1e3 * whole_s / len(self.documents), 2),

@@ -30,7 +30,7 @@ _MAKES_NO_DIFFERENCE = {
 """Options that do not change the result. Manifest and report omit them, and directories, whose content has a hash."""
 _ORDER = (
     "source", "model", "publish", "index", "device", "threads", "rename", "term_stats", "max_words", "max_line_bytes",
-    "max_reject_share", "memory_mb", "passages", "passage_field", "passage_overlap", "max_passages", "lexical", "impacts",
+    "max_reject_share", "memory_mb", "passages", "passage_field", "max_passages", "lexical",
     "analyzer", "store", "rerank", "rerank_bits", "learned", "learned_budget", "learned_words",
 )  # fmt: skip
 """The order of options in the help; others follow."""

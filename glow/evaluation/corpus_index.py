@@ -103,7 +103,7 @@ class CorpusIndex:
         if vectors is None:
             vectors = _encode(model, corpus, self.preprocessor, options, shape, tokens, progress)
             _store(path, vectors)
-        readers: dict[str, Any] = {VECTORS.name: build_dense(vectors, "flat", options.device)}
+        readers: dict[str, Any] = {VECTORS.name: build_dense(vectors, "flat")}
         self.order = _id_ranks(self.ids)
         if tokens is not None:
             readers[LATE_INTERACTION.name] = LateTokens.open(tokens, len(self.ids))

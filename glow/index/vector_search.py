@@ -12,8 +12,8 @@ __all__ = [
     "list_count", "products",
 ]  # fmt: skip
 
-IndexKind = Literal["flat", "hnsw", "ivf-flat", "ivf-pq"]
-KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-flat", "ivf-pq")
+IndexKind = Literal["flat", "hnsw", "ivf-pq"]
+KINDS: tuple[IndexKind, ...] = ("flat", "hnsw", "ivf-pq")
 # docs/results/serving.md has the measurements behind these figures.
 HNSW_EF_SEARCH = 96
 DEFAULT_NPROBE = 64
@@ -28,7 +28,7 @@ class SearchParams:
 
     Attributes:
         ef_search: candidates that `hnsw` keeps, 1 to 10,000.
-        nprobe: number of inverted lists that `ivf-*` searches, 1 to 65,536.
+        nprobe: number of inverted lists that `ivf-pq` searches, 1 to 65,536.
         exact: compare with every stored vector, for any kind; those of `ivf-pq` have 8 bits.
     """
 

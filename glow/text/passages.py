@@ -35,17 +35,15 @@ class PassageOptions:
 
     Attributes:
         field: the body; None takes the schema's (`body_field`).
-        overlap: number of sentences that the next passage repeats if they fit, >= 0.
         limit: most passages of a document, >= 1; the rest of the text is left out.
     """
 
     field: str | None = None
-    overlap: int = 0
     limit: int = 128
 
     def __post_init__(self) -> None:
-        if self.overlap < 0 or self.limit < 1:
-            raise ConfigError(f"expected overlap >= 0 and limit >= 1, found {self.overlap} and {self.limit}")
+        if self.limit < 1:
+            raise ConfigError(f"expected limit >= 1, found {self.limit}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class PassageCutter:
         units = [unit for start, end in sentence_spans(text) for unit in self._units(text, start, end, room)]
         if sum(unit.pieces for unit in units) <= room:
             return whole
-        spans = tuple(_pack(units, room, self.options.overlap))
+        spans = tuple(_pack(units, room))
         return Cut(spans[: self.options.limit], len(spans) > self.options.limit)
 
     def passages(self, document: Document) -> list[Document]:
@@ -171,7 +169,7 @@ def passage_document(document: Document, field: str, start: int, end: int) -> Do
     return replace(document, fields={**document.fields, field: (text[start:end],)})
 
 
-def _pack(units: Sequence[_Unit], room: int, overlap: int) -> Iterator[tuple[int, int]]:
+def _pack(units: Sequence[_Unit], room: int) -> Iterator[tuple[int, int]]:
     """Fills passages in order with as many units as fit."""
     first = 0
     while first < len(units):
@@ -180,10 +178,4 @@ def _pack(units: Sequence[_Unit], room: int, overlap: int) -> Iterator[tuple[int
             total += units[last].pieces
             last += 1
         yield units[first].start, units[last - 1].end
-        if last == len(units):
-            return
-        repeated, total = last, units[last].pieces
-        while repeated > max(last - overlap, first + 1) and total + units[repeated - 1].pieces <= room:
-            repeated -= 1
-            total += units[repeated].pieces
-        first = repeated
+        first = last

@@ -23,7 +23,7 @@ from glow.storage import ABSENT, SortedStrings, map_array, read_header
 
 __all__ = ["QUERY", "TermCounter", "TermStats", "TermTable", "select_terms"]
 
-TermStats = Literal["corpus", "model", "blend"]
+TermStats = Literal["corpus", "model"]
 
 QUERY = "query"
 """The pseudo field whose average length is that of queries."""
@@ -100,21 +100,6 @@ class TermTable:
         rows = sorted((word.encode("utf-8", "replace"), df) for word, df in counts.items())
         dfs = np.fromiter((df for _, df in rows), np.uint32, len(rows))
         return cls(SortedStrings.pack(word for word, _ in rows), dfs, documents, lengths, dropped_words)
-
-    def blend(self, other: "TermTable") -> "TermTable":
-        """Statistics of both collections combined: N and df add up, a length is the mean weighted by N.
-
-        `term_stats = blend` uses it, so that a corpus of 200 documents has reasonable idf.
-        """
-        counts = Counter(dict(self.items()))
-        counts.update(dict(other.items()))
-        lengths = {}
-        for field in {*self.lengths, *other.lengths}:
-            tables = [table for table in (self, other) if field in table.lengths]
-            total = sum(max(table.documents, 1) for table in tables)
-            lengths[field] = sum(max(t.documents, 1) * t.lengths[field] for t in tables) / total
-        dropped = self.dropped_words + other.dropped_words
-        return TermTable.from_counts(counts, self.documents + other.documents, lengths, dropped)
 
     def with_lengths(self, lengths: Mapping[str, float]) -> "TermTable":
         """The same words, with some average lengths replaced or added."""
@@ -223,12 +208,10 @@ def select_terms(source: TermStats, corpus: TermTable, model: TermTable) -> Term
     """The term statistics of one index, for its queries and documents.
 
     Args:
-        source: `corpus` (the indexed documents), `model` (the model's training collection) or `blend` (both).
+        source: `corpus` (the indexed documents) or `model` (the model's training collection).
         corpus: statistics of the documents to index; they lack query lengths, which come from the model.
         model: statistics shipped with the model.
     """
     if source == "model":
         return model
-    if source == "blend":
-        return corpus.blend(model)
     return corpus.with_lengths({QUERY: model.average_length(QUERY)})

@@ -12,7 +12,7 @@ __all__ = ["store_rows"]
 
 
 def store_rows(folder: Path, made: Segment, rules: Mapping[str, Rules], notes: Path, stages: Stages) -> None:
-    """Moves the rows, if the rules of vectors name a server for all of them.
+    """Moves the rows, if the rules of vectors name a server.
 
     Args:
         folder: the version's directory; imported files are removed from it.
@@ -25,9 +25,7 @@ def store_rows(folder: Path, made: Segment, rules: Mapping[str, Rules], notes: P
         StoreError: if the server does not respond.
     """
     vectors = rules[VECTORS.name]
-    if not isinstance(vectors, VectorRules) or not vectors.stores_all or vectors.store is None:
+    if not isinstance(vectors, VectorRules) or vectors.store is None:
         return
     with stages.stage("store", made.rows.documents, "documents") as advance:
-        why_not = store_segment(made, folder, vectors.store, notes, advance)
-    if why_not:
-        stages.note(f"{why_not}.")
+        store_segment(made, folder, vectors.store, notes, advance)

@@ -20,7 +20,6 @@ from glow.index import (
     merge_segments,
 )
 from glow.index.columns import COLUMNS
-from glow.index.postings import PostingsRules
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
 from tests.components.kinds import NEW, OLD, document_of
@@ -73,10 +72,7 @@ class Segments:
     def rebuilt(self, base: Segment, held: Sequence[Document]) -> Segment:
         """A whole index of documents that are encoded and counted by the rules of a base."""
         rules, own = held_rules(base, delta=True), held_rules(base, delta=False)
-        added, kept = rules.get("postings"), own.get("postings")
-        if isinstance(added, PostingsRules) and isinstance(kept, PostingsRules):
-            rules["postings"] = replace(added, layout=kept.layout)
-        rules["vectors"] = own["vectors"]  # nothing of these two's rules decides what is searched
+        rules["vectors"] = own["vectors"]  # they do not decide what is searched
         return self.maker.added(base, held, rules, self.new_folder(), below="")
 
     def joined(self, base: Segment, delta: Segment, gone: NDArray[np.int64]) -> View:

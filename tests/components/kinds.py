@@ -28,12 +28,11 @@ KINDS = {
     "whole": Kind(
         {
             "passages": True,
-            "passage_overlap": 1,
             "max_passages": 3,
             "learned": True,
             "learned_budget": 30,
             "rerank": DATA / "toy-reranker",
-            "index": "ivf-flat",
+            "index": "flat",
             "analyzer": "english",
         }
     ),
@@ -41,12 +40,7 @@ KINDS = {
         {"analyzer": "plain", "index": "hnsw", "late_interaction": False},
         frozenset({"passages", "learned_sparse", "token_embeddings", "late_interaction"}),
     ),
-    "packed": Kind(
-        {"analyzer": "plain", "impacts": "compressed", "index": "flat", "late_interaction": False},
-        frozenset({"passages", "learned_sparse", "token_embeddings", "late_interaction"}),
-    ),
 }
-"""Packed impacts are rounded list by list, so no delta over them answers to the bit as a rebuild; their files are looked at alone."""
 
 
 def _made(numbers: Iterable[int], prefix: str) -> list[dict[str, Any]]:

@@ -121,7 +121,7 @@ def _passages(seen: Seen) -> Any:
     folded = cut.fold(scores, np.random.default_rng(0).permutation(vectors) if len(vectors) else vectors)
     allowed = cut.mask(seen.half(seen.rows, len(cut.first) - 1))
     return (
-        (cut.count, cut.header.field, cut.header.overlap, cut.header.limit),
+        (cut.count, cut.header.field, cut.header.limit),
         (cut.starts[vectors].tolist(), cut.ends[vectors].tolist()),
         seen.named(cut.documents[vectors].astype(np.int64)),
         np.argsort(cut.order[vectors]).tolist(),

@@ -20,8 +20,6 @@ class TestAnswers(Answers):
     """What they answer and write."""
 
 
-@pytest.mark.parametrize(
-    "file_case", [*CASES, pytest.param(("packed", "postings"), id="packed-postings")], indirect=True
-)
+@pytest.mark.parametrize("file_case", CASES, indirect=True)
 class TestFiles(Files):
     """What they make of files."""

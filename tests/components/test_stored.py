@@ -47,7 +47,7 @@ class StoredSegments(Segments):
 
 def stored(base: Segment, address: str) -> Segment:
     """A base after `store_segment`, opened again."""
-    assert store_segment(base, base.folder, address, base.folder.with_name("notes")) == ""
+    store_segment(base, base.folder, address, base.folder.with_name("notes"))
     return open_segment(verified(replace(base, readers={})))
 
 
@@ -178,7 +178,7 @@ def test_an_import_that_was_cut_off_goes_on(world: World, address: str, tmp_path
         store_segment(base, base.folder, address, notes, killed)
     assert (base.folder / "documents.sqlite").is_file()
     seen: list[int] = []
-    assert store_segment(base, base.folder, address, notes, seen.append) == ""
+    store_segment(base, base.folder, address, notes, seen.append)
     assert seen[0] == len(OLD)  # nothing is imported again
     names = collections_of(base.folder)
     assert len(names) == 1 and set(names.values()) == {address}

@@ -167,7 +167,7 @@ def test_too_few_vectors_are_refused_in_a_build_and_made_flat_in_a_compaction(
 
 
 def test_auto_goes_by_the_number_of_vectors(vectors: Array, tmp_path: Path) -> None:
-    asked = SimpleNamespace(dimensions=DIMENSIONS, device="cpu")
+    asked = SimpleNamespace(dimensions=DIMENSIONS)
     rules = VECTORS.rules(VectorOptions(memory_mb=2), cast(Asked, asked))
     assert [rules.kind(count) for count in (4_000, 5_000, 10_000)] == ["flat", "hnsw", "ivf-pq"]
     segment = built(tmp_path, vectors[:20], rules)
@@ -175,7 +175,6 @@ def test_auto_goes_by_the_number_of_vectors(vectors: Array, tmp_path: Path) -> N
         "index": {
             "kind": "flat",
             "why": "20 documents are few enough to compare with every one",
-            "device": "cpu",
             "dimensions": DIMENSIONS,
             "size_bytes": (segment.folder / "vectors.faiss").stat().st_size,
         }

@@ -1,10 +1,8 @@
 """Words and spelling as components: built, merged and joined; merging and joining equal a build of what is left."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -49,28 +47,19 @@ def test_spelling_counts_whole_words_of_the_texts(
         assert list(expected) == [word for word, _ in made[SPELLING].items()]
 
 
-@pytest.mark.parametrize("layout", ["plain", "packed"])
-def test_rules_of_an_index_make_what_is_added_and_what_replaces_it(
-    tmp_path: Path, model: Model, layout: Any
-) -> None:
-    asked_for = POSTINGS.rules(
-        PostingsOptions(impacts="compressed" if layout == "packed" else layout), asked(model)
-    )
+def test_rules_of_an_index_make_what_is_added_and_what_replaces_it(tmp_path: Path, model: Model) -> None:
+    asked_for = POSTINGS.rules(PostingsOptions(), asked(model))
     assert asked_for is not None and asked_for.average_length is None
     corpus = corpus_of(model, made_up(20), tmp_path / "base")
     base = build_words(corpus, asked_for)
-    assert base[POSTINGS].header.layout == layout
     assert set(files(tmp_path / "base" / "stems")) == {"terms.json", "words.bin", "offsets.npy", "dfs.npy"}
     report = POSTINGS.report(base, asked_for, {})["lexical"]
-    assert report["layout"] == layout and report["postings"] == base[POSTINGS].header.postings
+    assert report["postings"] == base[POSTINGS].header.postings
     added, replaced = (POSTINGS.rules_of(base, delta=delta) for delta in (True, False))
     assert added is not None and replaced is not None
-    assert (added.layout, replaced.layout) == ("plain", layout)
     assert added.stems == tmp_path / "base" / "stems" and added.analyzer == "english"
     assert added.average_length == base[POSTINGS].header.parameters["average_length"]
-    again = build_words(
-        corpus_of(model, corpus.held, tmp_path / "again", corpus.terms), replace(added, layout=layout)
-    )
+    again = build_words(corpus_of(model, corpus.held, tmp_path / "again", corpus.terms), added)
     assert files(again.folder / "impacts") == files(base.folder / "impacts")
 
 

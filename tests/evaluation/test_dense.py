@@ -55,9 +55,9 @@ def test_term_statistics_change_the_vectors(toy_model: Path, toy_data: Path) -> 
     """Otherwise the option would be without effect; half a corpus has another idf than the model's own."""
     lines = (toy_data / "corpus.jsonl").read_text().splitlines(keepends=True)
     (toy_data / "corpus.jsonl").write_text("".join(lines[:25]))
-    sources: list[TermStats] = ["corpus", "model", "blend"]
+    sources: list[TermStats] = ["corpus", "model"]
     scores = [retriever(toy_model, toy_data, term_stats=source).search(QUERIES, 5)["0"] for source in sources]
-    assert len({tuple(hit.score for hit in hits) for hits in scores}) == 3
+    assert len({tuple(hit.score for hit in hits) for hits in scores}) == 2
 
 
 def test_documents_without_text_in_the_models_fields_are_left_out(toy_model: Path, toy_data: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_cache_of_another_corpus_or_table_is_not_used(
 ) -> None:
     cache = tmp_path / "cache"
     retriever(toy_model, toy_data, cache=cache)
-    retriever(toy_model, toy_data, cache=cache, term_stats="blend")
+    retriever(toy_model, toy_data, cache=cache, term_stats="model")
     with (toy_data / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "new", "title": "bees"}\n')
     assert len(list(cache.iterdir())) == 2

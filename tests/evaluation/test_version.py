@@ -46,7 +46,7 @@ def test_recall_is_the_share_of_what_comparing_with_all_finds(index: Index) -> N
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((20_000, index[VECTORS].dimensions)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    rough = build_dense(vectors, "ivf-flat", "cpu")
+    rough = build_dense(vectors, "ivf-pq")
     recall = VersionSearch(index.with_reader(VECTORS, rough), TEXTS).recall()
     queries = index.encoder.encode(
         [tokens for text in TEXTS if (tokens := index.preprocessor.query(text)).words]

@@ -88,15 +88,11 @@ CORPORA = {
         (
             *(
                 "--passages",
-                "--passage-overlap",
-                "1",
                 "--learned-sparse",
                 "--expansion-terms",
                 "30",
-                "--index",
-                "ivf-flat",
             ),
-            *("--rerank", str(DATA / "toy-reranker"), "--analyzer", "english", "--postings", "compressed"),
+            *("--rerank", str(DATA / "toy-reranker"), "--analyzer", "english"),
         ),
         has_head=True,
     ),

@@ -20,7 +20,7 @@ AS_BEFORE = "="
 """Stands for what the state before has under the same name."""
 _FLOATS = re.compile(
     r"(delta/)?(vectors\.faiss|states/(codes|scales)\.npy|learned(-words)?/.*\.npy"
-    r"|impacts/(impacts|maxima|minima|postings|widths)\.npy|learned/impacts\.json)"
+    r"|impacts/(impacts|maxima)\.npy|learned/impacts\.json)"
 )
 _MACHINES = ("providers", "search_threads", "settings", "workers", "device", "name")
 """Members of `/info` that are about the service or the machine, not about the index."""

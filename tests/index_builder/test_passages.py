@@ -82,18 +82,17 @@ def test_short_documents_give_the_same_index_with_passages_as_without(
 def test_the_report_tells_passages_and_what_they_cost(
     build: Run, long_file: Path, tmp_path: Path, live: Live
 ) -> None:
-    options = ("--passage-overlap", 1, "--max-passages", 3, "--passage-field", "text")
+    options = ("--max-passages", 3, "--passage-field", "text")
     done = build(long_file, "--passages", *options, "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.stderr
     report, index = json.loads((tmp_path / "r.json").read_text()), live()
     assert index.holds(PASSAGES)
-    cutter = PassageCutter(index.preprocessor, PassageOptions("text", overlap=1, limit=3))
+    cutter = PassageCutter(index.preprocessor, PassageOptions("text", limit=3))
     cuts = [cutter.cut(document) for document in index[STORED_FIELDS].scan()]
     count = sum(len(cut.spans) for cut in cuts)
     milliseconds = report["passages"].pop("milliseconds_each")
     assert report["passages"] == {
         "field": "text",
-        "overlap": 1,
         "limit": 3,
         "count": count,
         "per_document": round(count / 30, 3),

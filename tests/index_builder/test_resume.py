@@ -87,7 +87,7 @@ def test_a_killed_build_goes_on_and_ends_in_the_same_version(
     tmp_path: Path,
     wait_for: WaitFor,
 ) -> None:
-    options = ("--encode-batch-documents", 4, "--index", "ivf-flat", "--threads", 1)
+    options = ("--encode-batch-documents", 4, "--index", "hnsw", "--threads", 1)
     process = spawn("build", "--model", toy_model, "--input", many, "--index-root", output, *options)
     wait_for(lambda: len(list(output.glob(".work/*/shards/*.json"))) > 10)
     process.kill()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glow.index import RowMask
-from glow.index.postings import ImpactIndex, ImpactWriter, pack_lists, skipping
+from glow.index.postings import ImpactIndex, ImpactWriter
 from glow.index.postings import sums as postings_module
 
 WORDS = [f"w{number:02}" for number in range(30)]
@@ -24,17 +24,13 @@ def write(
     matrix: Matrix,
     words: Sequence[str] = WORDS,
     chunk_postings: int = 97,
-    *,
-    packed: bool = False,
 ) -> ImpactIndex:
     """An index of a float32 [documents, words] matrix of impacts; zeros are no postings."""
     with ImpactWriter(folder, words, chunk_postings) as writer:
         for row in matrix:
             held = np.flatnonzero(row)
             writer.add(held.tolist(), row[held].tolist())
-        header = writer.finish("bm25", lambda _words, _rows, values: values, {})
-    if packed:
-        pack_lists(folder, header)
+        writer.finish("bm25", lambda _words, _rows, values: values, {})
     return ImpactIndex.open(folder)
 
 
@@ -49,11 +45,9 @@ def matrix() -> Matrix:
     return impacts.astype(np.float32)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "packed"])
-def index(
-    request: pytest.FixtureRequest, matrix: Matrix, tmp_path_factory: pytest.TempPathFactory
-) -> ImpactIndex:
-    return write(tmp_path_factory.mktemp("impacts"), matrix, packed=request.param)
+@pytest.fixture(scope="module")
+def index(matrix: Matrix, tmp_path_factory: pytest.TempPathFactory) -> ImpactIndex:
+    return write(tmp_path_factory.mktemp("impacts"), matrix)
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +86,7 @@ def test_a_search_is_the_plain_sum_sorted_with_ties_by_order(
     expected = naive(matrix, words, k, allowed, order)
     with pytest.MonkeyPatch.context() as patch:
         # Both ways to gather the candidates, whatever the size of the collection would choose.
-        for module in (postings_module, skipping):
-            patch.setattr(module, "DOCUMENTS_PER_POSTING", 10**9 if dense else 0)
+        patch.setattr(postings_module, "DOCUMENTS_PER_POSTING", 10**9 if dense else 0)
         scores, rows = index.search(words, k, RowMask(allowed), order)
     assert (scores.tolist(), rows.tolist()) == expected
     assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
@@ -108,10 +101,9 @@ def test_without_mask_and_order_all_are_allowed_and_rows_break_ties(
     assert (scores.tolist(), found.tolist()) == expected
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_scores_of_given_rows_are_those_of_the_search_to_the_bit(tmp_path: Path, packed: bool) -> None:
+def test_scores_of_given_rows_are_those_of_the_search_to_the_bit(tmp_path: Path) -> None:
     matrix = np.random.default_rng(1).random((300, len(WORDS)), np.float32) * 7
-    index = write(tmp_path, np.where(matrix > 3, matrix, 0), packed=packed)
+    index = write(tmp_path, np.where(matrix > 3, matrix, 0))
     words = ["w03", "w01", "w03", "w17", "w08", "absent"]
     scores, rows = index.search(words, 300)
     assert index.score(words, rows).tolist() == scores.tolist()
@@ -154,9 +146,9 @@ def test_many_threads_search_as_one_does(index: ImpactIndex) -> None:
 
 
 def test_an_index_of_nothing_finds_nothing(tmp_path: Path) -> None:
-    for number, count in enumerate((0, 4, 0, 4)):
+    for number, count in enumerate((0, 4)):
         matrix = np.zeros((count, 30), np.float32)
-        index = write(tmp_path / str(number), matrix, packed=number > 1)
+        index = write(tmp_path / str(number), matrix)
         assert len(index) == len(matrix)
         scores, rows = index.search(["w00"], 5)
         assert (scores.tolist(), rows.tolist()) == ([], [])

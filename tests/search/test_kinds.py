@@ -16,11 +16,6 @@ def test_vectors_are_compressed_where_memory_asks_for_it() -> None:
     assert choose_kind(10_000_000, 384, memory_bytes=4 << 30) == "ivf-pq"
 
 
-def test_a_gpu_builds_lists_in_place_of_a_graph() -> None:
-    assert choose_kind(1_000_000, 384, device="cuda") == "ivf-flat"
-    assert choose_kind(1_000_000, 384, 1 << 30, "cuda") == "ivf-flat"
-
-
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 1000, 100_000, 10_000_000])
 def test_every_list_has_vectors_to_train_on(count: int) -> None:
     lists = list_count(count)

@@ -24,9 +24,7 @@ def mapped(counts: list[int], order: NDArray[np.uint32] | None = None) -> Passag
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
     documents = np.repeat(np.arange(len(counts)), counts).astype(np.uint32)
     starts = (10 * (np.arange(len(documents)) - first[documents])).astype(np.uint32)
-    header = PassagesHeader(
-        field="text", overlap=0, limit=9, documents=len(counts), passages=len(documents), left_out=0
-    )
+    header = PassagesHeader(field="text", limit=9, documents=len(counts), passages=len(documents), left_out=0)
     return PassageMap(header, documents, starts, starts + np.uint32(10), first, order)
 
 

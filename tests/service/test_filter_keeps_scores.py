@@ -81,9 +81,7 @@ def records(seed: int, count: int, corpus: Path) -> list[Json]:
     return found
 
 
-@pytest.fixture(
-    scope="module", params=["flat", "hnsw", "ivf-flat", "ivf-pq", "passages", "learned", "rerank"]
-)
+@pytest.fixture(scope="module", params=["flat", "hnsw", "ivf-pq", "passages", "learned", "rerank"])
 def index(
     request: pytest.FixtureRequest,
     toy_model: Path,
@@ -151,7 +149,7 @@ def test_a_filter_changes_no_score_and_no_order(
     if index[VECTORS].kind == "flat" and retriever == "hybrid":
         assert kept.keys() <= whole.keys()
     few = hits(index, {**body, "filter": wanted, "candidates": 20, "top_k": 20})
-    if index[VECTORS].kind in ("flat", "ivf-flat"):  # the others go deeper when they are asked for more
+    if index[VECTORS].kind == "flat":  # the others go deeper when they are asked for more
         require_kept(whole, few)
     tenant = Tenant(filter={"field": "owner", "eq": "alice"})
     require_kept(whole, hits(index, tenant.confine({**body, "filter": wanted})))

@@ -20,7 +20,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
 
 def test_wrong_credentials_and_databases_are_told_apart_from_no_server(closed: Milvus) -> None:
     for token in ("", "root:wrong"):
-        with pytest.raises(ConfigError, match=r"refuses the credentials.*GLOW_VECTOR_STORE_TOKEN"):
+        with pytest.raises(ConfigError, match=r"refuses the credentials.*GLOW_STORE_TOKEN"):
             connect(closed.address, StoreAccess(token, 10.0)).run(lambda client, _: client.list_collections())
     connection = connect(closed.address, StoreAccess("root:Milvus", 10.0))
     assert connection.run(lambda client, _: client.list_collections()) == []

@@ -51,8 +51,8 @@ def test_a_server_that_is_not_there_is_told_within_seconds() -> None:
 
 
 def test_a_time_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOW_VECTOR_STORE_TIMEOUT_MS", "soon")
-    with pytest.raises(ConfigError, match="GLOW_VECTOR_STORE_TIMEOUT_MS is 'soon'"):
+    monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "soon")
+    with pytest.raises(ConfigError, match="GLOW_STORE_TIMEOUT_MS is 'soon'"):
         StoreAccess.of_environment()
 
 

@@ -74,7 +74,7 @@ def pair(
     """The same documents in files, and in Milvus; a busy machine is slow."""
     patched = pytest.MonkeyPatch()
     request.addfinalizer(patched.undo)
-    patched.setenv("GLOW_VECTOR_STORE_TIMEOUT_MS", "30000")
+    patched.setenv("GLOW_STORE_TIMEOUT_MS", "30000")
     folder = tmp_path_factory.mktemp("pair")
     source = write(folder / "corpus.jsonl", documents(120))
     given: Json = {
@@ -205,7 +205,7 @@ def test_a_component_that_is_away_is_named(
     learned_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each collection dropped by hand under a running service: never a wrong page."""
-    monkeypatch.setenv("GLOW_VECTOR_STORE_TIMEOUT_MS", "30000")
+    monkeypatch.setenv("GLOW_STORE_TIMEOUT_MS", "30000")
     source = write(tmp_path / "corpus.jsonl", documents(60))
     store = f"milvus://{tmp_path / 'rows.db'}"
     given: Json = {"index": "flat", "passages": True, "store": store, "rerank": DATA / "toy-reranker"}

@@ -1,6 +1,5 @@
 """Passages hold all of a body, in order and within the budget."""
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -49,13 +48,13 @@ def document(body: str, *more: str, title: str = "bees") -> Document:
 
 
 @pytest.mark.parametrize("unit", ["word", "piece"])
-@given(body=BODIES, overlap=st.integers(0, 3), title=st.sampled_from(["", "bee", "the bee is home " * 9]))
+@given(body=BODIES, title=st.sampled_from(["", "bee", "the bee is home " * 9]))
 def test_passages_cover_the_body_in_order_and_none_loses_a_word(
-    make: Make, unit: Unit, body: str, overlap: int, title: str
+    make: Make, unit: Unit, body: str, title: str
 ) -> None:
     preprocessor = make(SMALL, Weighting(unit=unit))
     preprocessor.pieces = WordPieces(preprocessor.pieces.vocabulary, unit)
-    cutter = PassageCutter(preprocessor, PassageOptions(overlap=overlap, limit=10_000))
+    cutter = PassageCutter(preprocessor, PassageOptions(limit=10_000))
     whole = document(body, title=title)
     cut = cutter.cut(whole)
     assert not cut.left_out
@@ -64,7 +63,7 @@ def test_passages_cover_the_body_in_order_and_none_loses_a_word(
     for start, end in cut.spans:
         assert not body[covered:start].strip()
         assert start > previous[0] and end > previous[1]
-        assert overlap or start >= covered
+        assert start >= covered
         covered, previous = end, (start, end)
         passage = passage_document(whole, "text", start, end)
         assert passage.fields["text"] == (body[start:end],)
@@ -89,21 +88,6 @@ def test_cuts_are_at_sentence_ends_and_passages_as_full_as_fits(make: Make) -> N
     found = [passage.fields["text"][0] for passage in PassageCutter(make(SMALL)).passages(document(body))]
     sentence = "The bee is home."
     assert found == [" ".join([sentence] * count) for count in (7, 7)]
-
-
-def test_a_passage_repeats_the_sentences_before_it_where_asked(make: Make) -> None:
-    body = " ".join(f"The bee is {number}." for number in range(10, 26))
-    numbers = [
-        [int(number) for number in re.findall(r"\d+", passage.fields["text"][0])]
-        for passage in PassageCutter(make(SMALL), PassageOptions(overlap=2)).passages(document(body))
-    ]
-    assert numbers == [
-        [*range(10, 15)],
-        [*range(13, 18)],
-        [*range(16, 21)],
-        [*range(19, 24)],
-        [*range(22, 26)],
-    ]
 
 
 def test_a_sentence_that_is_too_long_is_cut_at_word_ends(make: Make) -> None:
@@ -168,10 +152,9 @@ def test_a_schema_without_running_text_is_refused() -> None:
         body_field(schema)
 
 
-@pytest.mark.parametrize("options", [{"overlap": -1}, {"limit": 0}])
-def test_options_out_of_range_are_refused(options: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="overlap >= 0 and limit >= 1"):
-        PassageOptions(**options)
+def test_a_limit_out_of_range_is_refused() -> None:
+    with pytest.raises(ConfigError, match="expected limit >= 1, found 0"):
+        PassageOptions(limit=0)
 
 
 @pytest.mark.parametrize("hostile", ["a", "a ", "日", "é", ".", "a-", "\u0301", "x" * 60 + " "])

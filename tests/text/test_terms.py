@@ -1,4 +1,4 @@
-"""Term statistics: counted from a stream in bounded memory, saved, mapped, hashed and blended."""
+"""Term statistics: counted from a stream in bounded memory, saved, mapped and hashed."""
 
 import json
 import shutil
@@ -185,27 +185,9 @@ def test_a_whole_number_as_length_does_not_change_the_hash() -> None:
     )
 
 
-def test_a_blend_adds_up(table: TermTable) -> None:
-    other = TermTable.from_counts({"bee": 10, "hive": 2}, 27, {"title": 6.5, "text": 50.0}, dropped_words=1)
-    both = table.blend(other)
-    assert dict(both.items()) == {**COUNTS, "bee": 13, "hive": 2}
-    assert both.documents == 36
-    assert both.lengths == {"title": pytest.approx(5.5), "text": 50.0, "query": 4.0}
-    assert both.dropped_words == 6
-    assert other.blend(table).hash == both.hash
-
-
-def test_a_small_corpus_gets_sane_idf_from_a_blend() -> None:
-    """A word of half the corpus that is rare in the world stays rare."""
-    corpus = TermTable.from_counts({"bee": 100}, 200, {"text": 9.0})
-    model = TermTable.from_counts({"bee": 5}, 99_800, {"text": 9.0})
-    assert corpus.blend(model).df("bee") / corpus.blend(model).documents < 0.002
-
-
 def test_the_source_decides_the_table(table: TermTable) -> None:
     corpus = TermTable.from_counts({"bee": 1}, 2, {"text": 7.0})
     assert select_terms("model", corpus, table) is table
-    assert select_terms("blend", corpus, table).hash == corpus.blend(table).hash
     alone = select_terms("corpus", corpus, table)
     assert (dict(alone.items()), alone.documents) == ({"bee": 1}, 2)
     assert alone.lengths == {"text": 7.0, "query": 4.0}  # documents know nothing of the length of queries

@@ -17,16 +17,18 @@ from urllib.parse import urlsplit
 from glow.errors import ConfigError, DependencyError, GlowError, StoreError
 from glow.index.time_limit import time_left_s
 
-__all__ = ["Connection", "StoreAccess", "connect", "require_pymilvus"]
+__all__ = ["Connection", "StoreAccess", "connect", "require_pymilvus", "require_version"]
 
 T = TypeVar("T")
 _ADDRESS = re.compile(r"milvus(\+tls)?://([^/@\s]*)(/[^\s]*)?")
-TOKEN_VARIABLE, TIMEOUT_VARIABLE = "GLOW_VECTOR_STORE_TOKEN", "GLOW_VECTOR_STORE_TIMEOUT_MS"
+TOKEN_VARIABLE, TIMEOUT_VARIABLE = "GLOW_STORE_TOKEN", "GLOW_STORE_TIMEOUT_MS"
 DEFAULT_TIMEOUT_S = 2.0
 SEARCH_SHARE = 0.8
 """Fraction of a search's remaining time that one call may take: without vectors, words can still answer in time."""
 BUILD_S = 600.0
 """Limit of one call that no search waits for."""
+LEAST_VERSION = (2, 4)
+"""The first with sparse vectors."""
 LOAD_S, INDEX_S = 3_600.0, 86_400.0
 """Limits of loading and of indexing a collection of any size."""
 GRPC_OPTIONS = {
@@ -53,7 +55,7 @@ class StoreAccess:
 
     @classmethod
     def of_environment(cls) -> "StoreAccess":
-        """From `GLOW_VECTOR_STORE_TOKEN` and `GLOW_VECTOR_STORE_TIMEOUT_MS`.
+        """From `GLOW_STORE_TOKEN` and `GLOW_STORE_TIMEOUT_MS`.
 
         Raises:
             ConfigError: if the time is not a number above 0.
@@ -78,7 +80,7 @@ def require_pymilvus() -> Any:
         return importlib.import_module("pymilvus")
     except ImportError as error:
         raise DependencyError(
-            "vectors in Milvus need the package pymilvus: install the extra `milvus` (pip install 'glow-retrieval[milvus]')"
+            "an index in Milvus needs the package pymilvus: install the extra `milvus` (pip install 'glow-retrieval[milvus]')"
         ) from error
 
 
@@ -216,3 +218,18 @@ class Connection:
 def connect(address: str, access: StoreAccess | None = None) -> Connection:
     """A connection; arguments and errors as for `Connection`, access from the environment unless given."""
     return Connection(address, access or StoreAccess.of_environment())
+
+
+def require_version(connection: Connection) -> None:
+    """Refuses a server without sparse vectors.
+
+    Raises:
+        ConfigError: with its version.
+        StoreError: if it does not respond.
+    """
+    version: str = connection.run(
+        lambda client, within_s: client.get_server_version(timeout=within_s), BUILD_S
+    )
+    numbers = re.search(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < LEAST_VERSION:
+        raise ConfigError(f"{connection.address} is Milvus {version}; expected 2.4 or newer")

@@ -25,7 +25,6 @@ ROW_FIELD, VECTOR_FIELD = "row", "vector"
 STORE_INDEXES: dict[IndexKind, tuple[str, dict[str, int]]] = {
     "flat": ("FLAT", {}),
     "hnsw": ("HNSW", {"M": 32, "efConstruction": 200}),
-    "ivf-flat": ("IVF_FLAT", {}),
     "ivf-pq": ("IVF_SQ8", {}),
 }
 """Milvus' index for each kind; `IVF` gets as many inverted lists as in GLOW."""

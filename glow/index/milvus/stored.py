@@ -5,7 +5,6 @@ passages, and removes the files. What does not grow with documents stays: header
 Metadata columns stay as well, because filters, facets and sorting scan them.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from glow.index.late_interaction import LATE_FOLDER, LATE_HEADER, LATE_INTERACTI
 from glow.index.learned_sparse import LEARNED_SPARSE, read_weight
 from glow.index.milvus.by_document import DocumentPostings, PostingsOfRow
 from glow.index.milvus.collection import Collection, sample_of
-from glow.index.milvus.connection import BUILD_S, Connection, connect
+from glow.index.milvus.connection import Connection, connect
 from glow.index.milvus.documents import ID_FIELD, TEXT_FIELD, MilvusDocuments, text_of
 from glow.index.milvus.encoded import encode, split
 from glow.index.milvus.expressions import FilterFields
@@ -65,11 +64,6 @@ IDS: FieldType = ("VARCHAR", {"max_length": 65_535})
 SPARSE: FieldType = ("SPARSE_FLOAT_VECTOR", {})
 ALWAYS = {0: 1.0}
 """A collection needs a vector of each entity; no query has this dimension, so it never adds to a score."""
-LEAST_VERSION = (2, 4)
-OLD_SERVER = (
-    "Milvus {} stores vectors alone: sparse vectors need Milvus 2.4 or newer. Documents, postings and token vectors stay in "
-    "the version's directory"
-)
 _COLLECTIONS: WeakValueDictionary[tuple[str, str], Collection] = WeakValueDictionary()
 """Open collections, which the components of a version share."""
 
@@ -216,17 +210,6 @@ STORED: Mapping[str, Stored] = {
 }
 
 
-def stores_everything(connection: Connection) -> str:
-    """Empty if a server stores sparse vectors; otherwise its version.
-
-    Raises:
-        StoreError: if the server does not respond.
-    """
-    found: str = connection.run(lambda client, within_s: client.get_server_version(timeout=within_s), BUILD_S)
-    numbers = re.search(r"(\d+)\.(\d+)", found)
-    return "" if numbers and (int(numbers[1]), int(numbers[2])) >= LEAST_VERSION else found
-
-
 def open_stored(component: Component[Any, Any, Any, Any], segment: Segment) -> Any:
     """What reads a component from a collection; None if the segment does not have it in one.
 
@@ -255,7 +238,7 @@ def store_segment(
     address: str,
     notes: Path,
     advance: Callable[[int], None] = lambda _: None,
-) -> str:
+) -> None:
     """Moves the rows of components into collections; a call after a killed one resumes the import.
 
     Args:
@@ -265,15 +248,10 @@ def store_segment(
         notes: directory that survives a killed build; created if missing.
         advance: called with the number of imported rows.
 
-    Returns:
-        Empty; or why everything stays local: the server is too old.
-
     Raises:
         StoreError: if the server does not respond.
     """
     connection = connect(address)
-    if old := stores_everything(connection):
-        return OLD_SERVER.format(old)
     held = [each for name, each in STORED.items() if name in made.readers]
     is_cut = made.rows.first is not None
     groups: dict[Per, list[Stored]] = {}
@@ -290,7 +268,6 @@ def store_segment(
     for each in held:
         for file in list(each.files(folder)):
             file.unlink()
-    return ""
 
 
 class _Import:

@@ -61,7 +61,6 @@ def build_passages(
         _to_npy(target / (name + RAW_SUFFIX), target / f"{name}.npy")
     header = PassagesHeader(
         field=cutter.field,
-        overlap=cutter.options.overlap,
         limit=cutter.options.limit,
         documents=count,
         passages=rows,

@@ -30,7 +30,6 @@ class PassagesOptions(ComponentOptions):
 
     passages: bool = option(False, "Split long documents into passages, each with a vector.")
     passage_field: str | None = option(None, "Field to split; default: the model's body.")
-    passage_overlap: int = option(0, "Sentences that neighboring passages share.", ge=0)
     max_passages: int = option(128, "Most passages per document.", ge=1)
 
 
@@ -39,7 +38,7 @@ class PassagesRules(Rules):
     """How documents are split.
 
     Attributes:
-        cut: field, overlap and limit.
+        cut: field and limit.
     """
 
     cut: PassageOptions
@@ -61,7 +60,7 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
         """As requested; a field that the model lacks is refused."""
         if not options.passages:
             return None
-        cut = PassageOptions(options.passage_field, options.passage_overlap, options.max_passages)
+        cut = PassageOptions(options.passage_field, options.max_passages)
         PassageCutter(asked.model.preprocessor, cut)
         return PassagesRules(cut=cut)
 
@@ -71,7 +70,7 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
         if passages is None:
             return None
         header = passages.header
-        return PassagesRules(cut=PassageOptions(header.field, header.overlap, header.limit))
+        return PassagesRules(cut=PassageOptions(header.field, header.limit))
 
     def prepare(self, corpus: Corpus, rules: PassagesRules) -> None:
         """Splits every document, which does not depend on term statistics."""
@@ -138,7 +137,6 @@ def _describe(passages: PassageMap, seconds: Mapping[str, float]) -> dict[str, A
     took = sum(seconds.get(name, 0.0) for name in COST_STAGES)
     return {
         "field": header.field,
-        "overlap": header.overlap,
         "limit": header.limit,
         "count": header.passages,
         "per_document": round(header.passages / header.documents, 3),

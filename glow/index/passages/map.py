@@ -54,7 +54,6 @@ class PassagesHeader(StrictModel):
     Attributes:
         format: format version.
         field: the field that was split.
-        overlap: sentences that neighboring passages share.
         limit: most passages per document.
         documents: n.
         passages: p.
@@ -63,7 +62,6 @@ class PassagesHeader(StrictModel):
 
     format: Literal[1] = FORMAT_VERSION
     field: str
-    overlap: Annotated[int, Field(ge=0)]
     limit: Annotated[int, Field(ge=1)]
     documents: Count
     passages: Count

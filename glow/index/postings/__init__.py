@@ -16,22 +16,17 @@ from glow.index.postings.format import (
     IMPACTS_HEADER,
     LEARNED_FILES,
     LEARNED_FOLDER,
-    PACKED_FILE,
-    PLACES_FILE,
     STAYING_FILES,
     VALUES_FILE,
-    WIDTHS_FILE,
     ImpactHeader,
     read_impacts_header,
 )
 from glow.index.postings.impacts import ImpactIndex, count_terms
 from glow.index.postings.joined import JoinedImpacts
-from glow.index.postings.lists import Block, PlainLists
+from glow.index.postings.lists import Block
 from glow.index.postings.merge import merge_impacts
 from glow.index.postings.opening import read_counts
-from glow.index.postings.packed import pack_lists
-from glow.index.postings.packing import PackedPostings, pack_postings, packed_sizes, width_of
-from glow.index.postings.posting_list import PackedList, PostingList
+from glow.index.postings.posting_list import PostingList
 from glow.index.postings.sums import ScoreAccumulator, look_up, look_up_each
 from glow.index.postings.view import ImpactsView, SegmentImpacts, StoredImpacts
 from glow.index.postings.vocabulary import Vocabulary
@@ -44,12 +39,9 @@ __all__ = [
     "IMPACTS_HEADER",
     "LEARNED_FILES",
     "LEARNED_FOLDER",
-    "PACKED_FILE",
-    "PLACES_FILE",
     "POSTINGS",
     "STAYING_FILES",
     "VALUES_FILE",
-    "WIDTHS_FILE",
     "Block",
     "Bm25",
     "ImpactHeader",
@@ -57,9 +49,6 @@ __all__ = [
     "ImpactWriter",
     "ImpactsView",
     "JoinedImpacts",
-    "PackedList",
-    "PackedPostings",
-    "PlainLists",
     "PostingList",
     "PostingsOptions",
     "PostingsRules",
@@ -74,10 +63,6 @@ __all__ = [
     "look_up_each",
     "merge_impacts",
     "pack_codes",
-    "pack_lists",
-    "pack_postings",
-    "packed_sizes",
     "read_counts",
     "read_impacts_header",
-    "width_of",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,10 @@ from glow.errors import MismatchError
 from glow.index.component import Asked, Component, ComponentOptions, Explained, Rules
 from glow.index.corpus import Corpus
 from glow.index.postings.bm25 import Bm25, build_lexical
-from glow.index.postings.format import IMPACTS_FOLDER, IMPACTS_HEADER, Layout, read_impacts_header
+from glow.index.postings.format import IMPACTS_FOLDER, IMPACTS_HEADER, read_impacts_header
 from glow.index.postings.impacts import ImpactIndex
 from glow.index.postings.joined import JoinedImpacts
 from glow.index.postings.merge import merge_impacts
-from glow.index.postings.packed import PACKED_FROM, pack_lists
 from glow.index.postings.view import ImpactsView, SegmentImpacts
 from glow.index.segment import MergeSource, Segment
 from glow.index.segments import BaseAndDelta
@@ -44,11 +43,6 @@ class PostingsOptions(ComponentOptions):
     """Options of `glow build`."""
 
     lexical: bool = option(True, "Build a lexical index, for lexical and hybrid search.")
-    impacts: Literal["auto", "plain", "compressed"] = option(
-        "auto",
-        "How to store postings; compressed takes a third of the bytes, with 8-bit impacts. auto compresses from 4,000,000 documents.",
-        flag="--postings",
-    )
     analyzer: AnalyzerName = option(DEFAULT_ANALYZER, "Index words unchanged (plain), or as English stems.")
 
 
@@ -58,7 +52,6 @@ class PostingsRules(Rules):
 
     Attributes:
         analyzer: turns words into terms.
-        layout: of the lists; `auto`: packed from `PACKED_FROM` documents on.
         bm25: the parameters; None: the defaults.
         average_length: in words, of the collection that is extended; None: that of the documents.
         term_stats: source of the idf of stems.
@@ -66,15 +59,10 @@ class PostingsRules(Rules):
     """
 
     analyzer: AnalyzerName = DEFAULT_ANALYZER
-    layout: Layout | Literal["auto"] = "auto"
     bm25: Bm25 | None = None
     average_length: float | None = None
     term_stats: TermStats = "corpus"
     stems: Path | None = None
-
-    def packs(self, documents: int) -> bool:
-        """Whether the lists of so many documents are packed."""
-        return documents >= PACKED_FROM if self.layout == "auto" else self.layout == "packed"
 
 
 class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOptions]):
@@ -90,11 +78,10 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
         if not options.lexical:
             return None
         check_analyzer(options.analyzer, asked.model.preprocessor.weighting.unit)
-        layout: Layout | Literal["auto"] = "packed" if options.impacts == "compressed" else options.impacts
-        return PostingsRules(analyzer=options.analyzer, layout=layout, term_stats=asked.term_stats)
+        return PostingsRules(analyzer=options.analyzer, term_stats=asked.term_stats)
 
     def rules_of(self, segment: Segment, *, delta: bool) -> PostingsRules | None:
-        """As `Component`; the lists of a delta are plain.
+        """As `Component`.
 
         Raises:
             MismatchError: if the segment has learned impacts here, which cannot be extended.
@@ -103,7 +90,7 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
             return None
         header = read_impacts_header(segment.path(IMPACTS_FOLDER))
         if not delta:
-            return PostingsRules(analyzer=header.analyzer, layout=header.layout)
+            return PostingsRules(analyzer=header.analyzer)
         if header.kind != "bm25":
             raise MismatchError(
                 f"the lexical index has the kind {header.kind}, and only bm25 can be extended; build the index again"
@@ -111,7 +98,6 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
         parameters = header.parameters
         return PostingsRules(
             analyzer=header.analyzer,
-            layout="plain",
             bm25=Bm25(parameters["k1"], parameters["b"]),
             average_length=parameters["average_length"],
             stems=None if header.analyzer == "plain" else segment.root / STEMS_FOLDER,
@@ -119,9 +105,8 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
 
     def build(self, corpus: Corpus, rules: PostingsRules) -> None:
         """As `Component`: reads the documents a second time, because words must be counted first."""
-        folder = corpus.made.folder / IMPACTS_FOLDER
-        header = build_lexical(
-            folder,
+        build_lexical(
+            corpus.made.folder / IMPACTS_FOLDER,
             document_words(corpus),
             corpus.counted,
             _idf_table(corpus, rules),
@@ -129,16 +114,10 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
             average_length=rules.average_length,
             analyzer=Analyzer(rules.analyzer),
         )
-        if rules.packs(header.documents):
-            pack_lists(folder, header)
 
     def merge(self, kept: Sequence[MergeSource], rules: PostingsRules, made: Segment) -> None:
         """As `Component`."""
-        documents = sum(each.documents for each in kept)
-        layout: Layout = "packed" if rules.packs(documents) else "plain"
-        merge_impacts(
-            [(each.segment[self], each.live) for each in kept], made.folder / IMPACTS_FOLDER, layout
-        )
+        merge_impacts([(each.segment[self], each.live) for each in kept], made.folder / IMPACTS_FOLDER)
 
     def report(self, made: Segment, rules: PostingsRules, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Counts, parameters and size."""
@@ -148,7 +127,6 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
             "lexical": {
                 "kind": header.kind,
                 "analyzer": header.analyzer,
-                "layout": header.layout,
                 "words": header.words,
                 "postings": header.postings,
                 "parameters": header.parameters,

@@ -16,8 +16,8 @@ from glow.text import AnalyzerName
 
 __all__ = [
     "CAUSES_FILE", "CODES_FILE", "IMPACTS_FILES", "IMPACTS_FOLDER", "IMPACTS_HEADER", "LARGEST_IMPACT", "LEARNED_FILES", "LEARNED_FOLDER",
-    "MAXIMA_FILE", "MINIMA_FILE", "PACKED_FILE", "PLACES_FILE", "ROWS_FILE", "STARTS_FILE", "STAYING_FILES", "VALUES_FILE", "WIDTHS_FILE", "ImpactHeader",
-    "Layout", "read_impacts_header",
+    "MAXIMA_FILE", "ROWS_FILE", "STARTS_FILE", "STAYING_FILES", "VALUES_FILE", "ImpactHeader",
+    "read_impacts_header",
 ]  # fmt: skip
 
 FORMAT_VERSION: Literal[1] = 1
@@ -25,10 +25,8 @@ IMPACTS_FOLDER = "impacts"
 IMPACTS_HEADER = "impacts.json"
 STARTS_FILE, MAXIMA_FILE, ROWS_FILE, VALUES_FILE = "starts.npy", "maxima.npy", "rows.npy", "impacts.npy"
 CODES_FILE, CAUSES_FILE = "codes.npy", "causes.npy"
-MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FILE = "minima.npy", "widths.npy", "places.npy", "postings.npy"
 _SHARED_FILES = (IMPACTS_HEADER, *VOCABULARY_FILES, STARTS_FILE, MAXIMA_FILE)
 IMPACTS_FILES = (*_SHARED_FILES, ROWS_FILE, VALUES_FILE)
-PACKED_FILES = (*_SHARED_FILES, MINIMA_FILE, WIDTHS_FILE, PLACES_FILE, PACKED_FILE)
 LEARNED_FOLDER = "learned"
 LEARNED_FILES = (*_SHARED_FILES, ROWS_FILE, CODES_FILE, CAUSES_FILE)
 """Files of learned impacts: 8-bit codes, each with the position of the document's word that it comes from."""
@@ -38,17 +36,14 @@ LARGEST_IMPACT = 1e30
 """Limit of an impact, so that a query's sum is finite in float32."""
 
 
-Layout = Literal["plain", "packed"]
-
-
 class ImpactHeader(StrictModel):
     """`impacts.json`.
 
     Attributes:
         format: format version.
         kind: source of the impacts.
-        analyzer: turned words into terms; an old index has no such entry, and plain words.
-        layout: `plain` arrays, or lists `packed` in a third of the bytes, their impacts in 8 bits.
+        analyzer: turned words into terms.
+        layout: of the lists.
         documents, words, postings: n, v and p.
         parameters: of the impacts: for BM25 k1, b and the average length; for learned ones `unit`, the impact of
             code 1, and `budget`, the most words of a document.
@@ -57,7 +52,7 @@ class ImpactHeader(StrictModel):
     format: Literal[1] = FORMAT_VERSION
     kind: Literal["bm25", "learned"]
     analyzer: AnalyzerName = "plain"
-    layout: Layout = "plain"
+    layout: Literal["plain"] = "plain"
     documents: int = Field(ge=0, le=2**32 - 1)
     words: int = Field(ge=0)
     postings: int = Field(ge=0)
@@ -71,16 +66,12 @@ class ImpactHeader(StrictModel):
             raise ValueError(
                 f"the parameter unit is above {LARGEST_IMPACT:.0e}: sums of it would not be finite"
             )
-        if self.kind == "learned" and self.layout == "packed":
-            raise ValueError("learned impacts are not packed")
         return self
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files of the index."""
-        if self.kind == "learned":
-            return LEARNED_FILES
-        return PACKED_FILES if self.layout == "packed" else IMPACTS_FILES
+        return LEARNED_FILES if self.kind == "learned" else IMPACTS_FILES
 
     @property
     def unit(self) -> float:

@@ -1,19 +1,18 @@
-"""Storage of an index's postings: plain arrays that are sliced, or packed bytes that are decoded.
+"""Storage of an index's postings: memory-mapped arrays that are sliced.
 
 p   postings        v   words
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.postings.packing import LARGEST_CODE, PackedPostings
-from glow.index.postings.posting_list import PackedList, PlainList, PostingList
+from glow.index.postings.posting_list import PostingList
 
-__all__ = ["Block", "Lists", "PackedLists", "PlainLists"]
+__all__ = ["Block", "Lists"]
 
 
 class Block(NamedTuple):
@@ -25,38 +24,13 @@ class Block(NamedTuple):
     causes: NDArray[np.uint8] | None
 
 
-class Lists(Protocol):
-    """The postings of all words."""
-
-    @property
-    def starts(self) -> NDArray[np.int64]:
-        """int64 [v + 1], start of each word's postings among all."""
-        ...
-
-    @property
-    def maxima(self) -> NDArray[np.float32]:
-        """float32 [v], each word's largest impact."""
-        ...
-
-    def list(self, word: int, times: float) -> PostingList:
-        """A word's postings, with every impact multiplied by `times`."""
-        ...
-
-    def cause(self, word: int, row: int) -> int | None:
-        """Position of the document's word that a word's learned impact comes from; None if there is none."""
-        ...
-
-    def blocks(self, most: int) -> Iterator[Block]:
-        """All postings, in order, in blocks of about `most`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class PlainLists:
-    """Memory-mapped arrays.
+class Lists:
+    """The postings of all words.
 
     Attributes:
-        starts, maxima: see `Lists`.
+        starts: int64 [v + 1], start of each word's postings among all.
+        maxima: float32 [v], each word's largest impact.
         rows: uint32 [p], the documents of each word, ascending.
         impacts: float32 [p], finite and > 0; or uint8 codes > 0, to be multiplied by the unit.
         causes: uint8 [p] of learned impacts; None if impacts are not learned.
@@ -70,10 +44,10 @@ class PlainLists:
     causes: NDArray[np.uint8] | None
     unit: float = 1.0
 
-    def list(self, word: int, times: float) -> PlainList:
-        """As in `Lists`."""
+    def list(self, word: int, times: float) -> PostingList:
+        """A word's postings, with every impact multiplied by `times`."""
         held = self._held(word)
-        return PlainList(
+        return PostingList(
             self.rows[held],
             self.impacts[held],
             np.float32(self.unit * times),
@@ -81,7 +55,7 @@ class PlainLists:
         )
 
     def cause(self, word: int, row: int) -> int | None:
-        """As in `Lists`."""
+        """Position of the document's word that a word's learned impact comes from; None if there is none."""
         if self.causes is None:
             return None
         held = self._held(word)
@@ -90,7 +64,7 @@ class PlainLists:
         return int(self.causes[held][at]) if is_there else None
 
     def blocks(self, most: int) -> Iterator[Block]:
-        """As in `Lists`; codes instead of impacts, if they are learned."""
+        """All postings, in order, in blocks of about `most`; codes instead of impacts, if they are learned."""
         for start in range(0, len(self.rows), most):
             block = slice(start, min(start + most, len(self.rows)))
             words = np.searchsorted(self.starts, np.arange(block.start, block.stop), "right") - 1
@@ -99,63 +73,3 @@ class PlainLists:
 
     def _held(self, word: int) -> slice:
         return slice(int(self.starts[word]), int(self.starts[word + 1]))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PackedLists:
-    """Memory-mapped bytes, of which a search decodes what it needs.
-
-    Attributes:
-        starts, maxima: see `Lists`.
-        minima: float32 [v], each word's smallest impact.
-        widths: uint8 [v], of each list.
-        places: int64 [v + 1], start of each list's bytes.
-        data: uint8, all lists as written by `pack_postings`.
-        documents: n.
-    """
-
-    starts: NDArray[np.int64]
-    maxima: NDArray[np.float32]
-    minima: NDArray[np.float32]
-    widths: NDArray[np.uint8]
-    places: NDArray[np.int64]
-    data: NDArray[np.uint8]
-    documents: int
-
-    def list(self, word: int, times: float) -> PackedList:
-        """As in `Lists`."""
-        least, largest = float(self.minima[word]), float(self.maxima[word])
-        step = (largest - least) / LARGEST_CODE
-        return PackedList(
-            self._packed(word), np.float32(least * times), np.float32(step * times), largest * times
-        )
-
-    def cause(self, word: int, row: int) -> int | None:
-        """As in `Lists`: None, because learned impacts are never packed."""
-        del word, row
-        return None
-
-    def blocks(self, most: int) -> Iterator[Block]:
-        """As in `Lists`."""
-        waiting: list[Block] = []
-        size = 0
-        for word in range(len(self.maxima)):
-            postings = self.list(word, 1.0)
-            rows = postings.rows
-            waiting.append(Block(np.full(len(rows), word, np.int64), rows, postings.impacts(), None))
-            size += len(rows)
-            if size >= most:
-                yield _joined(waiting)
-                waiting, size = [], 0
-        if waiting:
-            yield _joined(waiting)
-
-    def _packed(self, word: int) -> PackedPostings:
-        data = self.data[int(self.places[word]) : int(self.places[word + 1])]
-        count = int(self.starts[word + 1] - self.starts[word])
-        return PackedPostings(data, count, self.documents, int(self.widths[word]))
-
-
-def _joined(blocks: list[Block]) -> Block:
-    words, rows, impacts = (np.concatenate([block[part] for block in blocks]) for part in range(3))
-    return Block(words, rows, impacts, None)

@@ -21,10 +21,8 @@ from glow.index.postings.format import (
     STARTS_FILE,
     VALUES_FILE,
     ImpactHeader,
-    Layout,
 )
 from glow.index.postings.lists import Block
-from glow.index.postings.packed import pack_lists
 from glow.index.postings.view import SegmentImpacts
 from glow.index.postings.vocabulary import Vocabulary
 from glow.storage import new_array
@@ -34,15 +32,12 @@ __all__ = ["merge_impacts"]
 BLOCK_POSTINGS = 1 << 20
 
 
-def merge_impacts(
-    kept: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]], folder: Path, layout: Layout = "plain"
-) -> ImpactHeader:
+def merge_impacts(kept: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]], folder: Path) -> ImpactHeader:
     """Writes one inverted index of the live documents of several: BM25's, or learned impacts of one unit.
 
     Args:
         kept: at least one, with its live documents, bool [n]. Parameters are those of the first.
         folder: to create.
-        layout: of the new index.
 
     Raises:
         OSError: if the disk is full or cannot be written.
@@ -60,13 +55,13 @@ def merge_impacts(
         counts[source.moved[source.counts > 0]] += source.counts[source.counts > 0]
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     header = sources[0].index.header.model_copy(
-        update={"documents": first_row, "words": len(words), "postings": int(starts[-1]), "layout": "plain"}
+        update={"documents": first_row, "words": len(words), "postings": int(starts[-1])}
     )
     Vocabulary.save(folder, words)
     np.save(folder / STARTS_FILE, starts)
     np.save(folder / MAXIMA_FILE, np.float32(header.unit) * _write(sources, starts, folder))
     header.save(folder / IMPACTS_HEADER)
-    return header if layout == "plain" else pack_lists(folder, header)
+    return header
 
 
 class _Source:

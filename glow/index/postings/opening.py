@@ -15,30 +15,23 @@ from glow.index.postings.format import (
     IMPACTS_HEADER,
     LARGEST_IMPACT,
     MAXIMA_FILE,
-    MINIMA_FILE,
-    PACKED_FILE,
-    PLACES_FILE,
     ROWS_FILE,
     STARTS_FILE,
     VALUES_FILE,
-    WIDTHS_FILE,
     ImpactHeader,
 )
-from glow.index.postings.lists import Lists, PackedLists, PlainLists
-from glow.index.postings.packing import packed_sizes
+from glow.index.postings.lists import Lists
 from glow.storage import map_array
 
 __all__ = ["read_counts", "read_lists"]
 
 CHECKED_AT_ONCE = 1 << 22
-WIDEST = 32
 
 
 def read_lists(folder: Path, header: ImpactHeader, words: int) -> Lists:
     """Maps the lists and checks them.
 
-    All values of plain lists are checked, so that no later query fails at a row out of range. Packed lists are checked
-    when they are decoded; here only the number of bytes of each.
+    All values are checked, so that no later query fails at a row out of range.
 
     Args:
         folder: of the index.
@@ -53,30 +46,8 @@ def read_lists(folder: Path, header: ImpactHeader, words: int) -> Lists:
             folder, IMPACTS_HEADER, f"it counts {header.words} words, the vocabulary holds {words}"
         )
     starts, maxima = read_counts(folder, header)
-    read = _read_packed if header.layout == "packed" else _read_plain
-    return read(folder, header, starts, maxima)
-
-
-def read_counts(folder: Path, header: ImpactHeader) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Maps the start of each word's postings, int64 [v + 1], and its largest impact, float32 [v].
-
-    Raises:
-        FormatError: if a file is missing or inconsistent.
-    """
-    starts = map_array(folder / STARTS_FILE, np.int64, header.words + 1)
-    maxima = map_array(folder / MAXIMA_FILE, np.float32, header.words)
-    if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():
-        raise _damaged(folder, STARTS_FILE, f"it does not cut {header.postings} postings into words")
-    if not _positive(maxima):
-        raise _damaged(folder, MAXIMA_FILE, "it holds an impact that is not finite and above 0")
-    return starts, maxima
-
-
-def _read_plain(
-    folder: Path, header: ImpactHeader, starts: NDArray[np.int64], maxima: NDArray[np.float32]
-) -> PlainLists:
     is_learned = header.kind == "learned"
-    lists = PlainLists(
+    lists = Lists(
         starts,
         maxima,
         map_array(folder / ROWS_FILE, np.uint32, header.postings),
@@ -99,23 +70,19 @@ def _read_plain(
     return lists
 
 
-def _read_packed(
-    folder: Path, header: ImpactHeader, starts: NDArray[np.int64], maxima: NDArray[np.float32]
-) -> PackedLists:
-    minima = map_array(folder / MINIMA_FILE, np.float32, header.words)
-    if not _positive(minima) or (minima > maxima).any():
-        raise _damaged(
-            folder, MINIMA_FILE, "it holds an impact that is not above 0, or above the word's largest"
-        )
-    widths = map_array(folder / WIDTHS_FILE, np.uint8, header.words)
-    places = map_array(folder / PLACES_FILE, np.int64, header.words + 1)
-    if (widths > WIDEST).any():
-        raise _damaged(folder, WIDTHS_FILE, f"it holds a width beyond {WIDEST} bits")
-    sizes, _ = packed_sizes(np.diff(starts), widths, header.documents)
-    if places[0] != 0 or (np.diff(places) != sizes).any():
-        raise _damaged(folder, PLACES_FILE, "its lists have not the bytes that their postings take")
-    data = map_array(folder / PACKED_FILE, np.uint8, int(places[-1]))
-    return PackedLists(starts, maxima, minima, widths, places, data, header.documents)
+def read_counts(folder: Path, header: ImpactHeader) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Maps the start of each word's postings, int64 [v + 1], and its largest impact, float32 [v].
+
+    Raises:
+        FormatError: if a file is missing or inconsistent.
+    """
+    starts = map_array(folder / STARTS_FILE, np.int64, header.words + 1)
+    maxima = map_array(folder / MAXIMA_FILE, np.float32, header.words)
+    if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():
+        raise _damaged(folder, STARTS_FILE, f"it does not cut {header.postings} postings into words")
+    if not _positive(maxima):
+        raise _damaged(folder, MAXIMA_FILE, "it holds an impact that is not finite and above 0")
+    return starts, maxima
 
 
 def _positive(impacts: NDArray[np.float32] | NDArray[np.uint8]) -> bool:

@@ -1,8 +1,7 @@
 """Adds up lists of postings: the k documents with the highest sums.
 
-Of plain lists every posting is added. Skipping was exact, but slower at a million documents: adding is one pass over
-memory, and every test for candidates is another (docs/results/models.md). Packed lists must be decoded first, so
-skipping is faster for them (`glow.index.postings.skipping`).
+Every posting is added. Skipping was exact, but slower at a million documents: adding is one pass over memory, and
+every test for candidates is another (docs/results/models.md).
 
     n   documents       p   postings of one list        m   some rows       k   hits
 """
@@ -13,12 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.postings.posting_list import POSTINGS_PER_LOOKUP, PackedList, PostingList
-from glow.index.postings.skipping import DOCUMENTS_PER_POSTING, promising
+from glow.index.postings.posting_list import POSTINGS_PER_LOOKUP, PostingList
 from glow.index.ranking import Ranking, best
 from glow.index.row_mask import RowMask
 
 __all__ = ["ScoreAccumulator", "look_up", "look_up_each"]
+
+DOCUMENTS_PER_POSTING = 8
+"""With less than one posting per this many documents, visiting postings is less work than visiting all documents."""
 
 
 def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -67,8 +68,6 @@ class ScoreAccumulator:
             rows = allowed.rows
             scores = look_up(lists, rows)
             return best(scores[scores > 0], rows[scores > 0], k, order)
-        if any(isinstance(each, PackedList) for each in lists):
-            return self._search_packed(lists, k, allowed, order)
         accumulator = self._accumulator()
         added: list[NDArray[np.uint32]] = []
         try:
@@ -79,23 +78,6 @@ class ScoreAccumulator:
             return best(accumulator[rows], rows, k, order)
         finally:
             self._clear(accumulator, added)
-
-    def _search_packed(
-        self,
-        lists: Sequence[PostingList],
-        k: int,
-        allowed: RowMask | None,
-        order: NDArray[np.uint32] | None,
-    ) -> Ranking:
-        """The same for packed lists, whose decoding costs more than adding."""
-        accumulator = self._accumulator()
-        added: list[NDArray[np.uint32]] = []
-        try:
-            rows = promising(lists, k, allowed, accumulator, added)
-        finally:
-            self._clear(accumulator, added)
-        # They were added shortest first; adding them in the order of the vocabulary rounds them like all scores.
-        return best(look_up(lists, rows), rows, k, order)
 
     def _accumulator(self) -> NDArray[np.float32]:
         """This thread's float32 [n], all zeros."""

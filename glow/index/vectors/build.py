@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from glow.index.encoding import VectorRows
 from glow.index.vector_search import TRAIN_VECTORS_PER_LIST, IndexKind, list_count
-from glow.index.vectors.index import DenseIndex, to_gpu
+from glow.index.vectors.index import DenseIndex
 from glow.index.vectors.kinds import (
     HNSW_LINKS,
     PQ_BITS,
@@ -27,34 +27,27 @@ BLOCK_VECTORS = 4_096
 """Number of vectors in memory besides the index: 6 MB at 384 dimensions."""
 
 
-def build_dense(
-    vectors: VectorRows, kind: IndexKind, device: str = "cpu", like: DenseIndex | None = None
-) -> DenseIndex:
+def build_dense(vectors: VectorRows, kind: IndexKind, like: DenseIndex | None = None) -> DenseIndex:
     """Builds an index over vectors; row i is vector i.
 
     Args:
         vectors: float32 [count, D], L2-normalized; read in blocks, so they need not fit into memory twice.
         kind: one of `KINDS`.
-        device: `cpu`, or `cuda` to build on the GPU (`save` writes the CPU form).
         like: an index that the vectors were read from. Of `ivf-pq` it gives the ranges of the 8 bits, so that the same codes are
             stored again.
 
     Raises:
         ConfigError: if the kind is unknown, or there are too few vectors to train it.
-        DeviceError: if there is no GPU, or the kind is `hnsw` or `ivf-pq` on one.
     """
     count, dimensions = vectors.shape
     require_buildable(kind, count)
     index = _empty(kind, count, dimensions)
-    if device == "cuda":
-        index = to_gpu(index, kind)
     if not index.is_trained:
-        _train(index, kind, _sample(vectors, count), like)
-    if device == "cpu":
-        _reserve(index, kind, count)
+        _train(index, _sample(vectors, count), like)
+    _reserve(index, kind, count)
     for start in range(0, count, BLOCK_VECTORS):  # a memory-mapped array is read in blocks
         index.add(np.ascontiguousarray(vectors[start : start + BLOCK_VECTORS], np.float32))
-    return DenseIndex(index, kind, device)
+    return DenseIndex(index, kind)
 
 
 def _empty(kind: IndexKind, count: int, dimensions: int) -> Any:
@@ -67,29 +60,21 @@ def _empty(kind: IndexKind, count: int, dimensions: int) -> Any:
         return index
     lists = list_count(count)
     quantizer = faiss.IndexFlatIP(dimensions)
-    if kind == "ivf-flat":
-        index = faiss.IndexIVFFlat(quantizer, dimensions, lists, metric)
-    else:
-        index = faiss.IndexIVFPQFastScan(
-            quantizer, dimensions, lists, code_count(dimensions), PQ_BITS, metric, PQ_BLOCK_VECTORS
-        )
-        index.pq.cp.min_points_per_centroid = 1  # small corpora are fine, a warning on stderr is not
+    index = faiss.IndexIVFPQFastScan(
+        quantizer, dimensions, lists, code_count(dimensions), PQ_BITS, metric, PQ_BLOCK_VECTORS
+    )
+    index.pq.cp.min_points_per_centroid = 1  # small corpora are fine, a warning on stderr is not
     index.cp.min_points_per_centroid = 1
     index.own_fields = True
     quantizer.this.disown()
-    if kind == "ivf-flat":
-        return index
     # Python keeps the parts alive with the object that refers to them.
     return faiss.IndexRefine(
         index, faiss.IndexScalarQuantizer(dimensions, faiss.ScalarQuantizer.QT_8bit, metric)
     )
 
 
-def _train(index: Any, kind: IndexKind, sample: NDArray[np.float32], like: DenseIndex | None) -> None:
+def _train(index: Any, sample: NDArray[np.float32], like: DenseIndex | None) -> None:
     """Trains lists and codes; the ranges of the 8 bits are those of `like`, or cover the sample."""
-    if kind != "ivf-pq":
-        index.train(sample)
-        return
     base, stored = faiss.downcast_index(index.base_index), faiss.downcast_index(index.refine_index)
     base.train(sample)
     ranges = None if like is None else like.ranges
@@ -104,10 +89,9 @@ def _train(index: Any, kind: IndexKind, sample: NDArray[np.float32], like: Dense
 def _reserve(index: Any, kind: IndexKind, count: int) -> None:
     """Allocates the memory of all vectors once: a growing array holds the old and the new one at the same time."""
     storage = {"hnsw": "storage", "ivf-pq": "refine_index"}
-    if kind != "ivf-flat":
-        part = faiss.downcast_index(getattr(index, storage[kind])) if kind in storage else index
-        part.codes.resize(count * int(part.code_size))
-        part.codes.resize(0)
+    part = faiss.downcast_index(getattr(index, storage[kind])) if kind in storage else index
+    part.codes.resize(count * int(part.code_size))
+    part.codes.resize(0)
     if kind == "hnsw":
         index.hnsw.neighbors.resize(int(count * (2 * HNSW_LINKS + 4)))  # with a few links of higher levels
         index.hnsw.neighbors.resize(0)

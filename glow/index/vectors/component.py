@@ -20,14 +20,14 @@ from glow.index.milvus import (
     connect,
     documents_of,
     read_store_header,
-    stored_header,
+    require_version,
 )
 from glow.index.passages import PASSAGES, PASSAGES_FOLDER
 from glow.index.segment import MergeSource, Rows, Segment
 from glow.index.segments import BaseAndDelta
 from glow.index.vector_search import IndexKind
 from glow.index.vectors.build import build_dense
-from glow.index.vectors.index import DenseIndex, require_device
+from glow.index.vectors.index import DenseIndex
 from glow.index.vectors.joined import SegmentedDense
 from glow.index.vectors.kept_rows import KeptVectors
 from glow.index.vectors.rules import DEFAULT_MEMORY_MB, VectorOptions, VectorRules
@@ -51,18 +51,14 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
     options = VectorOptions
 
     def rules(self, options: VectorOptions, asked: Asked) -> VectorRules:
-        """As requested; a missing device or server is refused now, not after hours of reading."""
-        require_device(options.index, asked.device)
-        address = options.address
-        if address:
-            connect(address)
+        """As requested; a missing or old server is refused now, not after hours of reading."""
+        if options.store:
+            require_version(connect(options.store))
         return VectorRules(
             index=options.index,
             dimensions=asked.dimensions,
             memory_mb=options.memory_mb,
-            device=asked.device,
-            store=address,
-            stores_all=bool(options.store),
+            store=options.store,
         )
 
     def rules_of(self, segment: Segment, *, delta: bool) -> VectorRules | None:
@@ -78,7 +74,6 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
             dimensions=vectors.dimensions,
             memory_mb=int(segment.parameters.get("memory_mb", DEFAULT_MEMORY_MB)),
             store=read_store_header(segment.path(STORE_FILE).parent).address if is_stored else None,
-            stores_all=stored_header(segment) is not None,
             falls_back=True,
         )
 
@@ -91,7 +86,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         vectors, made = corpus.encoded.vectors(), corpus.made
         if rules.store is None:
             kind = rules.kind(vectors.shape[0])
-            build_dense(vectors, kind, rules.device).save(made.folder / DENSE_FILE)
+            build_dense(vectors, kind).save(made.folder / DENSE_FILE)
             return
         spread = corpus.spread
         insert = None if spread is None else spread(_import_range(rules.store, vectors, made))
@@ -105,7 +100,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         kind = rules.kind(len(vectors))
         if rules.store is None:
             like = oldest if isinstance(oldest, DenseIndex) else None
-            build_dense(vectors, kind, rules.device, like).save(made.folder / DENSE_FILE)
+            build_dense(vectors, kind, like).save(made.folder / DENSE_FILE)
             return
         notes = made.folder / NOTES_FOLDER
         _store(rules.store, vectors, kind, made, notes)

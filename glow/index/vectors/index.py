@@ -45,9 +45,8 @@ RESCORED, RESCORED_OF_MANY, MANY_VECTORS = 10, 20, 4_000_000
 """Vectors that `ivf-pq` scores again per hit; twice as many at this number of vectors: docs/results/scale.md."""
 MIN_READ_LIMIT_BYTES = 2 << 30
 WRITE_BYTES = 1 << 20
-# FAISS's own limits on a GPU.
 GPU_MAX_HITS = 2048
-GPU_MAX_PROBES = 2048
+"""FAISS's own limit on a GPU."""
 _SIGNATURE = re.compile(r"^Error in .*? at \S+:\d+: (Error: )?", re.DOTALL)
 
 
@@ -72,8 +71,6 @@ class DenseIndex:
         self._stored: Any = index if part is None else faiss.downcast_index(getattr(index, part))
         self._lists: Any = faiss.downcast_index(index.base_index) if kind == "ivf-pq" else index
         self._rescored = RESCORED if int(index.ntotal) < MANY_VECTORS else RESCORED_OF_MANY
-        if self._maps_rows:
-            index.make_direct_map()  # position of each row: 8 bytes of memory per row, 10 ms for a million
         # FAISS allows one search at a time with a GPU's resources, any number on the CPU.
         self._turn: Any = threading.Lock() if device == "cuda" else nullcontext()
 
@@ -146,7 +143,7 @@ class DenseIndex:
         """Whether to compare with every allowed vector."""
         if params.exact or self.kind == "flat":
             return True
-        if allowed is None or self.kind == "ivf-flat":
+        if allowed is None:
             return False
         if self.kind == "ivf-pq":
             return should_scan_codes(
@@ -181,8 +178,6 @@ class DenseIndex:
 
     def _exact_plan(self, params: SearchParams, k: int, allowed: RowMask | None) -> tuple[Any, Any]:
         """As `_plan`, to compare with every allowed vector."""
-        if self.kind == "ivf-flat":
-            return self._plan(params, k, allowed)
         if allowed is None:
             return self._stored, None
         # Only for uncompressed vectors does FAISS visit just the rows of a list.
@@ -199,8 +194,6 @@ class DenseIndex:
                 ef = widened_ef(max(ef, k), allowed.count, len(self))
             return self._index, faiss.SearchParametersHNSW(efSearch=ef, **selector)
         probes = faiss.SearchParametersIVF(nprobe=self._probes(params, allowed), **selector)
-        if self.kind == "ivf-flat":
-            return self._index, probes
         return self._index, faiss.IndexRefineSearchParameters(
             k_factor=self._rescored, base_index_params=probes
         )
@@ -210,18 +203,7 @@ class DenseIndex:
         probes = params.nprobe or DEFAULT_NPROBE
         if allowed is not None:
             probes = widened_probes(probes, allowed.count, len(self))
-        wanted = lists if params.exact else min(probes, lists)
-        if self.device == "cuda" and wanted > GPU_MAX_PROBES:
-            raise QueryError(
-                f"this index has {lists} inverted lists, and a GPU searches at most {GPU_MAX_PROBES}; "
-                "use a smaller nprobe, and not exact"
-            )
-        return wanted
-
-    @property
-    def _maps_rows(self) -> bool:
-        """Whether FAISS needs a map to find a row's vector."""
-        return self.kind == "ivf-flat" and self.device == "cpu"
+        return min(probes, lists)
 
     @property
     def has_vectors(self) -> bool:
@@ -280,17 +262,12 @@ class DenseIndex:
             BuildError: if it cannot be written, for example because the disk is full.
         """
         index = faiss.index_gpu_to_cpu(self._index) if self.device == "cuda" else self._index
-        if self._maps_rows:
-            index.set_direct_map_type(faiss.DirectMap.NoMap)  # it is recomputed when the file is opened
         try:
             # FAISS's own writer only prints when closing the file fails, for example on a full disk.
             with path.open("wb") as file:
                 faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, WRITE_BYTES))
         except OSError as error:
             raise BuildError(f"cannot write {path.name}: {error.strerror}; the index is not built") from error
-        finally:
-            if self._maps_rows:
-                index.make_direct_map()
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> "DenseIndex":
@@ -333,7 +310,7 @@ def require_device(kind: str, device: str) -> None:
             "or use --device cpu"
         )
     if kind in ("hnsw", "ivf-pq"):
-        raise DeviceError(f"an {kind} index cannot run on a GPU; choose flat or ivf-flat")
+        raise DeviceError(f"an {kind} index cannot run on a GPU; choose flat")
 
 
 def set_threads(threads: int) -> None:
@@ -354,7 +331,6 @@ def to_gpu(index: Any, kind: IndexKind) -> Any:
 def _kind_of(index: Any) -> IndexKind:
     kinds: Sequence[tuple[str, IndexKind]] = (
         ("IndexHNSWFlat", "hnsw"),
-        ("IndexIVFFlat", "ivf-flat"),
         ("IndexFlat", "flat"),
     )
     if index.metric_type == faiss.METRIC_INNER_PRODUCT:

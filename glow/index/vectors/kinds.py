@@ -1,7 +1,7 @@
 """The kinds of dense index, and the choice of one by size.
 
-`flat` compares with every vector, exactly; `hnsw` walks a graph; `ivf-flat` and `ivf-pq` search the nearest of many inverted
-lists. `ivf-pq` compares 4-bit codes, and scores the best again with 8-bit vectors from the mapped file.
+`flat` compares with every vector, exactly; `hnsw` walks a graph; `ivf-pq` searches the nearest of many inverted lists: it
+compares 4-bit codes, and scores the best again with 8-bit vectors from the mapped file.
 """
 
 from glow.errors import ConfigError
@@ -21,21 +21,16 @@ PQ_BLOCK_VECTORS = 32
 """Number of codes in a block; FAISS fills up the last block of each list."""
 
 
-def choose_kind(
-    count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_BYTES, device: str = "cpu"
-) -> IndexKind:
+def choose_kind(count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> IndexKind:
     """The kind for a size: exact while that is fast, approximate while it fits into memory, compressed beyond.
 
     Args:
         count: number of vectors.
         dimensions: D.
         memory_bytes: memory limit of the index.
-        device: of the build; `cuda` supports neither graphs nor codes, so `ivf-flat` replaces them.
     """
     if count <= FLAT_MAX_VECTORS:
         return "flat"
-    if device != "cpu":
-        return "ivf-flat"
     return "ivf-pq" if index_bytes("hnsw", count, dimensions) > memory_bytes else "hnsw"
 
 
@@ -53,8 +48,6 @@ def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
         return count * whole
     if kind == "hnsw":
         return count * (whole + 8 * HNSW_LINKS + 20)  # 2M links of 4 bytes, upper levels and offsets
-    if kind == "ivf-flat":
-        return lists * whole + count * (8 + whole)
     codes = -(-code_count(dimensions) // 2)
     return lists * (whole + codes * PQ_BLOCK_VECTORS // 2) + count * (8 + codes + dimensions)
 
@@ -67,7 +60,7 @@ def require_buildable(kind: IndexKind, count: int) -> None:
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown index kind {kind!r}; known: auto, {', '.join(KINDS)}")
-    least = {"ivf-flat": 1, "ivf-pq": 1 << PQ_BITS}.get(kind, 0)
+    least = 1 << PQ_BITS if kind == "ivf-pq" else 0
     if count < least:
         raise ConfigError(
             f"an {kind} index needs at least {least} vectors to train, found {count}; choose flat"

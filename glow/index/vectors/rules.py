@@ -8,7 +8,6 @@ from glow.index.component import ComponentOptions, Rules
 from glow.index.vector_search import IndexKind
 from glow.index.vectors.kinds import choose_kind, index_bytes, require_buildable
 from glow.options import option
-from glow.runtime import Device
 
 __all__ = ["VectorOptions", "VectorRules"]
 
@@ -30,20 +29,6 @@ class VectorOptions(ComponentOptions):
         "without a server.",
         metavar="ADDRESS",
     )
-    vector_store: str | None = option(None, "Store vectors alone in Milvus.", metavar="ADDRESS")
-
-    @property
-    def address(self) -> str | None:
-        """The server that gets the vectors; None: they are in a file.
-
-        Raises:
-            ConfigError: if two servers are given.
-        """
-        if self.store and self.vector_store and self.store != self.vector_store:
-            raise ConfigError(
-                f"--store {self.store} and --vector-store {self.vector_store} are two servers; give one of them"
-            )
-        return self.store or self.vector_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +39,14 @@ class VectorRules(Rules):
         index: the kind; `auto` chooses by number of vectors.
         dimensions: D.
         memory_mb: memory limit of the served index in MiB, for `auto`.
-        device: of the build.
-        store: address of a Milvus server for the vectors; None: they are in a file.
-        stores_all: whether the other components that grow with documents are stored there as well.
+        store: address of a Milvus server for all that grows with documents; None: it is in files.
         falls_back: whether the kind is `flat` if there are too few vectors, instead of an error.
     """
 
     index: IndexKind | Literal["auto"]
     dimensions: int
     memory_mb: int = DEFAULT_MEMORY_MB
-    device: Device = "cpu"
     store: str | None = None
-    stores_all: bool = False
     falls_back: bool = False
 
     def kind(self, count: int) -> IndexKind:
@@ -75,7 +56,7 @@ class VectorRules(Rules):
             ConfigError: if there are too few vectors, or the kind is unknown; the message has both numbers.
         """
         if self.index == "auto":
-            return choose_kind(count, self.dimensions, self.memory_mb << 20, self.device)
+            return choose_kind(count, self.dimensions, self.memory_mb << 20)
         try:
             require_buildable(self.index, count)
         except ConfigError:
@@ -96,7 +77,6 @@ class VectorRules(Rules):
         return {
             "kind": kind,
             "why": self._why(kind, count, unit),
-            "device": self.device,
             "dimensions": self.dimensions,
             "size_bytes": size_bytes,
             **({"store": self.store} if self.store else {}),

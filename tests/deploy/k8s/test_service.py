@@ -36,7 +36,7 @@ def routes() -> set[str]:
 
 
 def test_variables_are_settings(system: Any) -> None:
-    known = {row.env for row in settings_table()} | {"GLOW_VECTOR_STORE_TOKEN"}
+    known = {row.env for row in settings_table()} | {"GLOW_STORE_TOKEN"}
     named = {name for each, _ in system.containers() for name in system.environment(each)}
     assert {name for name in named if name.startswith(ENV_PREFIX)} <= known
     assert {"GLOW_INDEX_ROOT", "GLOW_HOST", "GLOW_REDIS_URL", "GLOW_API_KEYS", "GLOW_ADMIN_KEY"} <= named
