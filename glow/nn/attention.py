@@ -5,8 +5,7 @@ and the released code weight the row, w_i. Both are offered. Since w_j (q_i·k_j
 by w before plain attention is exact. So fused kernels apply, and GLOW costs what BERT costs.
 
 Beyond the papers, the form `log` adds g_h log w_j to the logits of head h, which multiplies its attention by
-w_j ** g_h: a learned gain g_h per head, 0 for plain attention. `value` multiplies the values of head h by the same factor, so
-that a heavy word contributes more without more attention. `mlp` is the paper's ablation `wt`; `plain` ignores the weights.
+w_j ** g_h: a learned gain g_h per head, 0 for plain attention. `plain` ignores the weights.
 
     B   sequences       L   tokens      H   hidden size
     n   heads           d   H / n
@@ -19,17 +18,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 __all__ = [
-    "MASKED_LOGIT", "MIN_WEIGHT", "MergeMlp", "WeightForm", "WeightSide", "WeightedSelfAttention",
-    "weighted_attention",
+    "MASKED_LOGIT", "MIN_WEIGHT", "WeightForm", "WeightSide", "WeightedSelfAttention", "weighted_attention",
 ]  # fmt: skip
 
 WeightSide = Literal["key", "row"]
-WeightForm = Literal["multiply", "log", "value", "mlp", "plain"]
+WeightForm = Literal["multiply", "log", "plain"]
 MASKED_LOGIT = -10_000.0
 """Added to the logits of padded keys after weighting, as in BERT; softmax gives them exactly 0 in fp32."""
 MIN_WEIGHT = 1e-3
 """Minimum of a weight before its logarithm."""
-MLP_HIDDEN = 4
 
 
 def weighted_attention(
@@ -53,23 +50,6 @@ def weighted_attention(
     return probabilities @ v, probabilities
 
 
-class MergeMlp(nn.Module):
-    """The ablation `wt`: a small MLP merges each logit with its weight (GLOW section 4.4; GLOW's own shape).
-
-    It starts as plain attention: the MLP's output is added to the logit, and its last layer starts at 0.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(2, MLP_HIDDEN)
-        self.outer = nn.Linear(MLP_HIDDEN, 1)
-
-    def forward(self, logits: Tensor, weights: Tensor) -> Tensor:
-        """Logits float [B, n, L, L] and weights, float, broadcast to them -> merged logits of the same shape."""
-        pairs = torch.stack([logits, weights.expand_as(logits)], -1)
-        return logits + self.outer(functional.gelu(self.inner(pairs))).squeeze(-1)  # type: ignore[no-any-return]
-
-
 class WeightedSelfAttention(nn.Module):
     """Multi-head self-attention with a global weight per token.
 
@@ -79,7 +59,7 @@ class WeightedSelfAttention(nn.Module):
         weight_side: `key` (Eq. 2) or `row` (Eq. 4, the released code).
         dropout: of attention probabilities, in [0, 1).
         form: how weights merge with logits.
-        gain: initial gain of every head; only the forms `log` and `value` use it.
+        gain: initial gain of every head, for the form `log`.
     """
 
     def __init__(
@@ -100,25 +80,21 @@ class WeightedSelfAttention(nn.Module):
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.output = nn.Linear(hidden, hidden)
         # Already in the shape that broadcasts: an exporter folds a reshaped parameter into a constant without a name.
-        self.gain = nn.Parameter(torch.full((heads, 1, 1), gain)) if form in ("log", "value") else None
-        self.merge = MergeMlp() if form == "mlp" else None
+        self.gain = nn.Parameter(torch.full((heads, 1, 1), gain)) if form == "log" else None
 
     def forward(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         """Attends.
 
         Args:
             x: float [B, L, H].
-            weights: float [B, L], >= 0; all ones give plain self-attention (except for a trained `mlp`).
+            weights: float [B, L], >= 0; all ones give plain self-attention.
             bias: float [B, 1 or n, 1 or L, L], added to the logits: `MASKED_LOGIT` or less for padding.
 
         Returns:
             float [B, L, H].
         """
         q, k, v, bias = self._inputs(x, weights, bias)
-        if self.merge is not None:
-            logits = self.merge(q @ k.transpose(-1, -2), self._columns(weights))
-            attended = self._drop((logits + bias).softmax(-1)) @ v
-        elif torch.onnx.is_in_onnx_export():
+        if torch.onnx.is_in_onnx_export():
             attended = (q @ k.transpose(-1, -2) + bias).softmax(-1) @ v
         elif x.is_cuda or q.dtype == torch.float32:
             dropout = self.dropout if self.training else 0.0
@@ -134,19 +110,14 @@ class WeightedSelfAttention(nn.Module):
         q = functional.linear(x[:, :1], matrix[:hidden], shift[:hidden])
         k, v = functional.linear(x, matrix[hidden:], shift[hidden:]).chunk(2, dim=-1)
         q, k, v, bias = self._weighted(q, k, v, weights, bias)
-        logits = q @ k.transpose(-1, -2)  # [B, n, 1, L]
-        if self.merge is not None:
-            logits = self.merge(logits, self._columns(weights)[:, :, :1])
-        attended = self._drop((logits + bias).softmax(-1).to(v.dtype)) @ v
+        logits = q @ k.transpose(-1, -2) + bias  # [B, n, 1, L]
+        attended = self._drop(logits.softmax(-1).to(v.dtype)) @ v
         return self.output(self._join(attended)).squeeze(1)  # type: ignore[no-any-return]
 
     def probabilities(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
         """Attention probabilities float [B, n, L, L]; arguments as `forward`."""
         q, k, _, bias = self._inputs(x, weights, bias)
-        logits = q @ k.transpose(-1, -2)
-        if self.merge is not None:
-            logits = self.merge(logits, self._columns(weights))
-        return (logits + bias).softmax(-1)
+        return (q @ k.transpose(-1, -2) + bias).softmax(-1)
 
     def _inputs(self, x: Tensor, weights: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries (scaled), keys, values [B, n, L, d], and a term of the logits, [B, 1 or n, 1 or L, L]."""
@@ -158,20 +129,15 @@ class WeightedSelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As `_inputs`, from projections: q may have only the first tokens."""
         scale = self.head_size**-0.5
-        values = self._split(v)
         if self.gain is not None:
-            logs = weights.clamp(min=MIN_WEIGHT).log()
-            if self.form == "log":
-                bias = bias + self.gain * logs[:, None, None, :]
-            else:
-                values = values * torch.exp(self.gain * logs[:, None, :, None]).to(values.dtype)
+            bias = bias + self.gain * weights.clamp(min=MIN_WEIGHT).log()[:, None, None, :]
         if self.form != "multiply":
             q = q * scale
         elif self.weight_side == "key":  # one small product carries weight and scale
             k = k * (weights * scale).unsqueeze(-1).to(k.dtype)
         else:
             q = q * (weights[:, : q.shape[1]] * scale).unsqueeze(-1).to(q.dtype)
-        return self._split(q), self._split(k), values, bias
+        return self._split(q), self._split(k), self._split(v), bias
 
     def _written_out(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         """Attention in bf16 on a CPU, without the fused kernel, which takes four times as long at head size 32."""
@@ -186,10 +152,6 @@ class WeightedSelfAttention(nn.Module):
         return (
             functional.dropout(probabilities, self.dropout, self.training) if self.dropout else probabilities
         )
-
-    def _columns(self, weights: Tensor) -> Tensor:
-        """Weights [B, L] in the shape that broadcasts over logits, [B, 1, 1, L] or [B, 1, L, 1]."""
-        return weights[:, None, None, :] if self.weight_side == "key" else weights[:, None, :, None]
 
     def _split(self, x: Tensor) -> Tensor:
         """[B, L, H] -> [B, n, L, d]."""

@@ -16,7 +16,6 @@ from torch.nn import functional
 from glow.nn.attention import (
     MASKED_LOGIT,
     MIN_WEIGHT,
-    MergeMlp,
     WeightedSelfAttention,
     WeightForm,
     WeightSide,
@@ -40,9 +39,8 @@ class TowerConfig(StrictModel):
             deeper tower for them does not slow searches.
         weight_side: `key` (Eq. 2) or `row` (Eq. 4).
         weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
-            added, times a learned gain per head; key side), `value` (values times the weight to a learned power per head), `mlp` (the
-            ablation `wt`) or `plain` (attention without weights, for a pooling that has them).
-        gain: initial gain of `log` and `value`, and initial exponent of `weighted` pooling; 0 is plain attention.
+            added, times a learned gain per head; key side) or `plain` (attention without weights, for a pooling that has them).
+        gain: initial gain of `log`, and initial exponent of `weighted` pooling; 0 is plain attention.
         pooling_gain: another initial exponent of the pooling; None: `gain`.
         pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all
             tokens, or `weighted`: their mean weighted by w ** gain, the gain learned.
@@ -68,11 +66,8 @@ class TowerConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.weight_form in ("log", "value") and self.weight_side == "row":
-            raise ValueError(
-                f"weight_form {self.weight_form!r} needs the key side: on the row side a softmax ignores what a row shares, and there are "
-                "no values"
-            )
+        if self.weight_form == "log" and self.weight_side == "row":
+            raise ValueError("weight_form 'log' needs the key side: a softmax ignores what a row shares")
         return self
 
     @property
@@ -223,5 +218,3 @@ def initialise(module: nn.Module) -> None:
         nn.init.trunc_normal_(module.weight, std=0.02, a=-0.04, b=0.04)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
-    if isinstance(module, MergeMlp):  # runs after its own modules: attention starts as without it
-        nn.init.zeros_(module.outer.weight)

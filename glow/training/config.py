@@ -85,16 +85,14 @@ class ObjectiveConfig(StrictModel):
     """The loss.
 
     Attributes:
-        kind: `bce` (Eq. 10 with NCE sampling, docs/papers.md 1.6), `softmax` over the batch, `pairwise`
-            (RankNet's logistic loss of each pair against each negative) or `none` (distillation alone).
+        kind: `bce` (Eq. 10 with NCE sampling, docs/papers.md 1.6), `softmax` over the batch, or `none` (distillation alone).
         scale, shift: initial a and c of the BCE; learned unless `learn_scale` is false.
         nce_weight: weight of the sampled negatives in the BCE loss.
         inverse_temperature: of NCE sampling; 1000 almost picks the hardest negative, 10 is almost uniform.
         query_mask: queries with a higher cosine count as the same question.
-        temperature: of softmax and pairwise loss.
+        temperature: of the softmax.
         hard_negatives: mined negatives per pair and step, if `--negatives` is given.
         distill_weight: weight of 1 - cosine to a teacher's vectors, for queries and documents each; 0 is off.
-        margin_weight: weight of the squared difference to the teacher's margins cos(q, d+) - cos(q, d-).
         list_weight: weight of the divergence from the teacher's softmax over the batch's documents.
         list_temperature: of both softmaxes there.
         list_cosines: the cosines of that list: the `teacher`'s, or the towers' current `own`, which make sense only with
@@ -105,7 +103,7 @@ class ObjectiveConfig(StrictModel):
             list; 1: as in hybrid search, 0: none.
     """
 
-    kind: Literal["bce", "softmax", "pairwise", "none"] = "softmax"
+    kind: Literal["bce", "softmax", "none"] = "softmax"
     scale: float = Field(default=1.0, gt=0.0)
     shift: float = 0.0
     learn_scale: bool = True
@@ -115,7 +113,6 @@ class ObjectiveConfig(StrictModel):
     temperature: float = Field(default=0.05, gt=0.0)
     hard_negatives: int = Field(default=0, ge=0)
     distill_weight: float = Field(default=0.0, ge=0.0)
-    margin_weight: float = Field(default=0.0, ge=0.0)
     list_weight: float = Field(default=0.0, ge=0.0)
     list_temperature: float = Field(default=0.05, gt=0.0)
     list_cosines: Literal["teacher", "own"] = "teacher"
@@ -125,13 +122,12 @@ class ObjectiveConfig(StrictModel):
     @property
     def compares(self) -> bool:
         """Whether any part of the loss compares the towers' vectors of queries and documents."""
-        lists = self.list_weight and self.list_other == "own"
-        return self.kind != "none" or bool(self.margin_weight or lists)
+        return self.kind != "none" or bool(self.list_weight and self.list_other == "own")
 
     @property
     def needs_teacher(self) -> bool:
         """Whether any part of the loss needs a teacher."""
-        return bool(self.distill_weight or self.margin_weight or self.list_weight)
+        return bool(self.distill_weight or self.list_weight)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -141,16 +137,14 @@ class ObjectiveConfig(StrictModel):
             raise ValueError(
                 "list_cosines 'own' without list_lexical teaches the towers what they do already"
             )
-        alone = self.kind == "none" and not self.margin_weight and not self.list_lexical
+        alone = self.kind == "none" and not self.list_lexical
         if self.list_other == "teacher" and not (alone and self.list_weight):
             raise ValueError(
                 "list_other 'teacher' is for one tower that learns alone: it needs kind 'none' and a list_weight, "
-                "without margin_weight and list_lexical"
+                "without list_lexical"
             )
         if self.kind == "none" and not self.needs_teacher:
-            raise ValueError(
-                "kind 'none' leaves nothing to minimize; give distill_weight, margin_weight or list_weight"
-            )
+            raise ValueError("kind 'none' leaves nothing to minimize; give distill_weight or list_weight")
         return self
 
 
@@ -163,10 +157,8 @@ class OptimizerConfig(OptimizerOptions):
             twice; 0 encodes the batch as a whole.
         epochs: passes over the pairs.
         max_steps: most steps; 0: no limit. The learning rate schedule ends with it.
-        gain_rate: factor of the learning rate for the learned gains, which start far from their final values, and for
-            the MLP of the form `mlp`; 0 freezes them.
+        gain_rate: factor of the learning rate for the learned gains, which start far from their final values; 0 freezes them.
         warmup: fraction of the steps in which the rate rises linearly; it then falls linearly to 0.
-        strength_warmup: fraction of the steps in which word weights rise from 1 to their preprocessed values.
     """
 
     batch_size: int = Field(default=64, ge=1)
@@ -175,7 +167,6 @@ class OptimizerConfig(OptimizerOptions):
     max_steps: int = Field(default=0, ge=0)
     gain_rate: float = Field(default=30.0, ge=0.0)
     warmup: float = Field(default=0.1, ge=0.0, lt=1.0)
-    strength_warmup: float = Field(default=0.0, ge=0.0, lt=1.0)
 
 
 class BatchesConfig(StrictModel):
@@ -218,7 +209,7 @@ class TrainConfig(RunConfig):
         if self.batches.topics and not (self.objective.needs_teacher and self.objective.compares):
             raise ValueError(
                 "topics are clusters of a teacher's vectors, for a loss that compares: they need a kind other than 'none', "
-                "and distill_weight, margin_weight or list_weight"
+                "and distill_weight or list_weight"
             )
         if self.objective.list_other == "teacher" and self.towers.learns == "both":
             raise ValueError("list_other 'teacher' is for one tower: learns must be 'query' or 'document'")

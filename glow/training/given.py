@@ -16,15 +16,14 @@ class Given:
     """Files and directories; each kind of run reads some of them and refuses the others.
 
     Attributes:
-        out: the checkpoint directory to write; state, metrics and pictures go to `OUT.run/` beside it.
+        out: the checkpoint directory to write; state and metrics go to `OUT.run/` beside it.
         init: initial weights and vocabulary: a BERT directory, a checkpoint, or a model; for learned impacts, the model
             to extend.
         data: data directories.
         split: split of their relevance judgments.
         corpora: text for pre-training: JSON Lines of documents (`.jsonl`, `.ndjson`), or plain text.
         candidates: TREC runs of first-stage retrieval, one for each data directory, in the same order.
-        teacher: the teacher: a BERT or sentence-transformers directory, a model, a checkpoint, or the vectors of
-            `glow teach`.
+        teacher: the teacher: a BERT or sentence-transformers directory, a model or a checkpoint.
         negatives: files of mined hard negatives; each names the directory it was mined from.
         dev: development data: data directories with a split `dev`, or corpora for pre-training.
         dev_candidates: TREC runs over them, in the same order.

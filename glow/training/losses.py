@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 __all__ = [
-    "BceObjective", "blocked_negatives", "embedding_loss", "list_loss", "margin_loss", "pairwise_loss",
+    "BceObjective", "blocked_negatives", "embedding_loss", "list_loss", 
     "sample_negatives", "softmax_loss",
 ]  # fmt: skip
 
@@ -142,32 +142,9 @@ def softmax_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor
     return functional.cross_entropy(logits, torch.arange(len(cosines), device=cosines.device))
 
 
-def pairwise_loss(cosines: Tensor, blocked: Tensor, temperature: float) -> Tensor:
-    """RankNet's logistic loss of each pair against each unblocked document of the batch, averaged over these couples.
-
-    Args:
-        cosines, blocked: [B, M].
-        temperature: divides the differences.
-    """
-    differences = (cosines.diagonal()[:, None] - cosines)[~blocked] / temperature
-    return functional.softplus(-differences).mean() if len(differences) else cosines.sum() * 0.0
-
-
 def embedding_loss(vectors: Tensor, wanted: Tensor) -> Tensor:
     """Mean of 1 - cosine to a teacher's vectors, both float [n, H], L2-normalized."""
     return (1.0 - (vectors * wanted).sum(-1)).mean()
-
-
-def margin_loss(cosines: Tensor, wanted: Tensor, blocked: Tensor) -> Tensor:
-    """Mean squared difference between the margins cos(q_i, d_i) - cos(q_i, d_j) and the teacher's, over unblocked j.
-
-    Args:
-        cosines, wanted, blocked: [B, M] of student and teacher.
-    """
-    found = cosines.diagonal()[:, None] - cosines
-    margins = wanted.diagonal()[:, None] - wanted
-    differences = (found - margins)[~blocked]
-    return differences.square().mean() if len(differences) else cosines.sum() * 0.0
 
 
 def list_loss(cosines: Tensor, wanted: Tensor, temperature: float) -> Tensor:

@@ -16,11 +16,9 @@ from glow.training.losses import (
     blocked_negatives,
     embedding_loss,
     list_loss,
-    margin_loss,
-    pairwise_loss,
     softmax_loss,
 )
-from glow.training.teacher_vectors import Aims
+from glow.training.teacher import Aims
 
 __all__ = ["Objective", "Targets"]
 
@@ -94,7 +92,8 @@ class Objective(nn.Module):
         blocked = blocked_negatives(relevant, queries.detach() @ queries.detach().T, self.config.query_mask)
         loss = self._contrast(cosines, blocked)
         if wanted:
-            loss = loss + self._distillation((queries, documents), wanted, cosines, blocked)
+            if self.config.distill_weight:
+                loss = loss + self.config.distill_weight * self._distance((queries, documents), wanted)
             if self.config.list_weight:
                 loss = loss + self.config.list_weight * self._list(cosines, wanted, lexical)
         return loss, self._figures(cosines.detach(), blocked)
@@ -123,25 +122,14 @@ class Objective(nn.Module):
             return self.bce(cosines, blocked)  # type: ignore[no-any-return]
         if self.config.kind == "softmax":
             return softmax_loss(cosines, blocked, self.config.temperature)
-        if self.config.kind == "pairwise":
-            return pairwise_loss(cosines, blocked, self.config.temperature)
         return torch.zeros((), device=cosines.device)
 
-    def _distillation(
-        self, vectors: tuple[Tensor, Tensor], wanted: Sequence[Tensor], cosines: Tensor, blocked: Tensor
-    ) -> Tensor:
-        config = self.config
-        teacher = wanted[0] @ wanted[1].T
-        loss = torch.zeros((), device=cosines.device)
-        if config.distill_weight:
-            parts = [
-                embedding_loss(each, self.mapped(aim).detach())
-                for each, aim in zip(vectors, wanted, strict=True)
-            ]
-            loss = loss + config.distill_weight * (parts[0] + parts[1])
-        if config.margin_weight:
-            loss = loss + config.margin_weight * margin_loss(cosines, teacher, blocked)
-        return loss
+    def _distance(self, vectors: tuple[Tensor, Tensor], wanted: Sequence[Tensor]) -> Tensor:
+        """The cosine distances of queries and of documents to the teacher's vectors."""
+        first, second = (
+            embedding_loss(each, self.mapped(aim).detach()) for each, aim in zip(vectors, wanted, strict=True)
+        )
+        return first + second
 
     def _list(self, cosines: Tensor, wanted: Sequence[Tensor], lexical: Tensor | None) -> Tensor:
         """The divergence from the list of the teacher, or of the towers themselves plus the lexical part."""

@@ -31,14 +31,12 @@ class Encoding:
         pad_id: id of [PAD].
         device: device of the towers.
         autocast: context of the matrix products' precision.
-        strength: in [0, 1], raised to 1 by `strength_warmup`; word weights become 1 + strength (w - 1).
         chunk_size: most texts per group in gradient caching.
     """
 
     pad_id: int
     device: torch.device
     autocast: Autocast
-    strength: float = 1.0
     chunk_size: int = 0
 
     def run(self, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
@@ -46,11 +44,9 @@ class Encoding:
         longest = max(len(sequence) for sequence in sequences)
         rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
         batch = pad(sequences, self.pad_id, min(rounded, tower.max_tokens))
-        weights = 1.0 + self.strength * (torch.from_numpy(batch.weights) - 1.0)
-        arrays = (batch.ids, batch.mask, batch.field_ids)
-        inputs = [*(torch.from_numpy(array) for array in arrays), weights]
+        inputs = (batch.ids, batch.mask, batch.field_ids, batch.weights)
         with self.autocast():
-            return tower(*(tensor.to(self.device) for tensor in inputs)).float()  # type: ignore[no-any-return]
+            return tower(*(torch.from_numpy(array).to(self.device) for array in inputs)).float()  # type: ignore[no-any-return]
 
 
 def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:

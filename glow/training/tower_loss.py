@@ -92,11 +92,9 @@ class TowerLoss(nn.Module):
 
     def _encoding(self, moment: Moment) -> Encoding:
         options = self.config.optimizer
-        rise = options.strength_warmup * moment.steps
         return Encoding(
             self._batches.pad_id,
             moment.device,
             moment.autocast,
-            min(moment.step / rise, 1.0) if rise else 1.0,
             options.chunk_size,
         )

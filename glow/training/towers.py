@@ -34,8 +34,7 @@ from glow.training.negatives import match_negatives
 from glow.training.objective import Targets
 from glow.training.run import Group, Keep, Recipe, kind_of, linear
 from glow.training.synthesis import SynthesisOptions, synthesize
-from glow.training.teacher import teacher_vectors
-from glow.training.teacher_vectors import document_key, query_key
+from glow.training.teacher import document_key, query_key, teacher_vectors
 from glow.training.tower_loss import TowerLoss
 from glow.training.watch import Watch
 
@@ -103,7 +102,7 @@ def assemble(
         objective,
         keep,
         origins,
-        [Group(r"(\.gain$|\.merge\.)", config.optimizer.gain_rate, decay=False)],
+        [Group(r"\.gain$", config.optimizer.gain_rate, decay=False)],
         rate=linear(config.optimizer.warmup),
         measures=watch.measure if watch else None,
         about=about or {},

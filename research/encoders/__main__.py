@@ -13,6 +13,7 @@ from glow.nn import TowerConfig, TwoTowers, init_from_bert, minilm_folder
 from glow.runtime import Model
 from glow.training import read_towers, save_checkpoint, with_few_layers
 from glow_model_export.imported.queries import QueriesAbout, write_queries_file
+from research.encoders.average import average
 from research.encoders.descent import imitate
 from research.encoders.pack import make_pack
 from research.encoders.prepare import LEXICAL, flat_texts, prepare, same_tokens
@@ -115,6 +116,20 @@ def towers_command(
         save_checkpoint(out, towers.cpu(), own.preprocessor, report)
 
 
+def average_command(
+    first: Annotated[Path, given_folder("a checkpoint")],
+    second: Annotated[Path, given_folder("a checkpoint of the same towers")],
+    out: Out,
+    query: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="the second's weight in the query tower")
+    ] = 0.5,
+    document: Annotated[float, typer.Option(min=0.0, max=1.0, help="the same, in the document tower")] = 0.5,
+) -> None:
+    """Averages two checkpoints; weights of 0 and 1 join two towers that were trained apart."""
+    with reporting():
+        average(first, second, query, document, out)
+
+
 def _start(model: Model) -> TwoTowers:
     towers = TwoTowers(TowerConfig.load(model.folder / "towers.json"), model.preprocessor.schema)
     init_from_bert(towers, minilm_folder(), MINI_LAYERS, range(towers.config.document.layers))
@@ -134,6 +149,7 @@ app = package_app(
         "pack": pack_command,
         "prepare": prepare_command,
         "towers": towers_command,
+        "average": average_command,
     },
     "glow-base's and glow-mini's training.",
 )

@@ -31,7 +31,7 @@ TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and wat
 CASES: dict[str, tuple[Quantization, dict[str, str]]] = {
     "float, weighted rows": ("none", {"weight_side": "row"}),
     "int8, logarithms": ("int8", {"weight_form": "log", "pooling": "weighted"}),
-    "fp16, merged by an MLP": ("fp16", {"weight_form": "mlp", "pooling": "tanh"}),
+    "fp16, tanh": ("fp16", {"pooling": "tanh"}),
 }
 
 

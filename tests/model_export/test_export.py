@@ -29,8 +29,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "key": {"weight_side": "key"},
     "row": {"weight_side": "row"},
     "log": {"weight_form": "log", "pooling": "weighted"},
-    "mlp": {"weight_form": "mlp", "pooling": "tanh"},
-    "deeper": {"weight_form": "value", "gain": 0.5, "document_layers": 3},
+    "tanh": {"pooling": "tanh"},
+    "deeper": {"weight_form": "log", "gain": 0.5, "document_layers": 3},
 }
 
 

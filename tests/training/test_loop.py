@@ -19,8 +19,8 @@ from tests.training.conftest import MakeTrainer
 MakeConfig = Callable[..., TrainConfig]
 
 
-@pytest.mark.parametrize("kind", ["softmax", "bce", "pairwise"])
-@pytest.mark.parametrize("form", ["multiply", "log", "mlp"])
+@pytest.mark.parametrize("kind", ["softmax", "bce"])
+@pytest.mark.parametrize("form", ["multiply", "log"])
 def test_a_run_learns(
     kind: str, form: str, make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
@@ -47,22 +47,13 @@ def test_gains_learn(make_config: MakeConfig, make_trainer: MakeTrainer, tmp_pat
     assert all((gain != 0.0).any() for gain in gains)
 
 
-def test_gains_stay_where_their_rate_is_0_and_a_merging_mlp_learns_at_theirs(
+def test_gains_stay_where_their_rate_is_0(
     make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
     fixed = {"weight_form": "plain", "pooling": "weighted", "pooling_gain": 1.0}
     trainer = make_trainer(make_config(towers=fixed, optimizer={"gain_rate": 0.0}), tmp_path / "fixed")
     trainer.run()
     assert trainer.towers.query.gain.item() == trainer.towers.document.gain.item() == 1.0
-    moved = {}
-    for rate in (1.0, 100.0):
-        run = make_trainer(
-            make_config(towers={"weight_form": "mlp"}, optimizer={"gain_rate": rate}), tmp_path / str(rate)
-        )
-        run.run()
-        merge = run.towers.query.layers[0].attention.merge
-        moved[rate] = merge.outer.weight.abs().max().item()
-    assert moved[100.0] > 10 * moved[1.0] > 0.0
 
 
 def test_hard_negatives_take_part(

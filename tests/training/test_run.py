@@ -12,7 +12,6 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from glow.errors import MismatchError
 from glow.training.run import (
     METRICS_FILE,
     STATE_FILE,
@@ -150,29 +149,23 @@ def test_training_stops_if_the_development_set_gets_no_better_and_ends_with_the_
     assert equal(found, best | {name: best[name] for name in found})
     rows = [row for row in read_metrics(tmp_path) if "dev" in row]
     assert [row["dev"]["toy"] for row in rows] == [0.2, 0.5, 0.4, 0.3]
-    assert (tmp_path / "dev.png").stat().st_size > 1000
     # A run that stopped early stays stopped.
     again = recipe(watch={"steps": 2, "patience": 2}, measures=measure)
     assert equal(trained(again, tmp_path), best)
     assert again.data.asked == []  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("made_with", [None, {"torch": "1.0", "threads": 99}])
-def test_a_state_of_other_threads_is_taken_with_a_warning_and_that_of_an_older_version_refused(
-    made_with: dict[str, Any] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_state_of_other_threads_is_taken_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         trained(recipe(), tmp_path, stop_at(8))
     path, again = tmp_path / STATE_FILE, recipe()
     with safe_open(path, framework="pt") as file:
         kept = json.loads(file.metadata()["run"])
-    assert kept.pop("made_with") == {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    kept |= {"made_with": made_with} if made_with else {}
+    assert kept["made_with"] == {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    kept["made_with"] = {"torch": "1.0", "threads": 99}
     save_file(load_file(path), path, metadata={"run": json.dumps(kept)})
-    if made_with is None:
-        with pytest.raises(MismatchError, match="older version"):
-            trained(again, tmp_path)
-        return
     trained(again, tmp_path)
     assert again.data.asked == [*range(5, STEPS)]  # type: ignore[attr-defined]
     assert ["'threads': 99" in record.getMessage() for record in caplog.records] == [True]

@@ -43,8 +43,8 @@ def sequences(toy_model: Path) -> list[WeightedTokens]:
     return [preprocessor.query(text) for text in TEXTS]
 
 
-def encoding(chunk_size: int = 0, strength: float = 1.0) -> Encoding:
-    return Encoding(0, torch.device("cpu"), nullcontext, strength, chunk_size)
+def encoding(chunk_size: int = 0) -> Encoding:
+    return Encoding(0, torch.device("cpu"), nullcontext, chunk_size)
 
 
 def test_groups_of_like_length_keep_the_order_of_the_batch(
@@ -93,19 +93,3 @@ def test_gradient_caching_drops_the_same_units_both_times(sequences: list[Weight
     first = cached.vectors.detach()
     for vectors in torch.cat(again):
         assert any(torch.allclose(vectors, other, atol=1e-6) for other in first)
-
-
-def test_strength_draws_weights_towards_those_of_plain_attention(sequences: list[WeightedTokens]) -> None:
-    model = towers(0.0).eval()
-    plain = [
-        WeightedTokens(s.ids, s.field_ids, s.word_ids, s.weights * 0 + 1, s.words, s.dropped_words)
-        for s in sequences
-    ]
-    torch.testing.assert_close(
-        encode(encoding(strength=0.0), model.query, sequences), encode(encoding(), model.query, plain)
-    )
-    assert not torch.allclose(
-        encode(encoding(strength=1.0), model.query, sequences),
-        encode(encoding(), model.query, plain),
-        atol=1e-4,
-    )

@@ -1,22 +1,74 @@
-"""Teachers: told apart by what decides a vector, and asked once."""
+"""Teachers: told apart by what decides a vector, asked once, and their vectors on disk; towers that learn from them."""
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import typer.testing
+from numpy.typing import NDArray
+from safetensors.torch import load_file
 
-from glow.errors import ConfigError
+from glow.cli import app
+from glow.errors import ConfigError, IntegrityError, MismatchError
+from glow.nn import minilm_folder
+from glow.records import Document
 from glow.text import WordPieces
-from glow.training import teacher
+from glow.training import Given, Progress, TrainConfig, load_checkpoint, teacher, train
+from glow.training.checkpoint import TEACHER_MAP
+from glow.training.config import ObjectiveConfig
 from glow.training.data import Collection
-from glow.training.teacher import open_teacher, teacher_vectors
-from glow.training.teacher_vectors import query_key
+from glow.training.encode import vectors
+from glow.training.objective import Objective
+from glow.training.run import read_metrics
+from glow.training.teacher import TeacherVectors, document_key, open_teacher, query_key, teacher_vectors
+from glow.training.watch import reciprocal_ranks
 from tests.training.test_train_command import other_weights
 
-TEXTS = ["how bees find home", "wax"]
+ASKED = ["how bees find home", "wax"]
+WIDTH = 3
+KEYS_OF: Mapping[str, Callable[[Collection], list[bytes]]] = {
+    "query": lambda collection: [*map(query_key, collection.queries)],
+    "document": lambda collection: [*map(document_key, collection.documents)],
+}
+TEXTS = [f"text {number}" for number in range(7)]
+KEYS = [query_key(text) for text in TEXTS]
+
+DISTIL = """
+kind = "towers"
+name = "distil"
+[towers]
+init_layers = [0, 1]
+train_words = false
+learns = "query"
+[objective]
+kind = "none"
+distill_weight = 1.0
+list_weight = 1.0
+list_other = "teacher"
+[optimizer]
+batch_size = 16
+max_steps = 4
+precision = "fp32"
+[watch]
+steps = 2
+"""
+
+
+def glow(*arguments: object) -> typer.testing.Result:
+    return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "distil.toml"
+    path.write_text(DISTIL, encoding="utf-8")
+    return path
 
 
 def other_shape(folder: Path) -> None:
@@ -39,8 +91,8 @@ def test_another_teacher_is_asked_itself_and_a_copy_is_not_asked_again(
     change(other)
 
     def asked(folder: Path) -> np.ndarray:
-        made = teacher_vectors(folder, None, TEXTS, [], [], tmp_path / "cache")
-        return made.aims([query_key(text) for text in TEXTS], "texts")[:]
+        made = teacher_vectors(folder, None, ASKED, [], [], tmp_path / "cache")
+        return made.aims([query_key(text) for text in ASKED], "texts")[:]
 
     found = [asked(folder) for folder in (bert_folder, other)]
     assert len(list((tmp_path / "cache").iterdir())) == 2
@@ -62,9 +114,9 @@ def test_the_words_of_the_corpus_weigh_a_models_texts(
     documents = toy_collection.documents
     one, other = (open_teacher(toy_model, None, each) for each in (documents, documents[:2]))
     assert one.hash != other.hash
-    assert not np.array_equal(one.queries(TEXTS), other.queries(TEXTS))
+    assert not np.array_equal(one.queries(ASKED), other.queries(ASKED))
     # Also of a query tower that learns alone, for which no document is encoded.
-    alone = teacher_vectors(toy_model, None, TEXTS, [], documents, tmp_path)
+    alone = teacher_vectors(toy_model, None, ASKED, [], documents, tmp_path)
     assert alone.teacher == one.hash
     assert not np.array_equal(one.documents(documents[:2]), other.documents(documents[:2]))
 
@@ -73,3 +125,238 @@ def test_a_folder_that_is_no_teacher_is_named(bert_folder: Path, tmp_path: Path)
     shutil.copy(bert_folder / "config.json", tmp_path)
     with pytest.raises(ConfigError, match=r"model\.safetensors"):
         open_teacher(tmp_path, WordPieces(bert_folder / "vocab.txt"), [])
+
+
+class Teacher:
+    """Counts whom it is asked for; a text's vector is its number, and it breaks off at text `breaks_at`."""
+
+    def __init__(self, breaks_at: int = -1) -> None:
+        self.asked: list[int] = []
+        self.breaks_at = breaks_at
+
+    def __call__(self, numbers: Sequence[int]) -> NDArray[np.float32]:
+        """Vectors of texts."""
+        if self.breaks_at in numbers:
+            raise KeyboardInterrupt
+        self.asked += numbers
+        return np.repeat(np.array(numbers, np.float32)[:, None], WIDTH, 1)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(teacher, "CHUNK", 2)
+
+
+def made(folder: Path, asked: Teacher, keys: Sequence[bytes] = KEYS, name: str = "t") -> TeacherVectors:
+    return TeacherVectors.make(folder, name, keys, asked)
+
+
+def numbers_of(vectors: TeacherVectors, keys: Sequence[bytes] = KEYS) -> list[float]:
+    found = vectors.aims(keys, "texts")[:]
+    assert found.shape == (len(keys), WIDTH)
+    return found[:, 0].tolist()
+
+
+def test_vectors_are_made_once_and_found_by_what_they_are_of(tmp_path: Path) -> None:
+    first, again = Teacher(), Teacher()
+    twice = [*KEYS[:5], KEYS[0]]
+    assert numbers_of(made(tmp_path, first, twice), twice) == [0, 1, 2, 3, 4, 0]
+    assert sorted(first.asked) == [0, 1, 2, 3, 4], "a text that comes twice is encoded once"
+    assert numbers_of(made(tmp_path, again), KEYS[::-1]) == [6, 5, 4, 3, 2, 1, 0]
+    assert again.asked == [5, 6]
+    last = Teacher()
+    assert numbers_of(made(tmp_path, last, KEYS[2:4]), KEYS[2:4]) == [2, 3]
+    assert last.asked == []
+    document = Document("1", {"text": ("text 0",)})
+    assert document_key(document) == document_key(replace(document, id="2")) != query_key("text 0")
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize(("name", "lost"), [("vectors.f16", 2 * WIDTH + 1), ("keys.bin", 5), ("keys.bin", 0)])
+def test_a_call_that_was_stopped_goes_on_behind_what_both_files_hold(
+    name: str, lost: int, tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        made(tmp_path, Teacher(breaks_at=5))
+    with pytest.raises(IntegrityError, match="no finished vectors of a teacher"):
+        TeacherVectors(tmp_path)
+    with (tmp_path / name).open("r+b") as file:  # the last rows were written to one file alone
+        file.truncate((tmp_path / name).stat().st_size - lost)
+    again = Teacher()
+    assert numbers_of(made(tmp_path, again)) == [0, 1, 2, 3, 4, 5, 6]
+    assert again.asked == [*range(2 if lost > 6 else 3 if lost else 4, 7)]
+    assert (tmp_path / "vectors.f16").stat().st_size == 7 * 2 * WIDTH
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[3] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["vectors.f16", "keys.bin"])
+@pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_damage_is_named(name: str, damage: Callable[[Path], Any], tmp_path: Path) -> None:
+    made(tmp_path, Teacher())
+    damage(tmp_path / name)
+    with pytest.raises(IntegrityError, match=name):
+        TeacherVectors(tmp_path)
+    with pytest.raises(IntegrityError, match=name):
+        made(tmp_path, Teacher(), [*KEYS, query_key("one more")])
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"teacher": "t"}', "{"])
+def test_a_damaged_header_is_named(text: str, tmp_path: Path) -> None:
+    made(tmp_path, Teacher())
+    (tmp_path / "teacher.json").write_text(text, encoding="utf-8")
+    with pytest.raises(IntegrityError, match="no finished vectors of a teacher"):
+        TeacherVectors(tmp_path)
+    with pytest.raises(IntegrityError, match=r"teacher\.json is damaged"):
+        made(tmp_path, Teacher())
+
+
+def test_other_data_and_another_teacher_are_refused(tmp_path: Path) -> None:
+    vectors = made(tmp_path, Teacher())
+    others = [*KEYS[:2], query_key("another"), query_key("one more")]
+    with pytest.raises(MismatchError, match=r"lacks 2 of 4 vectors of texts \(the first: number 2\)"):
+        vectors.aims(others, "texts")
+    with pytest.raises(MismatchError, match="vectors of another teacher"):
+        made(tmp_path, Teacher(), name="u")
+
+
+def wide(texts: Sequence[str]) -> NDArray[np.float32]:
+    """A teacher of 24 dimensions, whose texts are near if they share letters."""
+    counts = np.array([[text.lower().count(chr(97 + place)) + 0.1 for place in range(24)] for text in texts])
+    return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(np.ones((1, 3)), "for 2 texts, expected (2"), (np.full((2, 3), np.inf), "NaN or infinity")],
+)
+def test_what_a_teacher_gives_is_checked(given: NDArray[np.float64], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        TeacherVectors.make(tmp_path, "t", KEYS[:2], lambda numbers: given)
+    assert said in str(refused.value)
+
+
+def alone(side: str, max_steps: int = 0) -> TrainConfig:
+    options: dict[str, Any] = {
+        "batch_size": 16,
+        "epochs": 8,
+        "max_steps": max_steps,
+        "precision": "fp32",
+        "learning_rate": 3e-3,
+    }
+    objective = {"kind": "none", "distill_weight": 1.0, "list_weight": 1.0, "list_other": "teacher"}
+    towers = {"init_layers": [0, 1], "learns": side, "train_words": False, "dropout": 0.0}
+    sections = {"objective": objective, "towers": towers, "watch": {"steps": 36}}
+    return TrainConfig.model_validate({"name": "alone", "optimizer": options, **sections})
+
+
+@pytest.mark.parametrize("side", ["query", "document"])
+def test_one_tower_learns_from_a_wider_teacher_and_is_measured_against_it(
+    side: str,
+    toy_collection: Collection,
+    collection_folder: Path,
+    bert_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its map lies beside the checkpoint, and the next run starts from it."""
+    told: list[Progress] = []
+    folders, other_width = [collection_folder], tmp_path / "wide"
+    other_width.mkdir()
+    (other_width / "modules.json").write_text("[]", encoding="utf-8")
+    monkeypatch.setattr(teacher, "_sentence_transformer", lambda folder: wide)
+    given = Given(
+        out=tmp_path / side, init=bert_folder, data=folders, dev=folders, teacher=other_width, device="cpu"
+    )
+    train(alone(side), given, tell=told.append)
+    assert np.mean([each.last for each in told[-5:]]) < 0.8 * np.mean([each.last for each in told[:5]])
+    learned = load_file(given.out / TEACHER_MAP)["weight"].numpy()
+    assert learned.shape == (16, 24)
+    opened = load_checkpoint(given.out)
+    texts = {
+        "query": [opened.preprocessor.query(text) for text in toy_collection.queries],
+        "document": [opened.preprocessor.document(document) for document in toy_collection.documents],
+    }
+    found = {each: vectors(getattr(opened.towers, each), texts[each], 0, "fp32") for each in texts}
+    other = "document" if side == "query" else "query"
+    keys = KEYS_OF[other](toy_collection)
+    aims = TeacherVectors(next((tmp_path / "teacher.vectors").iterdir())).aims(keys, other)[:] @ learned.T
+    found[other] = aims / np.linalg.norm(aims, axis=1, keepdims=True)
+    ranks = reciprocal_ranks(found["query"] @ found["document"].T, toy_collection.relevant)
+    measured = [row["dev"]["toy"] for row in read_metrics(given.run_folder) if "dev" in row]
+    assert measured[-1] == pytest.approx(ranks.mean(), abs=1e-6) != measured[0]
+    after = replace(given, out=tmp_path / "next", init=given.out)
+    train(alone(side, max_steps=1), after)
+    assert np.abs(load_file(after.out / TEACHER_MAP)["weight"].numpy() - learned).max() < 4e-3
+
+
+def test_a_sentence_transformers_folder_teaches_as_its_library_says(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    texts = ["who makes honey"]
+    expected = SentenceTransformer(str(minilm_folder())).encode(texts, normalize_embeddings=True)
+    found = teacher_vectors(minilm_folder(), None, texts, [], [], tmp_path).aims(
+        [query_key(texts[0])], "queries"
+    )
+    assert np.allclose(found[:], expected, atol=2e-3)
+
+
+def test_a_shared_vocabulary_is_read_without_the_library_if_the_tokens_mean_is_all(
+    bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teacher, "_sentence_transformer", lambda folder: wide)
+    pieces = WordPieces(bert_folder / "vocab.txt")
+    folder = tmp_path / "saved"
+    shutil.copytree(bert_folder, folder)
+    modules = [
+        {"type": f"models.{name}", "path": path}
+        for name, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    (folder / "1_Pooling").mkdir()
+    for mode, width in (("mean_tokens", 16), ("cls_token", 24)):
+        (folder / "1_Pooling" / "config.json").write_text(
+            json.dumps({f"pooling_mode_{mode}": True}), encoding="utf-8"
+        )
+        assert teacher.open_teacher(folder, pieces, []).queries(["honey bees"]).shape == (1, width)
+
+
+def test_the_list_moves_the_map_and_the_cosine_does_not() -> None:
+    """Both would meet in one direction for all texts."""
+    vectors, wanted, others = (
+        torch.nn.functional.normalize(torch.randn(5, size), dim=-1) for size in (4, 6, 6)
+    )
+    for list_weight in (0.0, 1.0):
+        options = {"kind": "none", "distill_weight": 1.0, "list_weight": list_weight}
+        objective = Objective(ObjectiveConfig.model_validate(options), hidden=4, teacher=6)
+        loss, _ = objective.alone(vectors.clone().requires_grad_(), wanted, others)
+        loss.backward()
+        assert objective.map is not None and (objective.map.weight.grad is not None) == bool(list_weight)
+
+
+def test_a_folder_that_is_no_checkpoint_is_not_written_over(
+    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious.txt").touch()
+    call = ("train", "--config", config, "--data", collection_folder, "--out", tmp_path / "out")
+    done = glow(*call, "--init", bert_folder, "--teacher", bert_folder)
+    assert done.exit_code == 2 and "exists and is not a checkpoint" in " ".join(done.output.split())
+    assert (tmp_path / "out" / "precious.txt").exists()
+
+
+def test_a_run_starts_from_a_bert_folder_with_a_tokenizer_beside_its_vocabulary(
+    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    """all-MiniLM-L6-v2, the default, has one that pads to 128 tokens."""
+    init = tmp_path / "init"
+    shutil.copytree(bert_folder, init)
+    shutil.copy(minilm_folder() / "tokenizer.json", init)
+    call = ("train", "--config", config, "--data", collection_folder, "--init", init, "--teacher", init)
+    done = glow(*call, "--out", tmp_path / "out", "--device", "cpu", "--dry")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["steps"] == 4 and not (tmp_path / "out").exists()

@@ -30,7 +30,6 @@ weight_form = "log"
 [objective]
 distill_weight = 1.0
 list_weight = 0.5
-margin_weight = 0.5
 [optimizer]
 batch_size = 16
 max_steps = 4
@@ -96,7 +95,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(
     command = [
         sys.executable,
         "-m",
-        "glow.training",
+        "glow",
         *FIXED,
         *map(str, files),
         "--out",

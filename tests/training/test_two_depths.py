@@ -1,6 +1,5 @@
 """Towers of two depths: trained apart, put together, averaged, and taught by the scores of hybrid search."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,14 +10,16 @@ import typer.testing
 from pydantic import ValidationError
 
 from glow.cli import app
-from glow.nn import TowerConfig, bert_config, minilm_folder
+from glow.errors import MismatchError
+from glow.nn import TowerConfig, TwoTowers, bert_config, minilm_folder
 from glow.text import Preprocessor, WordPieces, lexical_words
-from glow.training.checkpoint import load_checkpoint
+from glow.training.checkpoint import load_checkpoint, save_checkpoint
 from glow.training.config import ObjectiveConfig, TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, topics_of
 from glow.training.lexical import lexical_part
 from glow.training.objective import Objective, Targets
-from glow.training.teacher_vectors import Aims
+from glow.training.teacher import Aims
+from research.encoders.average import average
 
 TOWERS = """
 [towers]
@@ -75,11 +76,7 @@ def test_a_tower_that_learns_alone_leaves_the_other_as_it_is_and_both_can_be_put
         own = [name for name in learned if name.startswith(f"{side}.layers")]
         assert own
         assert not any(torch.equal(learned[name], kept[name]) for name in own if name.endswith("weight"))
-    done = run(
-        *("average", "--first", folders["query"], "--second", folders["document"]),
-        *("--query", 0, "--document", 1, "--out", tmp_path / "both"),
-    )
-    assert done.exit_code == 0, done.output
+    average(folders["query"], folders["document"], 0.0, 1.0, tmp_path / "both")
     both = load_checkpoint(tmp_path / "both")
     for side, source in towers.items():
         expected, found = getattr(source, side).state_dict(), getattr(both.towers, side).state_dict()
@@ -91,15 +88,19 @@ def test_an_average_lies_between_and_other_towers_are_refused(
     trained: Callable[[str], Path], tmp_path: Path
 ) -> None:
     first, second = trained("query"), trained("document")
-    assert run("average", "--first", first, "--second", second, "--query", 0.25, "--out", tmp_path / "mixed").exit_code == 0  # fmt: skip
+    average(first, second, 0.25, 0.5, tmp_path / "mixed")
     one, other, mixed = (load_checkpoint(f).towers.query for f in (first, second, tmp_path / "mixed"))
     name = "layers.0.inner.weight"
     parts = [tower.state_dict()[name] for tower in (one, other, mixed)]
     assert torch.allclose(parts[2], 0.75 * parts[0] + 0.25 * parts[1], atol=1e-6)
-    config = json.loads((second / "checkpoint.json").read_text())
-    assert config["shape"]["document_layers"] == 2
-    refused = run("average", "--first", first, "--second", tmp_path / "absent", "--out", tmp_path / "x")
-    assert refused.exit_code == 3
+    assert load_checkpoint(second).towers.config.document_layers == 2
+    other = tmp_path / "other"
+    towers = TwoTowers(
+        TowerConfig(vocabulary=5, hidden=16, heads=2), load_checkpoint(first).preprocessor.schema
+    )
+    save_checkpoint(other, towers, load_checkpoint(first).preprocessor, {})
+    with pytest.raises(MismatchError, match="differ in shape"):
+        average(first, other, 0.5, 0.5, tmp_path / "x")
 
 
 def test_a_deeper_document_tower_needs_its_own_layers_and_a_table_both_may_learn() -> None:

@@ -74,7 +74,7 @@ class TrainOptions(RunOptions):
     dev_candidates: tuple[Path, ...] = option((), "The same for --dev.", metavar="FILE")
     teacher: Path | None = option(
         None,
-        "Teacher: a BERT directory, model, checkpoint, or vectors of `glow teach`; default: all-MiniLM-L6-v2. "
+        "Teacher: a BERT directory, sentence-transformers directory, model or checkpoint; default: all-MiniLM-L6-v2. "
         "For a re-ranker with `distill`: the checkpoint of another one.",
         metavar="DIR",
     )
@@ -164,7 +164,7 @@ def _refuse_unused(file: Path, stages: Sequence[Stage], given: Given) -> None:
     towers = [config for config in configs if isinstance(config, TrainConfig)]
     if given.teacher and towers and not any(config.objective.needs_teacher for config in towers):
         raise ConfigError(
-            f"--teacher has no use in {file}: [objective] distill_weight, margin_weight and list_weight are 0; "
+            f"--teacher has no use in {file}: [objective] distill_weight and list_weight are 0; "
             "set one above 0 or leave --teacher out"
         )
 

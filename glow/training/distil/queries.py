@@ -30,7 +30,7 @@ from glow.training.run import (
     parameters_hash,
 )
 from glow.training.step import Encoding, encode
-from glow.training.teacher_vectors import Aims, TeacherVectors, query_key
+from glow.training.teacher import Aims, TeacherVectors, query_key
 
 __all__ = ["QueryTexts", "query_recipe", "teller"]
 

@@ -1,7 +1,4 @@
-"""Checkpoints: a verified directory of weights, the model's shape and a report; `checkpoint.json` has the kind.
-
-Older ones have a file named after their kind instead, and are still readable.
-"""
+"""Checkpoints: a verified directory of weights, the model's shape and a report; `checkpoint.json` has the kind."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -28,13 +25,6 @@ NAMES: Mapping[CheckpointKind, str] = {
     "impacts": "learned impacts",
     "encoder": "a pre-trained encoder",
 }
-OLDER: Mapping[str, CheckpointKind] = {
-    "towers.json": "towers",
-    "cross.json": "reranker",
-    "impacts.json": "impacts",
-    "pretrained.json": "encoder",
-}
-"""Files with the shape in checkpoints from before `checkpoint.json`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +124,12 @@ def _header(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]] | None:
     Raises:
         FormatError: if their file cannot be read.
     """
+    if not (path := folder / CHECKPOINT_FILE).is_file():
+        return None
     try:
-        if (path := folder / CHECKPOINT_FILE).is_file():
-            header = json.loads(path.read_bytes())
-            if header["kind"] not in NAMES:
-                raise ArtifactError(f"{folder.name} has the unknown kind {header['kind']!r}")
-            return header["kind"], dict(header["shape"])
-        for name, kind in OLDER.items():
-            if (path := folder / name).is_file():
-                return kind, dict(json.loads(path.read_bytes()))
+        header = json.loads(path.read_bytes())
+        if header["kind"] not in NAMES:
+            raise ArtifactError(f"{folder.name} has the unknown kind {header['kind']!r}")
+        return header["kind"], dict(header["shape"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise FormatError(f"cannot read {folder.name}/{path.name}: {error}") from error
-    return None

@@ -1,4 +1,4 @@
-"""The directory of a run: its configuration, metrics as JSON Lines, the best weights so far, and plots."""
+"""The directory of a run: its configuration, metrics as JSON Lines, the best weights so far."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,6 @@ from torch import nn
 
 from glow.errors import IntegrityError
 from glow.training.run.options import RunConfig
-from glow.training.run.pictures import draw
 from glow.training.run.progress import Progress
 from glow.training.run.state import changing_tensors
 
@@ -62,21 +61,18 @@ class RunFolder:
             )
             temporary.replace(self.path / BEST_FILE)
 
-    def finish(self, module: nn.Module | None) -> None:
-        """Plots the metrics, and loads the best weights into a module.
+    def load_best(self, module: nn.Module) -> None:
+        """Loads the best weights into a module.
 
         Raises:
             IntegrityError: if the file of the best weights is missing or damaged.
         """
-        if module is not None:
-            try:
-                module.load_state_dict(load_file(self.path / BEST_FILE), strict=False)
-            except (OSError, SafetensorError) as error:
-                raise IntegrityError(
-                    f"{self.path / BEST_FILE} is damaged ({error}); remove {self.path}"
-                ) from error
-        if self._active:
-            draw(read_metrics(self.path), self.path)
+        try:
+            module.load_state_dict(load_file(self.path / BEST_FILE), strict=False)
+        except (OSError, SafetensorError) as error:
+            raise IntegrityError(
+                f"{self.path / BEST_FILE} is damaged ({error}); remove {self.path}"
+            ) from error
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ class Place:
     """The directories and device of a run.
 
     Attributes:
-        folder: directory of state, metrics and plots.
+        folder: directory of state and metrics.
         out: checkpoint directory; None: no checkpoint.
         device: `auto` takes a GPU if there is one.
     """
@@ -93,7 +93,8 @@ def run(recipe: Recipe[Any], place: Place, tell: Tell = lambda progress: None) -
         if own.is_main and (dev or (step + 1) % config.checkpoint_steps == 0 or step + 1 == position.steps):
             state.save()
     own.wait()
-    log.finish(objective if watch.patience and position.best_step else None)
+    if watch.patience and position.best_step:
+        log.load_best(objective)
     objective.eval()
     report = _report(recipe, own, place, position, losses)
     report |= {"fingerprint": fingerprint, "seconds": round(time.monotonic() - start, 1)}

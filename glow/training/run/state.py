@@ -77,8 +77,7 @@ class State:
 
         Raises:
             IntegrityError: if the file is damaged.
-            MismatchError: if the state belongs to a run with another configuration, data or initial weights, or to an
-                older version.
+            MismatchError: if the state belongs to a run with another configuration, data or initial weights.
         """
         if not self._path.exists():
             return
@@ -88,10 +87,10 @@ class State:
             raise IntegrityError(f"{self._path} is damaged ({error}); remove {self._path.parent}") from error
         with opened as file:
             run = json.loads(file.metadata()["run"])
-            if run["fingerprint"] != self._fingerprint or "made_with" not in run:
+            if run["fingerprint"] != self._fingerprint:
                 raise MismatchError(
                     f"{self._path} belongs to a run with other configuration or data (texts, qrels, negatives, initial "
-                    f"or teacher weights), or to an older version; remove {self._path.parent} or choose another --out"
+                    f"or teacher weights); remove {self._path.parent} or choose another --out"
                 )
             if run["made_with"] != _made_with():
                 _LOG.warning(
