@@ -1,11 +1,11 @@
-"""Measures builds: documents per second and memory of each stage, with several workers, and after repeated kills.
+"""Measures builds: documents per second and memory of each stage, with several threads, and after repeated kills.
 
-    python -m benchmarks.build --data $DATA/medquad [--documents 20000 --documents 100000] [--workers 1 --workers 2]
+    python -m benchmarks.build --data $DATA/medquad [--documents 20000 --documents 100000] [--threads 1 --threads 2]
         [--kills 10] [--out runs/build.md]
 
 The documents are windows of 110 words over MedQuAD's bodies, which fill the model's token limit; they overlap as needed
 for the requested number. Every build is the users' command in a new process. Memory is the peak of a stage in the
-building process, of its largest worker, and of all its processes together, sampled ten times a second. Killed builds
+building process, and of all its processes together, sampled ten times a second. Killed builds
 get SIGKILL at seeded random times, and the same command resumes them until they finish.
 """
 
@@ -55,16 +55,15 @@ class Built:
 def main(
     data: Annotated[Path, typer.Option(help="Data folder with corpus.jsonl.")],
     documents: Annotated[list[int] | None, typer.Option(help="Sizes of the corpus.")] = None,
-    workers: Annotated[list[int] | None, typer.Option(help="Numbers of worker processes.")] = None,
+    threads: Annotated[list[int] | None, typer.Option(help="Numbers of threads.")] = None,
     kills: Annotated[int, typer.Option(help="Kills of the last build, the smallest corpus; 0: none.")] = 10,
     index: Annotated[str, typer.Option(help="Kind of dense index.")] = "auto",
-    threads: Annotated[int, typer.Option(help="Threads of a build of one worker, and of FAISS.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the times of the kills.")] = 0,
     words: Annotated[int, typer.Option(help="Of each document.")] = WINDOW_WORDS,
     out: Annotated[Path | None, typer.Option(help="Write the tables to this file, too.")] = None,
 ) -> None:
     """Prints markdown tables."""
-    sizes, counts = documents or [20_000, 100_000], workers or [1, 2]
+    sizes, counts = documents or [20_000, 100_000], threads or [1, 2]
     found: dict[tuple[int, int], Built] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -72,17 +71,17 @@ def main(
             source = folder / f"{size}.jsonl"
             _make_corpus(data / "corpus.jsonl", size, words, source)
             for count in counts:
-                options = ["--index", index, "--workers", str(count), "--threads", str(max(threads, count))]
+                options = ["--index", index, "--threads", str(count)]
                 root = folder / f"index-{size}-{count}"
                 found[size, count] = _build(source, root, options, [])
-                _say(f"{size} documents, {count} workers: {found[size, count].seconds:.0f} s")
+                _say(f"{size} documents, {count} threads: {found[size, count].seconds:.0f} s")
         killed = None
         if kills:
             size, count = sizes[0], counts[0]
             whole = found[size, count].seconds
             generator = random.Random(seed)  # noqa: S311 - times of kills, no secret
             after = [generator.uniform(0.2, 1.8) * whole / (kills + 1) for _ in range(kills)]
-            options = ["--index", index, "--workers", str(count), "--threads", str(max(threads, count))]
+            options = ["--index", index, "--threads", str(count)]
             killed = _build(folder / f"{size}.jsonl", folder / "killed", options, after)
     text = (
         "\n".join(
@@ -175,7 +174,7 @@ def _head(index: str, words: int) -> list[str]:
 
 def _speed(found: dict[tuple[int, int], Built]) -> list[str]:
     lines = [
-        "| documents | workers | index | "
+        "| documents | threads | index | "
         + " | ".join(f"{stage} (documents/s)" for stage in STAGES)
         + " | seconds |",
         "|---" * (len(STAGES) + 4) + "|",
@@ -190,7 +189,7 @@ def _speed(found: dict[tuple[int, int], Built]) -> list[str]:
 
 def _memory(found: dict[tuple[int, int], Built]) -> list[str]:
     lines = [
-        "| documents | workers | "
+        "| documents | threads | "
         + " | ".join(f"{stage} (MiB)" for stage in (*STAGES[:-1], "worker"))
         + " | all processes (MiB) | index file (MiB) | index stage / file |",
         "|---" * (len(STAGES) + 5) + "|",
@@ -215,7 +214,7 @@ def _kills(
     other = [name for name in whole.files if whole.files[name] != killed.files.get(name)]
     recalls = [built.report["recall"]["recall"] for built in (whole, killed)]
     return [
-        f"{sizes[0]:,} documents with {counts[0]} workers, killed {killed.kills} times: {killed.seconds:.0f} s against "
+        f"{sizes[0]:,} documents with {counts[0]} threads, killed {killed.kills} times: {killed.seconds:.0f} s against "
         f"{whole.seconds:.0f} s, {100 * (killed.seconds / whole.seconds - 1):.1f} % more; files that differ: "
         f"{', '.join(other) or 'none'}; recall@10 {recalls[1]:.3f} against {recalls[0]:.3f}.",
     ]

@@ -40,7 +40,7 @@ from glow.records import Document
 from glow.runtime import Model
 from glow.search import search_documents
 from glow_index_builder.deltas.open_version import OpenVersion
-from glow_index_builder.deltas.segment import write_segment
+from glow_index_builder.deltas.upsert import write_segment
 
 DEPTH = 10
 TITLE_WORDS = 8

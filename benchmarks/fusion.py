@@ -20,8 +20,7 @@ from glow.index import Fusion, FusionWeights, Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Hit
 from glow.search import DEFAULT_CANDIDATES, EncodedQuery, analyze_query
-from glow_index_builder.versions.judged import JudgedQuery
-from glow_index_builder.versions.tune import candidates_of
+from glow_index_builder.versions.tune import JudgedQuery, candidates_of
 
 MEASURES = ("RR@10", "nDCG@10", "R@100")
 PLAIN = Fusion(method="rrf", weights=FusionWeights(dense=1, lexical=1))

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -59,9 +59,6 @@ class Feedback:
 def read_feedback(path: Path, skipped: SkippedLines | None = None) -> Iterator[Feedback]:
     """Reads a feedback log from its oldest line on, as `read_query_log` does.
 
-    A line of an older version has no period. Its file and UTC day serve as one: a salt changes only at midnight UTC and
-    belongs to one file, so all lines of such a period share one salt.
-
     Args:
         path: the file.
         skipped: counts lines that cannot be read.
@@ -76,7 +73,7 @@ def read_feedback(path: Path, skipped: SkippedLines | None = None) -> Iterator[F
             if skipped is not None:
                 skipped.note(error)
             continue
-        yield feedback if feedback.period else replace(feedback, period=f"{path} {feedback.time[:10]}")
+        yield feedback
 
 
 def _parse(line: bytes, place: str) -> Feedback:
@@ -85,6 +82,8 @@ def _parse(line: bytes, place: str) -> Feedback:
         texts = (feedback.request_id, feedback.id, feedback.source, feedback.time, feedback.period)
         if feedback.kind not in FEEDBACK_KINDS or not all(isinstance(each, str) for each in texts):
             raise TypeError("a value is of the wrong type")
+        if not feedback.period:
+            raise TypeError("'period' is missing")
         if feedback.dwell_s is not None and not isinstance(feedback.dwell_s, int | float):
             raise TypeError("'dwell_s' is not a number")
     except (RecordError, TypeError) as error:

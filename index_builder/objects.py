@@ -11,15 +11,12 @@ import importlib
 import io
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from glow.errors import BuildError, ConfigError, DependencyError, InputError
-
-__all__ = ["RemoteFile", "is_remote", "list_remote", "write_remote"]
+from glow.errors import DependencyError, InputError
 
 T = TypeVar("T")
 _URL = re.compile(r"(s3|gs|az|abfs|https?)://.+")
@@ -31,8 +28,6 @@ WITHIN_S = 120.0
 """Time limit of one step: a block at 70 kB/s."""
 LIST_S = 1_800.0
 """Time limit for listing a directory, at a thousand names per request."""
-WRITE_S = 900.0
-"""Time limit of one write step; packages send chunks of 50 MiB."""
 
 
 def is_remote(text: str) -> bool:
@@ -42,15 +37,10 @@ def is_remote(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One remote file.
-
-    Attributes:
-        url: its address.
-        within_s: time limit of each step, in seconds.
-    """
+    """One remote file."""
 
     url: str
-    within_s: float = WITHIN_S
+    within_s: float = WITHIN_S  # time limit of each step, in seconds
 
     @property
     def name(self) -> str:
@@ -59,11 +49,7 @@ class RemoteFile:
 
     @property
     def identity(self) -> tuple[str, int, str]:
-        """Its URL, its size, and an ETag or time that changes with its content; 0 and "" if the server sends neither.
-
-        Raises:
-            InputError: if it is missing or cannot be reached.
-        """
+        """Its URL, its size, and an ETag or time that changes with its content; 0 and "" if the server sends neither."""
         info = self._info()
         version = (
             info.get("ETag") or info.get("etag") or info.get("LastModified") or info.get("updated") or ""
@@ -71,11 +57,7 @@ class RemoteFile:
         return self.url, int(info.get("size") or 0), str(version)
 
     def open(self) -> io.BufferedReader:
-        """Opens it for reading from the start; later failures raise OSError.
-
-        Raises:
-            InputError: if it is missing or cannot be reached.
-        """
+        """Opens it for reading from the start; later failures raise OSError."""
         system, path = _system(self.url)
         self._info()  # it has a time limit, and opening asks for the same values again
         file = _told(
@@ -89,12 +71,7 @@ class RemoteFile:
 
 
 def list_remote(url: str) -> list[RemoteFile] | None:
-    """The files in a remote directory, by name; None if the URL is a file.
-
-    Raises:
-        InputError: if nothing is there, or it cannot be reached.
-        DependencyError: if the package for it is not installed.
-    """
+    """The files in a remote directory, by name; None if the URL is a file."""
     if url.startswith(_READ_ONLY):
         return None  # a web server's page of links is not a directory
     system, path = _system(url)
@@ -108,72 +85,16 @@ def list_remote(url: str) -> list[RemoteFile] | None:
     return [RemoteFile(f"{protocol}://{path}") for path in paths]
 
 
-@contextmanager
-def write_remote(url: str) -> Iterator[BinaryIO]:
-    """Opens a new remote file, which appears only when the block ends without an error.
-
-    Raises:
-        ConfigError: if the scheme is read-only.
-        BuildError: if writing fails.
-        DependencyError: if the package for it is not installed.
-    """
-    if url.startswith(_READ_ONLY):
-        raise ConfigError(f"{url} is read-only; write to s3://, gs://, az:// or a file")
-    system, path = _system(url)
-    try:
-        file = _Writer(_within(WRITE_S, lambda: system.open(path, "wb")))
-        try:
-            yield cast(BinaryIO, file)
-        except BaseException:
-            file.discard()
-            raise
-        file.close()
-    except OSError as error:
-        raise BuildError(f"cannot write {url}: {_reason(error)}") from error
-
-
-class _Writer:
-    """A file that fsspec opened for writing; its packages' errors become OSError."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def write(self, data: Any) -> int:
-        """Writes all of the data."""
-        return int(self._guarded(self._file.write, data))
-
-    def flush(self) -> None:
-        """Does nothing: chunks are sent when they are large enough."""
-
-    def close(self) -> None:
-        """Sends the rest; then the file exists."""
-        self._guarded(self._file.close)
-
-    def discard(self) -> None:
-        """Discards the data already sent; a close would make a file of it."""
-        self._file.closed = True
-        _try(self._file.discard)
-
-    def _guarded(self, call: Callable[..., T], *arguments: Any) -> T:
-        try:
-            return _within(WRITE_S, lambda: call(*arguments))
-        except OSError:
-            raise
-        except Exception as error:
-            raise OSError(_reason(error)) from error
-
-
 class _Raw(io.RawIOBase):
-    """A file that fsspec opened; its packages' errors become OSError, which file readers expect.
+    """A file that fsspec opened; its packages' errors become OSError, which file readers expect."""
 
-    Args:
-        system: the fsspec file system.
-        file: the file that it opened.
-        path: the file's path in that system.
-        within_s: time limit of each read, in seconds.
-    """
-
-    def __init__(self, system: Any, file: Any, path: str, within_s: float) -> None:
+    def __init__(
+        self,
+        system: Any,
+        file: Any,
+        path: str,
+        within_s: float,  # time limit of each read, in seconds
+    ) -> None:
         self._file, self._within_s = file, within_s
         self._streams = hasattr(file, "r")  # from a web server that sends only whole files
         if not self._streams:
@@ -250,11 +171,7 @@ async def _fetch_web(system: Any, url: str, start: int, end: int) -> bytes:
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:
-    """Waits for a call with a time limit; a late call continues in its thread and its result is ignored.
-
-    Raises:
-        TimeoutError: if it is late.
-    """
+    """Waits for a call with a time limit; a late call continues in its thread and its result is ignored."""
     done: list[tuple[T | None, BaseException | None]] = []
 
     def run() -> None:

@@ -16,8 +16,6 @@ from glow.runtime import Device
 from glow.text import TermStats
 from glow_index_builder.versions import GateLimits, GateOptions, parse_gate
 
-__all__ = ["BuildOptions", "CommonOptions", "parse_rename", "rename_of"]
-
 _MAKES_NO_DIFFERENCE = {
     "publish",
     "workers",
@@ -70,8 +68,10 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
         ge=1,
         flag="--encode-batch-documents",
     )
-    workers: int = option(1, "Encoding processes; 1: no additional one.", ge=1)
-    runner: Literal["local", "ray"] = option("local", "Runner of the encoding processes.")
+    workers: int = option(1, "Encoding tasks of Ray at the same time.", ge=1)
+    runner: Literal["local", "ray"] = option(
+        "local", "Where texts are encoded: in threads of this process, or by Ray."
+    )
     ray_address: str | None = option(None, "Address of a Ray cluster; default: start Ray here.")
     resume: bool = option(True, "Resume an interrupted build with the same options.")
     gate: str | None = option(
@@ -84,11 +84,7 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
 
     @property
     def model_folder(self) -> Path:
-        """The model.
-
-        Raises:
-            ArtifactNotFoundError: if none was given and there is no default one.
-        """
+        """The model."""
         return self.model or default_model()
 
     @property
@@ -97,19 +93,11 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
         return self.threads or all_cores()
 
     def gate_options(self) -> GateOptions | None:
-        """The options of the gate before publication; None without a gate.
-
-        Raises:
-            ConfigError: if `live` comes without a query log, or a query log or `force` without a gate.
-        """
+        """The options of the gate before publication; None without a gate."""
         return parse_gate(self.gate, self, self.thread_count)
 
     def check_rename(self, field_names: Sequence[str]) -> None:
-        """Refuses renames to unknown fields.
-
-        Raises:
-            ConfigError: if a target key is not a field of the model.
-        """
+        """Refuses renames to unknown fields."""
         known = ("_id", *field_names)
         for source_key, wanted in self.rename.items():
             if wanted not in known:
@@ -136,7 +124,7 @@ def _fields() -> dict[str, tuple[Any, Any]]:
     models: list[type[StrictModel]] = [CommonOptions, *_OWN]
     fields = {name: field for model in models for name, field in model.model_fields.items()}
     names = dict.fromkeys([*_ORDER, *(name for each in _OWN for name in each.model_fields), *own])
-    return {name: (fields[name].annotation, fields[name]) for name in names}
+    return {name: (fields[name].annotation, fields[name]) for name in names if name in fields}
 
 
 if TYPE_CHECKING:
@@ -157,11 +145,7 @@ else:
 
 
 def parse_rename(pairs: Sequence[str]) -> dict[str, str]:
-    """Reads `source=target` pairs.
-
-    Raises:
-        ConfigError: if a pair has another form, or two name one key.
-    """
+    """Reads `source=target` pairs."""
     rename: dict[str, str] = {}
     for pair in pairs:
         source_key, sign, wanted = pair.partition("=")

@@ -1,41 +1,61 @@
-"""Shows the stages of a build, with a bar on a terminal and plain lines elsewhere, and measures them."""
+"""Shows the stages of a build, with a bar on a terminal and plain lines elsewhere, and measures time and memory."""
 
+import ctypes
+import resource
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from glow.commands import Advance, progress, write_line
-from glow_index_builder.memory import peak_memory_bytes, release_memory, reset_peak_memory
 
-__all__ = ["Stages"]
+STATUS = Path("/proc/self/status")
+CLEAR = Path("/proc/self/clear_refs")
+CLEAR_PEAK = "5"
+"""Writing 5 resets the peak to the present value; see proc(5)."""
+
+
+def peak_memory_bytes() -> int:
+    """The peak memory of this process since `reset_peak_memory`, including mapped pages of files."""
+    try:
+        # ru_maxrss also counts the parent process, before exec.
+        status = STATUS.read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def reset_peak_memory() -> bool:
+    """Resets the peak; returns whether the system supports that (Linux)."""
+    try:
+        CLEAR.write_text(CLEAR_PEAK, encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def release_memory() -> None:
+    """Returns free memory to the system: glibc would keep the 60 MB of a closed tower."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):  # not glibc
+        return
 
 
 class Stages:
-    """Runs stages one after another, shows their progress and records their times.
-
-    Args:
-        out: stream for the progress; bars if it is a terminal.
-
-    Attributes:
-        seconds: stage -> seconds.
-        peaks: stage -> peak memory of this process in bytes.
-    """
+    """Runs stages one after another, shows their progress and records their times."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self.seconds: dict[str, float] = {}
-        self.peaks: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}  # stage -> seconds
+        self.peaks: dict[str, int] = {}  # stage -> peak memory of this process in bytes
 
     @contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
-        """Runs one stage; yields a function to call with the amount done.
-
-        Args:
-            name: shown to users and used in the report.
-            total: the amount of work; None if it is unknown or indivisible.
-            unit: unit of the total.
-        """
+        """Runs one stage; yields a function to call with the amount done."""
         start = time.perf_counter()
         release_memory()
         reset_peak_memory()

@@ -12,8 +12,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -30,9 +31,8 @@ from glow.index.version import Index
 from glow.text import lexical_words
 from glow_index_builder.building import build
 from glow_index_builder.encoding import ShardJob
-from glow_index_builder.encoding.record_files import EncodedTexts
-from glow_index_builder.encoding.runner import Outcome
-from glow_index_builder.encoding.shards import Shard, write_shard
+from glow_index_builder.encoding.files import EncodedTexts
+from glow_index_builder.encoding.shards import Outcome, Run, Shard, write_shard
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 
@@ -41,35 +41,24 @@ NUMBERS = 1_000
 SAMPLED = 200_000
 
 
-class MadeVectors:
-    """A runner for the builder that writes synthetic vectors; a shard is one block of them.
+@contextmanager
+def made_vectors(
+    job: ShardJob,
+    documents: NDArray[np.float32],  # float32 [R, D], real vectors
+    wanted: Wanted,
+    noise: float,
+) -> Iterator[Run]:
+    """Writes synthetic vectors in place of encoding; a shard is one block of them."""
+    store = DocumentStore(job.store)
 
-    Args:
-        job: the encoding job of the build.
-        documents: float32 [R, D], real vectors.
-        wanted: the vectors to generate.
-        noise: length of the noise.
-    """
-
-    def __init__(self, job: ShardJob, documents: NDArray[np.float32], wanted: Wanted, noise: float) -> None:
-        self._job, self._documents, self._wanted, self._noise = job, documents, wanted, noise
-
-    def __enter__(self) -> Self:
-        """Opens the documents for the ids of a shard."""
-        self._store = DocumentStore(self._job.store)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Does nothing, because nothing is open."""
-
-    def run(self, shards: Sequence[Shard], *, careful: bool = False) -> Iterator[Outcome]:
-        """As `Runner.run`."""
-        del careful
+    def run(shards: Sequence[Shard], careful: bool) -> Iterator[Outcome]:
         for shard in shards:
-            ids = [document.id for document in self._store.scan(shard.start, shard.stop)]
-            made = next(blocks(self._documents, self._wanted, self._noise, shard.start))
+            ids = [document.id for document in store.scan(shard.start, shard.stop)]
+            made = next(blocks(documents, wanted, noise, shard.start))
             part = EncodedTexts({}, made[: shard.stop - shard.start], {})
-            yield Outcome(shard, write_shard(self._job.shards, shard, ids, [part]))
+            yield Outcome(shard, write_shard(job.shards, shard, ids, [part]))
+
+    yield run
 
 
 def main(
@@ -91,7 +80,9 @@ def main(
         write_documents(source, index_root, data, count)
     wanted = Wanted(count, "isotropic", 1.0, 0)
     # The only replaced part of the builder.
-    vars(steps)["make_runner"] = lambda _options, job, _kills: MadeVectors(job, real.documents, wanted, noise)
+    vars(steps)["start_encoding"] = lambda _options, job, _kills: made_vectors(
+        job, real.documents, wanted, noise
+    )
     options = BuildOptions(
         source=str(source),
         index_root=work / "index",

@@ -1,11 +1,11 @@
 """Artifact folders: manifests, checks, atomic writing, index versions."""
 
-from glow.artifact.folder import ArtifactWriter, sync, write_artifact
-from glow.artifact.learned import LEARNED_HEAD, TERMS_TOWER, learned_hash
-from glow.artifact.lock import LOCK_FILE, RootLock, disk_error
-from glow.artifact.making import (
+from glow.artifact.lock import (
+    LOCK_FILE,
     REMOVED,
+    RootLock,
     discard,
+    disk_error,
     folder_for,
     is_abandoned,
     is_temporary,
@@ -14,30 +14,36 @@ from glow.artifact.making import (
 )
 from glow.artifact.manifest import (
     MANIFEST_FILE,
+    ArtifactWriter,
     FileKey,
     FileRecord,
     Manifest,
     file_records,
     file_sha256,
     read_manifest,
+    sync,
     verify,
+    write_artifact,
 )
 from glow.artifact.model import (
     CALIBRATION_FILE,
     DOCUMENT_TOWER,
     EXPLAIN_FILES,
     EXPLAIN_TOWERS,
+    LEARNED_HEAD,
     QUERY_TOWER,
+    TERMS_TOWER,
     TOKEN_PROJECTION,
     TOWER_WEIGHTS,
     WORD_TABLE,
+    TensorNames,
     default_model,
     documents_hash,
+    learned_hash,
     model_hash,
     open_model,
     query_side_files,
 )
-from glow.artifact.pinned import PINNED_FILE
 from glow.artifact.reranker import (
     DOCUMENT_READER,
     JOIN_GRAPH,
@@ -51,9 +57,7 @@ from glow.artifact.reranker import (
     reranker_files,
     reranker_hash,
 )
-from glow.artifact.root import CURRENT_FILE, WAIT_S, WORK_FOLDER, IndexRoot
-from glow.artifact.tensors import TensorNames
-from glow.artifact.verdict import GATE, failed_checks
+from glow.artifact.root import CURRENT_FILE, GATE, PINNED_FILE, WAIT_S, WORK_FOLDER, IndexRoot, failed_checks
 
 __all__ = [
     "CALIBRATION_FILE", "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS",

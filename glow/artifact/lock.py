@@ -1,9 +1,18 @@
-"""A lock that allows one writer at a time on an index root; the kernel releases it if its holder dies."""
+"""Locks and temporary folders: one writer at a time on an index root, and cleanup that spares work in progress.
+
+Temporary folders are hidden by name, and locked, so that cleanup can tell work in progress from remains of a kill. The
+lock is `flock` on the folder itself: it needs no file, survives a rename, and ends with the process. If the file
+system cannot lock folders (some network ones), a folder without changes for a day counts as abandoned.
+"""
 
 import errno
 import fcntl
 import os
+import re
+import secrets
+import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +20,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glow.errors import BusyError, DiskError, ReadOnlyError
-
-__all__ = ["LOCK_FILE", "RootLock", "disk_error"]
 
 LOCK_FILE = ".lock"
 """Lock of the process that changes the index root."""
@@ -24,9 +31,6 @@ class RootLock:
     """The lock of a folder: one thread of one process holds it at a time, and that thread may take it again.
 
     It uses `flock`, which ends with the process, and works on local disks and NFS 4.
-
-    Args:
-        folder: the folder; it is made if it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,16 +39,11 @@ class RootLock:
         self._depth = 0
 
     @contextmanager
-    def hold(self, wait_s: float) -> Iterator[None]:
-        """Holds the lock for a block.
-
-        Args:
-            wait_s: how long to wait for another holder, in seconds, >= 0.
-
-        Raises:
-            BusyError: if another process still holds it; the message names that process.
-            ReadOnlyError: if the folder cannot be written.
-        """
+    def hold(
+        self,
+        wait_s: float,  # how long to wait for another holder, in seconds, >= 0
+    ) -> Iterator[None]:
+        """Holds the lock for a block."""
         with self._inside:
             if self._depth:
                 yield
@@ -106,3 +105,110 @@ def disk_error(folder: Path | str, error: OSError) -> DiskError | ReadOnlyError:
     return DiskError(
         f"cannot write below {folder}: {reason}; the live version is unchanged; free disk space (`glow gc`), then try again"
     )
+
+
+REMOVED = ".removed-"
+"""Prefix of the name of a folder that is being removed."""
+SILENCE_S = 24 * 3600.0
+_MAKING = re.compile(r"\.[A-Za-z0-9][A-Za-z0-9._-]*-[a-z0-9_]{8}")  # `mkdtemp` appends eight such characters
+
+
+@contextmanager
+def folder_for(target: Path) -> Iterator[Path]:
+    """Yields an empty folder next to `target`, to be renamed to it; if it was not renamed, it is removed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder, descriptor = _claimed(target)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a path is a temporary folder, or one that is being removed."""
+    named = path.name.startswith(REMOVED) or _MAKING.fullmatch(path.name) is not None
+    return named and path.is_dir() and not path.is_symlink()
+
+
+def is_abandoned(
+    folder: Path,
+    now: float | None = None,  # seconds since the epoch; None: the current time
+) -> bool:
+    """Whether no live process uses a folder."""
+    with _idle(folder, now) as idle:
+        return idle
+
+
+def set_aside_abandoned(folder: Path, now: float | None = None) -> Path | None:
+    """Like `set_aside`, unless a live process uses the folder; same arguments as `is_abandoned`."""
+    # A process that is about to start waits for the lock, then finds the folder missing.
+    with _idle(folder, now) as idle:
+        try:
+            return set_aside(folder) if idle else None
+        except FileNotFoundError:
+            return None
+
+
+@contextmanager
+def _idle(folder: Path, now: float | None) -> Iterator[bool]:
+    """Whether no live process uses a folder; during the block, none can start to use it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield True
+        return
+    try:
+        yield _is_free(descriptor, folder, time.time() if now is None else now)
+    finally:
+        os.close(descriptor)
+
+
+def _is_free(descriptor: int, folder: Path, now: float) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system that cannot lock folders
+        return now - _last_change(folder) > SILENCE_S
+    return True
+
+
+def set_aside(
+    folder: Path,
+    parent: Path | None = None,  # parent of the new name; None: the same parent
+) -> Path:
+    """Atomically renames a folder to a hidden name, for `discard`, which may be slow."""
+    aside = (parent or folder.parent) / f"{REMOVED}{folder.name.lstrip('.')[:100]}-{secrets.token_hex(4)}"
+    folder.rename(aside)
+    return aside
+
+
+def discard(aside: Path) -> None:
+    """Removes a folder that was set aside; two processes may do so at once. Errors are ignored."""
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _claimed(target: Path) -> tuple[Path, int]:
+    """Makes a folder and locks it; tries again if a cleanup removed it before it was locked."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        with suppress(FileNotFoundError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            with suppress(OSError):  # a file system that cannot lock folders
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if folder.is_dir():
+                folder.chmod(
+                    0o755
+                )  # mkdtemp makes it private, but a service may run as a different user than the builder
+                return folder, descriptor
+            os.close(descriptor)
+
+
+def _last_change(folder: Path) -> float:
+    """Time of the last change in a folder, in seconds since the epoch."""
+    latest = 0.0
+    for path in (folder, *folder.rglob("*")):
+        with suppress(OSError):
+            latest = max(latest, path.stat().st_mtime)
+    return latest

@@ -1,8 +1,11 @@
-"""The manifest of an artifact folder: its kind, its origin, and the SHA-256 of each file."""
+"""Artifact folders: the manifest, which has the SHA-256 of each file, its checks, and atomic writing."""
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
@@ -10,19 +13,13 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from glow import __version__
-from glow.errors import ArtifactNotFoundError, FormatError, IntegrityError, MismatchError
+from glow.artifact.lock import folder_for
+from glow.errors import ArtifactNotFoundError, BuildError, FormatError, IntegrityError, MismatchError
 from glow.options import StrictModel, describe
-
-__all__ = [
-    "FORMAT_VERSION", "MANIFEST_FILE", "FileKey", "FileRecord", "Kind", "KnownFiles", "Manifest",
-    "known_files", "read_manifest", "verify",
-]  # fmt: skip
 
 MANIFEST_FILE = "manifest.json"
 """Format, origin, hashes and checksums of all other files."""
 FORMAT_VERSION = 1
-SHARDS_FILE = "shards.json"
-"""Sharded indexes of an earlier release (`--shards`) only: their other index roots."""
 Kind = Literal["checkpoint", "model", "reranker", "index"]
 
 
@@ -43,11 +40,7 @@ class FileKey(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> "FileKey":
-        """The key of a file.
-
-        Raises:
-            OSError: if the file is missing.
-        """
+        """The key of a file."""
         status = path.stat()
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -107,21 +100,8 @@ class Manifest(StrictModel):
 
 
 def read_manifest(folder: Path, kind: Kind) -> Manifest:
-    """Reads and checks a folder's manifest, but not its files.
-
-    Raises:
-        ArtifactNotFoundError: if the folder or its manifest is missing.
-        FormatError: if the manifest is invalid, or of another format version.
-        IntegrityError: if the manifest was changed or damaged.
-        MismatchError: if the artifact is of another kind, or an index version built with `--shards`.
-    """
+    """Reads and checks a folder's manifest, but not its files."""
     path = folder / MANIFEST_FILE
-    if kind == "index" and (folder / SHARDS_FILE).is_file():
-        raise MismatchError(
-            f"version {folder.name} has a {SHARDS_FILE}: it was built with --shards, and this release has no sharded "
-            "indexes; build it again without --shards (--vector-store keeps the vectors of a large collection in Milvus), or serve "
-            "it with the release that built it"
-        )
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -151,12 +131,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
 
 
 def known_files(folder: Path, manifest: Manifest) -> dict[FileKey, str]:
-    """Known files of a verified artifact, for `verify` of another artifact that shares some of them.
-
-    Args:
-        folder: folder of the artifact.
-        manifest: its manifest; missing files are left out.
-    """
+    """Known files of a verified artifact, for `verify` of another artifact that shares some of them."""
     known = {}
     for name, record in manifest.files.items():
         try:
@@ -170,16 +145,6 @@ def verify(folder: Path, kind: Kind, known: KnownFiles | None = None) -> Manifes
     """Reads the manifest, and checks size and SHA-256 of every listed file.
 
     Other files, such as a model card, do not belong to the artifact and must not be read.
-
-    Args:
-        folder: folder of the artifact.
-        kind: expected kind.
-        known: files that were verified before. A known file with the same recorded SHA-256 is not read a second time,
-            so that the check of a version takes only the time of its new files.
-
-    Raises:
-        IntegrityError: if a file is missing, or has a different size or content; the message names the first.
-        ArtifactError: as for `read_manifest`.
     """
     manifest = read_manifest(folder, kind)
     for name, record in sorted(manifest.files.items()):
@@ -210,13 +175,12 @@ def _through_link(folder: Path, name: str) -> bool:
     )
 
 
-def file_records(folder: Path, known: Mapping[str, FileRecord] | None = None) -> dict[str, FileRecord]:
-    """Size and checksum of every file below `folder`, except the manifest.
-
-    Args:
-        folder: folder of the artifact.
-        known: path -> record of files that are hard links to another artifact's; they are not read.
-    """
+def file_records(
+    folder: Path,
+    # path -> record of files that are hard links to another artifact's; they are not read
+    known: Mapping[str, FileRecord] | None = None,
+) -> dict[str, FileRecord]:
+    """Size and checksum of every file below `folder`, except the manifest."""
     records = {}
     for path in _files(folder):
         name = path.relative_to(folder).as_posix()
@@ -245,3 +209,74 @@ def _format_message(kind: str, folder: Path, found: Any) -> str:
     newer = isinstance(found, int) and found > FORMAT_VERSION
     remedy = "use a newer GLOW" if newer else "build it again with this GLOW"
     return f"{kind} {folder.name}: {MANIFEST_FILE} has format {found!r}, expected {FORMAT_VERSION}; {remedy}"
+
+
+class ArtifactWriter:
+    """An artifact in progress: write its files into `folder`, and set the members of its manifest."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hashes: dict[str, str] = {}
+        self.parents: dict[str, object] = {}
+        self.parameters: dict[str, object] = {}
+        self.counts: dict[str, int] = {}
+        # path -> record of files that are hard links to a verified artifact's files and need no new
+        # checksum
+        self.known: dict[str, FileRecord] = {}
+
+
+@contextmanager
+def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterator[ArtifactWriter]:
+    """Writes an artifact folder: temporary folder, files, manifest, sync, rename.
+
+    If the block raises, the temporary folder is removed and an older artifact at `target` stays unchanged.
+    """
+    if target.exists() and not replace:
+        raise BuildError(f"{target} exists already; choose another name or remove it first")
+    with folder_for(target) as folder:
+        writer = ArtifactWriter(folder)
+        yield writer
+        manifest = Manifest(
+            format=FORMAT_VERSION,
+            kind=kind,
+            name=target.name,
+            hashes=writer.hashes,
+            parents=writer.parents,
+            parameters=writer.parameters,
+            counts=writer.counts,
+            files=file_records(folder, writer.known),
+        )
+        (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes())
+        _sync_tree(folder)
+        if target.exists():
+            _exchange(folder, target)
+        else:
+            folder.rename(target)
+        sync(target.parent)
+
+
+def _exchange(folder: Path, target: Path) -> None:
+    """Renames the old folder, puts the new one in its place, and removes the old one."""
+    aside = folder.with_name(folder.name + "-old")
+    target.rename(aside)
+    try:
+        folder.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        sync(path)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Flushes a file or folder to disk; without it, a rename could survive a crash and the content not."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

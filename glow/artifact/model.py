@@ -1,20 +1,15 @@
-"""The model artifact's files, and the model hash that binds an index to the model that built it."""
+"""Files of a model artifact, and the hashes that bind an index to the model that built it."""
 
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from glow.artifact.manifest import FileRecord, Manifest, verify
 from glow.errors import ArtifactNotFoundError
 from glow.text import PREPROCESSOR_VERSION, TOKENIZER_FILE
-
-__all__ = [
-    "CALIBRATION_FILE", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS", "HASHED_FILES", "QUERY_SIDE_FILES",
-    "QUERY_TOWER", "TOKEN_PROJECTION", "TOWER_WEIGHTS", "WORD_TABLE", "default_model", "documents_hash", "model_hash",
-    "open_model", "query_side_files",
-]  # fmt: skip
 
 MODELS_PACKAGE = "glow_models"
 """Data package that contains the models of an installed GLOW."""
@@ -56,14 +51,7 @@ def query_side_files(files: Collection[str]) -> tuple[str, ...]:
 
 
 def model_hash(files: Mapping[str, FileRecord]) -> str:
-    """SHA-256 of the files that determine a model's vectors, and of the preprocessor's version.
-
-    Args:
-        files: the file table of a model's manifest.
-
-    Raises:
-        ArtifactNotFoundError: if the table lacks a required file.
-    """
+    """SHA-256 of the files that determine a model's vectors, and of the preprocessor's version."""
     missing = [name for name in HASHED_FILES if name not in files]
     if missing:
         raise ArtifactNotFoundError(f"the model lacks {', '.join(missing)}; export it again")
@@ -82,25 +70,17 @@ def _hash(files: Mapping[str, FileRecord], names: Sequence[str]) -> str:
 
 
 def open_model(folder: Path) -> tuple[Manifest, str]:
-    """Verifies a model folder; returns its manifest and model hash.
-
-    Raises:
-        ArtifactError: if it is missing, damaged, or not a model.
-    """
+    """Verifies a model folder; returns its manifest and model hash."""
     manifest = verify(folder, "model")
     return manifest, model_hash(manifest.files)
 
 
-def default_model(models: Path | None = None) -> Path:
-    """The folder of the model that `DEFAULT` names.
-
-    Args:
-        models: folder of models; None: `models/` in the working directory if it has a `DEFAULT`, otherwise the
-            models that were installed with GLOW.
-
-    Raises:
-        ArtifactNotFoundError: if there is no default model.
-    """
+def default_model(
+    # folder of models; None: `models/` in the working directory if it has a `DEFAULT`, otherwise the models
+    # that were installed with GLOW
+    models: Path | None = None,
+) -> Path:
+    """The folder of the model that `DEFAULT` names."""
     if models is None:
         models = next((path for path in _model_folders() if (path / "DEFAULT").is_file()), Path("models"))
     try:
@@ -116,3 +96,39 @@ def _model_folders() -> list[Path]:
     installed = find_spec(MODELS_PACKAGE)
     places = installed.submodule_search_locations if installed else None
     return [Path("models"), *(Path(place) for place in places or ())]
+
+
+TERMS_TOWER = "document-terms.onnx"
+"""The document encoder with a second output, from which learned impacts are made; optional."""
+LEARNED_HEAD = "learned.npz"
+"""Parameters of learned impacts, and the probability of each term in queries; optional."""
+LEARNED_MODEL_FILES = (TERMS_TOWER, LEARNED_HEAD)
+"""Optional, and not in the model hash: vectors do not depend on them."""
+
+
+def learned_hash(files: Mapping[str, FileRecord]) -> str | None:
+    """SHA-256 of the additional files that determine learned impacts; None if the model has none."""
+    if any(name not in files for name in LEARNED_MODEL_FILES):
+        return None
+    parts = {name: files[name].sha256 for name in LEARNED_MODEL_FILES}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class TensorNames:
+    """Tensor names, and suffixes of parameter names for other stored forms."""
+
+    TABLE: Final = "words.weight"
+    """The token embedding matrix in a graph."""
+    TRANSPOSED: Final = "^T"
+    """Suffix of a matrix that a graph stores transposed."""
+    CODES: Final = "_codes"
+    """Suffix of a transposed matrix's int8 codes."""
+    MATRIX_SCALES: Final = "_scales"
+    """Suffix of a transposed matrix's column scales."""
+    SCALED: Final = "_scaled"
+    """Suffix of a normalization's gain that is stored multiplied by the square root of its length."""
+
+    @staticmethod
+    def row_scales(table: str) -> str:
+        """The name of the scales of a table's rows: `words.scale` for `words.weight`."""
+        return f"{table.removesuffix('.weight')}.scale"

@@ -10,11 +10,6 @@ from glow.artifact.model import WORD_TABLE
 from glow.errors import ArtifactNotFoundError
 from glow.text import PREPROCESSOR_VERSION
 
-__all__ = [
-    "DOCUMENT_READER", "JOIN_GRAPH", "LATE_GRAPH", "QUERY_READER", "RERANKER_FOLDER", "RERANKER_SHAPE",
-    "RERANKER_WEIGHTS", "RERANK_WEIGHT_FILE", "open_reranker", "reranker_files", "reranker_hash",
-]  # fmt: skip
-
 QUERY_READER, DOCUMENT_READER, JOIN_GRAPH = "query.onnx", "document.onnx", "join.onnx"
 """Graphs of layers 1 to l over a query, of layers 1 to l over a document, and of the layers above over both."""
 LATE_GRAPH = "late.onnx"
@@ -34,11 +29,7 @@ _NEEDED = (
 
 
 def reranker_files(files: Mapping[str, FileRecord]) -> tuple[str, ...]:
-    """Names of the files that an index copies from a re-ranker.
-
-    Raises:
-        ArtifactNotFoundError: if a required file is missing.
-    """
+    """Names of the files that an index copies from a re-ranker."""
     missing = [name for name in (*_NEEDED, RERANK_WEIGHT_FILE) if name not in files]
     if missing:
         raise ArtifactNotFoundError(f"the re-ranker lacks {', '.join(missing)}; export it again")
@@ -46,23 +37,12 @@ def reranker_files(files: Mapping[str, FileRecord]) -> tuple[str, ...]:
 
 
 def reranker_hash(files: Mapping[str, FileRecord]) -> str:
-    """SHA-256 over the files that decide states and scores, and the preprocessor's version.
-
-    Args:
-        files: the file table of a re-ranker's manifest.
-
-    Raises:
-        ArtifactNotFoundError: if a file is missing in it.
-    """
+    """SHA-256 over the files that decide states and scores, and the preprocessor's version."""
     parts = {name: files[name].sha256 for name in reranker_files(files) if name != RERANK_WEIGHT_FILE}
     return hashlib.sha256(json.dumps([PREPROCESSOR_VERSION, parts], sort_keys=True).encode()).hexdigest()
 
 
 def open_reranker(folder: Path) -> tuple[Manifest, str]:
-    """Verifies a re-ranker folder; returns its manifest and hash.
-
-    Raises:
-        ArtifactError: if it is missing, damaged, or not a re-ranker.
-    """
+    """Verifies a re-ranker folder; returns its manifest and hash."""
     manifest = verify(folder, "reranker")
     return manifest, reranker_hash(manifest.files)

@@ -1,11 +1,17 @@
-"""An index root: version folders, and a `CURRENT` file that names the live version.
+"""An index root: version folders, a `CURRENT` file that names the live version, and a `PINNED` file.
 
 CURRENT's first line is the live version. The next lines, newest first, are the previously live versions, so that
 publishing and rolling back are each one atomic write. Lines that begin with "left " name versions that rollbacks left
 since a new version was published.
+
+PINNED has the versions that must not be removed, one per line, permanently or until a time:
+
+    20261121T093000.123456Z-7f3c
+    20261122T101500.000000Z-02ab until 2026-11-29T10:15:00+00:00
 """
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Mapping
@@ -14,15 +20,88 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from glow.artifact.folder import sync
-from glow.artifact.lock import RootLock, disk_error
-from glow.artifact.making import set_aside
-from glow.artifact.manifest import MANIFEST_FILE, KnownFiles, Manifest, known_files, read_manifest, verify
-from glow.artifact.pinned import PINNED_FILE, VERSION_NAME, pin_lines, read_pinned
-from glow.artifact.verdict import require_passed
-from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError, FormatError
+from glow.artifact.lock import RootLock, disk_error, set_aside
+from glow.artifact.manifest import (
+    MANIFEST_FILE,
+    KnownFiles,
+    Manifest,
+    known_files,
+    read_manifest,
+    sync,
+    verify,
+)
+from glow.errors import ArtifactError, ArtifactNotFoundError, BuildError, FormatError, GateError
 
-__all__ = ["CURRENT_FILE", "WORK_FOLDER", "IndexRoot"]
+PINNED_FILE = "PINNED"
+"""Pinned versions, one per line, each without limit or until a time."""
+VERSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+"""Valid names of version folders."""
+UNTIL = " until "
+
+
+def read_pinned(
+    root: Path,
+    now: datetime | None = None,  # a time with time zone; None: the current time
+) -> dict[str, datetime | None]:
+    """The pinned versions, and until when; None is permanently. Expired pins are left out."""
+    try:
+        lines = (root / PINNED_FILE).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(
+            f"{PINNED_FILE} in {root} cannot be read ({error}); correct it: one version per line"
+        ) from error
+    pinned: dict[str, datetime | None] = {}
+    for line in filter(None, map(str.strip, lines)):
+        name, _, time = line.partition(UNTIL)
+        try:
+            until = datetime.fromisoformat(time) if time else None
+        except ValueError:
+            until = datetime.min  # refused below, like a time without time zone
+        if not VERSION_NAME.fullmatch(name) or (until is not None and until.tzinfo is None):
+            raise FormatError(
+                f"{PINNED_FILE} in {root} has the line {line!r:.200}, expected one version per line, alone or with "
+                f"'{UNTIL.strip()}' and a time such as 2026-11-29T10:15:00+00:00; correct it"
+            )
+        if until is None or until > (now or datetime.now(UTC)):
+            pinned[name] = until
+    return dict(sorted(pinned.items()))
+
+
+def pin_lines(pinned: Mapping[str, datetime | None]) -> list[str]:
+    """Lines of a `PINNED` file."""
+    return [
+        name if until is None else f"{name}{UNTIL}{until.astimezone(UTC).isoformat(timespec='seconds')}"
+        for name, until in sorted(pinned.items())
+    ]
+
+
+GATE = "gate"
+"""Name of the parameter: an object with `status` (`passed`, `failed`, `forced`), `checks` and more (docs/versions.md)."""
+
+
+def failed_checks(manifest: Manifest) -> list[str] | None:
+    """Names of the checks that a version failed; None if no gate refused it."""
+    record = manifest.parameters.get(GATE)
+    if not isinstance(record, dict) or record.get("status") != "failed":
+        return None
+    checks = record.get("checks")
+    rows = [check for check in checks if isinstance(check, dict)] if isinstance(checks, list) else []
+    return [str(check.get("name")) for check in rows if not check.get("passed")]
+
+
+def require_passed(manifest: Manifest) -> None:
+    """Raises an error if a gate refused the version."""
+    failed = failed_checks(manifest)
+    if failed is not None:
+        record = manifest.parameters[GATE]
+        raise GateError(
+            f"the gate refused version {manifest.name} at {record.get('time')} for {', '.join(failed)}; "
+            "run `glow gate` again, or publish it anyway with `publish --force`",
+            {GATE: record, "version": manifest.name},
+        )
+
 
 CURRENT_FILE = "CURRENT"
 """Names of the live version and of the previous ones."""
@@ -37,23 +116,14 @@ WAIT_S = 60.0
 
 
 class IndexRoot:
-    """The versions of one index in a folder.
-
-    Args:
-        path: the folder; it need not exist before the first build.
-    """
+    """The versions of one index in a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = RootLock(path)
 
     def locked(self, wait_s: float = WAIT_S) -> AbstractContextManager[None]:
-        """Locks this root for a block that reads, decides and writes; methods that write take the same lock.
-
-        Raises:
-            BusyError: if another process holds it for longer than `wait_s`.
-            ReadOnlyError: if the root cannot be written.
-        """
+        """Locks this root for a block that reads, decides and writes; methods that write take the same lock."""
         return self._lock.hold(wait_s)
 
     def new_version(self) -> str:
@@ -67,12 +137,7 @@ class IndexRoot:
         return f"{moment:{_TIME_FORMAT}}-{secrets.token_hex(2)}"
 
     def folder(self, version: str) -> Path:
-        """The folder of a version.
-
-        Raises:
-            ArtifactNotFoundError: if the name is invalid.
-            FormatError: if the folder is a symbolic link.
-        """
+        """The folder of a version."""
         if not VERSION_NAME.fullmatch(version):
             raise ArtifactNotFoundError(f"{version!r} is not a version name; see the folders in {self.path}")
         folder = self.path / version
@@ -94,11 +159,7 @@ class IndexRoot:
         return sorted(path.name for path in folders if (path / MANIFEST_FILE).is_file())
 
     def current(self) -> str:
-        """The live version's name.
-
-        Raises:
-            ArtifactNotFoundError: if nothing is published, or CURRENT names a missing version.
-        """
+        """The live version's name."""
         version = self.named()
         if not VERSION_NAME.fullmatch(version) or not self.folder(version).is_dir():
             raise ArtifactNotFoundError(
@@ -108,11 +169,7 @@ class IndexRoot:
         return version
 
     def named(self) -> str:
-        """The first line of CURRENT, which may name a missing version or be invalid.
-
-        Raises:
-            ArtifactNotFoundError: if CURRENT cannot be read.
-        """
+        """The first line of CURRENT, which may name a missing version or be invalid."""
         try:
             if not stat.S_ISREG((self.path / CURRENT_FILE).stat().st_mode):
                 raise OSError("it is not a regular file")
@@ -124,11 +181,7 @@ class IndexRoot:
             ) from error
 
     def live(self) -> str | None:
-        """The live version; None if nothing was ever published.
-
-        Raises:
-            ArtifactNotFoundError: if CURRENT names a missing version.
-        """
+        """The live version; None if nothing was ever published."""
         return self.current() if (self.path / CURRENT_FILE).exists() else None
 
     def history(self) -> list[str]:
@@ -155,14 +208,8 @@ class IndexRoot:
     def publish(self, version: str) -> Manifest:
         """Verifies a version and makes it live.
 
-        The switch is one atomic rename: readers see the old version or the new one. Files that are hard links to the live
-        version's files were verified when that became live, and are not read a second time.
-
-        Raises:
-            ArtifactError: if the version is missing or damaged; CURRENT stays unchanged.
-            GateError: if the gate refused the version, and nobody forced it.
-            BusyError: if another process holds the lock of this root.
-            ReadOnlyError: if the root cannot be written.
+        The switch is one atomic rename: readers see the old version or the new one. Files that are hard links to the
+        live version's files were verified when that became live, and are not read a second time.
         """
         folder = self.folder(version)
         if not folder.is_dir():
@@ -188,16 +235,11 @@ class IndexRoot:
         except ArtifactError:
             return {}
 
-    def rollback(self, version: str | None = None) -> Manifest:
-        """Makes a previous version live again; the versions that it leaves move from the history to `left`.
-
-        Args:
-            version: a previous version; None: the last one before the live one.
-
-        Raises:
-            ArtifactNotFoundError: if there is no previous version, or `version` is not one.
-            ArtifactError, BusyError, ReadOnlyError: as for `publish`.
-        """
+    def rollback(
+        self,
+        version: str | None = None,  # a previous version; None: the last one before the live one
+    ) -> Manifest:
+        """Makes a previous version live again; the versions that it leaves move from the history to `left`."""
         if not self.path.is_dir():
             self.current()
         with self.locked():
@@ -221,29 +263,20 @@ class IndexRoot:
             self._write_current(stay, left)
         return manifest
 
-    def pinned(self, now: datetime | None = None) -> list[str]:
-        """Names of the pinned versions; a pinned version may be missing.
-
-        Args:
-            now: a time with time zone; None: the current time.
-
-        Raises:
-            FormatError: if PINNED is invalid.
-        """
+    def pinned(
+        self,
+        now: datetime | None = None,  # a time with time zone; None: the current time
+    ) -> list[str]:
+        """Names of the pinned versions; a pinned version may be missing."""
         return list(read_pinned(self.path, now))
 
-    def pin(self, version: str, until: datetime | None = None, most: int | None = None) -> None:
-        """Protects a version from removal, until `unpin` or a time.
-
-        Args:
-            version: its name; a permanent or longer pin of it stays.
-            until: a time with time zone; None: permanently.
-            most: most versions pinned until a time; the pins that end first are removed.
-
-        Raises:
-            ArtifactNotFoundError: if the version does not exist.
-            FormatError, BusyError, ReadOnlyError: as for `pinned` and `publish`.
-        """
+    def pin(
+        self,
+        version: str,
+        until: datetime | None = None,  # a time with time zone; None: permanently
+        most: int | None = None,
+    ) -> None:
+        """Protects a version from removal, until `unpin` or a time."""
         self.manifest(version)
         with self.locked():
             self.manifest(version)  # it may have been removed while this waited
@@ -256,11 +289,7 @@ class IndexRoot:
             self._write(self.path / PINNED_FILE, pin_lines(pinned))
 
     def unpin(self, version: str) -> bool:
-        """Removes a version's pin; returns whether it was pinned.
-
-        Raises:
-            FormatError, BusyError, ReadOnlyError: as `pin`.
-        """
+        """Removes a version's pin; returns whether it was pinned."""
         if not self.path.is_dir():
             return False
         with self.locked():
@@ -274,12 +303,7 @@ class IndexRoot:
     def remove(self, version: str) -> Path:
         """Atomically removes a version from the root; files shared with other versions stay.
 
-        Returns:
-            Folder of its remaining files, for `glow.artifact.making.discard`, which may be slow.
-
-        Raises:
-            BuildError: if it is live or pinned.
-            ArtifactNotFoundError, FormatError, BusyError, ReadOnlyError: as `pin`.
+        Returns folder of its remaining files, for `glow.artifact.lock.discard`, which may be slow.
         """
         with self.locked():
             if version not in self.versions():
@@ -291,12 +315,7 @@ class IndexRoot:
         return aside
 
     def amend(self, version: str, parameters: Mapping[str, Any]) -> Manifest:
-        """Adds parameters to the manifest of an unpublished version.
-
-        Raises:
-            BuildError: if CURRENT names it; published versions never change.
-            ArtifactError, BusyError, ReadOnlyError: as for `publish`; files are not checked.
-        """
+        """Adds parameters to the manifest of an unpublished version."""
         with self.locked():
             if version in (self.live(), *self.history()):
                 raise BuildError(f"version {version} was published, so its manifest cannot change")

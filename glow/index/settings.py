@@ -71,7 +71,7 @@ def load_fusion(folder: Path, manifest: Manifest) -> Fusion:
 
 
 def load_rerank_weight(folder: Path, manifest: Manifest) -> RerankWeight:
-    """The weight of a version's re-ranker, as tuned or as trained; raises as `load_setting`."""
+    """The weight of a version's re-ranker, as trained; raises as `load_setting`."""
     names = (RERANK_WEIGHT_FILE, f"{RERANKER_FOLDER}/{RERANK_WEIGHT_FILE}")
     return load_setting(folder, manifest, names, DEFAULT_RERANK_WEIGHT, "rebuild")
 

@@ -1,9 +1,8 @@
 """Accepted writes that are not in the index yet: a durable log in the index root, and how far it was applied."""
 
-from glow.ingest.clock import LogBusyError, LogClock
 from glow.ingest.log import INGEST_FOLDER, IngestLog, LogFullError
 from glow.ingest.reader import Accepted, has_log, read_accepted, remove_applied, waiting_bytes, writers
-from glow.ingest.records import Kind, Operation, OperationId, parse_operation_id
+from glow.ingest.records import Kind, LogBusyError, LogClock, Operation, OperationId, parse_operation_id
 from glow.ingest.state import (
     APPLIED,
     IngestState,

@@ -10,13 +10,9 @@ from typing import Any
 
 from glow.artifact import disk_error
 from glow.errors import GlowError
-from glow.ingest.clock import LogClock
 from glow.ingest.reader import LOG_FOLDER, waiting_bytes
-from glow.ingest.records import Kind, OperationId, to_content, to_line
-from glow.ingest.tail import latest_time
+from glow.ingest.records import Kind, LogClock, OperationId, latest_time, to_content, to_line
 from glow.storage import append_whole
-
-__all__ = ["INGEST_FOLDER", "IngestLog", "LogFullError"]
 
 INGEST_FOLDER = ".ingest"
 """Write log in an index root, unless `ingest_folder` names another directory."""
@@ -33,17 +29,13 @@ class LogFullError(GlowError):
 
 
 class IngestLog:
-    """The log of one process; safe to use from many threads.
+    """The log of one process; safe to use from many threads."""
 
-    Args:
-        folder: `.ingest` of an index root.
-        most_bytes: limit of the bytes that wait in it, over all writers.
-
-    Attributes:
-        writer: name of this process and its current file, used in ids of operations.
-    """
-
-    def __init__(self, folder: Path, most_bytes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        most_bytes: int,  # limit of the bytes that wait in it, over all writers
+    ) -> None:
         self._folder = folder
         self._most_bytes = most_bytes
         self._clock = LogClock(folder)
@@ -56,16 +48,6 @@ class IngestLog:
         """Writes an operation; when this returns, the operation survives a crash of the process and of its machine.
 
         It follows every operation that was acknowledged before this call, on any host (`LogClock`).
-
-        Args:
-            kind: of the operation.
-            content: `documents`, `ids`, or `filter` and `all` of `Operation`.
-
-        Raises:
-            LogFullError: if too much waits to be applied.
-            DiskError: if the disk is full or fails; the operation was then not accepted.
-            ReadOnlyError: if the root cannot be written.
-            LogBusyError: if a stopped process keeps the log locked.
         """
         encoded = to_content(kind, content)
         with self._lock:

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glow.errors import FormatError
-from glow.ingest.clock import LogClock
-from glow.ingest.records import Operation, OperationId, find_headers, read_line
+from glow.ingest.records import LogClock, Operation, OperationId, find_headers, last_header, read_line
 from glow.ingest.state import IngestState, Position, read_state, remove_outcomes
-from glow.ingest.tail import last_header
-
-__all__ = ["LOG_FOLDER", "Accepted", "has_log", "read_accepted", "remove_applied", "waiting_bytes", "writers"]
 
 LOG_FOLDER = "log"
 """Directory of accepted writes: files of each writer."""
@@ -28,34 +24,20 @@ MOST_MISSING = 300_000
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An operation of the log.
+    """An operation of the log."""
 
-    Attributes:
-        id: the operation's id.
-        position: the writer's position after this operation.
-        operation: the write; None if its line is damaged.
-        fault: why `operation` is None.
-    """
-
-    id: OperationId
-    position: Position
-    operation: Operation | None
-    fault: str = ""
+    id: OperationId  # the operation's id
+    position: Position  # the writer's position after this operation
+    operation: Operation | None  # the write; None if its line is damaged
+    fault: str = ""  # why `operation` is None
 
 
 def read_accepted(folder: Path, state: IngestState) -> Iterator[Accepted]:
     """Yields the waiting operations of all writers, by the time of their acceptance.
 
-    What is accepted after this call began is left to the next one. So an operation never precedes another that was acknowledged
-    before it was sent. An incomplete last line belongs to a write that was never acknowledged or is in progress.
-
-    Args:
-        folder: `.ingest` of an index root.
-        state: how far it was applied.
-
-    Raises:
-        LogBusyError: if a stopped process keeps the log locked.
-        OSError: if the log cannot be read, or its clock cannot be written.
+    What is accepted after this call began is left to the next one. So an operation never precedes another that was
+    acknowledged before it was sent. An incomplete last line belongs to a write that was never acknowledged or is in
+    progress.
     """
     if not (folder / LOG_FOLDER).is_dir():
         return
@@ -94,21 +76,16 @@ def _of_writer(path: Path, position: Position, until: int) -> Iterator[tuple[int
 
 @dataclass(slots=True)
 class _Writer:
-    """One file, read line by line. Damage is reported once the next readable operation tells how many operations were lost.
+    """One file, read line by line.
 
-    Attributes:
-        path: the file.
-        position: of the last operation that was yielded.
-        at: when that operation was accepted.
-        highest: number that the damaged lines after `position` claim; 0 if none is readable.
-        reason: why the first of them is damaged; "" if there is none.
+    Damage is reported once the next readable operation tells how many operations were lost.
     """
 
-    path: Path
-    position: Position
-    at: int = 0
-    highest: int = 0
-    reason: str = ""
+    path: Path  # the file
+    position: Position  # of the last operation that was yielded
+    at: int = 0  # when that operation was accepted
+    highest: int = 0  # number that the damaged lines after `position` claim; 0 if none is readable
+    reason: str = ""  # why the first of them is damaged; "" if there is none
 
     def read(self, line: bytes, start: int) -> Iterator[tuple[int, Accepted]]:
         """The operations of a line, each after the missing ones before it."""
@@ -178,11 +155,7 @@ def writers(folder: Path) -> frozenset[str]:
 
 
 def remove_applied(folder: Path, state: IngestState, now: float) -> None:
-    """Removes files that were fully applied and idle for a day, with the outcomes of their operations.
-
-    Raises:
-        LogBusyError, OSError: as `read_accepted`.
-    """
+    """Removes files that were fully applied and idle for a day, with the outcomes of their operations."""
     clock = LogClock(folder)
     for path in (folder / LOG_FOLDER).glob("*.log"):
         if now - path.stat().st_mtime <= KEPT_S:

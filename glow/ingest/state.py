@@ -19,11 +19,6 @@ from glow.ingest.records import OperationId
 from glow.options import StrictModel
 from glow.storage import append_whole, end_last_line
 
-__all__ = [
-    "APPLIED", "IngestState", "Outcome", "Position", "find_outcome", "known_state", "note_outcomes", "published_state", "read_state",
-    "remove_outcomes", "write_state",
-]  # fmt: skip
-
 STATE_FILE = "state.json"
 """Positions of applied operations that the live version's manifest lacks."""
 OUTCOMES_FOLDER = "outcomes"
@@ -58,22 +53,16 @@ class IngestState(StrictModel):
 
 
 class Outcome(StrictModel):
-    """Outcome of an operation.
-
-    Attributes:
-        state: `applied`, or `failed` if none of it was applied.
-        version: that contains it; if nothing changed, the version that was live then.
-        before: the version before a deletion by filter, to which `glow rollback` returns; otherwise "".
-        counts: documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of its batch.
-        reason: why it failed.
-    """
+    """Outcome of an operation."""
 
     id: str
-    state: Literal["applied", "failed"]
-    version: str
+    state: Literal["applied", "failed"]  # `applied`, or `failed` if none of it was applied
+    version: str  # that contains it; if nothing changed, the version that was live then
+    # the version before a deletion by filter, to which `glow rollback` returns; otherwise ""
     before: str = ""
+    # documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of its batch
     counts: dict[str, int] = Field(default_factory=dict)
-    reason: str = ""
+    reason: str = ""  # why it failed
 
 
 def read_state(folder: Path) -> IngestState:
@@ -99,11 +88,7 @@ def known_state(root: IndexRoot, folder: Path) -> IngestState:
 
 
 def published_state(root: IndexRoot, version: str) -> IngestState:
-    """How far the log was applied, by a version's manifest; empty if it does not say.
-
-    Raises:
-        ArtifactError: if the manifest cannot be read.
-    """
+    """How far the log was applied, by a version's manifest; empty if it does not say."""
     try:
         return IngestState.model_validate({"applied": root.manifest(version).parameters.get(APPLIED, {})})
     except ValidationError:
@@ -111,20 +96,12 @@ def published_state(root: IndexRoot, version: str) -> IngestState:
 
 
 def write_state(folder: Path, state: IngestState) -> None:
-    """Writes `state.json` in one step.
-
-    Raises:
-        OSError: if the disk is full or fails.
-    """
+    """Writes `state.json` in one step."""
     _write(folder / STATE_FILE, state.model_dump_json().encode())
 
 
 def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None:
-    """Adds outcomes to their writers' files: for each writer all or none.
-
-    Raises:
-        OSError: if the disk is full or fails.
-    """
+    """Adds outcomes to their writers' files: for each writer all or none."""
     target = folder / OUTCOMES_FOLDER
     target.mkdir(parents=True, exist_ok=True)
     writers: dict[str, list[Outcome]] = {}

@@ -27,35 +27,23 @@ from glow.runtime import Model
 from glow.text import Analyzer
 from glow_index_builder.building.documents import READ, Documents, leave_out, read_documents
 from glow_index_builder.building.report import BuildReport, describe_explain, stage_seconds, write_json
-from glow_index_builder.building.staged import StagedWork
-from glow_index_builder.building.steps import NOTES_FOLDER, Steps
-from glow_index_builder.building.store import store_rows
-from glow_index_builder.building.work import RESUME_HINT, WorkFolder, open_work
-from glow_index_builder.building.work_key import key_of
+from glow_index_builder.building.steps import NOTES_FOLDER, Steps, store_rows
+from glow_index_builder.building.work import RESUME_HINT, StagedWork, WorkFolder, key_of, open_work
 from glow_index_builder.encoding import batch_tokens, require_runner
 from glow_index_builder.input import REJECTS_FILE, Source, open_sources
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, disk_errors, publish_gated
 
-__all__ = ["BuildResult", "build"]
-
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """The result of a build.
-
-    Attributes:
-        version: its name.
-        folder: its directory.
-        report: the build report.
-        rejects_file: the rejected lines, if there are any.
-    """
+    """The result of a build."""
 
     version: str
     folder: Path
-    report: BuildReport
-    rejects_file: Path | None
+    report: BuildReport  # the build report
+    rejects_file: Path | None  # the rejected lines, if there are any
 
 
 def build(options: CommonOptions, stages: Stages) -> BuildResult:
@@ -63,19 +51,6 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
 
     The version becomes visible only when it is complete and was opened once. A failed build changes no version and
     not the live one. Finished steps stay in the work directory if the same command can resume them.
-
-    Args:
-        options: what to build, with the options of every component (`BuildOptions`).
-        stages: progress and times.
-
-    Raises:
-        InputError: if the input or an option cannot be used.
-        ArtifactError: if the model cannot be used.
-        DeviceError: if the device is missing.
-        DependencyError: if the input's format, or the runner, needs a package that is not installed.
-        BusyError: if the same build runs already.
-        BuildError: if there are too many rejects or no documents, or the disk is full.
-        GateError: if the gate refused the version, which stays unpublished.
     """
     gate = options.gate_options()
     require_runner(options)
@@ -104,9 +79,6 @@ class _Build:
     """A build of one model under one set of options.
 
     It refuses bad options at once: a missing device must not show after hours of reading.
-
-    Attributes:
-        rules: name of each component to build -> its rules.
     """
 
     def __init__(self, options: CommonOptions, model: Model, stages: Stages) -> None:
@@ -117,6 +89,7 @@ class _Build:
         device, threads = options.device, options.thread_count
         self._dimensions = model.encoder("document", device, 1, batch_tokens(device)).dimensions
         asked = Asked(model, self._dimensions, device, threads, options.term_stats, {})
+        # name of each component to build -> its rules
         self.rules: Mapping[str, Rules] = asked_rules(options, asked)
 
     def run(self, work: WorkFolder, sources: list[Source], target: VersionWriter) -> BuildReport:
@@ -212,12 +185,7 @@ class _Build:
 
 @contextmanager
 def _resumable(options: CommonOptions, stages: Stages, folders: list[WorkFolder]) -> Iterator[None]:
-    """Adds to a failure's message that the same command can resume, if a work directory is kept.
-
-    Args:
-        options, stages: of the build.
-        folders: gets the work directory once it is open.
-    """
+    """Adds to a failure's message that the same command can resume, if a work directory is kept."""
 
     def hint() -> str:
         return RESUME_HINT if any(folder.is_kept for folder in folders) else ""

@@ -1,19 +1,64 @@
-"""The documents of a build: one step reads them, another leaves out those that cannot be encoded."""
+"""The documents of a build: one step reads the input, another leaves out documents that cannot be encoded.
 
-from collections.abc import Mapping, Sequence
+The first stage reads the input once into stored documents, rejects and term statistics. Later stages read the document
+store, not the input. So standard input needs no copy, and a file that changes meanwhile does no harm. Memory does not
+grow with the corpus, except for the term statistics, which `max_words` bounds. The store detects duplicate ids.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from glow.errors import RecordError
 from glow.index.stored_fields import DOCUMENTS_FILE, DocumentStore, DocumentWriter
+from glow.records import Document
 from glow.runtime import Model
-from glow.text import Analyzer, TermTable
-from glow_index_builder.building.corpus import CorpusStats, read_corpus
-from glow_index_builder.building.staged import StagedWork
-from glow_index_builder.building.work import Step
-from glow_index_builder.input import REJECTS_FILE, RejectLog, Source
+from glow.text import Analyzer, CorpusCounter, Preprocessor, TermTable, field_words
+from glow_index_builder.building.work import StagedWork, Step
+from glow_index_builder.input import REJECTS_FILE, LineReader, RejectLog, Source
 from glow_index_builder.options import CommonOptions
 
-__all__ = ["READ", "Documents", "leave_out", "read_documents"]
+
+@dataclass(frozen=True, slots=True)
+class CorpusStats:
+    """Counts of the first stage."""
+
+    documents: int  # stored documents
+    read_bytes: int  # bytes of input
+    terms: TermTable  # statistics of the stored documents
+    # statistics of the analyzer's terms; the same as `terms` if the analyzer does not change words
+    stems: TermTable
+
+
+def read_corpus(
+    sources: Sequence[Source],
+    preprocessor: Preprocessor,
+    options: CommonOptions,
+    store: Path,
+    rejects: RejectLog,
+    advance: Callable[[int], None],  # called with the bytes read
+    analyzer: Analyzer,
+) -> CorpusStats:
+    """Reads every line once."""
+    reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
+    counter = CorpusCounter(analyzer, options.max_words)
+    read_bytes = 0
+    with DocumentWriter(store) as writer:
+        for source in sources:
+            for line in source.lines(options.max_line_bytes):
+                document: Document | None = None
+                try:
+                    document = reader.read(line)
+                    writer.add(document)
+                except RecordError as error:
+                    identifier = document.id if document else reader.known_id(line)
+                    rejects.add(source.name, line.number, str(error), line.data, identifier)
+                else:
+                    counter.add(field_words(document, preprocessor.schema, preprocessor.pieces))
+                read_bytes += line.read_bytes
+                advance(line.read_bytes)
+    return CorpusStats(writer.count, read_bytes, *counter.tables())
+
 
 READ = "read"
 CORPUS_TERMS, CORPUS_STEMS = "corpus", "corpus-stems"
@@ -22,15 +67,10 @@ CORPUS_TERMS, CORPUS_STEMS = "corpus", "corpus-stems"
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents after a step.
+    """The documents after a step."""
 
-    Attributes:
-        stats: counts and term statistics of the documents that were read.
-        rejects: fault -> number of lines.
-    """
-
-    stats: CorpusStats
-    rejects: Mapping[str, int]
+    stats: CorpusStats  # counts and term statistics of the documents that were read
+    rejects: Mapping[str, int]  # fault -> number of lines
 
 
 def read_documents(
@@ -41,20 +81,7 @@ def read_documents(
     analyzer: Analyzer,
     keep_rejects: Path,
 ) -> Documents:
-    """Reads the input into a store.
-
-    Args:
-        staged: the steps of the build.
-        sources: the input files in order.
-        model: its schema names the fields.
-        options: renames and limits.
-        analyzer: makes the terms that are counted in addition to words.
-        keep_rejects: path for `rejects.jsonl` if there are too many.
-
-    Raises:
-        InputError: if a file cannot be read.
-        BuildError: if there are too many rejects, or no document.
-    """
+    """Reads the input into a store."""
     sizes = [source.size_bytes for source in sources]
     total = sum(size for size in sizes if size) if all(sizes) else None
     with staged.step(READ, total, "bytes") as (step, advance):
@@ -75,19 +102,14 @@ def read_documents(
 
 
 def leave_out(
-    staged: StagedWork, poison: Mapping[int, str], options: CommonOptions, keep_rejects: Path
+    staged: StagedWork,
+    poison: Mapping[int, str],  # row of each document to leave out -> the cause
+    options: CommonOptions,
+    keep_rejects: Path,
 ) -> Documents:
     """Returns the documents that can be encoded; the others become rejects.
 
     The term statistics still count them; otherwise every vector would have to be encoded again.
-
-    Args:
-        staged: steps of the build.
-        poison: row of each document to leave out -> the cause.
-        options, keep_rejects: as for `read_documents`.
-
-    Raises:
-        BuildError: if there are too many rejects, or no document.
     """
     before = staged.done[READ]
     store = DocumentStore(before.folder / DOCUMENTS_FILE)

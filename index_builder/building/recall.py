@@ -15,8 +15,6 @@ from glow.records import Document
 from glow.runtime import Encoder
 from glow.text import Preprocessor
 
-__all__ = ["RECALL_FLOOR", "Recall", "measure_recall"]
-
 SAMPLED_QUERIES = 200
 DEPTH = 10
 RECALL_FLOOR = 0.95
@@ -30,37 +28,23 @@ TIE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Recall of an index against exact search.
+    """Recall of an index against exact search."""
 
-    Attributes:
-        recall: mean fraction of the exact top `depth` that the index returns, in [0, 1]; ties count as found.
-        depth: hits per query.
-        queries: number of sampled queries.
-        seed: of the sample.
-    """
-
+    # mean fraction of the exact top `depth` that the index returns, in [0, 1]; ties count as found
     recall: float
-    depth: int
-    queries: int
-    seed: int
+    depth: int  # hits per query
+    queries: int  # number of sampled queries
+    seed: int  # of the sample
 
 
 def measure_recall(
     index: DenseView,
-    vectors: VectorRows,
+    vectors: VectorRows,  # float32 [n, D], in the index's order; read in blocks
     store: StoredDocuments,
     preprocessor: Preprocessor,
     encoder: Encoder,
 ) -> Recall:
-    """Compares the index with exact search.
-
-    Args:
-        index: the index to be served.
-        vectors: float32 [n, D], in the index's order; read in blocks.
-        store: the documents.
-        preprocessor: with the index's term statistics.
-        encoder: the query tower.
-    """
+    """Compares the index with exact search."""
     generator = np.random.default_rng(SEED)
     rows = generator.choice(store.count, min(SAMPLED_QUERIES, store.count), replace=False)
     texts = [_query_of(document, generator) for document in store.rows(np.sort(rows).tolist())]

@@ -11,11 +11,9 @@ from glow.artifact import EXPLAIN_FILES
 from glow.index import MODEL_FOLDER
 from glow.runtime import Model
 from glow.text import TermTable
-from glow_index_builder.building.corpus import CorpusStats
+from glow_index_builder.building.documents import CorpusStats
 from glow_index_builder.encoding import EncodedShards
 from glow_index_builder.options import CommonOptions
-
-__all__ = ["BuildReport", "describe_explain", "stage_seconds", "write_json"]
 
 Section = Mapping[str, Any]
 """A step's own figures, as JSON values."""
@@ -25,39 +23,23 @@ ALWAYS = ("index", "recall", "columns", "lexical", "explain")
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The figures of a build; `values` is `report.json`, whose keys docs/indexing.md describes.
+    """The figures of a build; `values` is `report.json`, whose keys docs/indexing.md describes."""
 
-    Attributes:
-        version, options, model: the version's name, the build's options and its model.
-        corpus: the documents that were read.
-        rejects: fault -> number of lines.
-        terms: the index's term statistics.
-        encoded: figures of the encoding.
-        recall: of the index against exact search.
-        components: the components' own figures.
-        peaks: stage -> peak memory in bytes.
-        seconds: stage -> seconds, and `total`.
-        build_seconds: total of the stages that make the version, without checking and publishing.
-        explain: size of the data for explanations; None without it.
-        gate: the gate's verdict; None without a gate.
-        published: whether the build publishes the version; None before that is decided.
-    """
-
-    version: str
+    version: str  # the version's name, the build's options and its model
     options: CommonOptions
     model: Model
-    corpus: CorpusStats
-    rejects: Mapping[str, int]
-    terms: TermTable
-    encoded: EncodedShards
-    recall: Section
-    components: Mapping[str, Section]
-    peaks: Mapping[str, int]
-    seconds: Mapping[str, float]
-    build_seconds: float
-    explain: Section | None = None
-    gate: Section | None = None
-    published: bool | None = None
+    corpus: CorpusStats  # the documents that were read
+    rejects: Mapping[str, int]  # fault -> number of lines
+    terms: TermTable  # the index's term statistics
+    encoded: EncodedShards  # figures of the encoding
+    recall: Section  # of the index against exact search
+    components: Mapping[str, Section]  # the components' own figures
+    peaks: Mapping[str, int]  # stage -> peak memory in bytes
+    seconds: Mapping[str, float]  # stage -> seconds, and `total`
+    build_seconds: float  # total of the stages that make the version, without checking and publishing
+    explain: Section | None = None  # size of the data for explanations; None without it
+    gate: Section | None = None  # the gate's verdict; None without a gate
+    published: bool | None = None  # whether the build publishes the version; None before that is decided
 
     def values(self) -> dict[str, Any]:
         """The report as JSON values."""

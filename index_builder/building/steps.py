@@ -1,57 +1,101 @@
 """The steps of a build after reading; each uses the files of the earlier steps in the work directory.
 
 Documents that cannot be encoded are known only after encoding, so components are built after it, without them.
-This module names no component except the vectors, whose recall it measures.
+This module names no component except the vectors, whose recall it measures and whose rows it may move into Milvus.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from glow.index import COMPONENTS, TERMS_FOLDER, AnyComponent, Rows, Rules, Segment
+from glow.errors import ArtifactError, BuildError
+from glow.index import (
+    COMPONENTS,
+    TERMS_FOLDER,
+    AnyComponent,
+    Encoded,
+    ImportRows,
+    RangeTask,
+    Rows,
+    Rules,
+    Segment,
+)
+from glow.index.milvus import store_segment
 from glow.index.passages import cuts_of
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS
-from glow.index.vectors import VECTORS
+from glow.index.vectors import VECTORS, VectorRules
+from glow.records import Document
 from glow.runtime import Encoder, Model
 from glow.text import TermTable, select_terms
-from glow_index_builder.building.corpus import CorpusStats
-from glow_index_builder.building.made_corpus import MadeCorpus
+from glow_index_builder.building.documents import CorpusStats
 from glow_index_builder.building.recall import measure_recall
-from glow_index_builder.building.staged import StagedWork
+from glow_index_builder.building.work import Advance, StagedWork
 from glow_index_builder.encoding import (
     EncodedShards,
     ShardJob,
     batch_tokens,
     encode_jobs,
     encode_shards,
-    make_runner,
     make_spread,
     plan_shards,
+    start_encoding,
 )
 from glow_index_builder.options import CommonOptions
+from glow_index_builder.progress import Stages
 
-__all__ = ["NOTES_FOLDER", "Steps"]
+
+@dataclass(slots=True, eq=False)
+class MadeCorpus:
+    """Documents and the components that are built so far."""
+
+    model: Model  # as `Corpus` says
+    terms: TermTable
+    counted: TermTable
+    counted_terms: TermTable
+    made: Segment
+    notes: Path
+    threads: int
+    spread: Callable[[RangeTask], ImportRows] | None = None
+    encoded: Encoded = field(init=False)  # as `Corpus` says; available once the texts are encoded
+    _advance: Advance = field(init=False, default=lambda count: None)
+
+    def documents(self) -> Iterator[Document]:
+        """As `Corpus`."""
+        return self.made[STORED_FIELDS].scan()
+
+    def advance(self, count: int) -> None:
+        """As `Corpus`."""
+        self._advance(count)
+
+    def write_to(self, folder: Path, earlier: tuple[Path, ...], advance: Advance) -> None:
+        """Sets the directory that the next component writes into."""
+        self.made = replace(self.made, folder=folder, earlier=earlier)
+        self._advance = advance
+
+    def open(self, component: AnyComponent, folders: tuple[Path, ...]) -> None:
+        """Opens a finished component."""
+        self.made = replace(self.made, folder=folders[0], earlier=folders[1:])
+        try:
+            reader = component.open(self.made)
+        except ArtifactError as error:
+            raise BuildError(f"the {component.label} that were built cannot be opened: {error}") from error
+        if reader is not None:
+            self.made = self.made.with_reader(component, reader, component.first(reader))
+
 
 SHARDS_FOLDER, NOTES_FOLDER = "shards", "import"
 
 
 class Steps:
-    """The steps that a build applies to its documents.
-
-    Args:
-        options: what to build.
-        model: the model.
-        staged: the earlier steps and their work directory.
-        rules: name of each component to build -> its rules.
-        version: name of the new version.
-    """
+    """The steps that a build applies to its documents."""
 
     def __init__(
         self,
         options: CommonOptions,
         model: Model,
         staged: StagedWork,
-        rules: Mapping[str, Rules],
+        rules: Mapping[str, Rules],  # name of each component to build -> its rules
         version: str,
     ) -> None:
         self._options = options
@@ -101,15 +145,7 @@ class Steps:
         return corpus
 
     def prepare(self, corpus: MadeCorpus, *, again: bool = False) -> None:
-        """Prepares the components for encoding.
-
-        Args:
-            corpus: the documents.
-            again: whether documents were left out since an earlier preparation; what depends on documents is redone.
-
-        Raises:
-            ConfigError: if a component does not support so many rows.
-        """
+        """Prepares the components for encoding."""
         for component in self._components():
             # Files outside of the component's paths do not depend on documents.
             if not component.prepares or (again and not corpus.made.has_any(component.paths)):
@@ -126,11 +162,7 @@ class Steps:
                 component.check_rows(corpus.made.rows, self._rules[component.name])
 
     def encode(self, corpus: MadeCorpus, dimensions: int) -> EncodedShards:
-        """Encodes the documents in shards.
-
-        Raises:
-            BuildError: if workers cannot start, or shards fail and no document is the cause.
-        """
+        """Encodes the documents in shards."""
         options, made, staged = self._options, corpus.made, self._staged
         folder, cuts = staged.work.path / SHARDS_FOLDER, cuts_of(made)
         job = ShardJob(
@@ -149,8 +181,8 @@ class Steps:
             staged.work.counting_kills("encode") as kills,
             staged.stages.stage("encode", count, "documents") as advance,
         ):
-            runner = make_runner(options, job, kills)
-            return encode_shards(runner, plan, folder, dimensions, advance, job.jobs)
+            encoding = start_encoding(options, job, kills)
+            return encode_shards(encoding, plan, folder, dimensions, advance, job.jobs)
 
     def build(self, corpus: MadeCorpus) -> None:
         """Builds every component in turn; those that reading or preparing made already are only opened."""
@@ -183,3 +215,12 @@ class Steps:
 
     def _components(self) -> Iterator[AnyComponent]:
         return (component for component in COMPONENTS if component.name in self._rules)
+
+
+def store_rows(folder: Path, made: Segment, rules: Mapping[str, Rules], notes: Path, stages: Stages) -> None:
+    """Moves the rows, if the rules of vectors name a server."""
+    vectors = rules[VECTORS.name]
+    if not isinstance(vectors, VectorRules) or vectors.store is None:
+        return
+    with stages.stage("store", made.rows.documents, "documents") as advance:
+        store_segment(made, folder, vectors.store, notes, advance)

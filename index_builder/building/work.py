@@ -5,19 +5,52 @@ directory in it: written under a name that begins with a dot, synced and renamed
 sizes and hashes of its files. Only builds read these files.
 """
 
+import hashlib
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from glow import __version__
 from glow.artifact import LOCK_FILE, WORK_FOLDER, FileRecord, RootLock, file_records, sync
 from glow.errors import BuildError, BusyError, GlowError, ReadOnlyError
+from glow.index import Rules
+from glow.runtime import Model
+from glow_index_builder.input import Source
+from glow_index_builder.options import CommonOptions
+from glow_index_builder.progress import Stages
 
-__all__ = ["RESUME_HINT", "Step", "WorkFolder", "open_work"]
+FORMAT = 3
+"""Format version of the work directory; a build does not resume another format."""
+NO_MATTER = ("source", "threads")
+"""Parameters that may differ between a build and its resumption; the key has the files of `source` instead."""
+KEY_CHARACTERS = 24
+
+
+def key_of(
+    options: CommonOptions,
+    sources: Sequence[Source],
+    model: Model,
+    rules: Mapping[str, Rules],  # name of each component to build -> its rules
+) -> str | None:
+    """Names a build's work directory; builds with equal keys can resume each other.
+
+    Returns hexadecimal digits; None if an input is a pipe, which can be read only once.
+
+    Files are compared by path, size and modification time, not by content.
+    """
+    inputs = [source.identity for source in sources]
+    if None in inputs:
+        return None
+    parameters = {key: value for key, value in options.parameters().items() if key not in NO_MATTER}
+    hashes = {name: dict(each.hashes) for name, each in rules.items()}
+    parts = [FORMAT, __version__, model.hash, hashes, inputs, parameters]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:KEY_CHARACTERS]
+
 
 STEP_FILE = "step.json"
 PASSING = "once-"
@@ -26,28 +59,20 @@ RESUME_HINT = "finished steps are kept; run the same command again to resume"
 
 
 class Step:
-    """One step of a build, finished or in progress.
-
-    Attributes:
-        folder: its files.
-        values: its figures for later steps and the report, as JSON values.
-        files: path in the folder -> size and SHA-256, once it is done.
-        is_done: whether it was done by an earlier run.
-    """
+    """One step of a build, finished or in progress."""
 
     def __init__(
         self, folder: Path, values: dict[str, Any], files: dict[str, FileRecord], *, is_done: bool
     ) -> None:
         self.folder = folder
         self.values = values
-        self.files = files
+        self.files = files  # path in the folder -> size and SHA-256, once it is done
         self.is_done = is_done
 
     def link(self, target: Path, *names: str) -> dict[str, FileRecord]:
         """Links the files of the step into another directory; only those below `names`, if any are given.
 
-        Returns:
-            Path in the directory -> size and SHA-256 of each file that was linked, not copied.
+        Returns path in the directory -> size and SHA-256 of each file that was linked, not copied.
         """
         linked = {}
         for path in sorted(self.folder.rglob("*")):
@@ -65,12 +90,7 @@ class Step:
 
 
 class WorkFolder:
-    """The steps of one build.
-
-    Attributes:
-        path: the folder.
-        is_kept: whether finished steps are kept after a failure; set when the block of `open_work` has failed.
-    """
+    """The steps of one build."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -122,20 +142,16 @@ class WorkFolder:
 
 
 @contextmanager
-def open_work(root: Path, key: str | None, *, resume: bool) -> Iterator[WorkFolder]:
+def open_work(
+    root: Path,
+    key: str | None,  # names the build; None: it cannot resume, because its input is a pipe
+    *,
+    resume: bool,
+) -> Iterator[WorkFolder]:
     """Opens the work directory of a build for a block that makes the version, and then removes it.
 
-    After an interrupt or a temporary failure (a full disk) it stays, so that the same command can resume. After
-    input or options that can never be built it is removed.
-
-    Args:
-        root: the index root.
-        key: names the build; None: it cannot resume, because its input is a pipe.
-        resume: whether to continue where an earlier run ended.
-
-    Raises:
-        BusyError: if the same build runs already.
-        OSError: if the disk is full or cannot be written.
+    After an interrupt or a temporary failure (a full disk) it stays, so that the same command can resume. After input
+    or options that can never be built it is removed.
     """
     parent = root / WORK_FOLDER
     _remove_passing(parent)
@@ -213,3 +229,39 @@ def _read_step(folder: Path) -> Step | None:
         return Step(folder, step["values"], records, is_done=True)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+Advance = Callable[[int], None]
+
+
+class StagedWork:
+    """Runs steps one after another."""
+
+    def __init__(self, work: WorkFolder, stages: Stages) -> None:
+        self.work = work
+        self.stages = stages
+        # step -> its result, in order; a step repeated without the left-out documents replaces the earlier
+        # one
+        self.done: dict[str, Step] = {}
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Directories of the finished steps, newest first."""
+        return tuple(step.folder for step in reversed(self.done.values()))
+
+    @contextmanager
+    def step(
+        self, name: str, total: int | None = None, unit: str = "", instead_of: str = ""
+    ) -> Iterator[tuple[Step, Advance]]:
+        """Runs a step as a stage; yields the step and a function to report progress to."""
+        with self.work.step(name) as step:
+            if step.is_done:
+                took = step.values["stage"]
+                self.stages.done_before(name, took["seconds"], took["peak_memory_bytes"])
+                yield step, lambda amount: None
+            else:
+                with self.stages.stage(name, total, unit) as advance:
+                    yield step, advance
+                peak = self.stages.peaks[name]
+                step.values["stage"] = {"seconds": self.stages.seconds[name], "peak_memory_bytes": peak}
+        self.done[instead_of or name] = step

@@ -10,13 +10,11 @@ from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow_index_builder.building import RECALL_FLOOR, BuildResult, build
-from glow_index_builder.commands.gate import gate_words
+from glow_index_builder.commands.versions import gate_words
 from glow_index_builder.input import written_of
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import TuneOptions, tune_index
-
-__all__ = ["build_command", "tune_command", "verify_command"]
 
 
 class VerifyOptions(JsonOptions, IndexRootOptions):
@@ -50,7 +48,7 @@ def verify_command(options: VerifyOptions) -> None:
 
 @command(TuneOptions)
 def tune_command(options: TuneOptions) -> None:
-    """Fits the fusion of hybrid search, or the re-ranker's weight, to judged queries, and adds a version with the result."""
+    """Fits the fusion of hybrid search to judged queries, and adds a version with the result."""
     result = tune_index(options)
     write_report(options.json_file, result.report(published=options.publish))
     say(result.summary(published=options.publish))

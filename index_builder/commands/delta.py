@@ -17,8 +17,6 @@ from glow_index_builder.deltas import (
 from glow_index_builder.input import written_of
 from glow_index_builder.progress import Stages
 
-__all__ = ["compact_command", "delete_command", "upsert_command"]
-
 
 @command(UpsertOptions)
 def upsert_command(options: UpsertOptions) -> None:

@@ -1,11 +1,143 @@
-"""The commands that list, switch and remove versions: versions, rollback, pin, unpin, gc."""
+"""The commands about whole versions: versions, rollback, pin, unpin, gc, publish, gate."""
 
-from glow.artifact import IndexRoot
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from glow.artifact import IndexRoot, Manifest
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
-from glow.errors import ArtifactNotFoundError
-from glow_index_builder.versions import Collected, collect, list_versions, table
+from glow.errors import ArtifactError, ArtifactNotFoundError
+from glow_index_builder.versions import Collected, GateOptions, collect, judge, publish_judged
 
-__all__ = ["gc_command", "pin_command", "rollback_command", "unpin_command", "versions_command"]
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """One version."""
+
+    version: str
+    # `live`, `previous` (live before; a rollback takes the first), `damaged` (unreadable manifest) or ""
+    state: str
+    pinned: bool  # whether `gc` must keep it
+    documents: int | None = None  # number of documents; None if unknown
+    size_bytes: int = 0  # size of its files, including those shared with other versions
+    created: str = ""  # UTC, ISO 8601
+    gate: str = ""  # `passed`, `failed`, `forced`, or "" without a gate
+    model: str = ""  # short hash of its model
+    made_from: str = ""  # the version that it was derived from; "" for a build
+
+    def values(self) -> dict[str, Any]:
+        """The row as JSON values."""
+        return asdict(self)
+
+
+def list_versions(root: IndexRoot) -> list[VersionRow]:
+    """All versions: the live one, then previously live ones, then the rest, newest first."""
+    if not root.path.is_dir():
+        raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
+    live = [each for each in (root.live(),) if each]
+    before, pinned = root.history(), root.pinned()
+    states = {**dict.fromkeys(before, "previous"), **dict.fromkeys(live, "live")}
+    rest = [version for version in reversed(root.versions()) if version not in states]
+    return [
+        _row(root, version, states.get(version, ""), version in pinned) for version in [*live, *before, *rest]
+    ]
+
+
+def newest(root: IndexRoot) -> str:
+    """The version whose name is last."""
+    versions = root.versions()
+    if not versions:
+        raise ArtifactNotFoundError(f"no version in {root.path}; run `glow build` first")
+    return versions[-1]
+
+
+def table(rows: Sequence[VersionRow]) -> str:
+    """The versions as text, one per line."""
+    lines = [f"{'version':40} {'state':8} {'documents':>10} {'MB':>9}  gate    pinned"]
+    for row in rows:
+        documents = "?" if row.documents is None else f"{row.documents}"
+        lines.append(
+            f"{row.version:40} {row.state:8} {documents:>10} {row.size_bytes / 1e6:9.1f}  {row.gate:7} "
+            f"{'pinned' if row.pinned else ''}".rstrip()
+        )
+    return "\n".join(lines)
+
+
+def _row(root: IndexRoot, version: str, state: str, pinned: bool) -> VersionRow:
+    try:
+        manifest = root.manifest(version)
+    except ArtifactError:
+        return VersionRow(version, "damaged", pinned)
+    return VersionRow(
+        version,
+        state,
+        pinned,
+        manifest.counts.get("documents"),
+        sum(record.size_bytes for record in manifest.files.values()),
+        manifest.created,
+        _gate(manifest),
+        manifest.hashes.get("model", "")[:8],
+        str(_mapping(manifest.parents.get("version")).get("name", "")),
+    )
+
+
+def _gate(manifest: Manifest) -> str:
+    return str(_mapping(manifest.parameters.get("gate")).get("status", ""))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class PublishOptions(IndexRootOptions):
+    """What to publish."""
+
+    version: str | None = option(
+        None, "Version name; default: the newest.", is_argument=True, metavar="[VERSION]"
+    )
+    force: bool = option(False, "Publish even if the gate refuses; the manifest records who did.")
+
+
+class GateCommandOptions(GateOptions, JsonOptions, IndexRootOptions):
+    """What to judge, and whether to publish it."""
+
+    version: str | None = option(
+        None, "Version name; default: the newest.", is_argument=True, metavar="[VERSION]"
+    )
+    publish: bool = option(False, "Publish it if it passes.")
+
+
+@command(PublishOptions)
+def publish_command(options: PublishOptions) -> None:
+    """Makes a version live (default: the newest), after verifying all files."""
+    root = IndexRoot(options.index_root)
+    version = options.version or newest(root)
+    publish_judged(root, version, force=options.force)
+    say(f"published {version}")
+
+
+@command(GateCommandOptions)
+def gate_command(options: GateCommandOptions) -> None:
+    """Compares a version (default: the newest) with the live one, and may publish it."""
+    root = IndexRoot(options.index_root)
+    version = options.version or newest(root)
+    record = judge(root, version, options, publish=options.publish)
+    write_report(
+        options.json_file,
+        {"status": "judged", "version": version, "published": options.publish, "gate": record},
+    )
+    say("\n".join([*gate_words(record), f"{'published' if options.publish else 'judged'} {version}"]))
+
+
+def gate_words(record: dict[str, object]) -> list[str]:
+    """Formats a verdict as a few lines of text."""
+    checks = record.get("checks")
+    lines = [f"gate: {record.get('status')}, {record.get('queries')} queries of {record.get('source')}"]
+    for check in checks if isinstance(checks, list) else []:
+        bound = "at_least" if "at_least" in check else "at_most"
+        mark = "ok    " if check["passed"] else "FAILED"
+        lines.append(f"  {mark} {check['name']}: {check['found']} ({bound.replace('_', ' ')} {check[bound]})")
+    return lines
 
 
 class ReportedOptions(JsonOptions, IndexRootOptions):
@@ -16,10 +148,7 @@ class RollbackOptions(ReportedOptions):
     """Where to go back to."""
 
     version: str | None = option(
-        None,
-        "A version that was live; default: the previous one.",
-        is_argument=True,
-        metavar="[VERSION]",
+        None, "A version that was live; default: the previous one.", is_argument=True, metavar="[VERSION]"
     )
 
 

@@ -1,9 +1,8 @@
 """Changes to a live version without a rebuild: upsert, delete, compact."""
 
-from glow_index_builder.deltas.change import DeltaResult, apply_changes, delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.input import Changes
-from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.plan import Changes, CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import DeltaResult, apply_changes, delete, upsert
 
 __all__ = [
     "Changes", "CompactOptions", "DeleteOptions", "DeltaResult", "UpsertOptions", "apply_changes",

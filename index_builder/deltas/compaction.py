@@ -29,12 +29,10 @@ from glow.index.vectors import VECTORS, KeptVectors, set_threads
 from glow.runtime import Encoder
 from glow_index_builder.building import measure_recall, stage_seconds, store_rows, write_json
 from glow_index_builder.deltas.open_version import OpenVersion
-from glow_index_builder.deltas.options import CompactOptions
+from glow_index_builder.deltas.plan import CompactOptions
 from glow_index_builder.input import REJECTS_FILE
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, describe_heir, disk_errors, link_files
-
-__all__ = ["compact"]
 
 NOTES_FOLDER = "import"
 OF_ONE_BUILD = (REPORT_FILE, REJECTS_FILE)
@@ -44,15 +42,9 @@ OF_ONE_BUILD = (REPORT_FILE, REJECTS_FILE)
 def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
     """Merges the delta of the live version into its base, and publishes the result.
 
+    Returns the report, as docs/updates.md describes it.
+
     The root is locked meanwhile; another command's change would be lost.
-
-    Returns:
-        The report, as docs/updates.md describes it.
-
-    Raises:
-        ArtifactError: if the index is missing or damaged.
-        BuildError: if no document is left or the disk fails; the live version is unchanged.
-        BusyError, ReadOnlyError: if the root is being changed, or cannot be written.
     """
     root = IndexRoot(options.index_root)
     root.current()
@@ -60,11 +52,7 @@ def compact(options: CompactOptions, stages: Stages) -> dict[str, Any]:
     with disk_errors(options.index_root), root.locked(options.wait_s):
         live = OpenVersion.open(root)
         if live.delta is None:
-            return {
-                "status": "unchanged",
-                "version": live.folder.name,
-                "documents": live.base.rows.documents,
-            }
+            return {"status": "unchanged", "version": live.folder.name, "documents": live.base.rows.documents}
         if not live.documents.count:
             raise BuildError("no document is left to compact; build an index of others")
         target = VersionWriter(root)

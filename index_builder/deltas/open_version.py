@@ -34,32 +34,19 @@ from glow.index.stored_fields import STORED_FIELDS, DocumentsView
 from glow.runtime import Model
 from glow.text import Preprocessor, TermTable, load_preprocessor
 
-__all__ = ["OpenVersion"]
-
 
 @dataclass(frozen=True, eq=False)
 class OpenVersion:
-    """A version that was verified when it was published.
-
-    Attributes:
-        folder: its directory.
-        manifest: its manifest.
-        base: N documents; its components are opened on first use.
-        delta: the changes since, open; None without changes.
-    """
+    """A version that was verified when it was published."""
 
     folder: Path
     manifest: Manifest
-    base: Segment
-    delta: Delta | None
+    base: Segment  # N documents; its components are opened on first use
+    delta: Delta | None  # the changes since, open; None without changes
 
     @classmethod
     def open(cls, root: IndexRoot) -> "OpenVersion":
-        """Opens the version that CURRENT names.
-
-        Raises:
-            ArtifactError: if nothing is published, or it is damaged.
-        """
+        """Opens the version that CURRENT names."""
         version = root.current()
         folder, manifest = root.folder(version), root.manifest(version)
         files = files_of(folder, manifest)
@@ -68,11 +55,7 @@ class OpenVersion:
 
     @cached_property
     def terms(self) -> TermTable:
-        """The index's own term statistics.
-
-        Raises:
-            MismatchError: if its hash differs from the manifest's.
-        """
+        """The index's own term statistics."""
         terms = TermTable.load(self.folder / TERMS_FOLDER)
         if terms.hash != self.manifest.hashes.get("terms"):
             raise MismatchError(
@@ -120,11 +103,7 @@ class OpenVersion:
         return held_rules(self.base, delta=True)
 
     def check_model(self, model: Model) -> None:
-        """Refuses a model other than the one that built the version.
-
-        Raises:
-            MismatchError: if the model differs; the message has both hashes.
-        """
+        """Refuses a model other than the one that built the version."""
         if model.hash != self.manifest.hashes.get("model"):
             raise MismatchError(
                 f"model {model.label} did not build the live index, {self.folder.name}: expected the hash "
@@ -152,12 +131,6 @@ def _open_lazily(segment: Segment) -> Segment:
     """Makes a segment open each component on first use: a change of a few documents needs few of them.
 
     The component that cuts documents into passages decides the rows, and is opened at once.
-
-    Args:
-        segment: a verified segment without open components.
-
-    Raises:
-        ArtifactError: as `Component.open`; for the other components, on first use.
     """
     readers = _Readers(segment)
     for component in COMPONENTS:
@@ -167,14 +140,7 @@ def _open_lazily(segment: Segment) -> Segment:
 
 
 class _Readers(Mapping[str, Any]):
-    """Name of a component -> its reader.
-
-    Args:
-        segment: the segment to read.
-
-    Attributes:
-        segment: the same segment with these readers.
-    """
+    """Name of a component -> its reader."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = replace(segment, readers=self)

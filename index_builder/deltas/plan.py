@@ -1,19 +1,190 @@
-"""Plans a new delta: which rows are removed, which documents are new, and whether the delta would be too large."""
+"""What to change in a live version: the options and input of upsert, delete and compact, and the plan of a new delta.
+
+Documents and ids are read line by line; invalid lines become rejects. The plan says which rows are removed, which
+documents are new, and whether the delta would be too large.
+"""
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import field_validator
 
-from glow.errors import InputError
+from glow.artifact import WAIT_S, default_model
+from glow.collection import MAX_DOCUMENT_BYTES, parse_document
+from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
+from glow.errors import InputError, RecordError
 from glow.records import Document
-from glow_index_builder.deltas.input import Changes
 from glow_index_builder.deltas.open_version import OpenVersion
+from glow_index_builder.input import Line, LineReader, RejectLog, Source
+from glow_index_builder.options import rename_of
 
-__all__ = ["FREE_CHANGES", "Plan", "plan_changes"]
+
+class WaitOptions(JsonOptions, IndexRootOptions):
+    """For commands that wait for their turn at an index root."""
+
+    wait_s: float = option(
+        WAIT_S, "Seconds to wait for another command on the index root.", flag="--wait", ge=0.0
+    )
+
+
+class ChangeOptions(WaitOptions):
+    """What to change, and how much of it may be wrong or too much."""
+
+    source: str = option(..., "FILE.jsonl, a directory, or - for standard input.", flag="--input")
+    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line in bytes.", ge=1)
+    max_reject_share: float = option(
+        0.2,
+        "Ratio of invalid lines above which the command fails.",
+        ge=0.0,
+        le=1.0,
+        flag="--max-reject-ratio",
+    )
+    max_share: float = option(
+        0.1, "Largest ratio of delta to base; applies from 1,000 changes.", flag="--max-delta-ratio", ge=0.0
+    )
+    max_documents: int = option(
+        20_000, "Most documents and tombstones in a delta.", flag="--max-delta-documents", ge=1
+    )
+
+
+class UpsertOptions(ChangeOptions):
+    """Documents to add or replace."""
+
+    model: Path | None = option(
+        None, "Model that built the index; default: the one that models/DEFAULT names.", metavar="DIR"
+    )
+    threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
+    rename: Mapping[str, str] = option(
+        {},
+        "FOUND=WANTED renames a key of the input; default: as in the build.",
+        flag="--rename-field",
+        metavar="FOUND=WANTED",
+    )
+
+    _read_rename = field_validator("rename", mode="before")(rename_of)
+
+    @property
+    def thread_count(self) -> int:
+        """Threads, >= 1."""
+        return self.threads or all_cores()
+
+    @property
+    def model_folder(self) -> Path:
+        """The model that encodes new documents."""
+        return self.model or default_model()
+
+
+class DeleteOptions(ChangeOptions):
+    """Documents to delete."""
+
+    source: str = option(..., "File with one id per line, or - for standard input.", flag="--input")
+
+
+class CompactOptions(WaitOptions):
+    """What to compact and how."""
+
+    threads: int | None = option(None, "Threads of FAISS; default: all cores.", ge=1)
+
+    @property
+    def thread_count(self) -> int:
+        """Threads, >= 1."""
+        return self.threads or all_cores()
+
+
+Advance = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Changes:
+    """Changes to apply to an index."""
+
+    # id -> document, which is added or replaces the document with its id
+    upserts: dict[str, Document] = field(default_factory=dict)
+    # ids to delete, in input order; none is among the upserts
+    deletes: dict[str, None] = field(default_factory=dict)
+    repeated: int = 0  # number of lines whose id a later line repeats; the last one counts
+
+    def __len__(self) -> int:
+        return len(self.upserts) + len(self.deletes)
+
+
+def read_upserts(
+    sources: Sequence[Source],
+    reader: LineReader,
+    max_line_bytes: int,
+    most: int,
+    rejects: RejectLog,
+    advance: Advance,  # called with the bytes read
+) -> Changes:
+    """Reads documents, one per line; the last one with an id counts."""
+    changes = Changes()
+    for source, line in _lines(sources, max_line_bytes, advance):
+        try:
+            document = reader.read(line)
+        except RecordError as error:
+            rejects.add(source.name, line.number, str(error), line.data, reader.known_id(line))
+            continue
+        # The last one goes to the end, as if each line were a separate command.
+        changes.repeated += changes.upserts.pop(document.id, None) is not None
+        changes.upserts[document.id] = document
+        _require_few(len(changes), most)
+    return changes
+
+
+def read_deletes(
+    sources: Sequence[Source],
+    reader: LineReader,
+    max_line_bytes: int,
+    most: int,
+    rejects: RejectLog,
+    advance: Advance,
+) -> Changes:
+    """Reads ids, one per line, plain or in objects with `_id`. Arguments and errors as for `read_upserts`."""
+    changes = Changes()
+    for source, line in _lines(sources, max_line_bytes, advance):
+        try:
+            reader.require_whole(line)
+            identifier = _identifier(line.data)
+        except RecordError as error:
+            rejects.add(source.name, line.number, str(error), line.data, reader.known_id(line))
+            continue
+        changes.repeated += identifier in changes.deletes
+        changes.deletes[identifier] = None
+        _require_few(len(changes), most)
+    return changes
+
+
+def _lines(sources: Sequence[Source], max_line_bytes: int, advance: Advance) -> Iterator[tuple[Source, Line]]:
+    for source in sources:
+        for line in source.lines(max_line_bytes):
+            yield source, line
+            advance(line.read_bytes)
+
+
+def _identifier(data: bytes) -> str:
+    """The id in a line: the whole line including leading and trailing blanks, because ids may have them."""
+    if data.lstrip().startswith(b"{"):
+        return parse_document(data, ()).id
+    try:
+        # As an object, so that the id is checked as in documents.
+        return parse_document(json.dumps({"_id": data.decode()}).encode(), ()).id
+    except UnicodeDecodeError as error:
+        raise RecordError(f"not UTF-8: byte {data[error.start]:#04x} at position {error.start}") from error
+
+
+def _require_few(count: int, most: int) -> None:
+    if count > most:
+        raise InputError(
+            f"more than {most} different documents for one delta, as --max-delta-documents says; give fewer, or build "
+            "the index again"
+        )
+
 
 FREE_CHANGES = 1_000
 """Up to this size the ratio to the base is not limited, because searching so small a delta costs nothing."""
@@ -21,22 +192,14 @@ FREE_CHANGES = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The contents of a new delta.
+    """The contents of a new delta."""
 
-    Attributes:
-        documents: documents to add to the delta, each id once.
-        kept: bool, which documents of the previous delta stay.
-        tombstones: deleted or replaced rows of the base, int64, ascending.
-        base_documents: number of documents in the base.
-        most: most documents and tombstones that the delta may have.
-        counts: numbers of `new`, `replaced`, `unchanged`, `deleted` and `unknown` ids.
-    """
-
-    documents: list[Document]
-    kept: NDArray[np.bool_]
-    tombstones: NDArray[np.int64]
+    documents: list[Document]  # documents to add to the delta, each id once
+    kept: NDArray[np.bool_]  # bool, which documents of the previous delta stay
+    tombstones: NDArray[np.int64]  # deleted or replaced rows of the base, int64, ascending
     base_documents: int
-    most: int
+    most: int  # most documents and tombstones that the delta may have
+    # numbers of `new`, `replaced`, `unchanged`, `deleted` and `unknown` ids
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -69,17 +232,7 @@ class Plan:
 
 
 def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_documents: int) -> Plan:
-    """Plans a new delta.
-
-    Args:
-        live: the version to change.
-        changes: the changes to apply.
-        max_share: largest ratio of documents and tombstones to the base; applies from 1,000 of them.
-        max_documents: most documents and tombstones.
-
-    Raises:
-        InputError: if the delta would be too large; the live version is unchanged.
-    """
+    """Plans a new delta."""
     counts: Counter[str] = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=0)
     base = live.base.rows.documents
     kept = np.ones(live.delta_documents, np.bool_)

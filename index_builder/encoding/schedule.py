@@ -4,18 +4,28 @@ A failed shard is tried once more, by itself. If it fails again, it is halved un
 fail alone. The whole shard is then encoded without them, so its vectors do not depend on the search.
 """
 
+import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from glow.errors import BuildError
-from glow.index import EncodeJob
-from glow_index_builder.encoding.record_files import EncodedFiles
-from glow_index_builder.encoding.runner import Outcome, Runner
-from glow_index_builder.encoding.shards import Shard, ShardReport, read_report
-
-__all__ = ["EncodedShards", "encode_shards"]
+from glow.errors import BuildError, ConfigError, DependencyError
+from glow.index import EncodeJob, ImportRows, RangeTask
+from glow_index_builder.encoding.files import EncodedFiles
+from glow_index_builder.encoding.ray_tasks import RayImport, in_ray
+from glow_index_builder.encoding.shards import (
+    Outcome,
+    Run,
+    Shard,
+    ShardJob,
+    ShardReport,
+    in_child,
+    in_threads,
+    read_report,
+)
+from glow_index_builder.options import CommonOptions
 
 FIRST_FAILURES = 8
 """If so many shards fail before one succeeds, the documents are not the cause."""
@@ -25,29 +35,17 @@ LAST_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class EncodedShards:
-    """All finished shards of a build.
+    """All finished shards of a build."""
 
-    Attributes:
-        files: their vectors and records.
-        shards: in order, each with the documents that it skipped.
-        rows: number of vectors of each.
-        truncated: field -> number of documents or passages whose field was truncated.
-        resumed: number of shards from earlier runs.
-        failures: number of retries after a failure.
-        documents: documents encoded by this run.
-        seconds: encoding time of all runs and workers together.
-        peak_memory_bytes: peak memory of the largest encoding process.
-    """
-
-    files: EncodedFiles
-    shards: list[Shard]
-    rows: list[int]
-    truncated: Mapping[str, int]
-    resumed: int
-    failures: int
-    documents: int
-    seconds: float
-    peak_memory_bytes: int
+    files: EncodedFiles  # their vectors and records
+    shards: list[Shard]  # in order, each with the documents that it skipped
+    rows: list[int]  # number of vectors of each
+    truncated: Mapping[str, int]  # field -> number of documents or passages whose field was truncated
+    resumed: int  # number of shards from earlier runs
+    failures: int  # number of retries after a failure
+    documents: int  # documents encoded by this run
+    seconds: float  # encoding time of all runs and workers together
+    peak_memory_bytes: int  # peak memory of the largest encoding process
 
     @property
     def poison(self) -> dict[int, str]:
@@ -56,30 +54,16 @@ class EncodedShards:
 
 
 def encode_shards(
-    runner: Runner,
+    encoding: AbstractContextManager[Run],
     plan: list[Shard],
     folder: Path,
     dimensions: int,
     advance: Callable[[int], None],
-    jobs: Mapping[str, EncodeJob] | None = None,
+    jobs: Mapping[str, EncodeJob] | None = None,  # name of a component -> its encoding job
 ) -> EncodedShards:
-    """Encodes the unfinished shards.
-
-    Args:
-        runner: not started yet; started only if there is work.
-        plan: all shards in order.
-        folder: directory of the shards.
-        dimensions: D.
-        advance: called with the documents done, including those of earlier runs.
-        jobs: name of a component -> its encoding job.
-
-    Raises:
-        BuildError: if shards keep failing, or too many documents do.
-        GlowError, OSError: if the runner raises them.
-    """
+    """Encodes the unfinished shards."""
     folder.mkdir(exist_ok=True)
     jobs = jobs or {}
-    search = _Search(runner, advance)
     done: dict[int, ShardReport] = {}
     for shard in plan:
         if report := read_report(folder, shard, dimensions, jobs):
@@ -87,10 +71,14 @@ def encode_shards(
             advance(shard.documents)
     resumed = len(done)
     missing = [shard for shard in plan if shard.start not in done]
+    failures = 0
     if missing:
-        with runner:
+        with encoding as run:
+            search = _Search(run, advance)
             search.encode(missing)
-    reports = [done.get(shard.start) or search.done[shard.start] for shard in plan]
+        done |= search.done
+        failures = search.failures
+    reports = [done[shard.start] for shard in plan]
     rows, truncated = [report.texts.rows for report in reports], Counter[str]()
     for report in reports:
         truncated.update(report.texts.truncated)
@@ -101,7 +89,7 @@ def encode_shards(
         rows=rows,
         truncated=truncated,
         resumed=resumed,
-        failures=search.failures,
+        failures=failures,
         documents=sum(shard.stop - shard.start for shard in missing),
         seconds=sum(report.texts.seconds for report in reports),
         peak_memory_bytes=max((report.texts.peak_memory_bytes for report in reports), default=0),
@@ -111,8 +99,8 @@ def encode_shards(
 class _Search:
     """Encodes shards and searches for the documents that make them fail."""
 
-    def __init__(self, runner: Runner, advance: Callable[[int], None]) -> None:
-        self._runner = runner
+    def __init__(self, run: Run, advance: Callable[[int], None]) -> None:
+        self._run_shards = run
         self._advance = advance
         self._poison: dict[int, str] = {}
         self.done: dict[int, ShardReport] = {}
@@ -130,13 +118,13 @@ class _Search:
         if failed:
             raise BuildError(
                 f"documents {failed[0].shard.start} to {failed[0].shard.stop - 1} cannot be encoded together, though "
-                f"each can: {failed[0].fault}; build with a smaller --encode-batch-documents or fewer --workers"
+                f"each can: {failed[0].fault}; build with a smaller --encode-batch-documents or fewer --threads"
             )
 
     def _run(self, shards: list[Shard], *, careful: bool) -> list[Outcome]:
         """Encodes shards and returns the failures, in order."""
         failed: list[Outcome] = []
-        for outcome in self._runner.run(shards, careful=careful) if shards else ():
+        for outcome in self._run_shards(shards, careful) if shards else ():
             if outcome.fault is None:
                 if outcome.report is not None:
                     self.done[outcome.shard.start] = _slim(outcome.report)
@@ -183,3 +171,36 @@ def _halves(shard: Shard) -> tuple[Shard, Shard]:
 def _slim(report: ShardReport) -> ShardReport:
     """A copy without per-document data, which would grow with the corpus."""
     return replace(report, texts=replace(report.texts, ids=(), counts={}))
+
+
+MAX_KILLS = 2
+"""After so many runs of a build that were killed while they encoded, a document may be to blame. It can be found only
+from another process."""
+
+
+def start_encoding(options: CommonOptions, job: ShardJob, kills: int) -> AbstractContextManager[Run]:
+    """The way in which a build encodes, not started yet."""
+    if options.runner == "ray":
+        return in_ray(job, options.workers, options.ray_address)
+    return in_threads(job) if kills < MAX_KILLS else in_child(job)
+
+
+def make_spread(options: CommonOptions) -> Callable[[RangeTask], ImportRows] | None:
+    """A function that gives a row task to Ray's workers; None if this process runs it."""
+    if options.runner != "ray":
+        return None
+    return lambda task: RayImport(task, options.workers, options.ray_address)
+
+
+def require_runner(options: CommonOptions) -> None:
+    """Refuses Ray where it is not installed, and options that need it without it, before any work."""
+    if options.runner != "ray":
+        if options.ray_address or options.workers > 1:
+            raise ConfigError("--ray-address and --workers need --runner ray")
+        return
+    try:
+        importlib.import_module("ray")
+    except ImportError as error:
+        raise DependencyError(
+            "--runner ray needs the package ray: install the extra `scale` (pip install 'glow-retrieval[scale]')"
+        ) from error

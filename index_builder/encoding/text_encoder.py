@@ -3,33 +3,29 @@
 n   texts       D   dimensions      b   texts of one batch of the tower
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import DOCUMENT_TOWER, TERMS_TOWER
-from glow.errors import GlowError
-from glow.index import COMPONENTS, EncodeJob, Records, RowEncoder, Rules, Segment, Texts
+from glow.errors import BuildError, GlowError
+from glow.index import COMPONENTS, Encoded, EncodeJob, Records, RowEncoder, Rules, Segment, Texts
 from glow.records import Document
 from glow.runtime import DEFAULT_BATCH_TOKENS, TERMS, VECTOR, Device, Encoder, Model, preprocess_documents
 from glow.text import Preprocessor, TermTable, WeightedTokens, batches_by_length
-from glow_index_builder.encoding.record_files import EncodedTexts
-
-__all__ = ["EncodeError", "TextEncoder", "batch_tokens", "encode_jobs"]
+from glow_index_builder.encoding.files import EncodedFiles, EncodedTexts, write_texts
 
 CPU_BATCH_TOKENS = 512
 """Small batches fit a core's cache: 16 ms of CPU per document, against 20 at 4,096 tokens (3 layers, 155 tokens)."""
 
 
 class EncodeError(GlowError):
-    """A document cannot be encoded; a build rejects it and continues.
-
-    Args:
-        message: the document and its fault.
-        component: the component whose records failed; empty: the vectors.
-    """
+    """A document cannot be encoded; a build rejects it and continues."""
 
     def __init__(self, message: str, component: str = "") -> None:
         super().__init__(message)
@@ -37,19 +33,13 @@ class EncodeError(GlowError):
 
 
 class TextEncoder:
-    """Makes vectors and records from texts; thread-safe.
-
-    Args:
-        preprocessor: with the index's term statistics.
-        tower: the document tower with one thread; its graph has every output that an encoder reads.
-        encoders: name of a component -> the encoder of its records.
-
-    Attributes:
-        dimensions: D.
-    """
+    """Makes vectors and records from texts; thread-safe."""
 
     def __init__(
-        self, preprocessor: Preprocessor, tower: Encoder, encoders: Mapping[str, RowEncoder] | None = None
+        self,
+        preprocessor: Preprocessor,
+        tower: Encoder,
+        encoders: Mapping[str, RowEncoder] | None = None,  # name of a component -> the encoder of its records
     ) -> None:
         self._preprocessor = preprocessor
         self._tower = tower
@@ -59,19 +49,14 @@ class TextEncoder:
         self.dimensions = tower.dimensions
 
     @classmethod
-    def open(cls, model: Model, terms: TermTable, device: Device, jobs: Mapping[str, EncodeJob]) -> Self:
-        """Opens the tower and the encoders.
-
-        Args:
-            model: the model.
-            terms: the index's term statistics.
-            device: device of the tower.
-            jobs: name of a component -> its encoding job.
-
-        Raises:
-            ArtifactError: if a file is missing or damaged.
-            DeviceError: if the device is missing.
-        """
+    def open(
+        cls,
+        model: Model,
+        terms: TermTable,
+        device: Device,
+        jobs: Mapping[str, EncodeJob],  # name of a component -> its encoding job
+    ) -> Self:
+        """Opens the tower and the encoders."""
         encoders = {name: job.open(model, terms, device) for name, job in jobs.items()}
         tokens = batch_tokens(device)
         graph = TERMS_TOWER if TERMS in _outputs_read(encoders) else DOCUMENT_TOWER
@@ -79,11 +64,7 @@ class TextEncoder:
         return cls(model.with_terms(terms), tower, encoders)
 
     def encode(self, texts: Sequence[Document]) -> EncodedTexts:
-        """Encodes one to a few hundred texts; all are held in memory.
-
-        Raises:
-            EncodeError: if a vector is not finite, or records cannot be made.
-        """
+        """Encodes one to a few hundred texts; all are held in memory."""
         ((read, lost, sequences),) = preprocess_documents(texts, self._preprocessor)
         vectors, records = self._pass(read, sequences)
         finite = np.isfinite(vectors).all(axis=1)
@@ -126,12 +107,7 @@ def _outputs_read(encoders: Mapping[str, RowEncoder]) -> tuple[str, ...]:
 
 
 def _in_order(batches: Sequence[Records], order: Sequence[int]) -> Records:
-    """Joins the records of batches, in the order of the texts.
-
-    Args:
-        batches: records of b texts each.
-        order: the text index of each batch row, in batch order; each of n once.
-    """
+    """Joins the records of batches, in the order of the texts."""
     counts = np.concatenate([each.counts for each in batches])
     pieces = [piece for each in batches for piece in np.split(each.records, np.cumsum(each.counts)[:-1])]
     places = np.argsort(order)
@@ -143,16 +119,59 @@ def batch_tokens(device: Device) -> int:
     return CPU_BATCH_TOKENS if device == "cpu" else DEFAULT_BATCH_TOKENS
 
 
-def encode_jobs(made: Segment, rules: Mapping[str, Rules]) -> dict[str, EncodeJob]:
-    """Name of each component that has records -> its encoding job.
-
-    Args:
-        made: documents for which the components are prepared.
-        rules: name of a component -> its rules.
-    """
+def encode_jobs(
+    made: Segment,
+    rules: Mapping[str, Rules],  # name of a component -> its rules
+) -> dict[str, EncodeJob]:
+    """Name of each component that has records -> its encoding job."""
     jobs = {
         component.name: component.encoding(made, rules[component.name])
         for component in COMPONENTS
         if component.name in rules
     }
     return {name: job for name, job in jobs.items() if job is not None}
+
+
+CHUNK_TEXTS = 32
+"""Small, so that a hundred documents keep several threads busy."""
+NAME = "texts"
+
+
+def encode_texts(
+    texts: Iterable[Document],
+    encoder: TextEncoder,
+    threads: int,  # chunks to encode at the same time, >= 1
+    folder: Path,
+    advance: Callable[[int], None],
+    jobs: Mapping[str, EncodeJob],  # name of a component -> its encoding job
+) -> Encoded:
+    """Encodes documents or passages into one set of files."""
+    ids: list[str] = []
+    report = write_texts(folder, NAME, ids, _parts(texts, encoder, threads, ids, advance))
+    dtypes = {name: job.dtype for name, job in jobs.items()}
+    return EncodedFiles(folder, [NAME], [report.rows], encoder.dimensions, dtypes)
+
+
+def no_texts(folder: Path, dimensions: int) -> Encoded:
+    """The result for zero texts: an empty array of vectors of dimension D, and no records."""
+    return EncodedFiles(folder, [], [], dimensions, {})
+
+
+def _parts(
+    texts: Iterable[Document],
+    encoder: TextEncoder,
+    threads: int,
+    ids: list[str],
+    advance: Callable[[int], None],
+) -> Iterator[EncodedTexts]:
+    waiting = iter(texts)
+    with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
+        while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
+            ids += [text.id for chunk in chunks for text in chunk]
+            try:
+                for part in pool.map(encoder.encode, chunks):
+                    yield part
+                    advance(len(part.vectors))
+            except EncodeError as error:
+                label = next((each.label for each in COMPONENTS if each.name == error.component), "model")
+                raise BuildError(f"{error}; export the {label} again") from error

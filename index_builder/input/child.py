@@ -4,8 +4,10 @@
 
 A parser that crashes ends only this process. The system limits a page's CPU time and this process's memory.
 `pages` handles one page after another. It parses in a fork of itself, so that the page after a crash need not wait
-for imports. `rows` reads one file and writes its rows as it reads them. `glow_index_builder.input.frames` describes
-the data on the two pipes.
+for imports. `rows` reads one file and writes its rows as it reads them.
+
+Frames on the two pipes are a kind, a length and the payload. Nothing is pickled: a parser that malicious input
+controls can send wrong rows, but nothing else.
 """
 
 import contextlib
@@ -15,18 +17,63 @@ import os
 import resource
 import select
 import signal
+import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from glow.errors import GlowError, RecordError
-from glow_index_builder.input.columnar import arrow_rows, parquet_rows
-from glow_index_builder.input.frames import DONE, ENDED, FAULT, LINE, pack_line, read_exactly, write_frame
+from glow_index_builder.input.lines import Line
 from glow_index_builder.input.pages import PAGE_PACKAGES, page_line
+from glow_index_builder.input.tables import arrow_rows, parquet_rows
 from glow_index_builder.objects import RemoteFile
 
-__all__ = ["IDLE_S", "MEMORY_MB", "PAGE_CPU_S"]
+LINE, FAULT, DONE, ENDED = b"L", b"F", b"D", b"E"
+"""A row or page; an error's type and text, or a page's fault; the file's end; the signal that ended a parser."""
+_HEAD = struct.Struct("!cI")
+_LINE = struct.Struct("!QQ?I")
+
+
+def write_frame(kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    """A frame in two chunks, so that long rows are not copied."""
+    return _HEAD.pack(kind, len(payload)), payload
+
+
+def read_frame(
+    read: Callable[[int], bytes],  # reads the given number of bytes, fewer only at the end
+) -> tuple[bytes, bytes] | None:
+    """The next frame's kind and payload; None if the process has ended before or within it."""
+    head = read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    kind, size = _HEAD.unpack(head)
+    payload = read(size)
+    return (kind, payload) if len(payload) == size else None
+
+
+def pack_line(line: Line) -> bytes:
+    """Serializes a line."""
+    fault = line.fault.encode(errors="replace")
+    return _LINE.pack(line.number, line.read_bytes, line.is_too_long, len(fault)) + fault + line.data
+
+
+def unpack_line(payload: bytes) -> Line:
+    """Deserializes a line."""
+    number, read_bytes, is_too_long, size = _LINE.unpack_from(payload)
+    start = _LINE.size
+    fault = payload[start : start + size].decode(errors="replace")
+    return Line(number, payload[start + size :], read_bytes, is_too_long, fault)
+
+
+def read_exactly(descriptor: int, size: int) -> bytes:
+    """Reads the given number of bytes, fewer at the end; unbuffered, so that a process that takes over misses none."""
+    parts = []
+    while size and (part := os.read(descriptor, min(size, 1 << 20))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
 
 PAGE_CPU_S = 1.0
 """CPU time limit for one page; a megabyte of real prose takes 0.4 to 0.8 s."""

@@ -1,44 +1,50 @@
-"""Reads lines of input as documents with text."""
+"""Lines of input of any format, read as documents. Rejected lines are counted by fault, the first ones kept in a file."""
 
+import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 from glow.collection import known_id, read_document, too_long
-from glow.errors import RecordError
+from glow.errors import BuildError, RecordError
 from glow.records import Document
-from glow_index_builder.input.line import Line
 
-__all__ = ["LineReader"]
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of input, or a table row in the form of a line."""
+
+    number: int  # counted from 1
+    data: bytes  # the line without its line ending; only its start if `is_too_long`
+    read_bytes: int  # decompressed bytes that this line took in the file
+    is_too_long: bool = False  # whether it had more bytes than allowed
+    fault: str = ""  # why it is not a document, if that is known already; otherwise empty
 
 
 class LineReader:
-    """Reads lines as documents of a model's fields.
+    """Reads lines as documents of a model's fields."""
 
-    Args:
-        names: the fields that the model reads.
-        rename: source key -> target key.
-        max_line_bytes: longest line to read.
-    """
-
-    def __init__(self, names: Sequence[str], rename: Mapping[str, str], max_line_bytes: int) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        rename: Mapping[str, str],  # source key -> target key
+        max_line_bytes: int,
+    ) -> None:
         self._names = names
         self._rename = rename
         self._max_line_bytes = max_line_bytes
 
     def read(self, line: Line) -> Document:
-        """The document of a line.
-
-        Raises:
-            RecordError: if the line holds no document to index.
-        """
+        """The document of a line."""
         self.require_whole(line)
         return read_document(line.data, self._names, self._rename, self._max_line_bytes)
 
     def require_whole(self, line: Line) -> None:
-        """Refuses a line that is too long or unreadable.
-
-        Raises:
-            RecordError: if it is.
-        """
+        """Refuses a line that is too long or unreadable."""
         if line.fault:
             raise RecordError(line.fault)
         if line.is_too_long:
@@ -47,3 +53,93 @@ class LineReader:
     def known_id(self, line: Line) -> str | None:
         """The id of an invalid line, if it can be read."""
         return known_id(line.data, self._rename)
+
+
+REJECTS_FILE = "rejects.jsonl"
+"""Rejected lines: file, line, id if known, reason, start of the line."""
+START_CHARACTERS = 200
+REASON_CHARACTERS = 500
+SHOWN = 3
+MAX_WRITTEN = 10_000
+"""Further rejects are only counted: a file of a few kilobytes may unpack to millions of bad lines."""
+# Faults come from code, so there are few; the limit is a safeguard.
+MAX_FAULTS = 50
+OTHER = "other"
+_DETAILS = re.compile(r"(: |, found|, expected|; ).*", re.DOTALL)
+_FIGURES = re.compile(r"-?\d[\d.e+-]*")
+
+_HINTS = {
+    "'_id' is missing": "Each document needs an id; --rename-field KEY=_id names the key that holds it",
+    "not JSON": "Taken are JSON Lines (one object a line), CSV and TSV by their names' endings, and Parquet",
+}
+"""What to do if a fault is the most frequent one."""
+
+
+def written_of(count: int) -> str:
+    """Words for how many of `count` rejects a file holds."""
+    return "all are in" if count <= MAX_WRITTEN else f"the first {MAX_WRITTEN} are in"
+
+
+class RejectLog:
+    """Writes `rejects.jsonl`: file, line, id if known, reason, start of the line. Use as a context manager."""
+
+    def __init__(self, path: Path, before: Mapping[str, Any] | None = None) -> None:
+        self.path = path
+        self.faults: Counter[str] = Counter(before["faults"] if before else {})  # fault -> number of lines
+        self.count = self.faults.total()
+        self.first: list[str] = list(before["first"] if before else [])
+        # A character outside of UTF-8 (a lone surrogate in a bad id) becomes a JSON escape.
+        self._file = path.open("a" if before else "w", encoding="utf-8", errors="backslashreplace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if not self.count:
+            self.path.unlink(missing_ok=True)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The number of lines of each fault, and the first few, as JSON values."""
+        return {"faults": dict(self.faults.most_common()), "first": self.first}
+
+    def add(
+        self, file: str | None, line: int | None, reason: str, data: bytes, identifier: str | None = None
+    ) -> None:
+        """Records one line."""
+        reason = reason[:REASON_CHARACTERS]
+        start = data[: 4 * START_CHARACTERS].decode(errors="replace")[:START_CHARACTERS]
+        record = {"file": file, "line": line, "id": identifier, "reason": reason, "start": start}
+        if self.count < MAX_WRITTEN:
+            self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        self.count += 1
+        fault = _FIGURES.sub("…", _DETAILS.sub("", reason))
+        self.faults[fault if fault in self.faults or len(self.faults) < MAX_FAULTS else OTHER] += 1
+        if len(self.first) < SHOWN:
+            self.first.append(f"{file} line {line}: {reason}" if file else f"document {identifier}: {reason}")
+
+    def require_share(
+        self,
+        documents: int,
+        max_share: float,  # largest allowed ratio of rejects, in [0, 1]
+        keep_as: Path,
+    ) -> None:
+        """Fails a build whose input has too many rejects, and moves the rejects to `keep_as`."""
+        lines = documents + self.count
+        if documents and self.count <= max_share * lines:
+            return
+        if not lines:
+            raise BuildError("the input holds no document: every line is empty; the live index is unchanged")
+        self._file.flush()
+        self.path.replace(keep_as)
+        limit = f"limit: {max_share:.0%}, --max-reject-ratio" if documents else "so there is no document"
+        faults = ", ".join(f"{count} x {fault}" for fault, count in self.faults.most_common(5))
+        (fault, _), *_ = self.faults.most_common(1)
+        hint = next((f". {hint}" for start, hint in _HINTS.items() if fault.startswith(start)), "")
+        raise BuildError(
+            f"{self.count} of {lines} input lines are invalid ({limit}): {faults}. First: {' | '.join(self.first)}{hint}. "
+            f"{written_of(self.count).capitalize()} {keep_as}. The live index is unchanged"
+        )

@@ -10,8 +10,6 @@ from typing import Any
 
 from glow.errors import DependencyError, RecordError
 
-__all__ = ["PAGES", "PAGE_PACKAGES", "page_line", "require_reader"]
-
 PAGES = (".md", ".markdown", ".html", ".htm")
 PAGE_PACKAGES = {True: "markdown_it", False: "trafilatura"}
 """Whether the page is Markdown -> the package that reads it."""
@@ -25,11 +23,7 @@ _BREAK = {"softbreak": " ", "hardbreak": "\n"}
 
 
 def require_reader(name: str) -> None:
-    """Refuses a page whose package is missing.
-
-    Raises:
-        DependencyError: if it is not installed.
-    """
+    """Refuses a page whose package is missing."""
     package = PAGE_PACKAGES[_is_markdown(name)]
     if importlib.util.find_spec(package) is None:
         raise DependencyError(
@@ -37,22 +31,14 @@ def require_reader(name: str) -> None:
         )
 
 
-def page_line(name: str, data: bytes) -> bytes:
-    """Converts a page to a document, as a line of JSON.
+def page_line(
+    name: str,
+    data: bytes,  # its bytes, UTF-8
+) -> bytes:
+    """Converts a page to a document, as a line of JSON. Returns a JSON object in UTF-8.
 
     trafilatura extracts the main text of HTML, without menus and footers; Markdown is taken whole. The title is the
     page's own or else its first heading.
-
-    Args:
-        name: the page's path in its directory, which becomes `_id` and `url`.
-        data: its bytes, UTF-8.
-
-    Returns:
-        A JSON object in UTF-8.
-
-    Raises:
-        RecordError: if it cannot be parsed, or its name is not UTF-8 and so cannot be an id.
-        MemoryError: if its parser takes too much memory.
     """
     if not name.isprintable() and any("\ud800" <= each <= "\udfff" for each in name):
         raise RecordError(f"{name} is not a page: its name, which becomes its id, is not UTF-8; rename it")

@@ -15,12 +15,18 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from glow.errors import DependencyError, GlowError, InputError, RecordError
-from glow_index_builder.input.child import PAGE_CPU_S
-from glow_index_builder.input.frames import DONE, ENDED, FAULT, LINE, read_exactly, read_frame, unpack_line
-from glow_index_builder.input.line import Line
+from glow_index_builder.input.child import (
+    DONE,
+    ENDED,
+    FAULT,
+    LINE,
+    PAGE_CPU_S,
+    read_exactly,
+    read_frame,
+    unpack_line,
+)
+from glow_index_builder.input.lines import Line
 from glow_index_builder.objects import RemoteFile
-
-__all__ = ["PageParser", "page_parser", "rows_of"]
 
 WALL_S = 60.0
 """A parser that neither responds nor uses the CPU for so long is ended, too."""
@@ -59,16 +65,12 @@ class PageParser:
         self._lock = threading.Lock()
         self._count = 0
 
-    def line(self, name: str, data: bytes) -> bytes:
-        """Converts a page to a document, as `page_line` does.
-
-        Args:
-            name: the page's path in its directory.
-            data: its bytes.
-
-        Raises:
-            RecordError: if it is not a page, or its parser takes too long, takes too much memory, or crashes.
-        """
+    def line(
+        self,
+        name: str,
+        data: bytes,  # its bytes
+    ) -> bytes:
+        """Converts a page to a document, as `page_line` does."""
         with self._lock:
             frame = self._ask(name, data) or self._ask(name, data)  # the first may meet a process that ends
         if frame is None:
@@ -136,18 +138,7 @@ atexit.register(page_parser.close)
 
 
 def rows_of(kind: str, name: str, path: Path | RemoteFile, max_line_bytes: int) -> Iterator[Line]:
-    """Yields the rows of a file, which a separate process reads.
-
-    Args:
-        kind: `parquet`, `arrow`, or `stream` (the streaming format of Arrow).
-        name: for messages.
-        path: its path.
-        max_line_bytes: a longer row is cut and marked.
-
-    Raises:
-        InputError: if it cannot be read, is damaged, takes too much memory, or crashes its reader.
-        DependencyError: if its format needs a package that is not installed.
-    """
+    """Yields the rows of a file, which a separate process reads."""
     place = (
         {"url": path.url, "within_s": path.within_s} if isinstance(path, RemoteFile) else {"path": str(path)}
     )

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 from glow.collection import bare_line
 from glow.errors import InputError, RecordError
-from glow_index_builder.input.compressed import (
+from glow_index_builder.input.formats import (
     ARROW,
     GZIP,
     PARQUET,
@@ -20,13 +20,11 @@ from glow_index_builder.input.compressed import (
     format_of,
     require_package,
 )
-from glow_index_builder.input.line import Line
+from glow_index_builder.input.lines import Line
 from glow_index_builder.input.pages import PAGES, require_reader
 from glow_index_builder.input.parsers import page_parser, rows_of
 from glow_index_builder.input.tables import DELIMITERS, table_rows
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote
-
-__all__ = ["Line", "Source", "open_sources"]
 
 STDIN = "-"
 CORPUS_FILE = "corpus.jsonl"
@@ -46,17 +44,11 @@ MAGIC_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file, local or remote; standard input if `path` is None.
+    """One input file, local or remote; standard input if `path` is None."""
 
-    Attributes:
-        name: its path in the input directory, or its own name.
-        path: its path.
-        leads_out: whether it is a link out of that directory, which is not followed but rejected.
-    """
-
-    name: str
+    name: str  # its path in the input directory, or its own name
     path: Path | RemoteFile | None
-    leads_out: bool = False
+    leads_out: bool = False  # whether it is a link out of that directory, which is not followed but rejected
 
     @property
     def size_bytes(self) -> int | None:
@@ -78,12 +70,7 @@ class Source:
         return str(self.path.resolve()), status.st_size, status.st_mtime_ns
 
     def check(self) -> None:
-        """Refuses a file that cannot be read, before any work.
-
-        Raises:
-            InputError: if its format is not the one that its name promises.
-            DependencyError: if its format needs a package that is not installed.
-        """
+        """Refuses a file that cannot be read, before any work."""
         if self.leads_out:
             return
         if self.name.endswith(PAGES):
@@ -93,15 +80,7 @@ class Source:
             require_package(ARROW if self.name.endswith(ARROW_STREAM) else self._format(), self.name)
 
     def lines(self, max_line_bytes: int) -> Iterator[Line]:
-        """Yields the lines that are not blank.
-
-        Args:
-            max_line_bytes: a longer line is skipped in small steps, so that it takes no memory.
-
-        Raises:
-            InputError: if the file cannot be read or is damaged; the message names the place.
-            DependencyError: if its format needs a package that is not installed.
-        """
+        """Yields the lines that are not blank."""
         for line in self._lines(max_line_bytes):
             if line.is_too_long or line.fault or line.data.strip():
                 yield line
@@ -192,15 +171,8 @@ class Source:
 def open_sources(source: str) -> list[Source]:
     """The input files that `--input` names.
 
-    A directory in BEIR's layout means its `corpus.jsonl`. Any other means its `*.jsonl`, `*.csv` and `*.tsv` files, also
-    with `.gz` or `.zst`, and its Parquet and Arrow files; without these, all Markdown and HTML pages below it.
-
-    Args:
-        source: a path, `-`, or an address of `glow_index_builder.objects`.
-
-    Raises:
-        InputError: if the file is missing, or the directory holds no input file.
-        DependencyError: if a format needs a package that is not installed.
+    A directory in BEIR's layout means its `corpus.jsonl`. Any other means its `*.jsonl`, `*.csv` and `*.tsv` files,
+    also with `.gz` or `.zst`, and its Parquet and Arrow files; without these, all Markdown and HTML pages below it.
     """
     sources = _found(source)
     for each in sources:

@@ -1,16 +1,22 @@
-"""Reads CSV and TSV: each row becomes a line with a JSON object, whose keys are in the first row."""
+"""Tables as lines of JSON: rows of CSV and TSV, whose keys are in the first row, and of Parquet and Arrow, by batches.
+
+Parquet and Arrow files contain offsets into themselves, which are wrong in a damaged file. So any error of a reader
+becomes one error here, and Arrow batches are validated before use. `child` runs this in a process with bounded memory.
+"""
 
 import codecs
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator
-from typing import BinaryIO, cast
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, BinaryIO, cast
 
 from glow.errors import InputError
-from glow_index_builder.input.line import Line
-
-__all__ = ["DELIMITERS", "table_rows"]
+from glow_index_builder.input.formats import ARROW, PARQUET, require_package
+from glow_index_builder.input.lines import Line
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 """Delimiters by the suffix of a file's name, before a compression suffix."""
@@ -22,17 +28,7 @@ class _TooLongError(Exception):
 
 
 class _Lines:
-    """The lines of a table for csv's reader; stops at a row that exceeds the limit.
-
-    Args:
-        file: at its start.
-        delimiter: between values.
-        max_row_bytes: longest row.
-
-    Attributes:
-        read_bytes: bytes of the file read so far.
-        start: the first line of the current row.
-    """
+    """The lines of a table for csv's reader; stops at a row that exceeds the limit."""
 
     def __init__(self, file: BinaryIO, delimiter: str, max_row_bytes: int) -> None:
         self._file = cast(io.BufferedReader, file)  # all files here support `peek`
@@ -40,7 +36,7 @@ class _Lines:
         self._max_row_bytes = max_row_bytes
         self._row_bytes = self._quotes = 0
         self._is_whole = True
-        self.read_bytes = 0
+        self.read_bytes = 0  # bytes of the file read so far
         self.start = b""
 
     def begin(self) -> None:
@@ -64,14 +60,7 @@ class _Lines:
         return data.decode(errors="surrogateescape")
 
     def skip(self, place: str) -> None:
-        """Skips the rest of the current row in small steps, up to the first line ending outside of quotes.
-
-        Args:
-            place: for the message.
-
-        Raises:
-            InputError: if a missing quote may have made this row so long; it would swallow other rows.
-        """
+        """Skips the rest of the current row in small steps, up to the first line ending outside of quotes."""
         while self._quotes % 2 or not self._is_whole:
             chunk = self._file.peek(SKIP_BYTES)
             if not chunk and self._quotes % 2:
@@ -105,17 +94,8 @@ class _Lines:
 def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -> Iterator[Line]:
     """Yields every row of a table except the first as JSON in UTF-8.
 
-    Values are strings; empty ones are left out. A row with a different number of values than the first becomes a list,
-    which is rejected because it is not a document. Rows that are too long or not UTF-8 are rejected, too.
-
-    Args:
-        file: at its start, decompressed.
-        delimiter: between values; quotes are those of RFC 4180.
-        name: for messages.
-        max_line_bytes: longest row.
-
-    Raises:
-        InputError: if the first row does not hold names, or the quotes are invalid.
+    Values are strings; empty ones are left out. A row with a different number of values than the first becomes a
+    list, which is rejected because it is not a document. Rows that are too long or not UTF-8 are rejected, too.
     """
     lines = _Lines(file, delimiter, max_line_bytes)
     csv.field_size_limit(max_line_bytes + 2)
@@ -166,3 +146,109 @@ def _names(rows: Iterator[list[str]], name: str) -> list[str]:
             f"{name}: expected distinct column names in the first row, found {', '.join(names)[:80]!r}"
         )
     return names
+
+
+BATCH_ROWS = 64
+BATCH_BYTES = 1 << 20
+"""Approximate size of what is read of a row group at once."""
+BUFFER_BYTES = 1 << 16
+
+
+def parquet_rows(file: BinaryIO, name: str, max_line_bytes: int) -> Iterator[Line]:
+    """Yields every row of a Parquet file as JSON in UTF-8.
+
+    Dates and times become ISO 8601, decimals numbers, NaN and infinity null; bytes must be UTF-8. Memory is that of a
+    few pages of each column.
+    """
+    require_package(PARQUET, name)
+    import pyarrow.parquet as parquet
+
+    place, number = "its footer", 0
+    try:
+        # Without buffers for whole column chunks: a row group may be as large as the file.
+        with parquet.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES) as opened:
+            for group in range(opened.num_row_groups):
+                place = f"row group {group}"
+                sizes = opened.metadata.row_group(group)
+                rows = BATCH_BYTES * max(sizes.num_rows, 1) // max(sizes.total_byte_size, 1)
+                size = min(max(rows, 1), BATCH_ROWS)
+                for batch in opened.iter_batches(size, row_groups=[group], use_threads=False):
+                    yield from _lines_of(batch, number, max_line_bytes)
+                    number += batch.num_rows
+    except Exception as error:  # of pyarrow, of many kinds
+        raise _fault_of(f"{name} is damaged or not a Parquet file, in {place}", error) from error
+
+
+def arrow_rows(file: BinaryIO, name: str, max_line_bytes: int, *, is_stream: bool) -> Iterator[Line]:
+    """Yields every row of an Arrow IPC file (Feather 2) or stream as JSON in UTF-8, as `parquet_rows` does."""
+    require_package(ARROW, name)
+    import pyarrow as arrow
+
+    number = rows = 0
+    try:
+        reader = arrow.ipc.open_stream(file) if is_stream else arrow.ipc.open_file(file)
+        count = None if is_stream else reader.num_record_batches
+        while count is None or number < count:
+            try:
+                batch = reader.read_next_batch() if is_stream else reader.get_batch(number)
+            except StopIteration:
+                return
+            # Offsets in a damaged file may point anywhere, even outside of the buffer.
+            batch.validate(full=True)
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                yield from _lines_of(batch.slice(start, BATCH_ROWS), rows + start, max_line_bytes)
+            number, rows = number + 1, rows + batch.num_rows
+    except Exception as error:  # of pyarrow, of many kinds
+        raise _fault_of(f"{name} is damaged or not an Arrow file, in batch {number}", error) from error
+
+
+def _fault_of(what: str, error: Exception) -> InputError:
+    if isinstance(error, MemoryError):
+        return InputError(
+            f"{what}: it takes more memory than a reader may have; write it in smaller pages, row groups or batches"
+        )
+    return InputError(f"{what}: {_told(error)}; fetch it again")
+
+
+def _told(error: Exception) -> str:
+    """The text of a third-party error on one line, or its type if it has no text."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
+    """The rows of a batch; `before` rows precede it. Only a row that cannot be read becomes a fault."""
+    try:
+        rows = batch.to_pylist()
+    except Exception:  # one of the rows is bad; single reads find it
+        rows = None
+    for place in range(batch.num_rows):
+        number = before + place + 1
+        try:
+            row = batch.slice(place, 1).to_pylist()[0] if rows is None else rows[place]
+            data = json.dumps(_plain(row), ensure_ascii=False).encode("utf-8", "replace")
+        except MemoryError:
+            yield Line(number, b"", 0, is_too_long=True)
+        except Exception as error:  # from pyarrow, or a value without a JSON form
+            yield Line(number, b"", 0, fault=f"cannot be read: {_told(error)}")
+        else:
+            yield Line(number, data[: max_line_bytes + 1], len(data), len(data) > max_line_bytes)
+
+
+def _plain(value: Any) -> Any:
+    """Converts a Parquet value to JSON."""
+    match value:
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case bytes():
+            return value.decode()
+        case None | bool() | int() | str():
+            return value
+    return str(value)

@@ -1,43 +1,315 @@
 """The gate publishes a version only if it is good enough, and records its verdict and any override.
 
-The verdict is written to the manifest (`parameters["gate"]`) before `CURRENT` may name the version, so exports
-include it. The comparison runs without the root's lock, which other commands need. If another version goes live
-meanwhile, the comparison is repeated.
+It checks the new version by itself, and compared with the live one on the same queries. The verdict is written to the
+manifest (`parameters["gate"]`) before `CURRENT` may name the version, so copies include it. The comparison runs
+without the root's lock, which other commands need. If another version goes live meanwhile, it is repeated.
+
+q   queries
 """
 
 import getpass
+import json
 import os
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
 
 from glow.artifact import GATE, IndexRoot, failed_checks
-from glow.errors import BusyError, GateError
-from glow_index_builder.versions.gate_checks import Check, check_version
-from glow_index_builder.versions.gate_options import GateOptions, read_gate_queries
+from glow.commands import all_cores, option, read_options, say
+from glow.errors import BusyError, ConfigError, DocumentNotFoundError, GateError, InputError
+from glow.evaluation import (
+    DEPTH,
+    VersionSearch,
+    compare,
+    find_tasks,
+    grades_by_query,
+    mean_overlap,
+    ndcg,
+    sample_texts,
+)
+from glow.index import REPORT_FILE, Index
+from glow.index.stored_fields import STORED_FIELDS
+from glow.options import StrictModel
+from glow.query_log import SkippedLines, read_query_log
 
-__all__ = ["Verdict", "judge", "publish_gated", "publish_judged"]
+LIVE = "live"
+"""`--gate live`: compare with the live version, without judged queries."""
+DEFAULT_SPLIT = "dev"
+MOST_QUERIES = 1_000
+"""Sample size from a query log: the overlap is known within 0.03, and both versions answer in seconds."""
+
+
+class GateLimits(StrictModel):
+    """Queries and limits that `build` and `gate` share."""
+
+    query_log: Path | None = option(
+        None, "Query log of the service, to compare without relevance judgments.", metavar="FILE"
+    )
+    split: str | None = option(
+        None,
+        "Split of the relevance judgments, qrels/SPLIT.tsv; default: dev, or the only one.",
+        flag="--gate-split",
+    )
+    threshold: float = option(
+        -0.01,
+        "Smallest lower end of the 95 % interval of the nDCG@10 difference (new - live).",
+        flag="--gate-threshold",
+    )
+    max_shrink: float = option(
+        0.2, "Largest ratio of missing live documents.", flag="--gate-max-shrink", ge=0.0, le=1.0
+    )
+    max_rejects: float = option(
+        0.05, "Largest ratio of rejected lines.", flag="--gate-max-rejects", ge=0.0, le=1.0
+    )
+    min_overlap: float = option(
+        0.5, "Smallest overlap@10 on logged queries.", flag="--gate-min-overlap", ge=0.0, le=1.0
+    )
+    force: bool = option(False, "Publish even if the gate refuses; the manifest records who did.")
+
+
+class GateOptions(GateLimits):
+    """The gate's queries and limits; exactly one of `data` and `query_log` is given."""
+
+    data: Path | None = option(None, "Data directory with queries.jsonl and qrels/SPLIT.tsv.", metavar="DIR")
+    threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
+
+    min_recall: ClassVar[float] = 0.95
+    """Lowest recall@10 of the dense index against exact search."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.data is None) == (self.query_log is None):
+            raise ValueError(
+                "the gate needs judged queries (--gate DIR, --data DIR) or --query-log FILE, one of them; "
+                f"found {self.data or 'no folder'} and {self.query_log or 'no query log'}"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class GateQueries:
+    """The queries for both versions."""
+
+    source: str
+    texts: tuple[str, ...]
+    # for each query, document id -> grade; None without relevance judgments
+    grades: tuple[Mapping[str, int], ...] | None = None
+
+
+def parse_gate(gate: str | None, limits: GateLimits, threads: int) -> GateOptions | None:
+    """The gate of a build, from `--gate DIR|live`; None without."""
+    if gate is None:
+        if limits.query_log is not None or limits.force:
+            raise ConfigError("--query-log and --force require a gate; add --gate live or --gate DIR")
+        return None
+    if gate == LIVE and limits.query_log is None:
+        raise ConfigError("--gate live requires logged queries; add --query-log FILE")
+    values = {name: getattr(limits, name) for name in GateLimits.model_fields}
+    return read_options(
+        GateOptions, {**values, "threads": threads, "data": None if gate == LIVE else Path(gate)}
+    )
+
+
+def read_gate_queries(options: GateOptions) -> GateQueries:
+    """Reads the queries; with relevance judgments, only those that have a relevant document."""
+    if options.query_log is not None:
+        skipped = SkippedLines()
+        logged = read_query_log(options.query_log, skipped)
+        texts = sample_texts((each.query for each in logged), MOST_QUERIES)
+        if skipped.count:
+            say(str(skipped))
+        return _enough(GateQueries("query log", tuple(texts)))
+    assert options.data is not None  # noqa: S101 - one of them is given
+    task = find_tasks(options.data, [options.split or _default_split(options.data)])[0]
+    grades = grades_by_query(task.qrels)
+    # A query without a relevant document scores 0 in every version, and would only narrow the interval.
+    asked = [query for query in task.queries if max(grades[query.id].values()) > 0]
+    texts = [query.text for query in asked]
+    return _enough(
+        GateQueries(f"{task.data}/{task.split}", tuple(texts), tuple(grades[query.id] for query in asked))
+    )
+
+
+def _enough(queries: GateQueries) -> GateQueries:
+    if len(queries.texts) < 2:
+        raise InputError(
+            f"the gate found {len(queries.texts)} usable queries in {queries.source}, expected two or more"
+        )
+    return queries
+
+
+def _default_split(data: Path) -> str:
+    splits = sorted(path.stem for path in (data / "qrels").glob("*.tsv"))
+    if DEFAULT_SPLIT in splits or len(splits) != 1:
+        if DEFAULT_SPLIT not in splits and splits:
+            raise ConfigError(f"{data}/qrels has {', '.join(splits)}; name one with --gate-split")
+        return DEFAULT_SPLIT
+    return splits[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of the gate."""
+
+    name: str
+    found: float
+    limit: float  # the smallest (`at_least`) or largest allowed value
+    at_least: bool = True  # whether `limit` is the smallest
+    figures: Mapping[str, Any] = field(default_factory=dict)  # further values, as JSON
+
+    @property
+    def passed(self) -> bool:
+        """Whether the version passed this check."""
+        return self.found >= self.limit if self.at_least else self.found <= self.limit
+
+    def values(self) -> dict[str, Any]:
+        """The check as JSON values."""
+        bound = "at_least" if self.at_least else "at_most"
+        return {
+            "name": self.name,
+            "passed": self.passed,
+            "found": round(self.found, 6),
+            bound: self.limit,
+            **self.figures,
+        }
+
+    def words(self) -> str:
+        """The check as text."""
+        return f"{self.name} is {self.found:.4f}, {'at least' if self.at_least else 'at most'} {self.limit:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The results of one version, which is then closed, so that two versions are never in memory at once."""
+
+    ids: Mapping[str, Sequence[tuple[str, ...]]]
+    recall: float | None
+    counts: Mapping[str, int]
+    judged: int
+
+
+def check_version(new: Path, live: Path | None, queries: GateQueries, options: GateOptions) -> list[Check]:
+    """Runs all checks of a new version."""
+    result = _search(new, queries, options.threads or all_cores())
+    before = _search(live, queries, options.threads or all_cores()) if live else None
+    if queries.grades is not None and not result.judged and not (before and before.judged):
+        raise InputError(
+            f"no relevant document of {queries.source} is in version {new.name} or the live one: "
+            "expected relevance judgments of this corpus"
+        )
+    checks = [*_alone(result, options)]
+    if before is not None:
+        checks += _shrink(result, before, options)
+        checks += _lost(result, before)
+        checks += _compared(result, before, queries, options)
+    return checks
+
+
+def _alone(found: _Found, options: GateOptions) -> Iterator[Check]:
+    if found.recall is not None:
+        yield Check(f"recall@{DEPTH}", found.recall, options.min_recall)
+    rejects, documents = found.counts.get("rejects", 0), found.counts.get("documents", 0)
+    share = rejects / max(rejects + documents, 1)
+    yield Check("rejects", share, options.max_rejects, at_least=False, figures={"lines": rejects})
+
+
+def _shrink(found: _Found, before: _Found, options: GateOptions) -> Iterator[Check]:
+    """The loss of documents: a corpus without half of them may still answer the judged queries."""
+    for name in ("documents", "passages"):
+        now, then = found.counts.get(name), before.counts.get(name)
+        if now is not None and then:
+            figures = {"new": now, "live": then}
+            yield Check(f"{name} lost", max(then - now, 0) / then, options.max_shrink, False, figures)
+
+
+def _lost(found: _Found, before: _Found) -> Iterator[Check]:
+    """The features that the live version has and the new one lacks; clients that use them would get errors."""
+    if lost := [name for name in before.ids if name not in found.ids]:
+        yield Check("ways to search lost", len(lost), 0, False, {"lost": lost})
+
+
+def _compared(found: _Found, before: _Found, queries: GateQueries, options: GateOptions) -> Iterator[Check]:
+    for retriever in (name for name in found.ids if name in before.ids):
+        ours, theirs = found.ids[retriever], before.ids[retriever]
+        overlap = mean_overlap(theirs, ours)
+        if queries.grades is None:
+            # If neither finds anything, nothing became worse.
+            yield Check(
+                f"overlap@{DEPTH} {retriever}", 1.0 if overlap is None else overlap, options.min_overlap
+            )
+            continue
+        difference = compare(_values(theirs, queries.grades), _values(ours, queries.grades))
+        figures = {
+            "live": round(difference.mean_a, 6),
+            "new": round(difference.mean_b, 6),
+            "difference": round(difference.difference, 6),
+            "high": round(difference.high, 6),
+            "p_value": round(difference.p_value, 6),
+            "overlap": overlap if overlap is None else round(overlap, 6),
+        }
+        yield Check(
+            f"nDCG@{DEPTH} {retriever}, low end of the difference",
+            difference.low,
+            options.threshold,
+            figures=figures,
+        )
+
+
+def _values(found: Sequence[tuple[str, ...]], grades: Sequence[Mapping[str, int]]) -> NDArray[np.float64]:
+    """nDCG@10 of each query, float64 [q]."""
+    return np.array(
+        [ndcg(hits, judged, DEPTH) for hits, judged in zip(found, grades, strict=True)], np.float64
+    )
+
+
+def _search(folder: Path, queries: GateQueries, threads: int) -> _Found:
+    index = Index.open(folder, threads=threads)
+    search = VersionSearch(index, queries.texts)
+    recall = search.recall()
+    return _Found(
+        {retriever: search.ids(retriever) for retriever in search.retrievers},
+        _built_recall(folder) if recall is None else recall,
+        index.manifest.counts,
+        sum(_holds(index, document) for document in _relevant(queries)),
+    )
+
+
+def _relevant(queries: GateQueries) -> set[str]:
+    return {document for grades in queries.grades or () for document, grade in grades.items() if grade > 0}
+
+
+def _holds(index: Index, document: str) -> bool:
+    try:
+        index[STORED_FIELDS].get(document)
+    except DocumentNotFoundError:
+        return False
+    return True
+
+
+def _built_recall(folder: Path) -> float | None:
+    """The recall that the build measured while it had the exact vectors; None if its report lacks it."""
+    try:
+        return float(json.loads((folder / REPORT_FILE).read_bytes())["recall"]["recall"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
 
 TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a gate.
-
-    Attributes:
-        version: the judged version.
-        against: the live version that it was compared with; None if there was none.
-        source: source of the queries.
-        queries: number of queries.
-        checks: the checks.
-    """
+    """The result of a gate."""
 
     version: str
-    against: str | None
+    against: str | None  # the live version that it was compared with; None if there was none
     source: str
     queries: int
     checks: tuple[Check, ...]
@@ -60,22 +332,15 @@ class Verdict:
 
 
 def publish_gated(
-    root: IndexRoot, version: str, gate: GateOptions | None, *, publish: bool
+    root: IndexRoot,
+    version: str,
+    gate: GateOptions | None,  # options of the gate; None: no gate
+    *,
+    publish: bool,
 ) -> dict[str, Any] | None:
     """The last step of a build: judges its version and publishes it if asked to.
 
-    Args:
-        root: the index root with the complete version.
-        version: its name.
-        gate: options of the gate; None: no gate.
-        publish: whether to publish it.
-
-    Returns:
-        The verdict as JSON values; None without a gate.
-
-    Raises:
-        GateError: if the gate refused it; it stays unpublished.
-        ArtifactError, InputError, BusyError, ReadOnlyError: as `judge`.
+    Returns the verdict as JSON values; None without a gate.
     """
     if gate is not None:
         return judge(root, version, gate, publish=publish)
@@ -87,21 +352,7 @@ def publish_gated(
 def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool) -> dict[str, Any]:
     """Compares a version with the live one, records the verdict in its manifest, and publishes it if it passed.
 
-    Args:
-        root: the index root.
-        version: the version to judge.
-        options: queries and limits.
-        publish: whether to publish it.
-
-    Returns:
-        The verdict as JSON values.
-
-    Raises:
-        GateError: if it failed and `options.force` is not set.
-        ArtifactError: if a version is missing or damaged.
-        InputError: if the queries cannot be used.
-        BusyError: if another process changes the root, or the live version keeps changing.
-        ReadOnlyError: if the root cannot be written.
+    Returns the verdict as JSON values.
     """
     root.manifest(version)
     queries = read_gate_queries(options)
@@ -118,17 +369,7 @@ def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool)
 
 
 def publish_judged(root: IndexRoot, version: str, *, force: bool = False) -> None:
-    """Publishes a version unless a gate refused it.
-
-    Args:
-        root: the index root.
-        version: its name.
-        force: publishes it despite a refusal, and records that.
-
-    Raises:
-        GateError: if a gate refused it and `force` is not set.
-        ArtifactError, BusyError, ReadOnlyError: as `IndexRoot.publish`.
-    """
+    """Publishes a version unless a gate refused it."""
     root.manifest(version)
     with root.locked():
         manifest = root.manifest(version)

@@ -33,8 +33,6 @@ from glow.artifact import (
 from glow.errors import ArtifactNotFoundError, BusyError
 from glow.index.milvus import collections_of, connect, drop_collection, release_collection
 
-__all__ = ["Collected", "collect"]
-
 FRESH_S = 3600.0
 """How long a version that was never live waits for its build to publish it."""
 SERVED = ("live", "fresh", "pinned")
@@ -46,21 +44,13 @@ _TEMPORARY_FILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What `gc` removed, or would remove.
+    """What `gc` removed, or would remove."""
 
-    Attributes:
-        removed: versions, oldest name first.
-        kept: version -> why it stays: `live`, `pinned`, `left`, `rollback`, `kept` or `fresh`.
-        leftovers: names of directories and files that killed commands left.
-        freed_bytes: bytes of their files that no other version shares.
-        dry_run: whether nothing was removed.
-    """
-
-    removed: tuple[str, ...]
-    kept: dict[str, str]
-    leftovers: tuple[str, ...]
-    freed_bytes: int
-    dry_run: bool
+    removed: tuple[str, ...]  # versions, oldest name first
+    kept: dict[str, str]  # version -> why it stays: `live`, `pinned`, `left`, `rollback`, `kept` or `fresh`
+    leftovers: tuple[str, ...]  # names of directories and files that killed commands left
+    freed_bytes: int  # bytes of their files that no other version shares
+    dry_run: bool  # whether nothing was removed
 
     def report(self) -> dict[str, Any]:
         """As JSON values."""
@@ -68,23 +58,16 @@ class Collected:
 
 
 def collect(
-    root: IndexRoot, keep: int, *, dry_run: bool = False, work: bool = False, now: float | None = None
+    root: IndexRoot,
+    keep: int,  # versions to keep in addition to pinned and fresh ones, >= 1
+    *,
+    dry_run: bool = False,
+    work: bool = False,
+    now: float | None = None,  # seconds since the epoch; None: the present time
 ) -> Collected:
     """Removes versions beyond `keep`, and leftovers.
 
     It can be killed at any time: half-removed data has an ignored name, and the next call removes the rest.
-
-    Args:
-        root: an existing index root.
-        keep: versions to keep in addition to pinned and fresh ones, >= 1.
-        dry_run: only reports what it would remove.
-        work: also removes interrupted builds that no process works on; they cannot resume.
-        now: seconds since the epoch; None: the present time.
-
-    Raises:
-        ArtifactError: if there is no root, or CURRENT or PINNED cannot be read; then nothing is removed.
-        BusyError, ReadOnlyError: as `IndexRoot.publish`.
-        StoreError: if the server that holds the vectors of such a version does not respond.
     """
     if not root.path.is_dir():
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
@@ -122,9 +105,10 @@ def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:
 def _tend_collections(root: IndexRoot, collected: Collected, now: float) -> None:
     """Removes the server's collections of removed versions, and unloads those of older versions that stay.
 
-    A version with a delta uses its base's collection. So a collection stays if a remaining version names it, and stays
-    loaded if the live one does. Opening an older version loads it again. For an hour after a publication nothing is
-    unloaded, because services may not have switched yet. If the server does not respond, the versions stay.
+    A version with a delta uses its base's collection. So a collection stays if a remaining version names it, and
+    stays loaded if the live one does. Opening an older version loads it again. For an hour after a publication
+    nothing is unloaded, because services may not have switched yet. If the server does not respond, the versions
+    stay.
     """
     held = {version: collections_of(root.folder(version)) for version in root.versions()}
     kept = {name for version in collected.kept for name in held.get(version, {})}

@@ -1,28 +1,296 @@
-"""Fits a fusion, the re-ranker's weight or that of learned impacts to judged queries, and adds a version with it."""
+"""`glow tune`: chooses a fusion by judged queries, and adds a version with it and with its own probabilities.
 
-from dataclasses import dataclass
+The best of many settings looks better than it is, especially with few queries. So the gain is estimated by
+cross-validation: each fold of the queries is measured with the setting that the other folds choose. The same queries
+calibrate the chosen fusion. Queries are analyzed as a service does, with relevant documents as rows of the index.
+
+    q   queries     g   settings
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glow.artifact import CALIBRATION_FILE, RERANK_WEIGHT_FILE, IndexRoot
+from glow.artifact import CALIBRATION_FILE, IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, option
-from glow.errors import BusyError, ConfigError, MismatchError
-from glow.evaluation import Task, find_tasks
-from glow.index import FUSION_FILE, Calibrations, Index
-from glow.index.learned_sparse import LEARNED_WEIGHT_FILE
+from glow.errors import BusyError, ConfigError, InputError, MismatchError
+from glow.evaluation import Difference, Task, compare, dcg, find_tasks, grades_by_query
+from glow.index import (
+    DEFAULT_FUSION,
+    FUSION_FILE,
+    Calibration,
+    Calibrations,
+    Fusion,
+    FusionWeights,
+    Index,
+    Ranking,
+)
 from glow.index.postings import POSTINGS
-from glow.options import StrictModel
-from glow.search import DEFAULT_CANDIDATES, MAX_DEPTH, Reranking, gather_hybrid
-from glow_index_builder.versions.calibrating import calibrate
-from glow_index_builder.versions.judged import DEPTH, JudgedQuery, judged_queries
-from glow_index_builder.versions.tune_learned import TunedWeight, tune_learned
-from glow_index_builder.versions.tune_share import TunedShare, tune_share
-from glow_index_builder.versions.tuning import Candidates, Tuned, tune
+from glow.index.stored_fields import STORED_FIELDS
+from glow.search import (
+    DEFAULT_CANDIDATES,
+    SHARPNESS,
+    EncodedQuery,
+    Fused,
+    Scorer,
+    analyze_query,
+    fit_logistic,
+    fuse_rankings,
+    gather_hybrid,
+    signs_of,
+)
 from glow_index_builder.versions.writer import derive
 
-__all__ = ["TuneOptions", "TuneResult", "candidates_of", "tune_index"]
+DEPTH = 10
+"""Cutoff of nDCG."""
+QUERIES_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedQuery:
+    """One query."""
+
+    asked: EncodedQuery  # the query as its tower read it
+    grades: Mapping[int, int]  # row -> grade above 0 of the relevant documents in the index
+    ideal: float  # DCG@10 of the best ranking of all judged documents, above 0
+
+
+def judged_queries(index: Index, task: Task) -> list[JudgedQuery]:
+    """The queries that have a word and a relevant document."""
+    grades = grades_by_query(task.qrels)
+    wanted = sorted({document for judged in grades.values() for document in judged})
+    places = ((document, index[STORED_FIELDS].find(document)) for document in wanted)
+    rows = {document: row for document, row in places if row is not None}
+    relevant = [query for query in task.queries if max(grades[query.id].values()) > 0]
+    readings = [(query.id, analyze_query(index, query.text)) for query in relevant]
+    asked = [(name, reading) for name, reading in readings if reading.tokens.words]
+    if len(asked) < 2 or not rows:
+        raise InputError(
+            f"{task.data}/qrels/{task.split}.tsv has {len(asked)} queries with a word and a relevant document, and "
+            f"{len(rows)} of its documents are in the index; expected two queries or more, judged on this index"
+        )
+    found = []
+    for start in range(0, len(asked), QUERIES_AT_ONCE):
+        block = asked[start : start + QUERIES_AT_ONCE]
+        read = index.encoder.read([reading.tokens for _, reading in block])
+        for (name, reading), encoded in zip(block, read, strict=True):
+            judged = {document: grade for document, grade in grades[name].items() if grade > 0}
+            ideal = dcg(sorted(judged.values(), reverse=True)[:DEPTH])
+            here = {rows[document]: grade for document, grade in judged.items() if document in rows}
+            found.append(JudgedQuery(EncodedQuery.of(reading, encoded), here, ideal))
+    return found
+
+
+FOLDS = 5
+STEPS = 20
+RRF_KS = (10, 60)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The candidates of both retrievers for one query."""
+
+    dense: Ranking  # their candidates, best first
+    lexical: Ranking
+    rows: NDArray[np.int64]  # int64 [m] ascending, the distinct documents among them
+    # float32 [m], exact scores; None if the index cannot compute them
+    dense_scores: NDArray[np.float32] | None
+    lexical_scores: NDArray[np.float32]
+    lexical_scale: float  # the largest impact of any term
+    grades: Mapping[int, int]  # row -> grade above 0 of the relevant documents
+    ideal: float  # DCG@10 of the best ranking of the judged documents; 0 if none is relevant
+    late_scores: NDArray[np.float32] | None = None
+    # float32 [m], the fraction of the query that each document covers; None: all of it
+    covered: NDArray[np.float32] | None = None
+
+    def fuse(self, fusion: Fusion, order: NDArray[np.uint32] | None) -> Fused:
+        """The ranking that a service would return."""
+
+        def scorer(scores: NDArray[np.float32] | None) -> Scorer | None:
+            return None if scores is None else lambda rows: scores[np.searchsorted(self.rows, rows)]
+
+        return fuse_rankings(
+            fusion,
+            self.dense,
+            self.lexical,
+            order,
+            scorer(self.dense_scores),
+            scorer(self.lexical_scores),
+            self.lexical_scale,
+            score_late=scorer(self.late_scores),
+            score_covered=scorer(self.covered),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The chosen fusion and its gain; all values are means of nDCG@10 over the queries."""
+
+    fusion: Fusion  # the best setting over all queries
+    dense: float  # each retriever alone
+    lexical: float
+    default: float
+    fitted: float  # the chosen setting on the queries that chose it, which overestimates it
+    validated: float  # each fifth of the queries with the setting that the others chose
+    gain: float  # validated - default; `low` and `high` are its 95 % interval (bootstrap over queries)
+    low: float
+    high: float
+    queries: int  # number of queries, q
+
+    def report(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        values = {name: value for name, value in asdict(self).items() if name != "fusion"}
+        return {"fusion": self.fusion.model_dump(), "nDCG@10": values}
+
+    def summary(self) -> str:
+        """The result in a few lines of text."""
+        fusion = self.fusion
+        k = f" k {fusion.k}," if fusion.method == "rrf" else ""
+        return (
+            f"{fusion.method},{k} weights dense {fusion.weights.dense:g}, lexical {fusion.weights.lexical:g}\n"
+            f"nDCG@10 over {self.queries} queries: dense {self.dense:.3f}, lexical {self.lexical:.3f}, "
+            f"default fusion {self.default:.3f}, this fusion {self.fitted:.3f}\n"
+            f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the default "
+            f"(95 % interval {self.low:+.3f} to {self.high:+.3f}{chance(self.low, self.high)})"
+        )
+
+
+def settings() -> list[Fusion]:
+    """The grid, the default first; the first of equally good settings wins."""
+    fusions = [DEFAULT_FUSION]
+    for step in range(STEPS + 1):
+        weights = FusionWeights(dense=step / STEPS, lexical=(STEPS - step) / STEPS)
+        fusions.append(Fusion(method="convex", weights=weights))
+        fusions += [Fusion(method="rrf", k=k, weights=weights) for k in RRF_KS]
+    return fusions
+
+
+def tune(
+    queries: Sequence[Candidates],
+    order: NDArray[np.uint32] | None,  # uint32 [n], each document's place in a tie
+    seed: int = 0,
+) -> Tuned:
+    """Chooses the setting with the highest nDCG@10."""
+    grid = settings()
+    values = np.array([[_of(query, fusion, order) for query in queries] for fusion in grid])
+    chosen, validated, gain = cross_validated(values, seed)
+    return Tuned(
+        fusion=grid[chosen],
+        dense=float(np.mean([ndcg(query.dense[1], query) for query in queries])),
+        lexical=float(np.mean([ndcg(query.lexical[1], query) for query in queries])),
+        default=float(values[0].mean()),
+        fitted=float(values[chosen].mean()),
+        validated=float(validated.mean()),
+        gain=gain.difference,
+        low=gain.low,
+        high=gain.high,
+        queries=len(queries),
+    )
+
+
+def chance(low: float, high: float) -> str:
+    """Words for an interval that includes zero."""
+    return ", which may be chance" if low <= 0 <= high else ""
+
+
+def ndcg(rows: NDArray[np.int64], query: Candidates) -> float:
+    """nDCG@10 with grades as gains, in [0, 1]; 0 if no document is relevant (Järvelin and Kekäläinen 2002)."""
+    if query.ideal == 0.0:
+        return 0.0
+    return dcg([query.grades.get(row, 0) for row in rows[:DEPTH].tolist()]) / query.ideal
+
+
+def _of(query: Candidates, fusion: Fusion, order: NDArray[np.uint32] | None) -> float:
+    return ndcg(query.fuse(fusion, order).rows, query)
+
+
+def best_setting(values: NDArray[np.float64]) -> int:
+    """The first setting with the highest mean; differences below a millionth count as rounding."""
+    return int(np.argmax(np.round(values.mean(axis=1), 6)))
+
+
+def cross_validated(
+    values: NDArray[np.float64],  # nDCG@10, float64 [g, q]
+    seed: int,
+) -> tuple[int, NDArray[np.float64], Difference]:
+    """The best setting, each query's cross-validated value, float64 [q], and the comparison with the first setting."""
+    folds = np.random.default_rng(seed).permutation(values.shape[1]) % FOLDS
+    validated = np.empty(values.shape[1])
+    for fold in np.unique(folds):
+        here = folds == fold
+        validated[here] = values[best_setting(values[:, ~here]), here]
+    return best_setting(values), validated, compare(values[0], validated, seed=seed)
+
+
+LEAST_QUERIES = 100
+"""Fewer queries do not determine three coefficients and two bounds."""
+SURE, LEAST_SURE, LOST = 0.8, 20, 0.05
+"""Least precision and number of `high` first hits; fraction of answerable queries that may be called `none`."""
+
+
+def calibrate(
+    queries: Sequence[Candidates],
+    fusion: Fusion,
+    order: NDArray[np.uint32] | None,  # uint32 [n], each document's place in a tie
+) -> Calibrations | None:
+    """Fits a mapping from a fusion's scores to probabilities.
+
+    Returns none if there are fewer than 100 queries, no relevant hit in the top ten, or a fusion of ranks.
+    """
+    if fusion.method != "convex" or len(queries) < LEAST_QUERIES:
+        return None
+    has_late = all(query.late_scores is not None for query in queries)
+    without = [replace(query, late_scores=None) for query in queries]
+    plain = _fit(without, fusion, order, SHARPNESS["without_late"])
+    late = _fit(queries, fusion, order, SHARPNESS["with_late"]) if has_late else None
+    if plain is None and late is None:
+        return None
+    return Calibrations(weights=fusion.weights, with_late=late, without_late=plain)
+
+
+def _fit(
+    queries: Sequence[Candidates], fusion: Fusion, order: NDArray[np.uint32] | None, sharpness: float
+) -> Calibration | None:
+    signs, answers, first = [], [], []
+    for query in queries:
+        fused = query.fuse(fusion, order)
+        if fused.head is None or not len(fused.rows):
+            continue
+        signs.append(signs_of(fused.scores[:DEPTH], fused.head, fused.openness, sharpness))
+        answers.append(np.array([row in query.grades for row in fused.rows[:DEPTH].tolist()]))
+        first.append(np.arange(len(answers[-1])) == 0)
+    if not any(each.any() for each in answers):
+        return None
+    table, right, top = np.concatenate(signs), np.concatenate(answers), np.concatenate(first)
+    fitted = fit_logistic(table, right, np.ones(len(right)))
+    if fitted[0] + fitted[1] == 0:
+        return None  # the evidence does not discriminate here
+    likely = 1 / (1 + np.exp(-(table @ fitted[:-1] + fitted[-1])))
+    answerable = np.array([each.any() for each in answers])
+    high, none = _bounds(likely[top], right[top], answerable)
+    return Calibration(
+        sharpness=sharpness,
+        standing=float(fitted[0]),
+        evidence=float(fitted[1]),
+        openness=float(fitted[2]),
+        constant=float(fitted[3]),
+        high=max(high, none),
+        none=none,
+    )
+
+
+def _bounds(
+    likely: NDArray[np.float64], right: NDArray[np.bool_], answerable: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """The bounds `high` and `none`; arguments per query, `answerable`: whether a top-ten hit is relevant."""
+    tried = np.round(np.arange(0.01, 1.0, 0.01), 2).tolist()
+    called = ((at, likely >= at) for at in tried)
+    sure = [at for at, each in called if each.sum() >= LEAST_SURE and right[each].mean() >= SURE]
+    return min(sure, default=1.0), float(np.quantile(likely[answerable], LOST))
 
 
 class TuneOptions(JsonOptions, IndexRootOptions):
@@ -36,36 +304,18 @@ class TuneOptions(JsonOptions, IndexRootOptions):
     candidates: int = option(
         DEFAULT_CANDIDATES, "Hits of each retriever to fuse; as many as searches gather.", ge=1
     )
-    rerank: int = option(
-        0,
-        "Fit the re-ranker's weight over this many hits, instead of the fusion.",
-        ge=0,
-        le=MAX_DEPTH,
-    )
-    learned: bool = option(
-        False,
-        "Fit the weight of learned impacts relative to BM25, instead of the fusion.",
-        flag="--learned-sparse",
-    )
     publish: bool = option(True, "Make the new version live.")
     seed: int = option(0, "Random seed.", ge=0)
 
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
-    """The result of tuning.
+    """The result of tuning."""
 
-    Attributes:
-        source: the tuned version.
-        version: the new version.
-        tuned: the fusion, the re-ranker's weight or the weight of learned impacts, and its gain.
-        calibrated: whether the version has a calibration of the fusion.
-    """
-
-    source: str
-    version: str
-    tuned: Tuned | TunedShare | TunedWeight
-    calibrated: bool = False
+    source: str  # the tuned version
+    version: str  # the new version
+    tuned: Tuned  # the fusion and its gain
+    calibrated: bool = False  # whether the version has a calibration of the fusion
 
     def report(self, *, published: bool) -> dict[str, Any]:
         """The result as JSON values; docs/indexing.md describes every key."""
@@ -85,32 +335,18 @@ class TuneResult:
 
 
 def tune_index(options: TuneOptions) -> TuneResult:
-    """Fits the fusion of a version and stores it in a new version with otherwise the same files.
-
-    Raises:
-        ArtifactError: if the version is missing, damaged, or holds no lexical index.
-        InputError: if queries or relevance judgments cannot be read or used.
-        BusyError: if another version was published meanwhile, or the root is being changed.
-        BuildError: if the disk is full or cannot be written.
-    """
+    """Fits the fusion of a version and stores it in a new version with otherwise the same files."""
     root = IndexRoot(options.index_root)
     source = options.version or root.current()
     index = Index.open(root.folder(source))
     task = find_tasks(options.data, [options.split])[0]
-    tuned: Tuned | TunedShare | TunedWeight
-    calibrations = None
-    if options.rerank and options.learned:
-        raise ConfigError("--rerank and --learned-sparse are fitted one after the other; give one of them")
-    if options.learned:
-        tuned = tune_learned(index, task, options.seed)
-        setting, told = "learned_tuning", tuned.weight.model_dump()
-    elif options.rerank:
-        tuned = tune_share(index, task, Reranking(options.rerank), options.seed)
-        setting, told = "rerank_tuning", tuned.rerank_weight.model_dump()
-    else:
-        tuned, calibrations = _tune_fusion(index, task, options)
-        setting, told = "tuning", {"fusion": tuned.fusion.model_dump()}
-    told |= {"data": task.data, "split": task.split, "queries": tuned.queries}
+    tuned, calibrations = _tune_fusion(index, task, options)
+    parameters = {
+        "fusion": tuned.fusion.model_dump(),
+        "data": task.data,
+        "split": task.split,
+        "queries": tuned.queries,
+    }
     with root.locked():
         if options.publish and options.version is None and root.current() != source:
             raise BusyError(
@@ -118,7 +354,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
                 "changed: tune again"
             )
         version = derive(
-            root, source, {}, {setting: told}, lambda folder: _store(folder, tuned, calibrations)
+            root, source, {}, {"tuning": parameters}, lambda folder: _store(folder, tuned, calibrations)
         )
         if options.publish:
             root.publish(version)
@@ -138,13 +374,7 @@ def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> tuple[Tuned,
 
 
 def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
-    """The candidates that a hybrid search of one query fuses, gathered as a service does.
-
-    Args:
-        index: an index with a lexical retriever.
-        query: the encoded query.
-        k: hits of each retriever.
-    """
+    """The candidates that a hybrid search of one query fuses, gathered as a service does."""
     _, gathered = gather_hybrid(index, query.asked, k)
     union = np.union1d(gathered.dense[1], gathered.lexical[1])
     return Candidates(
@@ -161,16 +391,10 @@ def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
     )
 
 
-def _store(folder: Path, tuned: Tuned | TunedShare | TunedWeight, calibrations: Calibrations | None) -> None:
-    setting: StrictModel
+def _store(folder: Path, tuned: Tuned, calibrations: Calibrations | None) -> None:
+    """Replaces files that may be hard links to the older version's, which must not change."""
     if calibrations is not None:
         (folder / CALIBRATION_FILE).unlink(missing_ok=True)
         calibrations.save(folder / CALIBRATION_FILE)
-    if isinstance(tuned, Tuned):
-        setting, name = tuned.fusion, FUSION_FILE
-    elif isinstance(tuned, TunedShare):
-        setting, name = tuned.rerank_weight, RERANK_WEIGHT_FILE
-    else:
-        setting, name = tuned.weight, LEARNED_WEIGHT_FILE
-    (folder / name).unlink(missing_ok=True)  # a hard link to the older version's file, which must not change
-    setting.save(folder / name)
+    (folder / FUSION_FILE).unlink(missing_ok=True)
+    tuned.fusion.save(folder / FUSION_FILE)

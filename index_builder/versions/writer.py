@@ -14,8 +14,6 @@ from pathlib import Path
 from glow.artifact import ArtifactWriter, FileRecord, IndexRoot, Manifest, read_manifest, write_artifact
 from glow.errors import BuildError, GlowError
 
-__all__ = ["VersionWriter", "derive", "describe_heir", "disk_errors", "link_files"]
-
 Counts = Mapping[str, int]
 NOT_INHERITED = "gate"
 """The parameter of the gate's verdict, which a new version does not inherit."""
@@ -23,11 +21,7 @@ NOT_INHERITED = "gate"
 
 @contextmanager
 def disk_errors(output: Path) -> Iterator[None]:
-    """Turns disk errors during writing of an index root into a `BuildError`.
-
-    Raises:
-        BuildError: if the disk is full or fails; the live version is unchanged.
-    """
+    """Turns disk errors during writing of an index root into a `BuildError`."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -38,18 +32,13 @@ def disk_errors(output: Path) -> Iterator[None]:
 
 
 class VersionWriter:
-    """Writes one version, which becomes visible only when it is complete.
+    """Writes one version, which becomes visible only when it is complete."""
 
-    Args:
-        root: the index root.
-        version: its name; None: a name from the present time.
-
-    Attributes:
-        root, version: as given or generated.
-        folder: its directory.
-    """
-
-    def __init__(self, root: IndexRoot, version: str | None = None) -> None:
+    def __init__(
+        self,
+        root: IndexRoot,
+        version: str | None = None,  # its name; None: a name from the present time
+    ) -> None:
         self.root = root
         self.version = version or root.new_version()
         self.folder = root.folder(self.version)
@@ -59,11 +48,7 @@ class VersionWriter:
         return write_artifact(self.folder, "index")
 
     def open(self, opens: Callable[[Path], object]) -> None:
-        """Opens the finished version as its users do; removes it if it cannot be opened.
-
-        Raises:
-            BuildError: if it cannot be opened.
-        """
+        """Opens the finished version as its users do; removes it if it cannot be opened."""
         try:
             opens(self.folder)
         except BaseException as error:
@@ -90,15 +75,7 @@ def describe_heir(
     parameters: Mapping[str, object],
     counts: Counts,
 ) -> None:
-    """Fills the manifest of a version that was derived from another one.
-
-    Args:
-        writer: of the new version.
-        older: the older version's manifest.
-        parents: all parents except `version`, which is the older version.
-        parameters: added to the inherited ones.
-        counts: counts of the new version.
-    """
+    """Fills the manifest of a version that was derived from another one."""
     writer.hashes = older.hashes
     writer.parents = {**parents, "version": {"name": older.name, "hash": older.hash}}
     inherited = {name: value for name, value in older.parameters.items() if name != NOT_INHERITED}
@@ -113,26 +90,9 @@ def derive(
     parameters: Mapping[str, object],
     add: Callable[[Path], Counts | None],
     keep: Callable[[str], bool] = lambda name: True,
-    version: str | None = None,
+    version: str | None = None,  # the new version's name; None: a name from the present time
 ) -> str:
-    """Makes a version with the files of another.
-
-    Args:
-        root: the index root of both.
-        source: the older, verified version; its checksums are kept for unchanged files.
-        parents, parameters: added to those in the older version's manifest.
-        add: writes files into the new directory; existing files may be replaced, not changed. Returns
-            counts that differ from those of the older version.
-        keep: which files of the older version stay, by their path in it.
-        version: the new version's name; None: a name from the present time.
-
-    Returns:
-        The new version's name.
-
-    Raises:
-        ArtifactError: if the older version has no readable manifest.
-        BuildError: if the disk is full or fails.
-    """
+    """Makes a version with the files of another. Returns the new version's name."""
     folder = root.folder(source)
     manifest = read_manifest(folder, "index")
     target = VersionWriter(root, version)
@@ -153,16 +113,14 @@ def derive(
     return target.version
 
 
-def link_files(source: Path, files: Mapping[str, FileRecord], target: Path) -> dict[str, FileRecord]:
+def link_files(
+    source: Path,
+    files: Mapping[str, FileRecord],  # path in it -> record in its manifest
+    target: Path,
+) -> dict[str, FileRecord]:
     """Puts a version's files into a new version, as hard links if the disk supports them.
 
-    Args:
-        source: the older version's directory.
-        files: path in it -> record in its manifest.
-        target: the new version's directory.
-
-    Returns:
-        The records of the files that were linked, for `ArtifactWriter.known`.
+    Returns the records of the files that were linked, for `ArtifactWriter.known`.
     """
     for name in files:
         _link(source / name, target / name)

@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import glow.collection
-from glow.artifact import learned, lock, manifest, model, pinned, reranker, root
+from glow.artifact import lock, manifest, model, reranker, root
 from glow.feedback import Feedback
 from glow.index import delta, models, settings, version
 from glow.index.components import COMPONENTS
-from glow.ingest import clock, log, reader, state
+from glow.ingest import log, reader, records, state
 from glow.query_log import LoggedQuery
 from glow.text import tokenizer, words
-from glow_index_builder.input import rejects
+from glow_index_builder.input import lines
 from glow_service.writes import replicas
 from scripts.reference import code, first, page, table
 
 __all__ = ["files_page"]
 
 SECTIONS = {
-    "Index root": (root, pinned, lock, rejects),
-    "Log of writes": (log, state, reader, clock, replicas),
+    "Index root": (root, lock, lines),
+    "Log of writes": (log, state, reader, records, replicas),
     "Index version": (manifest, version, models, settings, delta),
-    "Model": (model, learned, tokenizer, words),
+    "Model": (model, tokenizer, words),
     "Re-ranker": (reranker,),
 }
 RECORDS = {"Manifest": manifest.Manifest, "Query log": LoggedQuery, "Feedback log": Feedback}

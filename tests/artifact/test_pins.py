@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glow.artifact import IndexRoot, verify, write_artifact
-from glow.artifact.making import discard
+from glow.artifact.lock import discard
 from glow.errors import ArtifactNotFoundError, BuildError, FormatError, GateError
 
 

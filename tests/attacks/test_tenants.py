@@ -12,7 +12,7 @@ import pytest
 
 from glow.feedback import read_feedback
 from glow.query_log import read_query_log
-from glow_index_builder.clicks import ClickLimits, join
+from glow_index_builder.clicks import count_clicks
 from tests.attacks.harness import serving, until
 from tests.made_index import documents, made, write
 
@@ -131,10 +131,9 @@ def test_feedback_says_nothing_of_documents_that_the_key_cannot_find_and_teaches
     feedback = service.folder / "feedback.jsonl"
     assert until(lambda: feedback.exists() and feedback.read_text().count("\n") == 9, 20)
     assert until(lambda: (service.folder / "queries.jsonl").read_text().count("\n") >= 2, 20)
-    joined = join(read_query_log(service.folder / "queries.jsonl"), read_feedback(feedback), ClickLimits())
-    taught = {id_ for search in joined.searches for id_ in search.clicks}
-    assert taught == {own}
-    assert joined.counts["unknown"] == 2
+    clicks = count_clicks(read_query_log(service.folder / "queries.jsonl"), read_feedback(feedback))
+    assert clicks.queries_of(1).keys() == {own}
+    assert clicks.counts["unknown"] == 2
 
 
 def test_feedback_needs_a_key_that_opens_the_collection(service: Running) -> None:

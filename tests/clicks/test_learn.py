@@ -1,14 +1,20 @@
-"""Clicks that teach: what counts as a click, what rank does to it, what many people must agree on, and what programs cannot do."""
+"""Clicks that teach: what counts as a click, how many people must agree on it, and who counts as one person.
+
+A person has another mark in each salt period: `glow learn-clicks` never takes the marks of several periods for several
+people.
+"""
 
 import hashlib
+import hmac
 import json
 import random
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,23 +22,12 @@ from typer.testing import CliRunner
 
 from glow.cli import app
 from glow.client import GlowClient
-from glow.collection import read_qrels, read_queries
-from glow.feedback import Feedback
-from glow.query_log import LoggedQuery
-from glow_index_builder.clicks import (
-    ClickLimits,
-    Joined,
-    LearnLimits,
-    count_at_ranks,
-    join,
-    learn,
-    measure_propensities,
-    same_query,
-)
+from glow.feedback import Feedback, FeedbackKind, read_feedback
+from glow.query_log import LoggedQuery, SkippedLines
+from glow_index_builder.clicks import count_clicks, same_query
+from glow_service.telemetry import FeedbackLog, Metrics, QueryLog
 from tests.attacks.harness import serving
 from tests.made_index import documents, made, write
-
-LIMITS = ClickLimits(most_a_day=50)
 
 
 def shown(request: str, query: str, hits: str, offset: int = 0) -> LoggedQuery:
@@ -43,10 +38,6 @@ def shown(request: str, query: str, hits: str, offset: int = 0) -> LoggedQuery:
 
 def click(request: str, identifier: str, source: str = "u1", **more: Any) -> Feedback:
     return replace(Feedback(request, identifier, "click", None, None, source, "2026-11-01T10:00:00"), **more)
-
-
-def joined(queries: list[LoggedQuery], events: list[Feedback]) -> Joined:
-    return join(queries, events, LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -69,11 +60,10 @@ def test_what_becomes_of_an_event(event: Feedback, kind: str) -> None:
         shown("twice", "x", "b"),
         shown("twice", "y", "b"),
     ]
-    found = joined(searches, [event])
-    assert found.counts == {**dict.fromkeys(found.counts, 0), kind: 1}
-    assert found.searches[0].query == "bees home"
-    if kind == "clicks":
-        assert found.searches[0].clicks["b"].rank == 12
+    clicks = count_clicks(searches, [event])
+    assert clicks.counts == {**dict.fromkeys(clicks.counts, 0), kind: 1}
+    assert clicks.searches == 3
+    assert clicks.queries_of(1) == ({"b": ["bees home"]} if kind == "clicks" else {})
 
 
 def test_a_click_that_comes_twice_counts_once_with_its_longest_dwell() -> None:
@@ -83,28 +73,18 @@ def test_a_click_that_comes_twice_counts_once_with_its_longest_dwell() -> None:
         click("r", "a", dwell_s=30.0),
         click("r", "b", dwell_s=1.0),
     ]
-    found = joined([shown("r", "bees", "a b")], events)
-    assert (found.counts["clicks"], found.counts["short"]) == (1, 1)
-    assert list(found.searches[0].clicks) == ["a"]
+    clicks = count_clicks([shown("r", "bees", "a b")], events)
+    assert (clicks.counts["clicks"], clicks.counts["short"]) == (1, 1)
+    assert clicks.queries_of(1) == {"a": ["bees"]}
 
 
-def test_a_program_that_takes_its_time_counts_for_nothing_either() -> None:
-    searches = [shown(f"r{number}", "bees", "a b") for number in range(60)]
-    days = [
-        click(f"r{number}", "b", "slow", time=f"2026-{1 + number // 28:02}-{1 + number % 28:02}T10")
-        for number in range(60)
-    ]
-    assert joined(searches, days).counts["clicks"] == 60
-    assert join(searches, days, replace(LIMITS, most=59)).counts["programs"] == 60
-
-
-def test_a_program_counts_for_nothing() -> None:
-    searches = [shown(f"r{number}", "bees", "a b") for number in range(60)]
-    people = [click(f"r{number}", "a", f"u{number}") for number in range(5)]
-    program = [click(f"r{number}", "b", "program") for number in range(5, 60)]
-    found = joined(searches, [*people, *program])
-    assert (found.programs, found.counts["programs"], found.counts["clicks"]) == (1, 55, 5)
-    assert found.searches == joined(searches[:5], people).searches
+def test_queries_of_most_people_come_first() -> None:
+    searches = [shown(f"{query}{user}", query, "a") for query in ("hive", "bees") for user in range(3)]
+    events = [click(f"hive{user}", "a", f"u{user}") for user in range(3)]
+    events += [click(f"bees{user}", "a", f"u{user}") for user in range(2)]
+    clicks = count_clicks(searches, events)
+    assert clicks.queries_of(2) == {"a": ["hive", "bees"]}
+    assert clicks.queries_of(3) == {"a": ["hive"]}
 
 
 @given(st.text(max_size=300))
@@ -113,54 +93,6 @@ def test_queries_are_told_apart_by_their_words_alone(text: str) -> None:
     assert same_query(plain) == plain
     assert same_query(f"  {text}\t ") == plain
     assert len(plain) <= 200
-
-
-def simulated(exponent: float, seed: int, searches: int = 40_000) -> Joined:
-    """Users of whom each looks at rank k with chance k^-exponent; rankings of a query differ from time to time."""
-    random = np.random.default_rng(seed)
-    queries, events = [], []
-    for number in range(searches):
-        query = int(random.integers(200))
-        order = np.argsort(np.arange(10) + random.normal(0, 1.5, 10))  # one query's ranking, shaken
-        hits = [f"q{query}-d{document}" for document in order]
-        queries.append(shown(f"r{number}", f"query {query}", " ".join(hits)))
-        for rank, document in enumerate(order, start=1):
-            attraction = 0.7 if document == query % 10 else 0.05
-            if random.random() < rank**-exponent * attraction:
-                events.append(click(f"r{number}", hits[rank - 1], f"u{random.integers(5_000)}"))
-    return join(queries, events, ClickLimits(most_a_day=10_000, most=100_000))
-
-
-@pytest.mark.parametrize("exponent", [0.3, 0.7, 1.3])
-def test_propensities_are_measured_whatever_they_are(exponent: float) -> None:
-    found = simulated(exponent, seed=1)
-    propensities = measure_propensities(count_at_ranks(found.searches, 10), 10)
-    expected = np.arange(1, 11) ** -exponent
-    assert propensities.values[0] == 1.0
-    assert np.abs(propensities.values / expected - 1)[:6].max() < 0.12
-    assert propensities.at(50) == propensities.values[-1]
-
-
-def test_without_documents_at_several_ranks_the_prior_stays() -> None:
-    searches = [shown(f"r{number}", "bees", "a b c") for number in range(50)]
-    found = joined(searches, [click(f"r{number}", "a", f"u{number}") for number in range(50)])
-    propensities = measure_propensities(count_at_ranks(found.searches, 5), 5)
-    assert propensities.values == pytest.approx(1 / np.arange(1, 6))
-    assert not propensities.clicks.any()
-
-
-def test_what_users_agree_on_is_learned_wherever_it_stood() -> None:
-    found = simulated(1.0, seed=2)
-    counts = count_at_ranks(found.searches, 10)
-    learned = learn(found.searches, counts, measure_propensities(counts, 10), LearnLimits())
-    pairs = {(pair.query, pair.id) for pair in learned.pairs}
-    right = {(f"query {query}", f"q{query}-d{query % 10}") for query in range(200)}
-    assert len(pairs & right) >= 198
-    assert len(pairs - right) <= 2
-    assert all(
-        f"q{query}-d{query % 10}" not in learned.negatives.get(f"query {query}", ()) for query in range(200)
-    )
-    assert sum(map(len, learned.negatives.values())) > 200
 
 
 @pytest.mark.parametrize(
@@ -176,10 +108,7 @@ def test_one_user_is_not_many(sources: list[str], dislikes: int, *, is_learned: 
     searches = [shown(f"r{number}", "bees", "a b") for number in range(12)]
     events = [click(f"r{number}", "a", source) for number, source in enumerate(sources)]
     events += [click(f"r{11 - number}", "a", f"u{9 + number}", kind="dislike") for number in range(dislikes)]
-    found = joined(searches, events)
-    counts = count_at_ranks(found.searches, 10)
-    learned = learn(found.searches, counts, measure_propensities(counts, 10), LearnLimits())
-    assert [pair.id for pair in learned.pairs] == (["a"] if is_learned else [])
+    assert count_clicks(searches, events).queries_of(3) == ({"a": ["bees"]} if is_learned else {})
 
 
 QUESTION = "who keeps the abbey of the vale"
@@ -206,52 +135,18 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
-def test_from_a_service_to_documents_and_training(
-    service: tuple[Path, Path], toy_model: Path, tmp_path: Path
-) -> None:
+def test_from_a_service_to_better_hits(service: tuple[Path, Path], toy_model: Path, tmp_path: Path) -> None:
     root, folder = service
+    out, report_file = tmp_path / "learned.jsonl", tmp_path / "report.json"
     logs = ("--query-log", folder / "queries.jsonl", "--feedback-log", folder / "feedback.jsonl")
-    done = run(
-        "learn-clicks",
-        "--index-root",
-        root,
-        *logs,
-        "--out",
-        tmp_path / "out",
-        "--json",
-        tmp_path / "report.json",
-    )
+    done = run("learn-clicks", "--index-root", root, *logs, "--out", out, "--json", report_file)
     assert done.exit_code == 0, done.output
-    report = json.loads((tmp_path / "report.json").read_text())
+    report = json.loads(report_file.read_text())
     assert (report["feedback"]["clicks"], report["feedback"]["unknown"]) == (40, 0)
-    lines = [json.loads(line) for line in (tmp_path / "out" / "documents.jsonl").read_text().splitlines()]
-    learned = {line["_id"]: line["clicked_queries"] for line in lines}
+    learned = {line["_id"]: line["clicked_queries"] for line in map(json.loads, out.read_text().splitlines())}
     assert any(QUESTION in queries for queries in learned.values())
-    training = tmp_path / "out" / "train"
-    texts = {query.id: query.text for query in read_queries(training / "queries.jsonl")}
-    rows = [row for split in ("train", "dev") for row in read_qrels(training / "qrels" / f"{split}.tsv")]
-    assert {(texts[row.query_id], row.document_id) for row in rows} == {
-        (query, identifier) for identifier, queries in learned.items() for query in queries
-    }
-    corpus = [json.loads(line) for line in (training / "corpus.jsonl").read_text().splitlines()]
-    assert len(corpus) == 60 and not any("clicked_queries" in line for line in corpus)
     before = place_of(root, learned)
-    tuned = run(
-        "tune",
-        "--index-root",
-        root,
-        "--data",
-        training,
-        "--split",
-        "train",
-        "--json",
-        tmp_path / "tuned.json",
-    )
-    assert tuned.exit_code == 0, tuned.output
-    assert json.loads((tmp_path / "tuned.json").read_text())["nDCG@10"]["queries"] >= 2
-    upsert = run(
-        "upsert", "--input", tmp_path / "out" / "documents.jsonl", "--index-root", root, "--model", toy_model
-    )
+    upsert = run("upsert", "--input", out, "--index-root", root, "--model", toy_model)
     assert upsert.exit_code == 0, upsert.output
     assert place_of(root, learned) < before
 
@@ -268,7 +163,7 @@ def test_what_cannot_be_learned_from_is_told(service: tuple[Path, Path], tmp_pat
     root, folder = service
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
-    given = ("learn-clicks", "--index-root", root, "--out", tmp_path / "out")
+    given = ("learn-clicks", "--index-root", root, "--out", tmp_path / "out.jsonl")
     done = run(*given, "--query-log", empty, "--feedback-log", folder / "feedback.jsonl")
     assert done.exit_code == 2 and "no click matches a logged search (40 unmatched" in " ".join(
         done.output.split()
@@ -303,3 +198,138 @@ def test_damaged_lines_cost_themselves_alone(service: tuple[Path, Path], tmp_pat
         )
         assert done.exit_code == 0, done.output
         assert "damaged lines of the logs were skipped; the first: " in " ".join(done.output.split())
+
+
+DAY_S = 86_400
+FIRST_DAY = 20_400
+"""A day that is the first of a period of 30 days."""
+PRIVATE = "divorce lawyer for anna example"
+
+
+@pytest.fixture(scope="module")
+def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("periods")
+    return made(toy_model, write(folder / "a.jsonl", documents(30)), folder / "index", index="flat").path
+
+
+Event = tuple[int, str, FeedbackKind]
+"""Days since the first one, address, what was done."""
+
+
+def note(folder: Path, events: Sequence[Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes both logs as the service does, each event at its own time."""
+    now = [0.0]
+    monkeypatch.setattr("glow_service.telemetry.feedback_log.time.time", lambda: now[0])
+    for number, (day, address, kind) in enumerate(events):
+        now[0] = (FIRST_DAY + day) * DAY_S + 60.0 * number
+        queries = QueryLog(Metrics(), str(folder / "q"))
+        feedback = FeedbackLog(Metrics(), str(folder / "f"))
+        queries.log(LoggedQuery(f"r{number}", PRIVATE, "hybrid", 10, 0, "v", 1.0, hits=("d/1", "d/2")))
+        feedback.log(Feedback(f"r{number}", "d/1", kind), address)
+        queries.close()
+        feedback.close()
+
+
+def pairs(root: Path, folder: Path, *logs: str) -> int:
+    """How many pairs `glow learn-clicks` finds with its default options."""
+    files = [f"--feedback-log={folder / name}" for name in logs or ("f",)]
+    given = (
+        "learn-clicks",
+        "--index-root",
+        root,
+        "--query-log",
+        folder / "q",
+        *files,
+        "--out",
+        folder / "out.jsonl",
+    )
+    done = CliRunner().invoke(app, [*map(str, given), "--json", str(folder / "report.json")])
+    assert done.exit_code == 0, done.output
+    has_query = PRIVATE in (folder / "out.jsonl").read_text()
+    found: int = json.loads((folder / "report.json").read_text())["pairs"]
+    assert has_query == bool(found)
+    return found
+
+
+CLICK: FeedbackKind = "click"
+PEOPLE = [(day, f"10.0.0.{day}", CLICK) for day in (0, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([(day, "10.0.0.1", CLICK) for day in (0, 31, 62)], 0),
+        ([(30 * period, "10.0.0.1", CLICK) for period in range(12)], 0),
+        # Three people in three days, but on both sides of a bound.
+        ([(28, "10.0.0.1", CLICK), (29, "10.0.0.2", CLICK), (30, "10.0.0.3", CLICK)], 0),
+        (PEOPLE, 1),
+        ([(31, "10.0.0.1", CLICK), *PEOPLE], 1),
+        # Two people in each of two periods may be the same two.
+        ([(day, address, CLICK) for day in (0, 31) for address in ("10.0.0.1", "10.0.0.2")], 0),
+        # Somebody against it weighs whenever it was; the same somebody in two periods weighs once.
+        ([*PEOPLE, (31, "10.0.0.9", "dislike")], 0),
+        ([*PEOPLE, (3, "10.0.0.4", CLICK), *((day, "10.0.0.9", "dislike") for day in (5, 31, 62))], 1),
+    ],
+)  # fmt: skip
+def test_a_person_counts_once_over_all_periods(
+    events: Sequence[Event], expected: int, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note(tmp_path, events, monkeypatch)
+    assert pairs(root, tmp_path) == expected
+    noted = list(read_feedback(tmp_path / "f"))
+    assert len({each.period for each in noted}) == len({day // 30 for day, *_ in events})
+
+
+def test_replicas_with_salts_of_their_own_do_not_make_one_person_three(root: Path, tmp_path: Path) -> None:
+    queries = QueryLog(Metrics(), str(tmp_path / "q"))
+    for number in range(3):
+        (tmp_path / f"pod{number}").mkdir()
+        feedback = FeedbackLog(Metrics(), str(tmp_path / f"pod{number}" / "f"))
+        queries.log(LoggedQuery(f"r{number}", PRIVATE, "hybrid", 10, 0, "v", 1.0, hits=("d/1", "d/2")))
+        feedback.log(Feedback(f"r{number}", "d/1", "click"), "10.0.0.1")
+        feedback.close()
+    queries.close()
+    assert pairs(root, tmp_path, "pod0/f", "pod1/f", "pod2/f") == 0
+
+
+def test_a_program_that_lasts_over_periods_counts_as_one_person() -> None:
+    hits = ("a", "b")
+    searches = [LoggedQuery(f"r{n}", "bees", "hybrid", 10, 0, "v", 1.0, hits=hits) for n in range(90)]
+    events = [
+        Feedback(f"r{n}", "a", "click", source=f"mark{n // 9}", time=f"{n}", period=f"{n // 9}")
+        for n in range(90)
+    ]
+    clicks = count_clicks(searches, events)
+    assert clicks.counts["clicks"] == 90
+    assert (clicks.queries_of(2), clicks.queries_of(1)) == ({}, {"a": ["bees"]})
+
+
+@pytest.mark.parametrize("found", [b"", b"short", bytes(31)])
+def test_a_salt_that_is_no_key_is_never_used(
+    found: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever knows the key can test addresses; of several processes that meet it each gets the same new one."""
+    monkeypatch.setattr("glow_service.telemetry.feedback_log.time.time", lambda: FIRST_DAY * DAY_S + 1.0)
+    salt = tmp_path / f"f.salt-30-{FIRST_DAY // 30}"
+    salt.write_bytes(found)
+    logs = [FeedbackLog(Metrics(), str(tmp_path / "f")) for _ in range(4)]
+    threads = [
+        threading.Thread(target=log.log, args=(Feedback("r", "d", "click"), "127.0.0.1")) for log in logs
+    ]
+    for thread in threads:
+        thread.start()
+    for log, thread in zip(logs, threads, strict=True):
+        thread.join()
+        log.close()
+    (mark,) = {each.source for each in read_feedback(tmp_path / "f")}
+    key = salt.read_bytes()
+    assert len(key) == 32 and salt.stat().st_mode & 0o077 == 0
+    assert mark == hmac.new(key, b"127.0.0.1", hashlib.sha256).hexdigest()[:16]
+    assert mark != hmac.new(found, b"127.0.0.1", hashlib.sha256).hexdigest()[:16]
+
+
+def test_a_line_without_a_period_is_skipped(tmp_path: Path) -> None:
+    line: dict[str, Any] = Feedback("r", "d", "click", source="m", time="2026-11-01T10:00:00").values()
+    (tmp_path / "f").write_text(json.dumps(line) + "\n")
+    skipped = SkippedLines()
+    assert (list(read_feedback(tmp_path / "f", skipped)), skipped.count) == ([], 1)

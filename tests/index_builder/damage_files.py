@@ -16,8 +16,8 @@ import pyarrow.parquet
 
 from glow.errors import InputError, RecordError
 from glow_index_builder.input import open_sources
-from glow_index_builder.input.columnar import arrow_rows, parquet_rows
 from glow_index_builder.input.pages import page_line
+from glow_index_builder.input.tables import arrow_rows, parquet_rows
 
 __all__ = ["FORMATS"]
 

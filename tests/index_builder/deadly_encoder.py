@@ -6,8 +6,7 @@ It lies apart from the tests, because a process that is started anew can import 
 import os
 import signal
 
-from glow_index_builder.encoding.encode import ShardEncoder
-from glow_index_builder.encoding.shards import Shard, ShardReport
+from glow_index_builder.encoding.shards import Shard, ShardEncoder, ShardReport
 
 
 class DeadlyEncoder(ShardEncoder):

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from glow.artifact import IndexRoot, verify
-from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.open_version import OpenVersion
-from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.progress import Stages
 
 STEPS = ("rename", "replace", "fsync", "link")

@@ -1,4 +1,4 @@
-"""Archives and compressed input that others made to do harm, each given to the whole command.
+"""Compressed input that others made to do harm, each given to the whole command.
 
     python -m tests.index_builder.hostile_inputs SCRATCH MODEL [--long]
 
@@ -21,12 +21,9 @@ from backports import zstd
 from typer.testing import CliRunner
 
 from glow.cli import app
-from glow_index_builder.versions.snapshot import export_version
-from glow_index_builder.versions.tar import header, padding
 from tests.attacks.harness import peak_mb
-from tests.index_builder.test_snapshot import VERSION, Members, hostile, make, packed
 
-__all__ = ["ARCHIVES", "INPUTS", "LONG"]
+__all__ = ["INPUTS", "LONG"]
 
 MB = 1 << 20
 ZEROS = bytes(MB)
@@ -52,31 +49,6 @@ def _plain(path: Path, chunks: Chunks) -> None:
             file.write(chunk)
 
 
-PACK: dict[str, Callable[[Path, Chunks], None]] = {".tar": _plain, ".tar.gz": _gzip, ".tar.zst": _zstd}
-
-
-def _manifest(size: int) -> bytes:
-    return header(f"{VERSION}/manifest.json", size)
-
-
-def _swollen(members: Members, size: int) -> Chunks:
-    """A version whose last file is longer than its manifest says."""
-    yield packed(members[:-1])[:-1024]
-    yield header(members[-1][0], size)
-    for _ in range(size // MB):
-        yield ZEROS
-
-
-def _deep(size: int) -> Chunks:
-    yield _manifest(2 * size)
-    yield b"[" * size + b"]" * size + padding(2 * size)
-
-
-def _lists(size: int) -> Chunks:
-    yield _manifest(size)
-    yield (b"[" + b"[]," * (size // 3))[:size] + padding(size)
-
-
 def _repeated(count: int, chunk: bytes = ZEROS, start: bytes = b"") -> Chunks:
     yield start
     for _ in range(count):
@@ -87,25 +59,6 @@ def _window(path: Path, _: Chunks) -> None:
     """A frame that asks for a window of 2 TB."""
     path.write_bytes(b"\x28\xb5\x2f\xfd\x00\xf8\x01\x00\x00")
 
-
-ARCHIVES: dict[str, tuple[str, Callable[[Members], Chunks]]] = {
-    **{
-        f"{name}{suffix}": (suffix, lambda members, change=change: iter([packed(change(members))]))
-        for place, (name, change) in enumerate(hostile().items())
-        for suffix in [list(PACK)[place % len(PACK)]]
-    },
-    "400 MB of nothing, gzip": (".tar.gz", lambda _: _repeated(400)),
-    "400 MB of nothing, zstd": (".tar.zst", lambda _: _repeated(400)),
-    "a file of 400 MB in place of a small one, gzip": (".tar.gz", lambda m: _swollen(m, 400 * MB)),
-    "a file of 400 MB in place of a small one, zstd": (".tar.zst", lambda m: _swollen(m, 400 * MB)),
-    "a manifest of 2^80 bytes": (".tar", lambda _: iter([_manifest(2**80)])),
-    "a manifest of 1 GB": (".tar.gz", lambda _: iter([_manifest(1 << 30)])),
-    "a manifest 1,000,000 deep": (".tar.gz", lambda _: _deep(1_000_000)),
-    "a manifest of a million lists": (".tar.gz", lambda _: _lists(4_000_000)),
-    "a manifest of 15 MB": (".tar.gz", lambda _: _lists(15_000_000)),
-    "cut off, gzip": (".tar.gz", lambda members: iter([packed(members)[:700]])),
-}
-"""Name -> how it is packed, and what it holds."""
 
 INPUTS: dict[str, tuple[str, Callable[[Path, Chunks], None], Callable[[], Chunks]]] = {
     "a line of 400 MB, gzip": (".jsonl.gz", _gzip, lambda: _repeated(400, b"x" * MB, GOOD)),
@@ -167,7 +120,7 @@ def _given(scratch: Path, name: str, file: Path, command: list[str]) -> None:
 
 
 def main() -> None:
-    """Every hostile archive and input, one after the other."""
+    """Every hostile input, one after the other."""
     parser = argparse.ArgumentParser()
     parser.add_argument("scratch", type=Path)
     parser.add_argument("model", type=Path)
@@ -189,19 +142,6 @@ def main() -> None:
         file = scratch / f"input{suffix}"
         pack(file, chunks())
         _given(scratch, name, file, build)
-    if options.long:
-        return
-    source = make(scratch / "source")
-    whole = io.BytesIO()
-    export_version(source, VERSION, whole)
-    whole.seek(0)
-    with tarfile.open(fileobj=whole) as found:
-        files = [(each.name, found.extractfile(each)) for each in found.getmembers()]
-        members = [(name, b"0", file.read()) for name, file in files if file is not None]
-    for name, (suffix, made) in ARCHIVES.items():
-        file = scratch / f"archive{suffix}"
-        PACK[suffix](file, made(members))
-        _given(scratch, name, file, ["import", "{file}", "--index-root", "{root}"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs commands on index roots, each time dying at another step: `kill_versions.py FOLDER ARCHIVE SEED RUNS`.
+"""Runs commands on index roots, each time dying at another step: `kill_versions.py FOLDER SEED RUNS`.
 
 Runs in a process of its own, without threads, so that it can fork. Writes one JSON list to standard output.
 """
@@ -15,7 +15,6 @@ from typing import Any
 from glow.artifact import IndexRoot, verify, write_artifact
 from glow.errors import ArtifactError
 from glow_index_builder.versions.gc import collect
-from glow_index_builder.versions.snapshot import import_version
 
 STEPS = ("rename", "replace", "fsync", "unlink", "rmdir", "mkdir")
 DEATH = 77
@@ -34,18 +33,13 @@ def make(path: Path) -> IndexRoot:
     return root
 
 
-def commands(archive: Path) -> dict[str, Callable[[IndexRoot], object]]:
-    def load(root: IndexRoot) -> None:
-        with archive.open("rb") as file:
-            import_version(root, file)
-
+def commands() -> dict[str, Callable[[IndexRoot], object]]:
     return {
         "gc": lambda root: collect(root, 2, now=LATER),
         "rollback": lambda root: root.rollback(),
         "publish": lambda root: root.publish("v4"),
         "pin": lambda root: root.pin("v1"),
         "amend": lambda root: root.amend("v4", {"gate": {"status": "passed"}}),
-        "import": load,
     }
 
 
@@ -97,14 +91,10 @@ def faults(root: IndexRoot) -> list[str]:
 
 
 def main() -> None:
-    folder, archive, chance, runs = (
-        Path(sys.argv[1]),
-        Path(sys.argv[2]),
-        random.Random(sys.argv[3]),  # noqa: S311 - chooses where to die
-        int(sys.argv[4]),
-    )
+    folder, runs = Path(sys.argv[1]), int(sys.argv[3])
+    chance = random.Random(sys.argv[2])  # noqa: S311 - chooses where to die
     found = []
-    works = commands(archive)
+    works = commands()
     for name, work in works.items():
         whole = make(folder / f"{name}-whole")
         assert run(work, whole, -1) == 0, name

@@ -88,13 +88,7 @@ def test_an_interrupted_build_leaves_nothing_but_a_message(
 
 
 def test_a_killed_build_is_never_taken_for_a_version(
-    spawn: Spawn,
-    build: Run,
-    output: Path,
-    toy_model: Path,
-    toy_corpus: Path,
-    live: Live,
-    wait_for: WaitFor,
+    spawn: Spawn, build: Run, output: Path, toy_model: Path, toy_corpus: Path, live: Live, wait_for: WaitFor
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     version = live().version

@@ -1,13 +1,27 @@
-"""The commands around a build: publish, verify, their exit codes and their words."""
+"""Builds as people run them: options, progress, explanations, and what goes wrong."""
 
+import io
 import json
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import click.testing
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from glow.artifact import IndexRoot
+import glow.commands.bars as progress
+from glow.artifact import IndexRoot, read_manifest
+from glow.artifact.model import EXPLAIN_FILES
+from glow.errors import MismatchError
+from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS, DocumentStore, DocumentWriter
+from glow.index.vectors import VECTORS, build_dense
+from glow.records import Document
+from glow_index_builder.building.recall import measure_recall
+from glow_index_builder.progress import Stages
 
 Run = Callable[..., click.testing.Result]
 
@@ -111,3 +125,169 @@ def test_stages_are_plain_lines_where_no_terminal_is(build: Run, toy_corpus: Pat
         "check",
     ]
     assert lines[2].startswith("encode: 50 documents in ")
+
+
+def test_a_version_explains_and_says_what_that_takes(
+    build: Run, toy_corpus: Path, live: Callable[[], Index], output: Path, toy_model: Path
+) -> None:
+    report = output.parent / "report.json"
+    done = build(toy_corpus, "--no-lexical", "--json", report)
+    assert done.exit_code == 0, done.stderr
+    size_bytes = sum((toy_model / name).stat().st_size for name in EXPLAIN_FILES)
+    assert json.loads(report.read_bytes())["explain"] == {"size_bytes": size_bytes}
+    index = live()
+    assert index.explainer is not None
+    found = index.explainer.explain_document(index[STORED_FIELDS].get("toy/0"))
+    (score,), (row,) = (part[0] for part in index[VECTORS].search(found.vector[None], 1))
+    assert (row, round(float(score), 5)) == (0, 1.0)
+
+
+def test_explaining_can_be_left_out(build: Run, toy_corpus: Path, live: Callable[[], Index]) -> None:
+    assert build(toy_corpus, "--no-explain", "--no-lexical").exit_code == 0
+    index = live()
+    assert index.explainer is None
+    assert not [name for name in index.manifest.files if "explain" in name or "document.bin" in name]
+
+
+def test_a_model_without_explain_graphs_still_builds(
+    run: Run, toy_model: Path, toy_corpus: Path, output: Path, live: Callable[[], Index], tmp_path: Path
+) -> None:
+    older = shutil.copytree(toy_model, tmp_path / "toy-model")
+    manifest = read_manifest(older, "model")
+    files = {name: record for name, record in manifest.files.items() if "explain" not in name}
+    (older / "manifest.json").write_bytes(manifest.model_copy(update={"files": files}).to_bytes())
+    done = run("build", "--input", toy_corpus, "--model", older, "--index-root", output, "--threads", 1)
+    assert done.exit_code == 0, done.stderr
+    assert live().explainer is None
+
+
+def test_graphs_of_another_model_are_refused(
+    build: Run, toy_corpus: Path, live: Callable[[], Index], output: Path
+) -> None:
+    """Each is missing in turn, or differs from what the index says of its model."""
+    assert build(toy_corpus, "--no-lexical").exit_code == 0
+    index = live()
+    folder = output / index.version
+    path = folder / "manifest.json"
+    for name in EXPLAIN_FILES:
+        parent = json.loads(json.dumps(index.manifest.parents))
+        parent["model"]["files"][name] = "0" * 64
+        path.write_bytes(index.manifest.model_copy(update={"parents": parent}).to_bytes())
+        with pytest.raises(MismatchError, match=f"model/{name} is not the file of the model"):
+            Index.open(folder)
+    files = {name: record for name, record in index.manifest.files.items() if name != "model/document.bin"}
+    path.write_bytes(index.manifest.model_copy(update={"files": files}).to_bytes())
+    with pytest.raises(MismatchError, match=r"model/document\.bin"):
+        Index.open(folder)
+
+
+class Terminal(io.StringIO):
+    """Text that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Always."""
+        return True
+
+
+def test_a_stage_keeps_its_time() -> None:
+    stages = Stages(io.StringIO())
+    with stages.stage("read"):
+        time.sleep(0.02)
+    with stages.stage("encode"):
+        pass
+    assert list(stages.seconds) == ["read", "encode"]
+    assert 0.02 <= stages.seconds["read"] < 2
+
+
+def test_plain_lines_tell_what_was_done() -> None:
+    out = io.StringIO()
+    with Stages(out).stage("encode", 3000, "documents") as advance:
+        advance(1000)
+        advance(2000)
+    assert out.getvalue().startswith("encode: 3,000 documents in 0.")
+    assert out.getvalue().count("\n") == 1
+
+
+def test_long_stages_speak_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
+    out = io.StringIO()
+    with Stages(out).stage("read", None, "bytes") as advance:
+        advance(500)
+    assert out.getvalue().splitlines()[0] == "read: 500 of ? bytes"
+
+
+def test_a_terminal_sees_a_bar_up_to_the_end() -> None:
+    out = Terminal()
+    with Stages(out).stage("encode", 10, "documents") as advance:
+        advance(10)
+    assert "encode" in out.getvalue() and "100%" in out.getvalue()
+    with Stages(out).stage("index"):
+        pass
+    assert "index" in out.getvalue()
+
+
+def test_a_stage_that_fails_passes_its_error_on() -> None:
+    for out in (io.StringIO(), Terminal()):
+        with pytest.raises(ValueError, match="mine"), Stages(out).stage("read"):
+            raise ValueError("mine")
+
+
+@pytest.fixture(scope="module")
+def index(toy_index: Path) -> Index:
+    root = IndexRoot(toy_index)
+    return Index.open(root.folder(root.current()))
+
+
+@pytest.fixture(scope="module")
+def vectors(index: Index) -> NDArray[np.float32]:
+    """The index's vectors, read back from FAISS."""
+    stored: NDArray[np.float32] = index[VECTORS]._index.reconstruct_n(0, len(index[VECTORS]))  # type: ignore[attr-defined]  # the part itself, behind its view
+    return stored
+
+
+def test_an_exact_index_has_recall_one(index: Index, vectors: NDArray[np.float32]) -> None:
+    found = measure_recall(index[VECTORS], vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
+    assert (found.recall, found.depth, found.queries) == (1.0, 10, 50)
+
+
+def test_an_index_of_other_vectors_has_low_recall(index: Index, vectors: NDArray[np.float32]) -> None:
+    wrong = build_dense(np.ascontiguousarray(vectors[::-1]), "flat")
+    found = measure_recall(wrong, vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
+    assert found.recall < 0.5
+
+
+def test_the_sample_is_the_same_every_time(index: Index, vectors: NDArray[np.float32]) -> None:
+    wrong = build_dense(np.ascontiguousarray(vectors[::-1]), "flat")
+    found = {
+        measure_recall(wrong, vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
+        for _ in range(3)
+    }
+    assert len(found) == 1
+
+
+def test_documents_of_the_same_text_count_as_each_other(index: Index, tmp_path: Path) -> None:
+    """Thirty equal vectors: any ten of them are the right ten."""
+    with DocumentWriter(tmp_path / "store") as writer:
+        for number in range(30):
+            writer.add(Document(str(number), {"title": ("bees",)}))
+    vectors = np.repeat(index.encoder.encode([index.preprocessor.query("bees")]), 30, axis=0)
+    last_first = build_dense(np.ascontiguousarray(vectors[::-1]), "hnsw")
+    found = measure_recall(
+        last_first, vectors, DocumentStore(tmp_path / "store"), index.preprocessor, index.encoder
+    )
+    assert found.recall == 1.0
+
+
+def test_documents_without_title_are_asked_for_by_their_text(index: Index, tmp_path: Path) -> None:
+    with DocumentWriter(tmp_path / "store") as writer:
+        writer.add(Document("a", {"url": ("https://example.org/bees",)}))
+        writer.add(Document("b", {"title": (" ",), "text": ("owls hunt at night",)}))
+    vectors = index.encoder.encode([index.preprocessor.query(text) for text in ("bees", "owls")])
+    found = measure_recall(
+        build_dense(vectors, "flat"),
+        vectors,
+        DocumentStore(tmp_path / "store"),
+        index.preprocessor,
+        index.encoder,
+    )
+    assert (found.recall, found.depth, found.queries) == (1.0, 2, 2)

@@ -1,22 +1,133 @@
-"""Reading loses no good document and names every bad line."""
+"""What the first stage makes of input: documents, rejects, and statistics."""
 
 import json
+import subprocess
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import click.testing
+import onnxruntime
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from glow.index.stored_fields import DocumentStore
+from glow.artifact import IndexRoot
+from glow.errors import BuildError
+from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS, DocumentStore
+from glow.index.vectors import VECTORS
 from glow.runtime import Model
 from glow.text import Analyzer
-from glow_index_builder.building.corpus import CorpusStats, read_corpus
-from glow_index_builder.input.compressed import format_of
-from glow_index_builder.input.rejects import RejectLog
+from glow_index_builder.building.documents import CorpusStats, read_corpus
+from glow_index_builder.input.formats import format_of
+from glow_index_builder.input.lines import MAX_FAULTS, MAX_WRITTEN, RejectLog
 from glow_index_builder.input.source import Source
 from glow_index_builder.options import BuildOptions
+
+
+def log_of(path: Path, count: int) -> RejectLog:
+    log = RejectLog(path)
+    for number in range(1, count + 1):
+        log.add("input.jsonl", number, f"not JSON: Expecting value at character {number}", b"{")
+    return log
+
+
+def test_a_reject_has_file_line_id_reason_and_the_start_of_the_line(tmp_path: Path) -> None:
+    with RejectLog(tmp_path / "rejects.jsonl") as log:
+        log.add("input.jsonl", 7, "duplicate '_id': 'd' came before", "ü".encode() * 500, "d")
+        log.add("input.jsonl", 8, "not UTF-8: byte 0xff at position 0", b"\xff\x00tail")
+    first, second = (json.loads(line) for line in (tmp_path / "rejects.jsonl").read_text().splitlines())
+    assert first == {
+        "file": "input.jsonl",
+        "line": 7,
+        "id": "d",
+        "reason": "duplicate '_id': 'd' came before",
+        "start": "ü" * 200,
+    }
+    assert second["id"] is None
+    assert second["start"] == "\ufffd\0tail"
+
+
+def test_a_lone_surrogate_in_an_id_can_be_written(tmp_path: Path) -> None:
+    with RejectLog(tmp_path / "rejects.jsonl") as log:
+        log.add("input.jsonl", 1, "bad id \ud800", b"", "\ud800")
+    assert json.loads((tmp_path / "rejects.jsonl").read_text())["id"] == "\ud800"
+
+
+def test_no_reject_leaves_no_file(tmp_path: Path) -> None:
+    with RejectLog(tmp_path / "rejects.jsonl"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_rejects_are_counted_by_fault_not_by_detail(tmp_path: Path) -> None:
+    with log_of(tmp_path / "rejects.jsonl", 5) as log:
+        log.add("f", 6, "'_id' has 600 bytes, expected at most 512", b"")
+        log.add("f", 7, "'_id' has 700 bytes, expected at most 512", b"")
+        log.add("f", 8, "field 'title' must be a string, found a number", b"")
+        log.add("f", 9, "longer than 1000000 bytes; --max-line-bytes sets it", b"")
+    assert log.faults == {
+        "not JSON": 5,
+        "'_id' has … bytes": 2,
+        "field 'title' must be a string": 1,
+        "longer than … bytes": 1,
+    }
+
+
+def test_even_faults_without_end_take_bounded_memory(tmp_path: Path) -> None:
+    with RejectLog(tmp_path / "rejects.jsonl") as log:
+        for number in range(10_000):
+            log.add(
+                "f",
+                number,
+                f"fault {'x' * (number % 500)}{chr(97 + number % 26)}" + "y" * 10_000,
+                b"z" * 10_000,
+            )
+    assert len(log.faults) == MAX_FAULTS + 1
+    assert log.faults.total() == log.count == 10_000
+    assert (tmp_path / "rejects.jsonl").stat().st_size < 10_000 * 1000
+
+
+@pytest.mark.parametrize(("documents", "rejects", "share"), [(8, 2, 0.2), (1, 0, 0.0), (1, 99, 1.0)])
+def test_rejects_up_to_the_share_are_accepted(
+    tmp_path: Path, documents: int, rejects: int, share: float
+) -> None:
+    with log_of(tmp_path / "rejects.jsonl", rejects) as log:
+        log.require_share(documents, share, tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+
+
+def test_too_many_rejects_fail_with_counts_first_reasons_and_the_file(tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as caught, log_of(tmp_path / "rejects.jsonl", 3) as log:
+        log.require_share(8, 0.2, tmp_path / "kept")
+    message = str(caught.value)
+    assert "3 of 11 input lines are invalid (limit: 20%" in message
+    assert "3 x not JSON" in message
+    assert "input.jsonl line 1: not JSON: Expecting value at character 1" in message
+    assert f"All are in {tmp_path / 'kept'}. The live index is unchanged" in message
+    assert len((tmp_path / "kept").read_text().splitlines()) == 3
+
+
+def test_no_document_at_all_fails_whatever_the_share(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="2 of 2 input lines are invalid \\(so there is no document\\)"):
+        log_of(tmp_path / "rejects.jsonl", 2).require_share(0, 1.0, tmp_path / "kept")
+    with pytest.raises(BuildError, match="the input holds no document"):
+        log_of(tmp_path / "rejects.jsonl", 0).require_share(0, 1.0, tmp_path / "other")
+
+
+def test_rejects_without_end_are_counted_and_the_first_are_written(tmp_path: Path) -> None:
+    """Two kilobytes unpack to a million bad lines."""
+    path = tmp_path / "rejects.jsonl"
+    with log_of(path, MAX_WRITTEN - 5) as log:
+        before = log.counts
+    with RejectLog(path, before) as log:
+        for number in range(50_000):
+            log.add("more.jsonl", number, "not JSON: Expecting value", b"x")
+        with pytest.raises(BuildError, match=rf"The first {MAX_WRITTEN} are in .*kept. The live") as caught:
+            log.require_share(1, 0.5, tmp_path / "kept")
+    assert f"{MAX_WRITTEN + 49_995} of" in str(caught.value)
+    assert len((tmp_path / "kept").read_text().splitlines()) == MAX_WRITTEN
 
 
 @pytest.fixture(scope="session")
@@ -183,3 +294,139 @@ def test_memory_does_not_grow_with_the_corpus(model: Model, tmp_path: Path) -> N
     peak(50)  # caches of words are filled here
     # 600 documents more have 400,000 bytes of text; what stays of each is its id (some 85 bytes)
     assert peak(800) < peak(200) + 600 * 110
+
+
+Run = Callable[..., click.testing.Result]
+Spawn = Callable[..., subprocess.Popen[bytes]]
+Live = Callable[[], Index]
+LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
+HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in a folder, but for its lock."""
+    return sorted({path.name for path in folder.iterdir()} - {".lock"}) if folder.exists() else []
+
+
+def search(index: Index, query: str, k: int = 5) -> list[str]:
+    rows = index[VECTORS].search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
+    return [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
+
+
+def test_a_plain_beir_folder_is_built(build: Run, tmp_path: Path, live: Live) -> None:
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "bees"}\n')
+    (folder / "corpus.jsonl").write_text(
+        '{"_id": "1", "title": "", "text": "Bees find the way home.", "metadata": {}}\n'
+        '{"_id": "2", "title": "Owls", "text": "Owls hunt at night."}\n'
+    )
+    assert build(folder).exit_code == 0
+    assert search(live(), "owls at night", 1) == ["2"]
+
+
+def test_several_files_are_one_corpus_and_an_id_counts_across_them(
+    build: Run, output: Path, tmp_path: Path, live: Live
+) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    (folder / "b.jsonl").write_text('{"_id": "2", "title": "owls"}\n{"_id": "1", "title": "again"}\n')
+    (folder / "a.jsonl").write_text('{"_id": "1", "title": "bees"}\n')
+    assert build(folder, "--max-reject-ratio", 0.5).exit_code == 0
+    index = live()
+    assert [document.id for document in index[STORED_FIELDS].scan()] == ["1", "2"]
+    (reject,) = (output / index.version / "rejects.jsonl").read_text().splitlines()
+    assert json.loads(reject) | {"start": ""} == {
+        "file": "b.jsonl",
+        "line": 2,
+        "id": "1",
+        "reason": "duplicate '_id': '1' came before, the first one is kept",
+        "start": "",
+    }
+
+
+def test_standard_input_is_built(build: Run, live: Live) -> None:
+    assert build("-", stdin=b'{"_id": "1", "title": "bees"}\n{"_id": "2", "title": "owls"}\n').exit_code == 0
+    assert live()[STORED_FIELDS].count == 2
+
+
+def test_keys_are_mapped_to_fields(build: Run, lines_file: LinesFile, live: Live) -> None:
+    file = lines_file([{"key": "1", "headline": "bees", "body": "home"}])
+    options = ("--rename-field", "headline=title", "--rename-field", "body=text", "--rename-field", "key=_id")
+    assert build(file, *options).exit_code == 0
+    assert live()[STORED_FIELDS].get("1").fields == {"title": ("bees",), "text": ("home",)}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (["headline"], "--rename-field takes FOUND=WANTED"),
+        (["=title"], "--rename-field takes FOUND=WANTED"),
+        (["headline=titel"], "the model reads _id, title, anchor, clicked_queries, url, text, not 'titel'"),
+        (["a=title", "b=title"], "mapped twice"),
+        (["a=title", "a=text"], "mapped twice"),
+    ],
+)
+def test_a_map_that_cannot_be_meant_is_refused(
+    build: Run, output: Path, toy_corpus: Path, pairs: list[str], message: str
+) -> None:
+    done = build(toy_corpus, *(part for pair in pairs for part in ("--rename-field", pair)))
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert names(output) == []
+
+
+@pytest.mark.parametrize("text", ["\u200b\u200d", "!?…", "東京", "\U0001f41d", "a" * 5000, "\0", "\ud800"])
+def test_one_odd_document_is_enough_for_an_index(
+    build: Run, lines_file: LinesFile, text: str, live: Live
+) -> None:
+    done = build(lines_file([{"_id": "odd", "text": text}]))
+    assert done.exit_code == 0, done.stderr
+    assert live()[STORED_FIELDS].count == 1
+
+
+def test_rejects_lie_in_the_version_and_are_counted(
+    build: Run, output: Path, lines_file: LinesFile, tmp_path: Path, live: Live
+) -> None:
+    good: list[bytes | dict[str, object]] = [{"_id": str(number), "title": "bees"} for number in range(9)]
+    done = build(lines_file([*good, b"{broken", {"title": "no id"}]), "--json", tmp_path / "r.json")
+    assert done.exit_code == 0
+    index = live()
+    rejects = output / index.version / "rejects.jsonl"
+    assert [json.loads(line)["line"] for line in rejects.read_text().splitlines()] == [10, 11]
+    assert "rejects.jsonl" in index.manifest.files
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["counts"] | {"read_bytes": 0} == {
+        "documents": 9,
+        "rejects": 2,
+        "lines": 11,
+        "read_bytes": 0,
+    }
+    assert report["rejects"] == {"not JSON": 1, "'_id' is missing": 1}
+    assert f"2 lines rejected: 1 x not JSON, 1 x '_id' is missing; all are in {rejects}" in done.stdout
+
+
+def test_too_many_rejects_fail_and_leave_the_live_version(
+    build: Run, output: Path, lines_file: LinesFile, toy_corpus: Path, tmp_path: Path
+) -> None:
+    assert build(toy_corpus).exit_code == 0
+    before = {name: (output / name).stat().st_mtime_ns for name in names(output)}
+    done = build(lines_file([{"_id": "a", "title": "bees"}, b"{", b"["]), "--json", tmp_path / "r.json")
+    assert done.exit_code == 4
+    assert "2 of 3 input lines are invalid (limit: 20%, --max-reject-ratio)" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("glow: ")
+    (kept,) = output.glob("rejects-*.jsonl")
+    assert str(kept) in done.stderr
+    assert len(kept.read_text().splitlines()) == 2
+    assert {name: (output / name).stat().st_mtime_ns for name in names(output) if name != kept.name} == before
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["status"], report["code"]) == ("failed", "build_failed")
+    assert report["error"] in done.stderr.replace("glow: error (build_failed): ", "")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"{}\n", b'{"_id": "a"}\n'])
+def test_input_without_a_document_fails(build: Run, output: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "empty.jsonl").write_bytes(content)
+    done = build(tmp_path / "empty.jsonl", "--max-reject-ratio", 1.0)
+    assert done.exit_code == 4
+    assert not IndexRoot(output).versions()

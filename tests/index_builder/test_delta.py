@@ -1,7 +1,11 @@
-"""`upsert` and `delete` change the live version in one step, say what they did, and refuse what would do harm."""
+"""Upsert, delete and compact: what becomes of documents, of their order, and of a kill in the middle."""
 
+import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,11 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import click.testing
+import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot, write_artifact
-from glow.index import Index
+from glow.errors import BuildError
+from glow.index import FUSION_FILE, Fusion, Index
+from glow.index.columns import COLUMNS, value_ranks
 from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
+from glow_index_builder.building.builder import build
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete as delete_documents
+from glow_index_builder.deltas.upsert import upsert as upsert_documents
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
 from glow_index_builder.versions.writer import derive
 
 Run = Callable[..., click.testing.Result]
@@ -273,3 +288,167 @@ def test_a_rebuilt_index_forgets_the_delta_and_tune_keeps_it(
     assert live(root)[STORED_FIELDS].count == 51
     assert upsert([{**BEES, "_id": "new/2"}]).exit_code == 0
     assert live(root)[STORED_FIELDS].count == 52
+
+
+BASE = [
+    {"_id": "a", "text": "Bees dance. They hum.", "day": "2024-03-01", "price": 3, "tags": ["x", "m"]},
+    {"_id": "b", "text": "Owls hunt. They are quiet.", "day": "2024-01-01T10:00:00Z", "tags": ["q"]},
+    {"_id": "c", "text": "Whales sing.", "price": 2**53 + 1},
+]
+ADDED = [
+    {
+        "_id": "b",
+        "text": "Owls fly. They hoot.",
+        "day": "2024-01-01T12:00:00+03:00",
+        "price": 2.5,
+        "tags": ["n"],
+    },
+    {"_id": "d", "text": "Ants walk. They carry.", "day": "2025-01-01", "price": 2**53},
+    {"_id": "e", "text": "Bats call."},
+]
+SAME = ("c", "a", "b", "d", "e")
+"""Ids in the order of the rows of both versions, as they are asked about."""
+
+
+@pytest.fixture
+def both(
+    build: Run, run: Run, live: Callable[[], Index], toy_model: Path, output: Path, tmp_path: Path
+) -> tuple[Index, Index]:
+    """A base with a delta, and the same documents compacted."""
+    for name, documents in (("base", BASE), ("added", ADDED)):
+        (tmp_path / name).write_text("".join(json.dumps(each) + "\n" for each in documents))
+    assert build(tmp_path / "base").exit_code == 0
+    done = run("upsert", "--input", tmp_path / "added", "--index-root", output, "--model", toy_model)
+    assert done.exit_code == 0, done.stderr
+    delta = live()
+    assert run("compact", "--index-root", output).exit_code == 0
+    return delta, live()
+
+
+def rows(index: Index) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array([index[STORED_FIELDS].find(name) for name in SAME], np.int64)
+
+
+RANKED = (
+    ("day", False, ["b", "a", "d"]),
+    ("day", True, ["b", "a", "d"]),
+    ("price", False, ["b", "a", "d", "c"]),  # whole numbers that no float64 tells apart
+    ("price", True, ["b", "a", "d", "c"]),
+    ("tags", False, ["a", "b"]),  # a has m and x, b has n
+    ("tags", True, ["b", "a"]),
+)
+"""Field, whether the largest value counts, and the ids in order."""
+
+
+def test_values_of_base_and_delta_are_ranked_together(both: tuple[Index, Index]) -> None:
+    for index in both:
+        for field, is_largest, wanted in RANKED:
+            ranks = value_ranks(index[COLUMNS].columns, field, rows(index), largest=is_largest)
+            ranked = sorted(
+                (rank, name) for rank, name in zip(ranks.tolist(), SAME, strict=True) if rank >= 0
+            )
+            assert [name for _, name in ranked] == wanted, (field, is_largest)
+            assert len({rank for rank, _ in ranked}) == len(wanted)
+
+
+COUNT = 300
+
+
+def stages() -> Stages:
+    return Stages(io.StringIO())
+
+
+def make(model: Path, folder: Path) -> IndexRoot:
+    """An index with a delta of one document and two tombstones, and a fusion of its own."""
+    lines = [
+        {"_id": f"d{row}", "title": f"bees {row}", "text": f"number {row * row}"} for row in range(COUNT)
+    ]
+    (folder / "base").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    build(
+        BuildOptions(model=model, source=str(folder / "base"), index_root=folder / "index", index="hnsw"),
+        stages(),
+    )
+    root = IndexRoot(folder / "index")
+    root.publish(
+        derive(
+            root,
+            root.current(),
+            {},
+            {"gate": {"status": "passed"}},
+            lambda path: Fusion(method="rrf", k=7).save(path / FUSION_FILE),
+        )
+    )
+    (folder / "new").write_text('{"_id": "d7", "text": "a zebra"}\n')
+    (folder / "ids").write_text("d0\n")
+    upsert_documents(UpsertOptions(index_root=root.path, source=str(folder / "new"), model=model), stages())
+    delete_documents(DeleteOptions(index_root=root.path, source=str(folder / "ids")), stages())
+    return root
+
+
+def opened(root: IndexRoot) -> Index:
+    return Index.open(root.folder(root.current()))
+
+
+def test_an_index_stays_of_its_kind_and_what_belongs_to_the_version_stays(
+    toy_model: Path, tmp_path: Path
+) -> None:
+    root = make(toy_model, tmp_path)
+    before = opened(root)
+    assert before[VECTORS].kind == "hnsw" and before.delta is not None
+    report = compact(CompactOptions(index_root=root.path), stages())
+    after = opened(root)
+    assert report["index"]["kind"] == after[VECTORS].kind == "hnsw" and after.delta is None
+    assert after.fusion == before.fusion == Fusion(method="rrf", k=7)
+    assert after.manifest.hashes == before.manifest.hashes and after[STORED_FIELDS].count == COUNT - 1
+    assert "gate" not in after.manifest.parameters
+    assert after.manifest.parents["version"]["name"] == before.version
+    assert json.loads((root.folder(after.version) / "report.json").read_bytes())["status"] == "compacted"
+    query = after.encoder.encode([after.preprocessor.query("a zebra")])
+    for index in (before, after):
+        _, rows = index[VECTORS].search(query, 200, order=index.order)
+        ids = {document.id for document in index[STORED_FIELDS].rows(rows[rows >= 0].tolist())}
+        assert "d7" in ids and "d0" not in ids
+    # Row 0 is gone: what was row 6 is row 5 now, and its vector is the same, to the bit.
+    old, new = (before[VECTORS].score(query[0], np.array([6])), after[VECTORS].score(query[0], np.array([5])))
+    assert old == new
+
+
+def test_an_index_without_documents_is_not_compacted(toy_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "base").write_text('{"_id": "d", "text": "bees"}\n')
+    build(
+        BuildOptions(model=toy_model, source=str(tmp_path / "base"), index_root=tmp_path / "index"), stages()
+    )
+    (tmp_path / "ids").write_text("d\n")
+    delete_documents(DeleteOptions(index_root=tmp_path / "index", source=str(tmp_path / "ids")), stages())
+    with pytest.raises(BuildError, match="no document is left"):
+        compact(CompactOptions(index_root=tmp_path / "index"), stages())
+
+
+ROOT = Path(__file__).parents[2]
+KILL = Path(__file__).with_name("delta_kill_points.py")
+
+
+def test_a_kill_at_any_step_leaves_the_old_version_or_the_new_one(
+    toy_index: Path, toy_model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "new.jsonl").write_text(
+        '{"_id": "toy/0", "text": "other"}\n{"_id": "a/new", "text": "one"}\n'
+    )
+    (tmp_path / "ids").write_text("toy/1\na/new\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(KILL), str(toy_index), str(toy_model), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    states = json.loads(done.stdout)
+    assert {state["command"] for state in states} == {"upsert", "delete", "compact"} and len(states) >= 18
+    olds = news = 0
+    for state in states:
+        assert state["died"], state["moment"]
+        found, before, after = state["found"], state["before"], state["after"]
+        is_old = found["version"] == before["version"]
+        expected = before if is_old else after
+        assert (found["ids"], found["has_delta"]) == (expected["ids"], expected["has_delta"]), state["moment"]
+        olds, news = olds + is_old, news + (not is_old)
+        if again := state["again"]:
+            assert (again["ids"], again["has_delta"]) == (after["ids"], after["has_delta"])
+    assert olds > 9 and news >= 3

@@ -23,11 +23,10 @@ from glow.index.vectors import SearchParams
 from glow.records import Document
 from glow.runtime import Model
 from glow_index_builder.building.builder import build
-from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.open_version import OpenVersion
-from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
-from glow_index_builder.deltas.segment import write_segment
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert, write_segment
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_service.search.calls import SearchCall
@@ -111,10 +110,7 @@ def root(corpus: Corpus, toy_model: Path, tmp_path: Path) -> IndexRoot:
     source = tmp_path / "base.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in corpus.held.values()))
     output = tmp_path / "index"
-    build(
-        BuildOptions(model=toy_model, source=str(source), index_root=output, passages=True),
-        stages(),
-    )
+    build(BuildOptions(model=toy_model, source=str(source), index_root=output, passages=True), stages())
     return IndexRoot(output)
 
 
@@ -140,10 +136,7 @@ def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Pat
                 (writer.folder / name).parent.mkdir(exist_ok=True)
                 (writer.folder / name).write_bytes((live.folder / name).read_bytes())
         writer.hashes, writer.parents = live.manifest.hashes, {"model": live.manifest.parents["model"]}
-        writer.counts = {
-            "documents": made.rows.documents,
-            "dimensions": live.manifest.counts["dimensions"],
-        }
+        writer.counts = {"documents": made.rows.documents, "dimensions": live.manifest.counts["dimensions"]}
         if made.rows.first is not None:
             writer.counts["passages"] = made.rows.count("vector")
     return Index.open(folder / "rebuilt")

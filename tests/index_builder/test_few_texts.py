@@ -15,7 +15,7 @@ from glow.records import Document
 from glow.runtime import TERMS, Device, Model
 from glow.text import TermTable
 from glow_index_builder.encoding import TextEncoder, encode_texts
-from glow_index_builder.encoding.record_files import EncodedFiles, write_texts
+from glow_index_builder.encoding.files import EncodedFiles, write_texts
 
 RECORD = np.dtype([("token", "<u4"), ("norm", "<f4")])
 

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from glow.artifact import IndexRoot
 from glow.cli import app
 from glow.query_log import LoggedQuery
-from glow_index_builder.versions.gate import judge
-from glow_index_builder.versions.gate_options import GateOptions
+from glow_index_builder.versions.gate import GateOptions, judge
 
 Run = Callable[..., click.testing.Result]
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from glow.artifact import REMOVED, IndexRoot, discard, verify, write_artifact
-from glow.artifact.lock import RootLock
-from glow.artifact.making import folder_for
+from glow.artifact.lock import RootLock, folder_for
 from glow.errors import ArtifactNotFoundError, FormatError
 from glow_index_builder.versions.gc import collect
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.artifact import LEARNED_HEAD, TERMS_TOWER, IndexRoot
-from glow.errors import ConfigError, GateError, MismatchError
+from glow.errors import GateError
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE, LEARNED_WORDS_FOLDER, LearnedImpacts, WordSide
 from glow.index.passages import PASSAGES
@@ -21,16 +20,12 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import TERMS, Encoder, LearnedHead, Model
 from glow.text import lexical_tokens
 from glow_index_builder.building.builder import build
-from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import TuneOptions, tune_index
-from glow_index_builder.versions.snapshot import export_version, import_version
-from glow_index_builder.versions.tune_learned import WEIGHTS
 from tests.index_builder.test_rerank import judged, made_up, opened
-from tests.learned_head import add_untrained_head
 
 Documents = list[dict[str, Any]]
 Make = Callable[..., IndexRoot]
@@ -166,8 +161,8 @@ def test_documents_of_no_word_one_word_and_many(make: Make) -> None:
     assert found["one"][0] > 0 and found["many"][0] > 0
 
 
-@pytest.mark.parametrize("options", [{"workers": 2}, {"threads": 3}, {"shard_documents": 7}])
-def test_workers_threads_and_shards_change_nothing(make: Make, options: dict[str, int]) -> None:
+@pytest.mark.parametrize("options", [{"threads": 3}, {"shard_documents": 7}])
+def test_threads_and_shards_change_nothing(make: Make, options: dict[str, int]) -> None:
     plain, other = make("one", made_up(50)), make("other", made_up(50), **options)
     files = [
         {path.name: path.read_bytes() for path in (root.folder(root.current()) / "learned").iterdir()}
@@ -185,28 +180,6 @@ def test_a_document_has_the_impacts_it_would_have_alone(make: Make) -> None:
         for name, size in (("together", 32), ("apart", 1))
     )
     assert impacts_of(together, WORDS_HERE) == impacts_of(apart, WORDS_HERE)
-
-
-def test_a_shard_whose_learned_words_were_damaged_is_made_again(
-    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    whole = impacts_of(opened(make("whole", made_up(50))), WORDS_HERE)
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("glow_index_builder.building.steps.Steps.build", stop)
-        with pytest.raises(KeyboardInterrupt):
-            make("one", made_up(50))
-    shards = sorted((tmp_path / "one" / ".work").glob("*/shards/*.learned_sparse"))
-    assert len(shards) == 4
-    shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"\xff")
-    shards[2].unlink()
-    root = make("one", made_up(50))
-    report = json.loads((root.folder(root.current()) / "report.json").read_bytes())
-    assert report["shards"]["resumed"] == 2
-    assert impacts_of(opened(root), WORDS_HERE) == whole
 
 
 def test_passages_give_a_document_the_best_of_each_word(make: Make) -> None:
@@ -252,78 +225,11 @@ def test_a_delta_and_its_compaction_have_the_impacts_of_each_document(
     assert names[0] == names[1]
 
 
-def test_another_head_cannot_add_documents(
-    make: Make, tmp_path: Path, toy_model: Path, learned_model: Path
-) -> None:
-    root, other = make("one", made_up(20)), tmp_path / "other"
-    shutil.copytree(toy_model, other)
-    options = {"source": changed(tmp_path, made_up(3, salt=1)), "index_root": root.path, "threads": 1}
-    with pytest.raises(MismatchError, match="found none"):
-        upsert(UpsertOptions(model=other, **options), stages())
-    add_untrained_head(other, tmp_path / "checkpoint", seed=1)
-    with pytest.raises(MismatchError, match="makes other learned impacts"):
-        upsert(UpsertOptions(model=other, **options), stages())
-    upsert(UpsertOptions(model=learned_model, **options), stages())
-
-
-def test_a_model_without_a_head_is_refused_before_any_work(
-    make: Make, toy_model: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match="--add-learned"):
-        make("one", made_up(3), model=toy_model)
-    with pytest.raises(ConfigError, match="--no-lexical"):
-        make("one", made_up(3), lexical=False)
-    assert not list((tmp_path / "one").glob("2*"))
-
-
-def test_an_archive_carries_them(make: Make, tmp_path: Path) -> None:
-    root = make("one", made_up(10))
-    before = impacts_of(opened(root), QUERY)
-    packed = io.BytesIO()
-    export_version(root, root.current(), packed)
-    packed.seek(0)
-    other = IndexRoot(tmp_path / "other")
-    imported = import_version(other, packed)
-    assert impacts_of(Index.open(other.folder(imported.manifest.name)), QUERY) == before
-
-
-def test_the_weight_is_fitted_to_judged_queries_and_kept(
-    make: Make, tmp_path: Path, learned_model: Path
-) -> None:
-    root = make("one", made_up(40))
-    data = judged(tmp_path / "data", 30)
-    done = tune_index(TuneOptions(index_root=root.path, data=data, split="dev", learned=True))
-    report, after = done.report(published=True), opened(root)
-    assert after.holds(LEARNED_SPARSE)
-    assert after[LEARNED_SPARSE].weight == report["learned"]["weight"] in WEIGHTS
-    values = report["nDCG@10"]
-    assert values["fitted"] >= max(values["first"], values["present"]) - 1e-9
-    assert values["queries"] == 30 and "BM25 alone" in done.summary(published=True)
-    more = changed(tmp_path, [{"_id": "more", "text": "bees"}])
-    upsert(UpsertOptions(index_root=root.path, source=more, model=learned_model), stages())
-    assert weight_of(opened(root)) == after[LEARNED_SPARSE].weight
-    compact(CompactOptions(index_root=root.path), stages())
-    assert weight_of(opened(root)) == after[LEARNED_SPARSE].weight
-
-
-def weight_of(index: Index) -> float:
-    assert index.holds(LEARNED_SPARSE)
-    return index[LEARNED_SPARSE].weight
-
-
 def test_a_weight_of_nothing_is_bm25(make: Make) -> None:
     index = opened(make("one", made_up(40)))
     assert index.holds(LEARNED_SPARSE) and index.holds(POSTINGS)
     plain = index[LEARNED_SPARSE].with_weight(0.0).search(QUERY, 40)
     assert [part.tolist() for part in plain] == [part.tolist() for part in index[POSTINGS].search(QUERY, 40)]
-
-
-def test_what_cannot_be_fitted_is_refused(make: Make, tmp_path: Path) -> None:
-    root, data = make("one", made_up(20), learned=False), judged(tmp_path / "data", 20)
-    with pytest.raises(MismatchError, match="holds no learned impacts"):
-        tune_index(TuneOptions(index_root=root.path, data=data, split="dev", learned=True))
-    with pytest.raises(ConfigError, match="one after the other"):
-        tune_index(TuneOptions(index_root=root.path, data=data, split="dev", learned=True, rerank=20))
 
 
 def test_a_gate_measures_them_and_refuses_a_version_that_lost_them(make: Make, tmp_path: Path) -> None:

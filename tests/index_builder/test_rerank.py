@@ -18,13 +18,11 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.search import Reranking, rank_dense, rerank
 from glow_index_builder.building.builder import build
-from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import TuneOptions, tune_index
-from glow_index_builder.versions.snapshot import export_version, import_version
 from tests.conftest import DATA
 from tests.search.test_index import remake
 
@@ -110,33 +108,9 @@ def test_report_and_manifest_say_what_was_stored(make: Callable[..., IndexRoot],
     assert manifest.parameters["rerank_bits"] == 4
 
 
-@pytest.mark.parametrize("options", [{"workers": 2}, {"threads": 3}, {"shard_documents": 7}])
-def test_workers_threads_and_shards_change_nothing(
-    make: Callable[..., IndexRoot], options: dict[str, int]
-) -> None:
+@pytest.mark.parametrize("options", [{"threads": 3}, {"shard_documents": 7}])
+def test_threads_and_shards_change_nothing(make: Callable[..., IndexRoot], options: dict[str, int]) -> None:
     assert codes(opened(make("one", made_up(50)))) == codes(opened(make("other", made_up(50), **options)))
-
-
-def test_a_shard_whose_states_were_damaged_is_read_again(
-    make: Callable[..., IndexRoot], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    whole = codes(opened(make("whole", made_up(50))))
-    with monkeypatch.context() as patch:
-        patch.setattr("glow_index_builder.building.steps.Steps.build", _stop)
-        with pytest.raises(KeyboardInterrupt):
-            make("one", made_up(50))
-    shards = sorted((tmp_path / "one" / ".work").glob("*/shards/*.token_embeddings"))
-    assert len(shards) == 4
-    shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"\xff")
-    shards[2].unlink()
-    root = make("one", made_up(50))
-    report = json.loads((root.folder(root.current()) / "report.json").read_bytes())
-    assert report["shards"]["resumed"] == 2
-    assert codes(opened(root)) == whole
-
-
-def _stop(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("passages", [False, True])
@@ -249,39 +223,6 @@ def judged(folder: Path, count: int) -> Path:
     return folder
 
 
-def test_the_share_is_fitted_to_judged_queries_and_kept(
-    make: Callable[..., IndexRoot], tmp_path: Path
-) -> None:
-    root = make("one", made_up(40))
-    before = opened(root)
-    done = tune_index(
-        TuneOptions(index_root=root.path, data=judged(tmp_path / "data", 30), split="dev", rerank=20)
-    )
-    report = done.report(published=True)
-    after = opened(root)
-    # An untrained re-ranker knows nothing: what it says counts less than it did.
-    assert after.rerank_weight.share == report["rerank_weight"]["share"] < before.rerank_weight.share == 0.5
-    values = report["nDCG@10"]
-    assert values["fitted"] >= values["first"] - 1e-9 and values["fitted"] > values["present"]
-    assert values["queries"] == 30 and "first-stage retrieval" in done.summary(published=True)
-    assert after.fusion == before.fusion
-    changed = tmp_path / "changed.jsonl"
-    changed.write_text('{"_id": "more", "text": "bees"}\n')
-    upsert(UpsertOptions(index_root=root.path, source=str(changed), model=TOY_MODEL), stages())
-    compact(CompactOptions(index_root=root.path), stages())
-    assert opened(root).rerank_weight == after.rerank_weight
-
-
-def test_an_index_without_a_re_ranker_has_no_share_to_fit(
-    make: Callable[..., IndexRoot], tmp_path: Path
-) -> None:
-    root = make("one", made_up(20), rerank=None)
-    with pytest.raises(MismatchError, match="holds no re-ranker"):
-        tune_index(
-            TuneOptions(index_root=root.path, data=judged(tmp_path / "data", 20), split="dev", rerank=20)
-        )
-
-
 def test_a_gate_measures_re_ranking_and_refuses_a_version_that_lost_it(
     make: Callable[..., IndexRoot], tmp_path: Path
 ) -> None:
@@ -294,18 +235,6 @@ def test_a_gate_measures_re_ranking_and_refuses_a_version_that_lost_it(
     (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(32)))
     with pytest.raises(GateError, match=r"ways to search lost is 1\.0000"):
         make("one", made_up(32), gate=str(data), threshold=-1.0, rerank=None)
-
-
-def test_an_archive_carries_states_and_re_ranker(make: Callable[..., IndexRoot], tmp_path: Path) -> None:
-    root = make("one", made_up(20))
-    packed = io.BytesIO()
-    export_version(root, root.current(), packed)
-    packed.seek(0)
-    other = IndexRoot(tmp_path / "elsewhere")
-    imported = import_version(other, packed)
-    other.publish(imported.manifest.name)
-    assert codes(opened(other)) == codes(opened(root))
-    assert hits(opened(other)) == hits(opened(root))
 
 
 def test_a_version_that_shares_files_shares_what_was_opened(

@@ -19,8 +19,7 @@ from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, DenseIndex
 from glow.runtime import Encoder
-from glow_index_builder.encoding.encode import ShardEncoder
-from glow_index_builder.encoding.shards import Shard, ShardReport
+from glow_index_builder.encoding.shards import Shard, ShardEncoder, ShardReport
 
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
@@ -79,13 +78,7 @@ def report_of(path: Path) -> dict[str, Any]:
 
 
 def test_a_killed_build_goes_on_and_ends_in_the_same_version(
-    spawn: Spawn,
-    build: Run,
-    output: Path,
-    toy_model: Path,
-    many: Path,
-    tmp_path: Path,
-    wait_for: WaitFor,
+    spawn: Spawn, build: Run, output: Path, toy_model: Path, many: Path, tmp_path: Path, wait_for: WaitFor
 ) -> None:
     options = ("--encode-batch-documents", 4, "--index", "hnsw", "--threads", 1)
     process = spawn("build", "--model", toy_model, "--input", many, "--index-root", output, *options)
@@ -171,9 +164,9 @@ def test_other_input_or_options_are_another_build(
     assert report_of(tmp_path / "r.json")["shards"]["resumed"] == 0
 
 
-def test_workers_make_the_same_version_with_passages_too(build: Run, output: Path, many: Path) -> None:
-    for workers in (1, 2):
-        done = build(many, "--passages", "--encode-batch-documents", 50, "--workers", workers)
+def test_threads_make_the_same_version_with_passages_too(build: Run, output: Path, many: Path) -> None:
+    for threads in (1, 2):
+        done = build(many, "--passages", "--encode-batch-documents", 50, "--threads", threads)
         assert done.exit_code == 0, done.stderr
     one, two = files_of(output)
     assert one == two

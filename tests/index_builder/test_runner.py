@@ -1,26 +1,24 @@
-"""Every runner makes the same shards, survives the death of a worker, and goes on where another ended."""
+"""Every way to encode makes the same shards, survives the death of a worker, and goes on where another ended."""
 
 import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from glow.errors import DependencyError
+from glow.errors import ConfigError, DependencyError
 from glow.index.learned_sparse.encode import LearnedJob, make_word_side
 from glow.index.stored_fields import DocumentWriter
 from glow.index.token_embeddings import StatesJob
 from glow.records import Document
 from glow.runtime import Model
-from glow_index_builder.encoding.encode import ShardEncoder, ShardJob
-from glow_index_builder.encoding.process_runner import ProcessRunner
-from glow_index_builder.encoding.ray_runner import RayRunner, start_ray
-from glow_index_builder.encoding.runner import Runner, ThreadRunner
-from glow_index_builder.encoding.runners import make_runner, require_runner
-from glow_index_builder.encoding.schedule import EncodedShards, encode_shards
-from glow_index_builder.encoding.shards import plan_shards
+from glow_index_builder.encoding.ray_tasks import in_ray, start_ray
+from glow_index_builder.encoding.schedule import EncodedShards, encode_shards, require_runner, start_encoding
+from glow_index_builder.encoding.shards import Run, ShardEncoder, ShardJob, in_child, in_threads, plan_shards
 from glow_index_builder.options import BuildOptions
 from tests.conftest import DATA
 
@@ -53,7 +51,7 @@ def ray_here() -> Iterator[None]:
         ray.shutdown()
 
 
-@pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.skipif(not HAS_RAY, reason="no ray"))])
+@pytest.fixture(params=["child", pytest.param("ray", marks=pytest.mark.skipif(not HAS_RAY, reason="no ray"))])
 def kind(request: pytest.FixtureRequest) -> str:
     if request.param == "ray":
         request.getfixturevalue("ray_here")
@@ -85,8 +83,8 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> ShardJob:
     )
 
 
-def encode(runner: Runner, job: ShardJob, count: int) -> EncodedShards:
-    return encode_shards(runner, plan_shards(count, SHARD), job.shards, 32, lambda _: None, job.jobs)
+def encode(encoding: AbstractContextManager[Run], job: ShardJob, count: int) -> EncodedShards:
+    return encode_shards(encoding, plan_shards(count, SHARD), job.shards, 32, lambda _: None, job.jobs)
 
 
 def vectors(job: ShardJob) -> dict[str, bytes]:
@@ -95,19 +93,18 @@ def vectors(job: ShardJob) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in files}
 
 
-def test_a_runner_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_where_one_ended(
+def test_it_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_where_one_ended(
     kind: str, deadly: type[ShardEncoder], tmp_path: Path, learned_model: Path
 ) -> None:
     ids = [f"d{number}" for number in range(9)] + ["once"]
     plain = job_of(tmp_path / "plain", learned_model, ids)
     job = job_of(tmp_path / "here", learned_model, ids)
-    expected = encode(ThreadRunner(plain), plain, len(ids))
+    expected = encode(in_threads(plain), plain, len(ids))
 
-    def runner() -> Runner:
-        chosen = {"local": ProcessRunner, "ray": RayRunner}[kind]
-        return chosen(job, 1, encoder=deadly)
+    def encoding() -> AbstractContextManager[Run]:
+        return in_child(job, deadly) if kind == "child" else in_ray(job, 1, encoder=deadly)
 
-    found = encode(runner(), job, len(ids))
+    found = encode(encoding(), job, len(ids))
     assert (found.failures, found.poison) == (1, {})
     assert (found.rows, found.truncated) == (expected.rows, expected.truncated)
     assert vectors(job) == vectors(plain)
@@ -119,7 +116,7 @@ def test_a_runner_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_wh
     damaged[7] ^= 1
     (job.shards / names[5]).write_bytes(damaged)
     kept = (job.shards / names[8]).stat().st_mtime_ns
-    found = encode(runner(), job, len(ids))
+    found = encode(encoding(), job, len(ids))
     assert (found.resumed, found.documents) == (1, 8)
     assert vectors(job) == vectors(plain)
     assert (job.shards / names[8]).stat().st_mtime_ns == kept
@@ -131,8 +128,8 @@ def test_a_document_that_kills_its_process_costs_itself_alone(
     ids = ["a", "poison", "c"]
     job = job_of(tmp_path / "here", learned_model, ids)
     plan = plan_shards(len(ids), 2)
-    found = encode_shards(ProcessRunner(job, 1, encoder=deadly), plan, job.shards, 32, lambda _: None)
-    assert found.poison == {1: "the process that encoded it was ended by SIGKILL"}
+    found = encode_shards(in_child(job, deadly), plan, job.shards, 32, lambda _: None)
+    assert found.poison == {1: "the process that encoded it died"}
     assert found.rows == [1, 1]
 
 
@@ -142,16 +139,24 @@ def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(
     job = job_of(tmp_path / "here", learned_model, ["a"])
     (tmp_path / "here" / "terms" / "terms.json").unlink()
     with pytest.raises(Exception, match=r"cannot read terms/terms\.json"):
-        encode(ProcessRunner(job, 1), job, 1)
+        encode(in_child(job), job, 1)
 
 
-def test_after_two_kills_shards_are_encoded_in_another_process(tmp_path: Path, learned_model: Path) -> None:
-    options, job = (
-        BuildOptions(model=learned_model, source="-", index_root=tmp_path),
-        job_of(tmp_path / "here", learned_model, ["a"]),
-    )
-    chosen = [type(make_runner(options, job, kills)) for kills in (0, 1, 2)]
-    assert chosen == [ThreadRunner, ThreadRunner, ProcessRunner]
+def test_after_two_kills_shards_are_encoded_in_another_process(
+    tmp_path: Path, learned_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = BuildOptions(model=learned_model, source="-", index_root=tmp_path)
+    job = job_of(tmp_path / "here", learned_model, ["a"])
+    for name in ("in_threads", "in_child"):
+        monkeypatch.setattr(f"glow_index_builder.encoding.schedule.{name}", lambda _, name=name: name)
+    chosen: list[object] = [start_encoding(options, job, kills) for kills in (0, 1, 2)]
+    assert chosen == ["in_threads", "in_threads", "in_child"]
+
+
+@pytest.mark.parametrize("more", [{"workers": 2}, {"ray_address": "auto"}])
+def test_options_of_ray_need_ray(more: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="need --runner ray"):
+        require_runner(BuildOptions(model=tmp_path, source="-", index_root=tmp_path, **more))
 
 
 def test_a_runner_that_is_not_installed_is_refused_by_its_extra(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from glow.artifact import IndexRoot, write_artifact
-from glow_index_builder.versions.listing import list_versions
+from glow_index_builder.commands.versions import list_versions
 
 
 @pytest.fixture

@@ -1,12 +1,17 @@
-"""The work folder: steps are there whole or not at all, belong to one build, and go when they are of no more use."""
+"""A build that was cut short goes on; its work folder keeps finished steps and nothing else."""
 
+import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from glow.artifact import IndexRoot, verify
 from glow.errors import BuildError, BusyError, InputError
 from glow_index_builder.building.work import Step, WorkFolder, open_work
+from glow_index_builder.versions.gc import collect
 
 
 def make(work: WorkFolder, name: str = "read", content: str = "done") -> Step:
@@ -137,3 +142,53 @@ def test_ends_without_a_word_are_counted(tmp_path: Path) -> None:
             assert kills == 2
         with work.counting_kills("encode") as kills:
             assert kills == 0
+
+
+KILL = Path(__file__).with_name("kill_versions.py")
+ROOT = Path(__file__).parents[2]
+LIVE = {"gc": {"v3"}, "rollback": {"v3", "v2"}, "publish": {"v3", "v4"}, "pin": {"v3"}, "amend": {"v3"}}
+"""Command -> what may be live after its death."""
+DEATH = 77
+POINTS = 6
+"""Kill points of each command; the crash matrix of benchmarks/lifecycle has them all."""
+
+
+def test_a_kill_at_any_step_leaves_whole_versions_and_the_command_can_run_again(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(KILL), str(tmp_path), "0", str(POINTS)],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    states = json.loads(done.stdout)
+    assert {state["command"] for state in states} == set(LIVE)
+    assert len(states) >= 20
+    for state in states:
+        assert state["code"] == DEATH, state
+        assert state["live"] in LIVE[state["command"]] and not state["damaged"], state
+        # A rollback that was done before its death finds nothing to go back to.
+        done_before = state["command"] == "rollback" and state["live"] == "v2"
+        assert state["again"] == (1 if done_before else 0), (state, done.stderr)
+        root = IndexRoot(Path(state["root"]))
+        for version in root.versions():
+            verify(root.folder(version), "index")
+        check_end(root, state["command"])
+
+
+def check_end(root: IndexRoot, command: str) -> None:
+    """What holds once the command came to its end, however often it died."""
+    ends = {
+        "gc": lambda: root.versions() == ["v2", "v3"],
+        "rollback": lambda: root.current() == "v2",
+        "publish": lambda: (root.current(), root.history()) == ("v4", ["v3", "v2"]),
+        "pin": lambda: root.pinned() == ["v1"],
+        "amend": lambda: root.manifest("v4").parameters == {"gate": {"status": "passed"}},
+    }
+    assert ends[command](), (command, root.path)
+    collect(root, 9)
+    left = [path.name for path in root.path.iterdir() if path.name.startswith(".")]
+    assert left == [".lock"], (command, left)

@@ -260,19 +260,9 @@ def test_one_process_applies_at_a_time(root: IndexRoot, toy_model: Path) -> None
 
 
 def test_the_command_goes_on_until_it_is_ended(root: IndexRoot, toy_model: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "ingest",
-        "--index-root",
-        str(root.path),
-        "--model",
-        str(toy_model),
-    ]
-    with subprocess.Popen(
-        [*command, "--poll-interval-s", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path)]
+    command += ["--model", str(toy_model), "--poll-interval-s", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         for number in range(2):
             log_of(root).append("upsert", documents=[text(f"n{number}", "words")])
             until = time.monotonic() + 60

@@ -116,7 +116,7 @@ def test_a_clock_that_was_lost_is_behind_nothing_that_was_written(tmp_path: Path
 def test_a_process_that_is_stopped_with_the_clock_stops_nobody_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glow.ingest.clock.LOCK_WAIT_S", 0.3)
+    monkeypatch.setattr("glow.ingest.records.LOCK_WAIT_S", 0.3)
     folder = tmp_path / INGEST_FOLDER
     log = IngestLog(folder, 1 << 20)
     log.append("delete", ids=["x"])

@@ -202,10 +202,7 @@ def test_a_json_body_may_begin_with_a_byte_order_mark(http: httpx.Client) -> Non
 
 @pytest.mark.parametrize(
     ("headers", "body"),
-    [
-        (LINES, b"{\n" * 1_000_000),
-        (JSON, b'{"documents": [' + b"{}," * 1_000_000 + b"{}]}"),
-    ],
+    [(LINES, b"{\n" * 1_000_000), (JSON, b'{"documents": [' + b"{}," * 1_000_000 + b"{}]}")],
 )
 def test_too_many_documents_are_refused_before_they_are_read(
     headers: dict[str, str], body: bytes, http: httpx.Client

@@ -29,24 +29,11 @@ def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot
 def http(root: IndexRoot, toy_model: Path) -> Iterator[httpx.Client]:
     """A service, and what applies its writes."""
     flags = (*KEY_FLAGS, "--max-write-documents", "200")
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "ingest",
-        "--index-root",
-        str(root.path),
-        "--model",
-        str(toy_model),
-    ]
+    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path)]
+    command += ["--model", str(toy_model), "--poll-interval-s", "0.1"]
     with (
         serving(root.path, *flags, "--workers", "2", "--max-write-bytes", "65536") as service,
-        subprocess.Popen(
-            [*command, "--poll-interval-s", "0.1"],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as ingest,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ingest,
         httpx.Client(base_url=service.url, timeout=60) as client,
     ):
         yield client
@@ -85,93 +72,51 @@ def test_what_is_written_is_found_and_what_is_deleted_is_not(http: httpx.Client)
 
 
 def test_lines_are_taken_and_bad_documents_cost_themselves_alone(http: httpx.Client) -> None:
-    lines = [
-        '{"_id": "l/1", "text": "a lynx"}',
-        "",
-        "{",
-        "[]",
-        '{"text": "no id"}',
-        '{"_id": "l/2"}',
-        '{"_id": "l/3", "text": "a lynx"}',
-    ]
+    bad = ["", "{", "[]", '{"text": "no id"}', '{"_id": "l/2"}']
+    lines = ['{"_id": "l/1", "text": "a lynx"}', *bad, '{"_id": "l/3", "text": "a lynx"}']
     answer = http.post(
         "/documents?wait=visible",
         content="\n".join(lines),
         headers={**WRITE, "Content-Type": "application/x-ndjson"},
     ).json()
     assert (answer["accepted"], answer["rejected"]) == (2, 4)
-    assert [(each["place"], each["id"]) for each in answer["rejects"]] == [
-        (1, None),
-        (2, None),
-        (3, None),
-        (4, "l/2"),
-    ]
+    rejects = [(each["place"], each["id"]) for each in answer["rejects"]]
+    assert rejects == [(1, None), (2, None), (3, None), (4, "l/2")]
     assert found(http, "lynx") == {"l/1", "l/3"}
 
 
+INVALID = "422 invalid_request"
+EVERY = {"or": [{"field": "lang", "exists": True}, {"field": "lang", "exists": False}]}
+NOTHING = {"not": {"field": "lang", "in": []}}
+
+
 @pytest.mark.parametrize(
-    ("path", "body", "status", "code", "words"),
+    ("path", "body", "error", "words"),
     [
-        ("/documents", {"documents": []}, 422, "invalid_request", "found 0 documents"),
-        (
-            "/documents",
-            {"documents": [{"_id": "x"}]},
-            422,
-            "invalid_request",
-            "none of which can be indexed; the first: no text",
-        ),
-        ("/documents", {"documents": [{}] * 201}, 422, "invalid_request", "at most"),
-        ("/documents", {"documents": [{"_id": "x", "text": "y" * 70_000}]}, 413, "body_too_large", "65536"),
-        ("/documents?wait=soon", {"_id": "x", "text": "y"}, 422, "invalid_request", "expected 'visible'"),
-        (
-            "/documents?wait=visible&wait_s=-1",
-            {"_id": "x", "text": "y"},
-            422,
-            "invalid_request",
-            "at most 600 seconds",
-        ),
-        ("/documents/delete", {}, 422, "invalid_request", "'ids', 'filter' or 'all'"),
-        ("/documents/delete", {"all": False}, 422, "invalid_request", "matches every document"),
-        ("/documents/delete", {"all": 1}, 422, "invalid_request", "'all': true"),
-        ("/documents/delete", {"ids": ["a"], "all": True}, 422, "invalid_request", "can be combined"),
-        ("/documents/delete", {"filter": {"and": []}}, 422, "invalid_request", "matches every document"),
-        (
-            "/documents/delete",
-            {"filter": {"not": {"or": []}}},
-            422,
-            "invalid_request",
-            "matches every document",
-        ),
-        (
-            "/documents/delete",
-            {"filter": {"not": {"field": "lang", "in": []}}},
-            422,
-            "invalid_request",
-            "matches every document",
-        ),
-        (
-            "/documents/delete",
-            {"filter": {"or": [{"field": "lang", "exists": True}, {"field": "lang", "exists": False}]}},
-            422,
-            "invalid_request",
-            'add "all": true',
-        ),
-        ("/documents/delete", {"ids": [3]}, 422, "invalid_request", "a list of ids"),
-        (
-            "/documents/delete",
-            {"filter": {"field": "nowhere", "eq": 1}},
-            422,
-            "invalid_filter",
-            "no field 'nowhere'",
-        ),
+        ("/documents", {"documents": []}, INVALID, "found 0 documents"),
+        ("/documents", {"documents": [{"_id": "x"}]}, INVALID, "can be indexed; the first: no text"),
+        ("/documents", {"documents": [{}] * 201}, INVALID, "at most"),
+        ("/documents", {"documents": [{"_id": "x", "text": "y" * 70_000}]}, "413 body_too_large", "65536"),
+        ("/documents?wait=soon", {"_id": "x", "text": "y"}, INVALID, "expected 'visible'"),
+        ("/documents?wait=visible&wait_s=-1", {"_id": "x", "text": "y"}, INVALID, "at most 600 seconds"),
+        ("/documents/delete", {}, INVALID, "'ids', 'filter' or 'all'"),
+        ("/documents/delete", {"all": False}, INVALID, "matches every document"),
+        ("/documents/delete", {"all": 1}, INVALID, "'all': true"),
+        ("/documents/delete", {"ids": ["a"], "all": True}, INVALID, "can be combined"),
+        ("/documents/delete", {"filter": {"and": []}}, INVALID, "matches every document"),
+        ("/documents/delete", {"filter": {"not": {"or": []}}}, INVALID, "matches every document"),
+        ("/documents/delete", {"filter": NOTHING}, INVALID, "matches every document"),
+        ("/documents/delete", {"filter": EVERY}, INVALID, 'add "all": true'),
+        ("/documents/delete", {"ids": [3]}, INVALID, "a list of ids"),
+        ("/documents/delete", {"filter": {"field": "no", "eq": 1}}, "422 invalid_filter", "no field 'no'"),
     ],
 )
 def test_what_cannot_be_written_is_told(
-    path: str, body: Any, status: int, code: str, words: str, http: httpx.Client, root: IndexRoot
+    path: str, body: Any, error: str, words: str, http: httpx.Client, root: IndexRoot
 ) -> None:
     before = log_bytes(root)
     answer = http.post(path, json=body, headers=WRITE)
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert f"{answer.status_code} {answer.json()['code']}" == error
     assert words in answer.json()["detail"]
     assert log_bytes(root) == before
 

@@ -24,8 +24,8 @@ from glow.index import (
 from glow.index.stored_fields import STORED_FIELDS, DocumentStore, DocumentWriter
 from glow.index.vectors import VECTORS, DenseIndex, build_dense
 from glow.records import Document
-from glow_index_builder.deltas.change import delete, upsert
-from glow_index_builder.deltas.options import DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.plan import DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.progress import Stages
 
 Vectors = np.ndarray[tuple[int, int], np.dtype[np.float32]]

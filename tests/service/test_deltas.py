@@ -12,9 +12,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from glow_index_builder.deltas.change import delete, upsert
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.options import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.progress import Stages
 
 RETRIEVERS = ("dense", "lexical", "hybrid")

@@ -4,8 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from glow_index_builder.encoding.encode import ShardEncoder
-from glow_index_builder.encoding.shards import Shard, ShardReport
+from glow_index_builder.encoding.shards import Shard, ShardEncoder, ShardReport
 
 HELD_AFTER, NEVER_S = 8, 3_600.0
 

@@ -15,10 +15,9 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import StoreError
 from glow_index_builder.building import build
-from glow_index_builder.encoding import ray_runner
-from glow_index_builder.encoding.ray_runner import RayRunner
-from glow_index_builder.encoding.ray_spread import RayImport
-from glow_index_builder.encoding.runner import ThreadRunner
+from glow_index_builder.encoding import ray_tasks
+from glow_index_builder.encoding.ray_tasks import RayImport, in_ray
+from glow_index_builder.encoding.shards import in_threads
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from tests.index_builder.test_runner import encode, job_of, vectors
@@ -41,13 +40,13 @@ def test_a_task_that_hangs_is_begun_again_beside_itself(
     learned_model: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ray_runner, "STRAGGLER_S", 2.0)
+    monkeypatch.setattr(ray_tasks, "STRAGGLER_S", 2.0)
     ray_cluster.want_nodes(2)
     ids = [f"d{number}" for number in range(24)]
     plain, job = (job_of(tmp_path / name, learned_model, ids) for name in ("plain", "here"))
-    encode(ThreadRunner(plain), plain, len(ids))
+    encode(in_threads(plain), plain, len(ids))
     started = time.monotonic()
-    found = encode(RayRunner(job, 2, ray_cluster.address, encoder=slow.StuckEncoder), job, len(ids))
+    found = encode(in_ray(job, 2, ray_cluster.address, encoder=slow.StuckEncoder), job, len(ids))
     assert time.monotonic() - started < slow.NEVER_S / 10
     assert (found.failures, found.documents) == (0, len(ids))
     assert vectors(job) == vectors(plain)
@@ -101,7 +100,7 @@ class Rows:
 def test_a_range_whose_worker_is_killed_is_imported_again(
     tries: int, ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glow_index_builder.encoding.ray_spread.RANGE_ROWS", 16)
+    monkeypatch.setattr("glow_index_builder.encoding.ray_tasks.RANGE_ROWS", 16)
     task = ReadOnly(Rows(np.zeros((48, 4), np.float32), tmp_path, tries))
     ray_cluster.want_nodes(2)
     run = RayImport(task, 2, ray_cluster.address)("any", 0, 48)
@@ -128,7 +127,7 @@ def test_a_node_that_is_killed_in_the_middle_loses_nothing(
 ) -> None:
     ids = [f"d{number}" for number in range(DOCUMENTS)]
     plain, job = (job_of(tmp_path / name, learned_model, ids) for name in ("plain", "here"))
-    expected = encode(ThreadRunner(plain), plain, len(ids))
+    expected = encode(in_threads(plain), plain, len(ids))
     ray_cluster.want_nodes(2)
 
     def kill() -> None:
@@ -140,7 +139,7 @@ def test_a_node_that_is_killed_in_the_middle_loses_nothing(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    found = encode(RayRunner(job, 2, ray_cluster.address, encoder=slow.HeldEncoder), job, len(ids))
+    found = encode(in_ray(job, 2, ray_cluster.address, encoder=slow.HeldEncoder), job, len(ids))
     killer.join()
     assert found.failures >= 1 and found.poison == {}
     assert (found.rows, found.documents) == (expected.rows, len(ids))

@@ -1,4 +1,4 @@
-"""Decompresses gzip and zstd input in bounded memory, and tells a damaged file from one that is complete.
+"""Formats of files, and decompression of gzip and zstd in bounded memory, which tells a damaged file from a complete one.
 
 The first bytes of a file decide its format; its name only sets an expectation.
 """
@@ -10,24 +10,17 @@ from typing import Any, BinaryIO, cast
 
 from glow.errors import DependencyError, InputError
 
-__all__ = ["ARROW", "GZIP", "PARQUET", "ZSTD", "decompressed", "format_of", "require_package"]
-
 GZIP, ZSTD, PARQUET, ARROW = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"ARRO"
 SUFFIXES = {".gz": GZIP, ".zst": ZSTD, ".parquet": PARQUET, ".arrow": ARROW, ".feather": ARROW}
 PACKAGES = {ZSTD: "backports.zstd", PARQUET: "pyarrow", ARROW: "pyarrow"}
 STEP_BYTES = 1 << 16
 
 
-def format_of(start: bytes, name: str) -> bytes:
-    """The format by the first bytes: `GZIP`, `ZSTD`, `PARQUET`, `ARROW`, or empty for plain lines.
-
-    Args:
-        start: its first four bytes, or fewer in a shorter file.
-        name: its name; the suffix may promise a format.
-
-    Raises:
-        InputError: if the format is not the one that the name promises.
-    """
+def format_of(
+    start: bytes,  # its first four bytes, or fewer in a shorter file
+    name: str,
+) -> bytes:
+    """The format by the first bytes: `GZIP`, `ZSTD`, `PARQUET`, `ARROW`, or empty for plain lines."""
     magic_bytes = next((magic for magic in (GZIP, ZSTD, PARQUET, ARROW) if start.startswith(magic)), b"")
     suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
     if suffix and start and magic_bytes != SUFFIXES[suffix]:
@@ -39,11 +32,7 @@ def format_of(start: bytes, name: str) -> bytes:
 
 
 def require_package(kind: bytes, name: str) -> Any:
-    """The package that reads a format; None if Python does.
-
-    Raises:
-        DependencyError: if it is not installed.
-    """
+    """The package that reads a format; None if Python does."""
     package = PACKAGES.get(kind)
     if package is None:
         return None
@@ -61,14 +50,6 @@ def decompressed(file: BinaryIO, kind: bytes, name: str) -> BinaryIO:
 
     Reading the result raises EOFError if the file is cut off, and OSError, `zlib.error` or zstd's own error if it is
     damaged; `is_damage` recognizes them.
-
-    Args:
-        file: at its start.
-        kind: `GZIP`, `ZSTD`, or empty.
-        name: for messages.
-
-    Raises:
-        DependencyError: if zstd is needed and its package is not installed.
     """
     if kind == GZIP:
         return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))

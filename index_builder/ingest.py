@@ -1,29 +1,41 @@
-"""The loop that turns waiting operations of the log into versions, until it is stopped.
+"""`glow ingest`: the loop that turns waiting operations of the write log into versions, until it is stopped.
 
 A version's manifest holds the log positions that it includes, and one rename makes `CURRENT` name it. So a kill at any
-moment leaves each operation either applied or waiting. Only one process does this at a time.
+moment leaves each operation either applied or waiting. The last operation on each document counts. Only one process
+does this at a time.
 """
 
+import signal
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from glow.artifact import IndexRoot, RootLock, disk_error
-from glow.errors import BuildError, BusyError, ConfigError, DiskError, GlowError, InputError
+import orjson
+import typer
+
+from glow.artifact import WAIT_S, IndexRoot, RootLock, disk_error
+from glow.collection import has_text, parse_document
+from glow.commands import IndexRootOptions, all_cores, command, option, say
+from glow.errors import BuildError, BusyError, ConfigError, DiskError, GlowError, InputError, RecordError
 from glow.index import MODEL_FOLDER, Index
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter, restricts_nothing
 from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import (
     APPLIED,
+    INGEST_FOLDER,
+    Accepted,
     IngestState,
     OperationId,
     Outcome,
+    Position,
     known_state,
     note_outcomes,
     read_accepted,
@@ -40,12 +52,118 @@ from glow_index_builder.deltas import (
     apply_changes,
     compact,
 )
-from glow_index_builder.ingest.batch import Batch, batches, pieces_of
-from glow_index_builder.ingest.options import IngestOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
 
-__all__ = ["Ingester", "is_claimed"]
+
+class IngestOptions(IndexRootOptions):
+    """Where writes are stored, and how to apply them."""
+
+    ingest_folder: Path | None = option(
+        None, "Directory of the write log; default: .ingest in the index root.", metavar="DIR"
+    )
+    model: Path | None = option(
+        None, "Model that built the index; default: the one that models/DEFAULT names.", metavar="DIR"
+    )
+    threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
+    every_s: float = option(
+        1.0, "Seconds between checks for writes.", flag="--poll-interval-s", ge=0.05, le=3600.0
+    )
+    once: bool = option(False, "Apply waiting writes, then exit.")
+    check: bool = option(
+        False, "Apply nothing: exit with status 0 if another process applies the log, otherwise with 1."
+    )
+    batch_documents: int = option(500, "Most documents per version.", ge=1, le=20_000)
+    compact_share: float = option(
+        0.5,
+        "Ratio of the largest delta at which compaction starts.",
+        ge=0.01,
+        le=1.0,
+        flag="--compact-threshold",
+    )
+    keep: int = option(3, "Number of versions to keep, with the live one.", ge=1)
+    keep_deleted_days: float = option(
+        7.0, "Days to keep the version before a deletion by filter; 0: none.", ge=0.0, le=3_650.0
+    )
+    wait_s: float = option(
+        WAIT_S, "Seconds to wait for another command on the index root.", flag="--wait", ge=0.0
+    )
+
+    @property
+    def folder(self) -> Path:
+        """Directory of the write log."""
+        return self.ingest_folder or self.index_root / INGEST_FOLDER
+
+    @property
+    def thread_count(self) -> int:
+        """Threads, >= 1."""
+        return self.threads or all_cores()
+
+
+@dataclass(slots=True)
+class Batch:
+    """Operations to apply as one version."""
+
+    accepted: list[Accepted] = field(default_factory=list)  # the operations in the order of acceptance
+    changes: Changes = field(default_factory=Changes)  # their combined changes
+    # of a deletion by filter, which is always a batch by itself; otherwise None
+    filter: Mapping[str, Any] | None = None
+    means_all: bool = False  # whether that deletion may delete every document
+    positions: dict[str, Position] = field(default_factory=dict)  # positions of the writers after this batch
+
+    def add(self, accepted: Accepted, names: Sequence[str]) -> None:
+        """Adds an operation."""
+        self.accepted.append(accepted)
+        self.positions[accepted.id.writer] = accepted.position
+        operation = accepted.operation
+        if operation is None:
+            return
+        self.filter, self.means_all = operation.filter, operation.all
+        for value in operation.documents:
+            try:
+                document = parse_document(orjson.dumps(value), names)
+            except (
+                RecordError,
+                orjson.JSONEncodeError,
+            ):  # accepted while a model with another schema was live
+                continue
+            self.changes.deletes.pop(document.id, None)
+            if has_text(document):
+                self.changes.upserts[document.id] = document
+        for identifier in operation.ids:
+            self.changes.upserts.pop(identifier, None)
+            self.changes.deletes[identifier] = None
+
+    def after(self, state: IngestState) -> IngestState:
+        """The positions in the log after this batch."""
+        return state.with_later(IngestState(applied=self.positions))
+
+
+def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Iterable[Batch]:
+    """Divides waiting operations into batches; the caller may stop after any."""
+    batch = Batch()
+    for accepted in waiting:
+        operation = accepted.operation
+        size = 0 if operation is None else operation.size
+        by_filter = operation is not None and operation.filter is not None
+        if batch.accepted and (by_filter or len(batch.changes) + size > most):
+            yield batch
+            batch = Batch()
+        batch.add(accepted, names)
+        if by_filter:
+            yield batch
+            batch = Batch()
+    if batch.accepted:
+        yield batch
+
+
+def pieces_of(changes: Changes, most: int) -> list[Changes]:
+    """Splits changes into pieces of at most `most` documents and ids; at least one piece, which may be empty."""
+    upserts, deletes = list(changes.upserts.items()), list(changes.deletes)
+    pieces = [Changes(upserts=dict(upserts[at : at + most])) for at in range(0, len(upserts), most)]
+    pieces += [Changes(deletes=dict.fromkeys(deletes[at : at + most])) for at in range(0, len(deletes), most)]
+    return [changes] if len(changes) <= most else pieces
+
 
 MAX_FILTER_TERMS = 1_000
 MOST_KEPT = 20
@@ -69,13 +187,7 @@ def is_claimed(folder: Path) -> bool:
 
 
 class Ingester:
-    """Applies the log of one index root.
-
-    Args:
-        options: the options of `glow ingest`.
-        stages: progress and times.
-        tell: called with a line about each version.
-    """
+    """Applies the log of one index root."""
 
     def __init__(self, options: IngestOptions, stages: Stages, tell: Tell = lambda line: None) -> None:
         self._options = options
@@ -89,21 +201,12 @@ class Ingester:
         self._root.manifest(self._root.current())  # reports a bad root at once
 
     def claim(self) -> AbstractContextManager[None]:
-        """Locks this log for a block.
-
-        Raises:
-            BusyError: if another process holds it.
-            ReadOnlyError: if the root cannot be written.
-        """
+        """Locks this log for a block."""
         self._folder.mkdir(parents=True, exist_ok=True)
         return RootLock(self._folder).hold(CLAIM_WAIT_S)
 
     def run(self, ended: threading.Event) -> None:
-        """Applies operations as they arrive, until the event is set.
-
-        Raises:
-            GlowError: if waiting cannot help.
-        """
+        """Applies operations as they arrive, until the event is set."""
         while not ended.is_set():
             try:
                 applied = self.apply_waiting(ended)
@@ -118,12 +221,7 @@ class Ingester:
                 ended.wait(self._options.every_s)
 
     def apply_waiting(self, ended: threading.Event | None = None) -> int:
-        """Applies the waiting operations; returns their number.
-
-        Raises:
-            DiskError: if the disk of the log is full; a later call continues where this one ended.
-            GlowError: as `run`.
-        """
+        """Applies the waiting operations; returns their number."""
         count = 0
         with self._disk_errors():
             self._note_outcomes({})
@@ -181,8 +279,8 @@ class Ingester:
     def _publish(self, batch: Batch) -> Outcome:
         """Applies a batch as one version, or as several if it is too large; the last version has its positions.
 
-        After a kill in between, the applied pieces change nothing when they are applied again. A deletion by filter is
-        always one version, so that readers see it in one step and the previous version stays restorable.
+        After a kill in between, the applied pieces change nothing when they are applied again. A deletion by filter
+        is always one version, so that readers see it in one step and the previous version stays restorable.
         """
         positions = {APPLIED: self._after(batch).model_dump()["applied"]}
         if batch.filter is not None:
@@ -206,15 +304,13 @@ class Ingester:
         return live
 
     def _change(
-        self, changes: Changes, parameters: dict[str, Any], most: int | None = None
+        self,
+        changes: Changes,
+        parameters: dict[str, Any],
+        # most documents and tombstones of the delta; None: as in `glow upsert`, with compaction above it
+        most: int | None = None,
     ) -> dict[str, int]:
-        """Publishes one version; returns the outcome for its documents.
-
-        Args:
-            changes: the changes to apply.
-            parameters: added to the version's manifest.
-            most: most documents and tombstones of the delta; None: as in `glow upsert`, with compaction above it.
-        """
+        """Publishes one version; returns the outcome for its documents."""
         try:
             result = self._apply_changes(changes, parameters, most)
         except ConfigError:
@@ -298,3 +394,22 @@ class Ingester:
             collect(self._root, self._options.keep)
         except GlowError as error:
             self._tell(f"old versions stay: {error}")
+
+
+@command(IngestOptions)
+def ingest_command(options: IngestOptions) -> None:
+    """Applies writes that services accepted (POST /documents) to the index, until stopped."""
+    if options.check:
+        if not is_claimed(options.folder):
+            say(f"no process applies the log in {options.folder}")
+            raise typer.Exit(1)
+        return
+    ingester = Ingester(options, Stages(sys.stderr), say)
+    with ingester.claim():
+        if options.once:
+            say(f"{ingester.apply_waiting()} operations applied")
+            return
+        ended = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ended.set())
+        ingester.run(ended)

@@ -1,6 +1,6 @@
 """Adds, replaces and deletes documents: publishes a version of the same base with a new delta, in seconds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,13 @@ import numpy as np
 from glow.artifact import IndexRoot, folder_for
 from glow.errors import MismatchError
 from glow.index import (
+    COMPONENTS,
     DELTA,
     DeltaHeader,
     DeltaRows,
+    Encoded,
     MergeSource,
+    Segment,
     files_of,
     joined_order,
     merge_segments,
@@ -21,38 +24,91 @@ from glow.index import (
     write_delta_rows,
 )
 from glow.index.columns import COLUMNS
-from glow.index.stored_fields import STORED_FIELDS
+from glow.index.passages import texts_of
+from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
+from glow.records import Document
 from glow.runtime import Model
-from glow_index_builder.building import stage_seconds
-from glow_index_builder.deltas.input import Changes, read_deletes, read_upserts
+from glow.text import TermCounter, field_words
+from glow_index_builder.building import MadeCorpus, stage_seconds
 from glow_index_builder.deltas.open_version import OpenVersion
-from glow_index_builder.deltas.options import ChangeOptions, UpsertOptions
-from glow_index_builder.deltas.plan import Plan, plan_changes
-from glow_index_builder.deltas.segment import write_segment
+from glow_index_builder.deltas.plan import (
+    ChangeOptions,
+    Changes,
+    Plan,
+    UpsertOptions,
+    plan_changes,
+    read_deletes,
+    read_upserts,
+)
+from glow_index_builder.encoding import TextEncoder, encode_jobs, encode_texts, no_texts
 from glow_index_builder.input import LineReader, RejectLog, Source, open_sources
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, derive, disk_errors
 
-__all__ = ["DeltaResult", "apply_changes", "delete", "upsert"]
+Advance = Callable[[int], None]
+
+
+def write_segment(
+    documents: Iterable[Document],
+    live: OpenVersion,
+    model: Model | None,
+    folder: Path,
+    advance: Advance,
+    threads: int = 1,  # encoding threads, >= 1
+) -> Segment:
+    """Writes documents as a segment, and opens it."""
+    folder.mkdir()
+    with DocumentWriter(folder / DOCUMENTS_FILE) as writer:
+        for document in documents:
+            writer.add(document)
+    corpus, rules = _corpus(live, model, folder, writer.count, threads), live.rules
+    for component in COMPONENTS:
+        if component.name in rules:
+            component.prepare(corpus, rules[component.name])
+            if component.prepares and corpus.made.has_any(component.paths):
+                corpus.open(component, (folder,))
+    corpus.encoded = _encoded(corpus, live, model, advance)
+    for component in COMPONENTS:
+        if component.name in rules:
+            component.build(corpus, rules[component.name])
+            corpus.open(component, (folder,))
+    return corpus.made
+
+
+def _corpus(live: OpenVersion, model: Model | None, folder: Path, documents: int, threads: int) -> MadeCorpus:
+    """Stores the new documents in the directory. They take the idf of their terms from the base's statistics."""
+    made, own, counter = live.new_segment(folder, documents), live.preprocessor, TermCounter()
+    for document in STORED_FIELDS.open(made).scan():
+        counter.add(field_words(document, own.schema, own.pieces))
+    counted = counter.table()
+    notes = folder.with_name(f"{folder.name}-work")
+    notes.mkdir()
+    corpus = MadeCorpus(model or live.query_side, live.terms, counted, counted, made, notes, threads)
+    corpus.open(STORED_FIELDS, (folder,))
+    return corpus
+
+
+def _encoded(corpus: MadeCorpus, live: OpenVersion, model: Model | None, advance: Advance) -> Encoded:
+    """The vectors and records of the texts; without a model there are no texts."""
+    made = corpus.made
+    if model is None:
+        return no_texts(corpus.notes, live.manifest.counts["dimensions"])
+    jobs = encode_jobs(made, live.rules)
+    encoder = TextEncoder.open(model, live.terms, "cpu", jobs)
+    return encode_texts(texts_of(made), encoder, corpus.threads, corpus.notes, advance, jobs)
+
 
 Read = Callable[..., Changes]
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaResult:
-    """The result of a change.
+    """The result of a change."""
 
-    Attributes:
-        version: the new version; None if there was nothing to change.
-        report: as docs/updates.md describes it.
-        warning: a warning to print; may be empty.
-        rejects_file: the rejected lines, if there are any.
-    """
-
-    version: str | None
-    report: dict[str, Any]
-    warning: str = ""
-    rejects_file: Path | None = None
+    version: str | None  # the new version; None if there was nothing to change
+    report: dict[str, Any]  # as docs/updates.md describes it
+    warning: str = ""  # a warning to print; may be empty
+    rejects_file: Path | None = None  # the rejected lines, if there are any
 
 
 def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
@@ -60,12 +116,6 @@ def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
 
     When this returns, the change is on disk and live. If it raises or the process dies, the previous version stays
     live.
-
-    Raises:
-        InputError: if the input cannot be used, or the delta would be too large.
-        ArtifactError: if the index or model is missing or damaged, or they do not match.
-        BuildError: if there are too many rejects, or the disk is full.
-        BusyError, ReadOnlyError: if the root is being changed, or cannot be written.
     """
     return _Change(options, stages, read_upserts).run()
 
@@ -73,26 +123,12 @@ def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
 def apply_changes(
     options: UpsertOptions, changes: Changes, parameters: Mapping[str, Any], stages: Stages
 ) -> DeltaResult:
-    """Applies changes that are in memory as one version, with parameters in its manifest.
-
-    Args:
-        options: of an upsert; its input is not read.
-        changes: the documents to add or replace, and the ids to delete.
-        parameters: added to the manifest's, in the same step that publishes the changes.
-        stages: progress and times.
-
-    Raises:
-        GlowError: as `upsert`.
-    """
+    """Applies changes that are in memory as one version, with parameters in its manifest."""
     return _Change(options, stages, read_upserts, parameters).apply(changes)
 
 
 def delete(options: ChangeOptions, stages: Stages) -> DeltaResult:
-    """Deletes documents by their ids and publishes the result; unknown ids are counted, not an error.
-
-    Raises:
-        GlowError: as `upsert`; no model is needed.
-    """
+    """Deletes documents by their ids and publishes the result; unknown ids are counted, not an error."""
     return _Change(options, stages, read_deletes).run()
 
 

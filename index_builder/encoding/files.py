@@ -23,66 +23,37 @@ from numpy.typing import NDArray
 
 from glow.artifact import file_sha256, sync
 from glow.index import Records, VectorRows
-from glow_index_builder.encoding.vector_files import VectorFiles
-from glow_index_builder.memory import peak_memory_bytes
-
-__all__ = ["EncodedFiles", "EncodedTexts", "TextsReport", "read_texts_report", "write_texts"]
+from glow_index_builder.progress import peak_memory_bytes
 
 
 class EncodedTexts(NamedTuple):
-    """Encoded documents or passages.
+    """Encoded documents or passages."""
 
-    Attributes:
-        truncated: field -> number of texts whose field was truncated.
-        vectors: float32 [m, D].
-        records: name of a component -> its records of the same m texts.
-    """
-
-    truncated: Mapping[str, int]
-    vectors: NDArray[np.float32]
-    records: Mapping[str, Records] = {}
+    truncated: Mapping[str, int]  # field -> number of texts whose field was truncated
+    vectors: NDArray[np.float32]  # float32 [m, D]
+    records: Mapping[str, Records] = {}  # name of a component -> its records of the same m texts
 
 
 @dataclass(frozen=True, slots=True)
 class TextsReport:
-    """Describes the files of encoded texts.
+    """Describes the files of encoded texts."""
 
-    Attributes:
-        ids: ids of the documents, in order.
-        rows: number of vectors.
-        truncated: field -> number of documents or passages whose field was truncated.
-        seconds: encoding time.
-        peak_memory_bytes: peak memory of the encoding process so far.
-        sha256: hash of vectors and ids.
-        counts: name of a component -> number of records of each row.
-        records_sha256: name of a component -> hash of its records.
-    """
-
-    ids: tuple[str, ...]
-    rows: int
-    truncated: Mapping[str, int]
-    seconds: float
-    peak_memory_bytes: int
-    sha256: str
+    ids: tuple[str, ...]  # ids of the documents, in order
+    rows: int  # number of vectors
+    truncated: Mapping[str, int]  # field -> number of documents or passages whose field was truncated
+    seconds: float  # encoding time
+    peak_memory_bytes: int  # peak memory of the encoding process so far
+    sha256: str  # hash of vectors and ids
+    # name of a component -> number of records of each row
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # name of a component -> hash of its records
     records_sha256: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_texts(
     folder: Path, name: str, ids: Sequence[str], parts: Iterable[EncodedTexts], **more: Any
 ) -> TextsReport:
-    """Writes encoded texts, or rewrites damaged ones.
-
-    Args:
-        folder: directory of the files.
-        name: common name of the files.
-        ids: ids of the documents; complete when `parts` is exhausted.
-        parts: encoded documents or passages in chunks, all with records of the same components.
-        more: further JSON values for the report's file.
-
-    Raises:
-        OSError: if the disk is full or cannot be written.
-    """
+    """Writes encoded texts, or rewrites damaged ones."""
     start, rows = time.perf_counter(), 0
     digest = hashlib.sha256()
     truncated: Counter[str] = Counter()
@@ -134,13 +105,7 @@ class _RecordsFile:
 def read_texts_report(
     folder: Path, name: str, dimensions: int, components: Iterable[str]
 ) -> tuple[TextsReport, dict[str, Any]] | None:
-    """The report of complete files and its further values; None if a file is missing or has changed.
-
-    Args:
-        folder, name: as for `write_texts`.
-        dimensions: D.
-        components: components that must have records.
-    """
+    """The report of complete files and its further values; None if a file is missing or has changed."""
     try:
         values: dict[str, Any] = json.loads((folder / f"{name}.json").read_bytes())
         counts = {component: tuple(each) for component, each in values.pop("counts").items()}
@@ -160,15 +125,7 @@ def read_texts_report(
 
 
 class EncodedFiles:
-    """Encoded texts in files, read on demand; an `Encoded` of `glow.index`.
-
-    Args:
-        folder: directory of the files.
-        names: names of the files, in row order.
-        rows: number of vectors in each.
-        dimensions: D.
-        dtypes: name of a component -> dtype of its records.
-    """
+    """Encoded texts in files, read on demand; an `Encoded` of `glow.index`."""
 
     def __init__(
         self,
@@ -176,7 +133,7 @@ class EncodedFiles:
         names: Sequence[str],
         rows: Sequence[int],
         dimensions: int,
-        dtypes: Mapping[str, np.dtype[Any]],
+        dtypes: Mapping[str, np.dtype[Any]],  # name of a component -> dtype of its records
     ) -> None:
         self._folder = folder
         self._names = names
@@ -212,3 +169,47 @@ def _replacing(folder: Path, name: str) -> Iterator[BinaryIO]:
         partial.replace(folder / name)
     finally:
         partial.unlink(missing_ok=True)
+
+
+class VectorFiles:
+    """The vectors of several files as one array [n, D], read on demand and not kept. It can be pickled."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],  # paths of the files, in order; plain float32, little-endian
+        rows: Sequence[int],
+        dimensions: int,
+    ) -> None:
+        self._paths = [path.absolute() for path in paths]
+        self._starts = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
+        self.shape = (int(self._starts[-1]), dimensions)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(
+        self,
+        wanted: slice | NDArray[np.int64],  # a slice without step, or row numbers, int64 of any shape
+    ) -> NDArray[np.float32]:
+        """Reads rows. Returns float32 [m, D], or [..., D]."""
+        if isinstance(wanted, slice):
+            start, stop, _ = wanted.indices(len(self))
+            return self._read(np.arange(start, stop))
+        flat = wanted.reshape(-1)
+        rows, places = np.unique(flat, return_inverse=True)
+        rows_read: NDArray[np.float32] = self._read(rows)[places.reshape(-1)]
+        return rows_read.reshape(*wanted.shape, self.shape[1])
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Reads ascending rows; reads each file once, from the first to the last wanted row."""
+        vectors = np.empty((len(rows), self.shape[1]), np.float32)
+        owners = np.searchsorted(self._starts, rows, "right") - 1
+        edges = np.flatnonzero(np.diff(owners, prepend=-1, append=-1))
+        for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            owner = int(owners[begin])
+            here = rows[begin:end] - self._starts[owner]
+            first, count = int(here[0]), int(here[-1] - here[0]) + 1
+            width = self.shape[1]
+            block = np.fromfile(self._paths[owner], "<f4", count * width, offset=4 * first * width)
+            vectors[begin:end] = block.reshape(count, width)[here - first]
+        return vectors
