@@ -25,7 +25,7 @@ from benchmarks.report import emit_json
 from glow.nn import TowerConfig, TwoTowers
 from glow.nn.attention import WeightedSelfAttention
 from glow.nn.towers import Tower
-from glow.runtime.session import open_session
+from glow.runtime.encoder import open_session
 from glow.schema import FieldSchema
 from glow_model_export.graph import INPUTS, export_graph
 from glow_model_export.quantize import Quantization, quantize_matrices

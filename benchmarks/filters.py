@@ -24,7 +24,8 @@ from benchmarks.dense_index import made_up
 from benchmarks.machine import machine
 from glow.index import RowMask
 from glow.index.columns import Columns, build_columns
-from glow.index.columns.filters import FilterMasks, count_values, evaluate, parse_filter
+from glow.index.columns.filters import parse_filter
+from glow.index.columns.masks import FilterMasks, count_values, evaluate
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.index.vectors import HNSW_EF_SEARCH, DenseIndex, IndexKind, build_dense, set_threads, should_scan
 from glow.records import Document

@@ -23,7 +23,7 @@ from glow.index import Index
 from glow.index.postings import IMPACTS_FOLDER, POSTINGS, ImpactIndex
 from glow.index.stored_fields import STORED_FIELDS
 from glow.text import is_lexical, lexical_words
-from glow.text.bm25 import idf_lucene
+from glow.text.weighting import idf_lucene
 
 K = 10
 ROUNDS = 7

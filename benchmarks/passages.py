@@ -41,8 +41,7 @@ from glow.records import Document, Hit, Qrel, Query
 from glow.runtime import Model, preprocess_documents
 from glow.search import search_documents
 from glow.text import Preprocessor, TermCounter, field_words, select_terms
-from glow.text.passages import PassageCutter, PassageOptions, body_text
-from glow.text.sentences import sentence_spans
+from glow.text.passages import PassageCutter, PassageOptions, body_text, sentence_spans
 
 MEASURES = ("R@10", "nDCG@10", "RR@10")
 DEPTH = 10

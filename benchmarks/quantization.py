@@ -31,7 +31,7 @@ from glow.nn.towers import Tower
 from glow.records import Hit, Qrel
 from glow.runtime import Encoder
 from glow.text import WeightedTokens
-from glow.text.batch import pad
+from glow.text.preprocessor import pad
 from glow.training.checkpoint import Checkpoint, load_checkpoint
 from glow_model_export.graph import export_graph
 from glow_model_export.quantize import quantize_matrices

@@ -24,7 +24,7 @@ class FieldSpec(StrictModel):
     Attributes:
         name: the key in a document's JSON line; not `_id` or `query`.
         tokens: most subword tokens of the field, including its [SEP].
-        kind: `url` is split into words by `glow.text.urls`, `text` is used as it is.
+        kind: `url` is split into words by `glow.text.words`, `text` is used as it is.
         max_values: how many values of a list count; None means all.
         keep_digits: whether a url's digits stay (GLOW Table 4 shows them; BISON B.2 drops them).
         weight: fw_c of Eq. 7, in [0, 1e6].

@@ -17,7 +17,7 @@ from benchmarks.scale.kinds import measure
 from benchmarks.scale.processes import alone, say
 from benchmarks.scale.report import finished, tables
 from benchmarks.scale.vectors import Shape, Wanted, prepare
-from glow.index.vectors.kinds import KINDS
+from glow.index.ranking import KINDS
 
 
 def main(

@@ -25,7 +25,7 @@ from benchmarks.scale.processes import say
 from benchmarks.scale.vectors import BLOCK_VECTORS, Real, Wanted, blocks, make, read_real
 from glow.artifact import IndexRoot
 from glow.collection import read_documents
-from glow.index.stored_fields.store import DocumentStore
+from glow.index.stored_fields import DocumentStore
 from glow.index.vectors.index import set_threads
 from glow.index.version import Index
 from glow.text import lexical_words

@@ -19,8 +19,8 @@ from benchmarks.scale.processes import say, status_bytes
 from benchmarks.scale.vectors import DEPTH, Wanted, blocks, read_real
 from glow.artifact import IndexRoot
 from glow.index.columns.reader import Columns
-from glow.index.row_mask import RowMask
-from glow.index.vectors.index import DenseIndex, SearchParams, set_threads
+from glow.index.ranking import RowMask, SearchParams
+from glow.index.vectors.index import DenseIndex, set_threads
 
 SHARES = {"all": 1_000, "50 %": 500, "10 %": 100, "1 %": 10, "0.1 %": 1}
 """Name -> limit: the filter allows documents with a smaller number; numbers are uniform in 0 to 999."""

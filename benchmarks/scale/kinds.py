@@ -16,9 +16,9 @@ from benchmarks.machine import machine
 from benchmarks.scale.processes import MIB, PeakMemory, alone, say, status_bytes
 from benchmarks.scale.report import Record
 from benchmarks.scale.vectors import DEPTH, Made
+from glow.index.ranking import KINDS, SearchParams, list_count
 from glow.index.vectors.build import BLOCK_VECTORS, HNSW_EF_CONSTRUCTION, MAX_TRAIN_VECTORS, build_dense
-from glow.index.vectors.index import DenseIndex, SearchParams, set_threads
-from glow.index.vectors.kinds import KINDS, list_count
+from glow.index.vectors.index import DenseIndex, set_threads
 
 __all__ = ["measure"]
 

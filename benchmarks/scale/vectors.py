@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from benchmarks.scale.processes import say
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
+from glow.index.vectors.component import DENSE_FILE
 from glow.index.vectors.index import set_threads
-from glow.index.vectors.stored import DENSE_FILE
 from glow.index.version import Index
 
 __all__ = [

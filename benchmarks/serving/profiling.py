@@ -14,7 +14,7 @@ PARTS = (
     ("query tower (onnxruntime)", ("onnxruntime",)),
     ("vector search (faiss)", ("faiss",)),
     ("preprocess", ("glow/text", "tokenizers", "wordninja")),
-    ("stored documents", ("glow/index/stored_fields/store", "sqlite")),
+    ("stored documents", ("glow/index/stored_fields", "sqlite")),
     ("tower input and output", ("glow/runtime",)),
     ("search around FAISS", ("glow/search",)),
     ("check of the request (pydantic)", ("pydantic", "service/api/checks")),

@@ -1,29 +1,185 @@
-"""The interface of index components; `glow.index.components` lists them in the order of building and opening.
+"""The interface of index components; `glow.index.version` lists them in the order of building and opening.
 
 A component contains everything about one kind of index files: it builds, opens, joins, merges, checks and describes them.
 Prior art: Lucene's `Codec` and its base test classes. docs/decisions/0032 gives the reasons.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.corpus import Corpus
-from glow.index.encoding import EncodeJob
-from glow.index.segment import Key, MergeSource, Per, R, Rows, S, Segment
-from glow.index.segments import BaseAndDelta
+from glow.index.segment import BaseAndDelta, Key, MergeSource, Per, R, Rows, S, Segment
 from glow.options import StrictModel
+from glow.records import Document
 from glow.runtime import Device, Model
-from glow.text import TermStats
+from glow.text import TermStats, TermTable, WeightedTokens
 
-__all__ = [
-    "Asked", "Component", "ComponentOptions", "Explained", "RowComponent", "Rules",
-]  # fmt: skip
+
+class VectorRows(Protocol):
+    """Vectors that can be read in blocks: an array, or a reader of files."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(count, D)."""
+        ...
+
+    def __getitem__(self, wanted: Any, /) -> NDArray[np.float32]:
+        """Rows of a slice without step, float32 [m, D], or of row numbers, int64 [...], float32 [..., D]."""
+        ...
+
+
+class Texts(NamedTuple):
+    """Documents or passages with the document tower's outputs.
+
+    Attributes:
+        texts, sequences: b texts, and their tokens.
+        vectors: float32 [b, D], L2-normalized.
+        outputs: name of an output of the tower -> float32 [b, L, K]; at least each output that an encoder of the build reads.
+    """
+
+    texts: Sequence[Document]
+    sequences: Sequence[WeightedTokens]
+    vectors: NDArray[np.float32]
+    outputs: Mapping[str, NDArray[np.float32]]
+
+
+class Records(NamedTuple):
+    """Stored records of a component for some texts.
+
+    Attributes:
+        records: of the component's dtype, of one text after another, [sum of counts].
+        counts: int64 [b], number of records of each text.
+    """
+
+    records: NDArray[Any]
+    counts: NDArray[np.int64]
+
+
+class RowEncoder(Protocol):
+    """Makes records; opened where texts are encoded (thread, process, Ray), used by many threads.
+
+    Attributes:
+        reads: outputs of the document tower besides the vector; the encoder then gets one batch at a time. If empty, it gets
+            some hundred texts at a time, without outputs.
+    """
+
+    reads: tuple[str, ...]
+
+    def encode(self, batch: Texts) -> Records:
+        """Makes the records of texts, in their order.
+
+        Raises:
+            ValueError: if a number is not finite, because the model or a document is broken.
+        """
+        ...
+
+
+class EncodeJob(Protocol):
+    """Opens an encoder; small, can be pickled, names files by absolute path.
+
+    Attributes:
+        dtype: of a record.
+    """
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of a record."""
+        ...
+
+    def open(self, model: Model, terms: TermTable, device: Device) -> RowEncoder:
+        """Opens the encoder.
+
+        Args:
+            model: encodes the documents.
+            terms: the index's term statistics.
+            device: of the tower.
+
+        Raises:
+            ArtifactError: if a file is missing or damaged.
+            DeviceError: if the device is missing.
+        """
+        ...
+
+
+class Encoded(Protocol):
+    """Results of encoding all texts, read from files."""
+
+    def records(self, component: str) -> Iterator[Records]:
+        """A component's records in blocks, in the order of rows."""
+        ...
+
+    def vectors(self) -> VectorRows:
+        """All vectors, float32 [v, D]; read in blocks, not kept in memory."""
+        ...
+
+
+RangeTask = Callable[[str, int, int], None]
+"""Imports rows `start` to `stop` into a collection; can be pickled."""
+ImportRows = Callable[[str, int, int], Iterator[int]]
+"""Imports rows `start` to `stop` into a collection; yields up to which row all are imported, ascending, finally `stop`."""
+
+
+class Corpus(Protocol):
+    """The documents of a build or an upsert, without those that could not be encoded."""
+
+    @property
+    def model(self) -> Model:
+        """The model that encodes."""
+        ...
+
+    @property
+    def terms(self) -> TermTable:
+        """The index's own term statistics."""
+        ...
+
+    @property
+    def counted(self) -> TermTable:
+        """Word statistics of these documents."""
+        ...
+
+    @property
+    def counted_terms(self) -> TermTable:
+        """Term statistics of these documents by the index's analyzer; `counted` if it keeps words as they are."""
+        ...
+
+    @property
+    def encoded(self) -> Encoded:
+        """Results of the only pass of the document tower; not available in `prepare`."""
+        ...
+
+    @property
+    def made(self) -> Segment:
+        """The earlier components, open; this component writes into its directory."""
+        ...
+
+    @property
+    def notes(self) -> Path:
+        """A directory that survives a killed build, for a component that resumes by itself."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Number of threads to use, >= 1."""
+        ...
+
+    @property
+    def spread(self) -> Callable[[RangeTask], ImportRows] | None:
+        """Runs a task over many rows on other machines; None: this process runs it."""
+        ...
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, in the order of rows; read from disk each time."""
+        ...
+
+    def advance(self, count: int) -> None:
+        """Reports the number of finished rows."""
+        ...
+
 
 AT_ONCE = 1024
 

@@ -1,9 +1,16 @@
 """Runs towers and re-rankers without torch: models, ONNX sessions, encoders."""
 
-from glow.runtime.encoder import DEFAULT_BATCH_TOKENS, TOKENS, VECTOR, EncodedText, Encoder
+from glow.runtime.encoder import (
+    DEFAULT_BATCH_TOKENS,
+    TOKENS,
+    VECTOR,
+    Device,
+    EncodedText,
+    Encoder,
+    open_session,
+)
 from glow.runtime.explain import ATTENTION, AttentionEncoder, Explainer, Explanation, TermAblation
-from glow.runtime.learned import TERMS, LearnedHead
-from glow.runtime.model import Model, preprocess_documents
+from glow.runtime.model import TERMS, LearnedHead, Model, preprocess_documents
 from glow.runtime.reranker import (
     DocumentReader,
     QueryStates,
@@ -12,7 +19,6 @@ from glow.runtime.reranker import (
     RerankMethod,
     reranker_preprocessor,
 )
-from glow.runtime.session import Device, open_session
 
 __all__ = [
     "ATTENTION",

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from glow.artifact import DOCUMENT_TOWER, EXPLAIN_TOWERS, QUERY_TOWER
 from glow.errors import FormatError
 from glow.records import Document
-from glow.runtime.encoder import VECTOR, Encoder
-from glow.runtime.session import Device
+from glow.runtime.encoder import VECTOR, Device, Encoder
 from glow.text import QUERY, Preprocessor, WeightedTokens, batches_by_length, field_words, is_punctuation
 
 __all__ = ["ATTENTION", "AttentionEncoder", "ExplainedWord", "Explainer", "Explanation", "TermAblation"]

@@ -20,7 +20,7 @@ from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH, QUERY_READER,
 from glow.errors import FormatError
 from glow.options import StrictModel
 from glow.records import Document
-from glow.runtime.session import Device, open_session
+from glow.runtime.encoder import Device, open_session
 from glow.text import (
     Preprocessor,
     TermTable,

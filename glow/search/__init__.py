@@ -9,13 +9,9 @@ from glow.search.calibration import (
     probabilities,
     signs_of,
 )
-from glow.search.dense_scores import rows_read
-from glow.search.fusion import fuse, rrf
-from glow.search.hybrid import HEAD, Fused, Scorer, contributions, fuse_rankings, uncertainty
-from glow.search.late import AnsweredWord, QueryTokens, answered_words
+from glow.search.hybrid import HEAD, Fused, Scorer, contributions, fuse, fuse_rankings, rrf, uncertainty
+from glow.search.late import AnsweredWord, QueryTokens, answered_words, rows_read
 from glow.search.meaning import Meaning, can_tell
-from glow.search.passage_search import search_documents
-from glow.search.queries import AnalyzedQuery, EncodedQuery, Typos, analyze_query, is_known, unknown_words
 from glow.search.reranking import (
     MAX_DEPTH,
     AttendedWord,
@@ -28,16 +24,23 @@ from glow.search.reranking import (
 from glow.search.retrievers import (
     DEFAULT_CANDIDATES,
     RETRIEVERS,
+    AnalyzedQuery,
+    EncodedQuery,
     RankedDocuments,
     Retriever,
     RetrieverOrAuto,
+    Typos,
     Words,
+    analyze_query,
     fuse_hybrid,
     gather_hybrid,
+    is_known,
     rank_dense,
     rank_hybrid,
     rank_lexical,
     reads_head,
+    search_documents,
+    unknown_words,
 )
 
 __all__ = [

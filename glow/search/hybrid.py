@@ -1,6 +1,6 @@
 """Hybrid search: a dense and a lexical ranking of one query, fused.
 
-`rrf` adds up reciprocal ranks (`glow.search.fusion`). `convex` adds up scores on one scale, which keeps the distances between
+`rrf` adds up reciprocal ranks (`glow.search.hybrid`). `convex` adds up scores on one scale, which keeps the distances between
 hits (Bruch, Gai and Ingber 2023, https://arxiv.org/abs/2210.11934). Departs from them in the scale: the cosine is not
 changed, and the lexical score counts less if the dense ranking is certain of its first hits. Terms help most if vectors
 are uncertain, and harm if they are certain. A document that only one ranking holds gets its true score from the other
@@ -9,16 +9,96 @@ retriever if that can be computed. docs/decisions/0041 has the measurements.
     c   candidates of one ranking       m   documents that either ranking contains
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import Fusion, Ranking, best, run_all
+from glow.index import RRF_K, Fusion, Ranking, best, run_all
+from glow.index.postings import ImpactsView
+from glow.records import Hit
+from glow.text import is_lexical
 
-__all__ = ["HEAD", "Fused", "Scorer", "contributions", "fuse_rankings", "uncertainty"]
+DEPTH = 8
+"""Up to this number of query words coverage counts in full; long questions are rarely repeated word for word."""
+
+
+def coverage_scorer(
+    impacts: ImpactsView, words: Sequence[str], idf: Callable[[str], float]
+) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
+    """Returns a function that computes the factors of documents' lexical scores.
+
+    Args:
+        impacts: index of the documents that hold a word.
+        words: of the query; repeated words count repeatedly, and words that no document holds count too.
+        idf: weight of a word, >= 0; from statistics that no delta changes, so that scores stay the same.
+
+    Returns:
+        Documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to the power min(1, 8 / words); float32 [m]
+        in [0, 1], 1 for a query without lexical words.
+    """
+    counts = Counter(word for word in words if is_lexical(word))
+    shares = np.array([count * idf(word) for word, count in counts.items()])
+    total = shares.sum()
+    power = min(1.0, DEPTH / max(counts.total(), 1))
+
+    def covered(documents: NDArray[np.int64]) -> NDArray[np.float32]:
+        if total <= 0.0:
+            return np.ones(len(documents), np.float32)
+        held = np.where(impacts.by_word(list(counts), documents) > 0, shares / total, 0.0).sum(axis=1)
+        # The rounding of many fractions may make their sum exceed 1.
+        share: NDArray[np.float32] = (np.minimum(held, 1.0) ** power).astype(np.float32)
+        return share
+
+    return covered
+
+
+def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
+    """Fuses rankings.
+
+    Args:
+        rankings: document ids, best first; a repeated document counts at its best rank, and the ones behind it
+            keep their ranks.
+        k: constant that reduces the advantage of the first ranks, >= 0.
+
+    Returns:
+        Every document once, best first; ties go to the smaller id, so the order of the rankings never matters.
+    """
+    shares: dict[str, list[float]] = {}
+    for ranking in rankings:
+        seen: set[str] = set()
+        for rank, document in enumerate(ranking, start=1):
+            if document not in seen:
+                seen.add(document)
+                shares.setdefault(document, []).append(1.0 / (k + rank))
+    # fsum rounds once: the last bit of a plain sum, and so ties, would depend on the order of the rankings.
+    hits = [Hit(document, fsum(parts)) for document, parts in shares.items()]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.document_id))
+
+
+def fuse(
+    runs: Sequence[Mapping[str, Sequence[Hit]]], top_k: int, k: int = RRF_K
+) -> Mapping[str, Sequence[Hit]]:
+    """Fuses runs query by query.
+
+    Args:
+        runs: at least one, query id -> hits, best first; a query that some runs lack is fused from the others.
+        top_k: number of hits of each run to fuse, and of hits to keep, >= 1.
+        k: as for `rrf`.
+
+    Returns:
+        The queries in the order in which the runs first name them.
+    """
+    queries = dict.fromkeys(query for run in runs for query in run)
+    return {
+        query: rrf([[hit.document_id for hit in run.get(query, ())[:top_k]] for run in runs], k)[:top_k]
+        for query in queries
+    }
+
 
 HEAD = 10
 """Number of dense hits whose spread gives the certainty of the ranking."""

@@ -9,9 +9,8 @@ from glow.index import Index
 from glow.index.late_interaction import LATE_INTERACTION, best_in, tokens_of_field
 from glow.index.passages import PASSAGES
 from glow.records import Document
-from glow.search.dense_scores import rows_read
-from glow.search.late import QueryTokens
-from glow.search.queries import EncodedQuery
+from glow.search.late import QueryTokens, rows_read
+from glow.search.retrievers import EncodedQuery
 from glow.text import Preprocessor, ReadText, TokenizerPieces, is_lexical
 
 __all__ = ["LEAST_ALIKE", "Meaning", "can_tell"]

@@ -5,7 +5,8 @@ gathers, and which of their scores are known.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,21 +15,133 @@ from numpy.typing import NDArray
 from glow.index import Calibration, Fusion, Ranking, RowMask, Searchable, best, run_all
 from glow.index.late_interaction import LATE_INTERACTION
 from glow.index.learned_sparse import LEARNED_SPARSE
-from glow.index.passages import PASSAGES
+from glow.index.passages import PASSAGES, Folded, PassageMap
 from glow.index.postings import POSTINGS, ImpactsView
-from glow.index.vectors import VECTORS, SearchParams
+from glow.index.vectors import GPU_MAX_HITS, VECTORS, DenseView, SearchParams
+from glow.runtime import EncodedText
 from glow.search.calibration import Confidence, confidence_of, probabilities
-from glow.search.coverage import coverage_scorer
-from glow.search.dense_scores import best_passages, dense_scorer
-from glow.search.hybrid import HEAD, Scorer, fuse_rankings
-from glow.search.late import LateScorer, late_scorer
-from glow.search.passage_search import search_documents
-from glow.search.queries import EncodedQuery
+from glow.search.hybrid import HEAD, Scorer, coverage_scorer, fuse_rankings
+from glow.search.late import LateScorer, QueryTokens, best_passages, dense_scorer, late_scorer
+from glow.text import WeightedTokens, is_lexical, is_punctuation
 
-__all__ = [
-    "DEFAULT_CANDIDATES", "RETRIEVERS", "HybridCandidates", "RankedDocuments", "Retriever", "RetrieverOrAuto", "Words", "fuse_hybrid", "gather_hybrid",
-    "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "words_of",
-]  # fmt: skip
+Typos = Literal["auto", "off"]
+"""`auto` corrects words that the index does not know if the index suggests a clear correction; `off` does not."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnalyzedQuery:
+    """A query as it is searched.
+
+    Attributes:
+        text: after correction, for lexical and dense retrieval.
+        tokens: the query encoder's input.
+        corrected: unknown word -> its correction.
+    """
+
+    text: str
+    tokens: WeightedTokens
+    corrected: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedQuery:
+    """Input of a hybrid search.
+
+    Attributes:
+        text: for lexical retrieval.
+        vector: float32 [D], L2-normalized.
+        tokens: for late interaction; None: it is left out.
+    """
+
+    text: str
+    vector: NDArray[np.float32]
+    tokens: QueryTokens | None = None
+
+    @classmethod
+    def of(cls, reading: AnalyzedQuery, encoded: EncodedText) -> "EncodedQuery":
+        """Combines a query with its encoder's outputs."""
+        tokens = None if encoded.tokens is None else QueryTokens.of(reading.tokens, encoded.tokens)
+        return cls(reading.text, encoded.vector, tokens)
+
+
+def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
+    """Words of a query that no document holds, nor any word of the same stem; none if the index has no lexical component."""
+    if not index.holds(POSTINGS):
+        return ()
+    words = dict.fromkeys(word for word in tokens.words if is_lexical(word))
+    return tuple(word for word in words if not index[POSTINGS].holds(word))
+
+
+def is_known(index: Searchable, word: str) -> bool:
+    """Whether any document holds a word; punctuation always counts as known."""
+    if index.speller is not None:
+        return is_punctuation(word) or index.speller.knows(word)
+    return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
+
+
+def analyze_query(index: Searchable, text: str, typos: Typos = "auto") -> AnalyzedQuery:
+    """Analyzes a query for an index.
+
+    Args:
+        index: its words decide what is a typo.
+        text: any string.
+        typos: `off` leaves typos as they are.
+    """
+    preprocessor, speller = index.preprocessor, index.speller
+    words = preprocessor.pieces.words(text)
+    if typos == "off" or speller is None or not speller.suspects(words):
+        return AnalyzedQuery(text, preprocessor.query_words(words))
+    correction = speller.correct(text)
+    if not correction.words:
+        return AnalyzedQuery(text, preprocessor.query_words(words))
+    return AnalyzedQuery(correction.text, preprocessor.query(correction.text), correction.words)
+
+
+def search_documents(
+    dense: DenseView,
+    passages: PassageMap,
+    vectors: NDArray[np.float32],
+    k: int,
+    params: SearchParams | None = None,
+    allowed: RowMask | None = None,
+) -> list[Folded]:
+    """Finds the k documents whose best passages are nearest to each query.
+
+    Enough passages are fetched for k different documents: first k times the average number per document, then twice
+    as many until they suffice or are all. An exact search has one order of all passages, so its first k documents
+    are correct for any number fetched.
+
+    Args:
+        dense: one vector per passage.
+        passages: map from passages to documents.
+        vectors: float32 [n, D], L2-normalized.
+        k: documents per query, >= 1; fewer if fewer are allowed or found.
+        params: how thoroughly to search.
+        allowed: documents that may be found; None: all.
+
+    Returns:
+        For each query scores, documents and best passages, as `Folded`.
+
+    Raises:
+        QueryError: if `exact` is requested of an index without exact vectors.
+    """
+    mask = None if allowed is None else passages.mask(allowed)
+    most = len(passages) if mask is None else mask.count
+    if dense.device == "cuda":
+        most = min(most, GPU_MAX_HITS)
+    finished: dict[int, Folded] = {}
+    waiting = list(range(len(vectors)))
+    fetched = min(ceil(k * len(passages) / passages.header.documents), max(most, 1))
+    while waiting:
+        scores, rows = dense.search(vectors[waiting], fetched, params, allowed=mask, order=passages.order)
+        for query, its_scores, its_rows in zip(waiting, scores, rows, strict=True):
+            hits = passages.fold(its_scores, its_rows)
+            if len(hits[1]) >= k or fetched >= most or (its_rows < 0).any():
+                finished[query] = (hits[0][:k], hits[1][:k], hits[2][:k])
+        waiting = [query for query in waiting if query not in finished]
+        fetched = min(2 * fetched, most)
+    return [finished[query] for query in range(len(vectors))]
+
 
 Retriever = Literal["dense", "lexical", "learned-sparse", "hybrid"]
 RetrieverOrAuto = Literal["auto", "dense", "lexical", "learned-sparse", "hybrid"]

@@ -1,25 +1,33 @@
 """All text processing: words, subword tokens, term statistics, BM25 and BM25F, preprocessing."""
 
-from glow.text.analyzer import DEFAULT_ANALYZER, Analyzer, AnalyzerName, CorpusCounter, check_analyzer
-from glow.text.answering import ReadText
-from glow.text.batch import batches_by_length, lexical_tokens, pad
-from glow.text.bm25 import bm25_impact, idf_bm25, idf_lucene
-from glow.text.highlight import Fragment, Highlighter, Highlighting, markup
-from glow.text.lexical import is_lexical, lexical_words
+from glow.text.analyzer import (
+    DEFAULT_ANALYZER,
+    Analyzer,
+    AnalyzerName,
+    CorpusCounter,
+    check_analyzer,
+    is_lexical,
+    lexical_words,
+    misspell,
+    misspell_in,
+)
+from glow.text.highlight import Fragment, Highlighter, Highlighting, ReadText, markup
 from glow.text.passages import PassageCutter, PassageOptions, body_text, passage_document
 from glow.text.preprocessor import (
     PREPROCESSOR_VERSION,
     Preprocessor,
     WeightedTokens,
+    batches_by_length,
     field_words,
+    lexical_tokens,
     load_pieces,
     load_preprocessor,
+    pad,
 )
 from glow.text.spans import WordSpans
 from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
 from glow.text.tokenizer import TOKENIZER_FILE, TokenizerPieces
-from glow.text.typos import misspell, misspell_in
-from glow.text.weighting import Weighting, WordWeigher, WordWeights
+from glow.text.weighting import Weighting, WordWeigher, WordWeights, bm25_impact, idf_bm25, idf_lucene
 from glow.text.words import VOCABULARY_FILE, WordPieces, is_punctuation
 
 __all__ = [

@@ -7,18 +7,52 @@ English rules (Porter 2001, https://snowballstem.org/algorithms/english/stemmer.
 
 import threading
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from random import Random
 from typing import Any, Literal
 
 import Stemmer
 
 from glow.errors import ConfigError
-from glow.text.lexical import is_lexical
+from glow.records import Document
+from glow.schema import FieldSchema
 from glow.text.terms import DEFAULT_MAX_WORDS, MAX_WORD_CHARACTERS, TermCounter, TermTable
-from glow.text.words import Unit
+from glow.text.words import Unit, WordPieces, is_punctuation
 
-__all__ = ["DEFAULT_ANALYZER", "Analyzer", "AnalyzerName", "CorpusCounter", "check_analyzer"]
+STOP_WORDS = frozenset(
+    # articles and demonstratives, pronouns, conjunctions and particles
+    "a an the this that these those such same "
+    "i me my mine we us our ours you your yours he him his she her hers it its they them their theirs "
+    "myself yourself himself herself itself ourselves yourselves themselves "
+    "and or but nor so if then than because while as too also just only very not no there here "
+    # forms of be, have and do, modal verbs, and what an apostrophe leaves of them
+    "am is are was were be been being have has had having do does did doing done "
+    "can could will would shall should may might must "
+    "s t re ve ll don doesn didn isn aren wasn won "
+    # question words
+    "what which who whom whose when where why how "
+    # prepositions that hold words together; those of place and time (over, under, before, after) mean something
+    "of in on at by for with to from into about as".split()
+)
+"""English stop words: closed word classes, listed by kind."""
+
+
+def is_lexical(word: str) -> bool:
+    """Whether a lexical index includes a word."""
+    return word not in STOP_WORDS and len(word) <= MAX_WORD_CHARACTERS and not is_punctuation(word)
+
+
+def lexical_words(document: Document, schema: FieldSchema, pieces: WordPieces) -> Iterable[str]:
+    """All words of all text fields of a document, including stop words and punctuation; urls are left out.
+
+    All values of a list count, while a tower reads only the first ones, up to its token limit.
+    """
+    for spec in schema.fields:
+        if spec.kind == "text":
+            for value in document.fields.get(spec.name, ()):
+                yield from pieces.words(value)
+
 
 AnalyzerName = Literal["plain", "english"]
 DEFAULT_ANALYZER: AnalyzerName = "english"
@@ -116,3 +150,52 @@ def _folded(word: str) -> str:
     parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", word).casefold())
     bare = "".join(letter for letter in parts if not unicodedata.combining(letter)).translate(_LATIN)
     return unicodedata.normalize("NFC", bare) or word
+
+
+LEAST_LETTERS = 4
+ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+"""Rows of a keyboard: a wrong key is a neighbor in the row."""
+
+
+def misspell(word: str, chance: Random) -> str:
+    """A word with one typo that changes it: a letter is deleted, doubled, replaced by a neighboring key, or swapped with the next.
+
+    Args:
+        word: with at least two distinct lower-case letters.
+        chance: chooses place and kind, with equal probabilities.
+    """
+    while True:
+        at = chance.randrange(len(word))
+        kind = chance.choice(("left out", "doubled", "beside", "swapped"))
+        if kind == "left out":
+            misspelled = word[:at] + word[at + 1 :]
+        elif kind == "doubled":
+            misspelled = word[: at + 1] + word[at:]
+        elif kind == "beside":
+            misspelled = word[:at] + chance.choice(_beside(word[at])) + word[at + 1 :]
+        else:
+            misspelled = word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
+        if misspelled != word:
+            return misspelled
+
+
+def misspell_in(text: str, chance: Random) -> str:
+    """A text with a typo in one content word of four letters or more; unchanged without such a word."""
+    words = text.split(" ")
+    places = [
+        at
+        for at, word in enumerate(words)
+        if len(word) >= LEAST_LETTERS and word.isascii() and word.isalpha() and is_lexical(word.lower())
+    ]
+    if places:
+        at = chance.choice(places)
+        words[at] = misspell(words[at].lower(), chance)
+    return " ".join(words)
+
+
+def _beside(letter: str) -> str:
+    for row in ROWS:
+        at = row.find(letter)
+        if at >= 0:
+            return row[max(at - 1, 0) : at] + row[at + 1 : at + 2]
+    return letter

@@ -6,7 +6,7 @@ hash. A query is `[CLS] words [SEP]`, a document `[CLS] field [SEP] field [SEP] 
     L   tokens of one sequence; a batch pads to its longest
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,21 +17,11 @@ from numpy.typing import NDArray
 from glow.errors import ConfigError
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
-from glow.text.bm25 import normalise, soften
+from glow.text.analyzer import is_lexical
 from glow.text.terms import TermTable
 from glow.text.tokenizer import TOKENIZER_FILE, TokenizerPieces
-from glow.text.urls import url_words
-from glow.text.weighting import Weighting, WordWeigher, WordWeights
-from glow.text.words import VOCABULARY_FILE, Unit, WordPieces
-
-__all__ = [
-    "PREPROCESSOR_VERSION",
-    "Preprocessor",
-    "WeightedTokens",
-    "field_words",
-    "load_pieces",
-    "load_preprocessor",
-]
+from glow.text.weighting import Weighting, WordWeigher, WordWeights, normalise, soften
+from glow.text.words import VOCABULARY_FILE, Unit, WordPieces, url_words
 
 PREPROCESSOR_VERSION = 1
 """Version of the preprocessing: increased with every change of ids or weights for the same text and options."""
@@ -296,3 +286,63 @@ def load_preprocessor(
         terms if terms is not None else TermTable.load(folder / "terms"),
         caps_unknown=caps_unknown,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Tower input.
+
+    Attributes:
+        ids, field_ids: int64 [B, L], padded at the end.
+        mask: int64 [B, L], 1 for tokens and 0 for padding.
+        weights: float32 [B, L], 1 on padding (docs/papers.md, row 3), which the mask hides.
+    """
+
+    ids: NDArray[np.int64]
+    mask: NDArray[np.int64]
+    field_ids: NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+
+def pad(sequences: Sequence[WeightedTokens], pad_id: int, length: int = 0) -> Batch:
+    """Pads sequences at the end to the longest of them, or to `length` if it is greater; needs at least one."""
+    shape = (len(sequences), max(max(len(sequence) for sequence in sequences), length))
+    ids = np.full(shape, pad_id, np.int64)
+    mask, field_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    weights = np.ones(shape, np.float32)
+    for row, sequence in enumerate(sequences):
+        length = len(sequence)
+        ids[row, :length] = sequence.ids
+        mask[row, :length] = 1
+        field_ids[row, :length] = sequence.field_ids
+        weights[row, :length] = sequence.weights
+    return Batch(ids, mask, field_ids, weights)
+
+
+def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Groups positions into batches of similar length, longest first.
+
+    Every batch has at most `max_tokens` tokens including padding (a longer sequence is alone), so one long
+    text neither pads the others nor needs much memory.
+
+    Args:
+        lengths: tokens of each sequence.
+        max_tokens: token limit of one batch, including padding.
+
+    Yields:
+        Positions in `lengths`, each once.
+    """
+    batch: list[int] = []
+    for position in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > max_tokens:
+            yield batch
+            batch = []
+        batch.append(position)
+    if batch:
+        yield batch
+
+
+def lexical_tokens(sequence: WeightedTokens) -> NDArray[np.int64]:
+    """Positions of the tokens whose words a lexical index holds, int64, ascending."""
+    holds = np.array([*(is_lexical(word) for word in sequence.words), False])  # special tokens have index -1
+    return np.flatnonzero(holds[sequence.word_ids])

@@ -7,16 +7,18 @@ seconds for a long text of CJK characters.
 
 import re
 import unicodedata
-from collections.abc import Container, Iterator, Set
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from string import punctuation
 from typing import NamedTuple
 
 from glow.schema import FieldSpec
-from glow.text.urls import url_runs
-from glow.text.words import BertWords, is_punctuation
-
-__all__ = ["Span", "WordSpans"]
+from glow.text.analyzer import Analyzer
+from glow.text.words import BertWords, is_punctuation, url_runs
 
 CACHED_CHARACTERS = 20_000
 STRETCH = 1_000
@@ -179,3 +181,227 @@ def _places(lower: str, word: str) -> Iterator[int]:
         if word in _MARKS or not (lower[place - 1 : place] in _LETTERS or lower[end : end + 1] in _LETTERS):
             yield place
         place = lower.find(word, end)
+
+
+OTHER_WORDS = 20_000
+"""Most words without a wanted term to remember; a page of ordinary hits has fewer."""
+_START = attrgetter("start")
+
+
+class WantedWords:
+    """The words that an analyzer maps to given terms.
+
+    Args:
+        analyzer: turns words into terms.
+        terms: the wanted ones.
+    """
+
+    def __init__(self, analyzer: Analyzer, terms: Set[str]) -> None:
+        self._term, self._terms = analyzer.term, terms
+        # No analyzer changes the start of a word of ASCII letters, so most words can be skipped.
+        self._first = frozenset(term[:1] for term in terms)
+        self._marks = {mark: made for mark in punctuation if (made := analyzer.term(mark)) in terms}
+        self._others: set[str] = set()
+
+    def term(self, word: str) -> str:
+        """The term of a word."""
+        return self._term(word)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self._term(word) in self._terms
+
+    def among(self, words: Set[str], text: str) -> dict[str, str]:
+        """The wanted words among a text's words -> their terms.
+
+        Args:
+            words: of the text, as `WordSpans.different_words` yields them.
+            text: searched for marks.
+        """
+        first, term, terms, found = self._first, self._term, self._terms, dict[str, str]()
+        for word in words - self._others:
+            start = word[:1]
+            if (start in first or start > "\x7f") and (made := term(word)) in terms:
+                found[word] = made
+            elif len(self._others) < OTHER_WORDS:
+                self._others.add(word)
+        found.update((mark, made) for mark, made in self._marks.items() if mark in text)
+        return found
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """A part of the text with wanted words; their spans are computed at the first use."""
+
+    start: int
+    end: int
+    find: Callable[[], list[Span]]
+    found: list[Span] | None = field(default=None)
+
+    @property
+    def spans(self) -> list[Span]:
+        if self.found is None:
+            self.found = self.find()
+        return self.found
+
+
+class FoundWords:
+    """The wanted words of one value of a field, each as its term, in order; can be iterated repeatedly.
+
+    Args:
+        spans: finds words.
+        text: the value.
+        spec: of the field; None for plain text.
+        wanted: the words.
+
+    Attributes:
+        terms: those that have a word in the text.
+    """
+
+    def __init__(self, spans: WordSpans, text: str, spec: FieldSpec | None, wanted: WantedWords) -> None:
+        self.terms: set[str] = set()
+        self._stretches: list[_Stretch] = []
+        if spec is not None and spec.kind == "url":
+            found = [span._replace(word=wanted.term(span.word)) for span in spans.of_url(text, spec, wanted)]
+            self.terms.update(span.word for span in found)
+            self._stretches.append(_Stretch(0, len(text), list, found))
+            return
+        for start, end in spans.stretches(text):
+            part = text[start:end]
+            terms = wanted.among(spans.different_words(part), part)
+            if terms:
+                self.terms.update(terms.values())
+                self._stretches.append(_Stretch(start, end, _finder(spans, part, start, terms)))
+
+    def add(self, spans: Sequence[Span]) -> None:
+        """Adds further words of the text, each as a term, in order; the same word may be there already under another term."""
+        for span in spans:
+            self.terms.add(span.word)
+            home = next((each for each in self._stretches if each.start <= span.start < each.end), None)
+            if home is None:
+                insort(self._stretches, _Stretch(span.start, span.end, list, [span]), key=_START)
+            else:
+                insort(home.spans, span, key=_START)
+
+    def __iter__(self) -> Iterator[Span]:
+        for stretch in self._stretches:
+            yield from stretch.spans
+
+    def within(self, start: int, end: int) -> Iterator[Span]:
+        """Those that are completely in `text[start:end]`."""
+        for stretch in self._stretches:
+            if stretch.start < end and start < stretch.end:
+                for span in stretch.spans:
+                    if start <= span.start and span.end <= end:
+                        yield span
+                        start = span.end  # a word found as two terms counts once
+
+
+def _finder(spans: WordSpans, part: str, start: int, terms: Mapping[str, str]) -> Callable[[], list[Span]]:
+    return lambda: [
+        Span(terms[word], start + begin, start + end)
+        for word, begin, end in spans.of_text(part, terms.keys())
+    ]
+
+
+SEEN_SHARE = 0.25
+_ROUNDING = 1e-9
+_CLOSING = " \t\r\n.,;:!?)]}"
+"""Characters that should not begin a snippet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch `text[start:end]`, its total weight, and the characters from its first word's to its last's."""
+
+    worth: float
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def best_windows(
+    spans: Iterable[Span], worth: Mapping[str, float], count: int, width: int, length: int
+) -> list[Window]:
+    """Chooses windows that do not overlap, best first; each takes at most one pass over the words.
+
+    Args:
+        spans: words of the text in order; read once per window, and only until nothing better can follow.
+        worth: word -> weight > 0; other words do not count.
+        count: most windows.
+        width: characters of a window; a longer word is kept whole.
+        length: of the text in characters.
+    """
+    chosen: list[Window] = []
+    shown: set[str] = set()
+    while worth and len(chosen) < count:
+        now = {word: value * (SEEN_SHARE if word in shown else 1.0) for word, value in worth.items()}
+        free = (span for span in spans if all(_is_outside(span, window) for window in chosen))
+        value, run = _best_run(free, now, width)
+        if not run:
+            break
+        chosen.append(_with_margins(value, run[0].start, run[-1].end, width, length, chosen))
+        shown.update(span.word for span in run)
+    return chosen
+
+
+def _best_run(spans: Iterable[Span], worth: Mapping[str, float], width: int) -> tuple[float, list[Span]]:
+    """Weight and words of the best run within `width`; of ties, the earliest."""
+    counts = dict.fromkeys(worth, 0)
+    run: deque[Span] = deque()
+    best, found, value = -1.0, list[Span](), 0.0
+    most = sum(worth.values())
+    for span in spans:
+        if span.word not in worth:
+            continue
+        run.append(span)
+        counts[span.word] += 1
+        if counts[span.word] == 1:
+            value += worth[span.word]
+        while len(run) > 1 and span.end - run[0].start > width:
+            left = run.popleft().word
+            counts[left] -= 1
+            if not counts[left]:
+                value -= worth[left]
+        if value > best + _ROUNDING:
+            best, found = value, list(run)
+            if best >= most - _ROUNDING:  # a window with every word; none can be better
+                break
+    return best, found
+
+
+def _is_outside(span: Span, window: Window) -> bool:
+    return span.end <= window.start or span.start >= window.end
+
+
+def _with_margins(
+    worth: float, first: int, last: int, width: int, length: int, others: Sequence[Window]
+) -> Window:
+    """Extends a window by equal margins, up to the text's ends and to other windows."""
+    least = max((other.end for other in others if other.end <= first), default=0)
+    most = min((other.start for other in others if other.start >= last), default=length)
+    room = max(width - (last - first), 0)
+    start = max(least, first - room // 2)
+    end = min(most, start + max(width, last - first))
+    start = max(least, min(start, end - width))
+    return Window(worth, min(start, first), max(end, last), first, last)
+
+
+def trim(text: str, window: Window, spans: WordSpans) -> tuple[int, int]:
+    """Moves a window's bounds inwards to word ends, without white space around them; its own words stay complete."""
+    start, end = window.start, window.end
+    if 0 < start < window.first:
+        # One character more tells whether a word continues.
+        before = next(spans.of_text(text[start - 1 : window.first]), None)
+        if before and before.start == 0 and before.end > 1:
+            start += before.end - 1
+    if window.last < end < len(text):
+        # No word contains a blank, so only the end can be cut.
+        place = max(text.rfind(" ", window.last, end + 1), window.last)
+        *_, after = (None, *spans.of_text(text[place : end + 1]))
+        whole = end + 1 - place
+        if after and after.end == whole and after.start < whole - 1:
+            end = place + after.start
+    stretch = text[start:end].rstrip()
+    start, end = start + len(stretch) - len(stretch.lstrip(_CLOSING if start else None)), start + len(stretch)
+    return (start, end) if start < end else (window.start, window.end)  # one word without an end

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from glow.evaluation import evaluate
+from glow.index.ranking import SearchParams
 from glow.index.vectors.build import build_dense
-from glow.index.vectors.index import SearchParams
 from glow.nn import Pretrainer
 from glow.records import Document, Hit, Qrel
 from glow.text import WordPieces, batches_by_length

@@ -10,7 +10,7 @@ import glow.collection
 from glow.artifact import lock, manifest, model, reranker, root
 from glow.feedback import Feedback
 from glow.index import delta, models, settings, version
-from glow.index.components import COMPONENTS
+from glow.index.version import COMPONENTS
 from glow.ingest import log, reader, records, state
 from glow.query_log import LoggedQuery
 from glow.text import tokenizer, words

@@ -5,7 +5,8 @@ from typing import Literal, NamedTuple
 
 from glow.contract import FoundHits
 from glow.index import Fusion
-from glow.index.columns.filters import Expression, FacetRequest
+from glow.index.columns.filters import Expression
+from glow.index.columns.masks import FacetRequest
 from glow.index.vectors import SearchParams
 from glow.search import Arrangement, Reranking, Retriever, RetrieverOrAuto, Typos
 from glow.text import Highlighting

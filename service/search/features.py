@@ -7,7 +7,8 @@ from pydantic import ValidationError
 from glow.errors import FilterError
 from glow.index import Fusion, Index
 from glow.index.columns import COLUMNS, Columns, duration_s, now_s
-from glow.index.columns.filters import Expression, FacetRequest, field_of, parse_facets, parse_filter
+from glow.index.columns.filters import Expression, field_of, parse_filter
+from glow.index.columns.masks import FacetRequest, parse_facets
 from glow.options import describe
 from glow.search import Arrangement, FilterBoost, RecencyBoost, Reranking, Retriever, SortKey
 from glow.text import Highlighting

@@ -18,7 +18,7 @@ from glow.contract import (
 )
 from glow.index import Explained, Index
 from glow.index.columns import pick
-from glow.index.columns.filters import FacetCounts
+from glow.index.columns.masks import FacetCounts
 from glow.index.passages import FoundPassage
 from glow.records import Document
 from glow.runtime import Explanation

@@ -15,7 +15,8 @@ from glow.contract import Correction, FoundHits, Hit, Query, QueryExplanation
 from glow.errors import QueryError
 from glow.index import Index, RowMask, wanted_until
 from glow.index.columns import COLUMNS
-from glow.index.columns.filters import Expression, FacetCounts, count_values
+from glow.index.columns.filters import Expression
+from glow.index.columns.masks import FacetCounts, count_values
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.records import Document

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from glow.errors import DocumentNotFoundError
 from glow.index import RowMask, View
 from glow.index.columns import COLUMNS
-from glow.index.columns.filters import count_values, parse_filter
+from glow.index.columns.filters import parse_filter
+from glow.index.columns.masks import count_values
 from glow.index.late_interaction import LATE_INTERACTION, best_tokens, max_sim
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES

@@ -16,7 +16,7 @@ from glow.index import (
     RangeTask,
 )
 from glow.index.milvus import MilvusVectors
-from glow.index.row_mask import RowMask
+from glow.index.ranking import RowMask
 from glow.index.vectors import (
     VECTORS,
 )

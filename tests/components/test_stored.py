@@ -12,7 +12,7 @@ from glow.errors import MismatchError
 from glow.index import COMPONENTS, Segment, open_segment
 from glow.index.milvus import STORED_FOLDER, collections_of, connect, store_segment, stored_header
 from glow.index.postings import POSTINGS
-from glow.index.row_mask import RowMask
+from glow.index.ranking import RowMask
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
 from tests.components.answers import Answers

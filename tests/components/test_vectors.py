@@ -16,7 +16,7 @@ from glow.index import (
     MergeSource,
     Rows,
 )
-from glow.index.row_mask import RowMask
+from glow.index.ranking import RowMask
 from glow.index.vectors import (
     KINDS,
     VECTORS,

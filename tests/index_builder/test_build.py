@@ -185,7 +185,7 @@ def test_a_kind_that_was_asked_for_is_built(
 def test_an_index_that_is_compressed_for_memory_says_so(
     build: Run, lines_file: LinesFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, live: Live
 ) -> None:
-    monkeypatch.setattr("glow.index.vectors.kinds.FLAT_MAX_VECTORS", 100)
+    monkeypatch.setattr("glow.index.vectors.build.FLAT_MAX_VECTORS", 100)
     file = lines_file([{"_id": str(number), "title": f"bees {number}"} for number in range(2700)])
     done = build(file, "--memory-mb", 1, "--json", tmp_path / "r.json")
     assert done.exit_code == 0

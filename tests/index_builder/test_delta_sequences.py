@@ -16,7 +16,8 @@ from glow.contract import FoundHits
 from glow.errors import DocumentNotFoundError
 from glow.index import Index
 from glow.index.columns import COLUMNS
-from glow.index.columns.filters import parse_facets, parse_filter
+from glow.index.columns.filters import parse_filter
+from glow.index.columns.masks import parse_facets
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from glow.errors import ConfigError, DependencyError
-from glow.index.learned_sparse.encode import LearnedJob, make_word_side
+from glow.index.learned_sparse.component import LearnedJob, make_word_side
 from glow.index.stored_fields import DocumentWriter
 from glow.index.token_embeddings import StatesJob
 from glow.records import Document

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glow.index.late_interaction import encode_tokens, nearest, pool, pooling, stored_tokens
+from glow.index.late_interaction import encode_tokens, nearest, pool, stored_tokens
+from glow.index.late_interaction import scoring as pooling
 from glow.text import WeightedTokens
 
 

@@ -9,7 +9,7 @@ import pytest
 from glow.errors import FormatError
 from glow.runtime import TOKENS, Encoder, Model
 from glow.text import WeightedTokens
-from glow.text.batch import pad
+from glow.text.preprocessor import pad
 
 TEXTS = [
     "bees",

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from glow.index import DEFAULT_FUSION
 from glow.search import fuse_rankings, uncertainty
-from glow.search.coverage import coverage_scorer
+from glow.search.hybrid import coverage_scorer
 
 IDF: Mapping[str, float] = {"bees": 3.0, "honey": 2.0, "home": 1.0, "zyzzyva": 4.0}
 HELD = ({"bees", "honey"}, {"home"}, set(), {"bees", "honey", "home"})

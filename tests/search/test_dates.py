@@ -21,7 +21,8 @@ from glow.index.columns import (
     now_s,
     span_of,
 )
-from glow.index.columns.filters import count_values, evaluate, parse_filter
+from glow.index.columns.filters import parse_filter
+from glow.index.columns.masks import count_values, evaluate
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
 

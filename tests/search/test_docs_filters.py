@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from glow.collection import parse_document
 from glow.index.columns import Columns, build_columns
-from glow.index.columns.filters import evaluate, parse_filter
+from glow.index.columns.filters import parse_filter
+from glow.index.columns.masks import evaluate
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from glow.errors import FilterError
 from glow.index.columns import Columns, build_columns, field_values, type_of
-from glow.index.columns.filters import FacetCounts, FacetRequest, ValueCount, count_values, parse_facets
+from glow.index.columns.masks import FacetCounts, FacetRequest, ValueCount, count_values, parse_facets
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
 

@@ -14,18 +14,8 @@ from hypothesis import strategies as st
 
 from glow.errors import FilterError
 from glow.index.columns import Columns, build_columns, field_values, type_of
-from glow.index.columns.filters import (
-    MAX_FAULTS,
-    And,
-    Between,
-    Exists,
-    FilterMasks,
-    Not,
-    OneOf,
-    Or,
-    evaluate,
-    parse_filter,
-)
+from glow.index.columns.filters import MAX_FAULTS, And, Between, Exists, Not, OneOf, Or, parse_filter
+from glow.index.columns.masks import FilterMasks, evaluate
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
 

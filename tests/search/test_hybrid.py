@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from glow.errors import ConfigError, StoreError
 from glow.index import Fusion, FusionWeights, Ranking, run_all, wanted_until
-from glow.index.time_limit import time_left_s
+from glow.index.ranking import time_left_s
 from glow.search import Fused, Scorer, fuse_rankings, rrf, uncertainty
 
 DOCUMENTS = 30

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glow.index import RowMask
 from glow.index.postings import ImpactIndex, ImpactWriter
-from glow.index.postings import sums as postings_module
+from glow.index.postings import impacts as postings_module
 
 WORDS = [f"w{number:02}" for number in range(30)]
 DOCUMENTS = 400

@@ -92,7 +92,7 @@ def test_an_array_that_does_not_fit_the_others_is_refused_by_name(folder: Path, 
 def test_more_than_32_bits_count_is_refused(
     most: int, bodies: list[str], tmp_path: Path, toy_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glow.index.passages.build.MAX_ROWS", most)
+    monkeypatch.setattr("glow.index.passages.MAX_ROWS", most)
     documents = [Document(str(row), {"text": (body,)}) for row, body in enumerate(bodies)]
     cutter = PassageCutter(Model.open(toy_model).preprocessor)
     with pytest.raises(BuildError, match=f"document row {len(bodies) - 1}: passages exceed what 32 bits"):

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.index import Fusion, FusionWeights, Index
-from glow.index.columns.filters import And, Exists, FacetRequest, Or
+from glow.index.columns.filters import And, Exists, Or
+from glow.index.columns.masks import FacetRequest
 from glow.index.vectors import SearchParams
 from glow.search import Arrangement, FilterBoost, RecencyBoost, Reranking, SortKey
 from glow.text.highlight import Highlighting

@@ -16,7 +16,7 @@ from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import Meaning, can_tell, rows_read
 from glow.text import Highlighter, WordSpans, is_lexical, markup
-from glow.text.answering import answering_words
+from glow.text.highlight import answering_words
 from glow_service.app import create_app
 from glow_service.search import passage_document
 from glow_service.settings import Settings

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from glow.errors import FilterError, MismatchError, QueryError
 from glow.index import RowMask
 from glow.index.columns import Columns
-from glow.index.columns.filters import And, FilterMasks, Not, OneOf, evaluate, parse_filter
+from glow.index.columns.filters import And, Not, OneOf, parse_filter
+from glow.index.columns.masks import FilterMasks, evaluate
 from glow.index.milvus import FilterFields, MilvusVectors, StoreHeader, connect, drop_collection
 from glow.index.vectors import IndexKind, SearchParams
 from tests.search.test_filters import FILTERS, Json

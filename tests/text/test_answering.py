@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from glow.records import Document
 from glow.text import Highlighter, Highlighting, Preprocessor, ReadText, WordPieces, WordSpans, markup
-from glow.text.answering import TOKEN_CHARACTERS, answering_words, from_its_sentence
-from glow.text.lexical import is_lexical
-from glow.text.sentences import sentence_spans
-from glow.text.windows import Window
+from glow.text.analyzer import is_lexical
+from glow.text.highlight import TOKEN_CHARACTERS, answering_words, from_its_sentence
+from glow.text.passages import sentence_spans
+from glow.text.spans import Window
 
 Make = Callable[..., Preprocessor]
 COUNTS = {"the": 10_000, "bees": 5, "home": 2, "find": 50, "hive": 1, "insects": 1}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from glow.records import Document
 from glow.text import Preprocessor
-from glow.text.batch import batches_by_length, pad
+from glow.text.preprocessor import batches_by_length, pad
 
 
 @given(st.lists(st.integers(1, 60), max_size=50), st.integers(1, 200))

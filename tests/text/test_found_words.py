@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from glow.records import Document
 from glow.text import Analyzer, AnalyzerName, Preprocessor, WordPieces, WordSpans
 from glow.text.highlight import LEAST_WORTH, Highlighter, Highlighting
-from glow.text.spans import Span
-from glow.text.windows import SEEN_SHARE, best_windows
+from glow.text.spans import SEEN_SHARE, Span, best_windows
 
 Make = Callable[..., Preprocessor]
 COUNTS = {"the": 10_000, "bees": 5, "home": 2, "find": 50, "hive": 1}

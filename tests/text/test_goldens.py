@@ -12,7 +12,7 @@ import pytest
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, Weighting, WordPieces, WordWeigher
-from glow.text.bm25 import (
+from glow.text.weighting import (
     adjusted_tf,
     bm25_impact,
     bm25f_weight,

@@ -7,7 +7,7 @@ import pytest
 from glow.records import Document
 from glow.schema import FieldSchema
 from glow.text import WordPieces, is_lexical, lexical_words
-from glow.text.lexical import STOP_WORDS
+from glow.text.analyzer import STOP_WORDS
 
 
 @pytest.mark.parametrize("word", ["the", "what", "does", ",", "。", "a" * 129])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.text.sentences import BLANKS, sentence_spans
+from glow.text.passages import BLANKS, sentence_spans
 
 MARKS = st.sampled_from([*" \n\t\u00a0.!?。！”)-•1a.éA日\u0301\x1c", "Dr. ", "3.5 ", "e.g. ", "\n\n", "1. "])
 

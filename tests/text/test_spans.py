@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from glow.schema import FieldSpec
 from glow.text import WordPieces
 from glow.text.spans import WordSpans
-from glow.text.urls import url_runs
+from glow.text.words import url_runs
 
 # Canonical order moves marks that stay in a word; it then differs in the order of such marks alone.
 MOVED = "".join(mark for mark in map(chr, range(0x110000)) if combining(mark) and category(mark) != "Mn")

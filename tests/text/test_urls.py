@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glow.text.urls import MAX_RUN_CHARACTERS, MAX_URL_CHARACTERS, url_words
+from glow.text.words import MAX_RUN_CHARACTERS, MAX_URL_CHARACTERS, url_words
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from glow.records import Document
 from glow.schema import PRESETS, FieldSchema, FieldSpec
 from glow.text import Preprocessor, TermTable, Weighting, WordWeigher
-from glow.text.bm25 import normalise, soften
+from glow.text.weighting import normalise, soften
 
 Make = Callable[..., Preprocessor]
 IDFS = st.sampled_from(["smooth", "bm25"])

@@ -14,7 +14,7 @@ from glow.evaluation.task import Corpus
 from glow.nn import TowerConfig, TwoTowers
 from glow.records import Document, Query
 from glow.runtime import Model
-from glow.text.batch import pad
+from glow.text.preprocessor import pad
 from glow.training.checkpoint import save_checkpoint
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source, vectors
 from glow.training.from_model import read_towers

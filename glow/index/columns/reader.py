@@ -1,34 +1,231 @@
-"""Metadata as typed columns, memory-mapped: for every field, the values of each document.
+"""The columns of metadata: values, dates, files, and what reads them.
 
-Each part of a field (its strings, its numbers, its booleans) has a sorted dictionary of d distinct values. A code is a
-value's position in it, counted from 1; 0 is no value. Sorted codes make a range of values a range of codes.
-
-n   documents    d   distinct values    m   values of all documents
+n   documents
 """
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from pydantic import Field
 
 from glow.errors import FormatError, MismatchError
-from glow.index.columns.format import (
-    COLUMNS_FOLDER,
-    COLUMNS_HEADER,
-    ORDER_FILE,
-    VALUES_FILE,
-    ArrayName,
-    ColumnsHeader,
-    PartHeader,
-)
-from glow.index.columns.metadata import Scalar, ValueType
+from glow.options import StrictModel
 from glow.storage import SortedStrings, map_array, map_bytes, read_header
 
-__all__ = ["Columns", "Field", "NumberValues", "StringValues", "TypedColumn"]
+Scalar = str | int | float | bool
+ValueType = Literal["string", "number", "boolean", "date"]
+"""Types of values; a field that only holds dates has its strings also as `date` values, which are instants."""
+VALUE_TYPES: tuple[ValueType, ...] = ("string", "number", "boolean")
+"""Types of values as output."""
+
+MAX_NAME_CHARACTERS = 256
+"""A longer path is ignored: unlimited names would let one document take all memory."""
+
+
+def field_values(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
+    """Yields each value with its field, in the document's order; a list's members one by one.
+
+    Args:
+        metadata: JSON values, nested no deeper than `glow.collection` allows.
+    """
+    for name, value in metadata.items():
+        yield from _walk(name, value)
+
+
+def pick(metadata: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
+    """The fields of a document's metadata with the given names, nested as in the document.
+
+    Args:
+        metadata: as for `field_values`.
+        names: dotted paths; missing fields are left out.
+    """
+    found: dict[str, Any] = {}
+    for key, value in metadata.items():
+        below = {name[len(key) + 1 :] for name in names if name.startswith(f"{key}.")}
+        if key in names:
+            found[key] = value
+        elif below and (part := _pick(value, below)) is not None:
+            found[key] = part
+    return found
+
+
+def _pick(value: Any, names: Set[str]) -> Any:
+    if isinstance(value, list):
+        return [part for item in value if (part := _pick(item, names)) is not None] or None
+    return pick(value, names) or None if isinstance(value, dict) else None
+
+
+def type_of(value: object) -> ValueType | None:
+    """The type of a single value; None for null, lists and objects. true is not a number."""
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, bool):
+        return "boolean"
+    return "number" if isinstance(value, int | float) else None
+
+
+def _walk(name: str, value: Any) -> Iterator[tuple[str, Scalar]]:
+    if len(name) > MAX_NAME_CHARACTERS:
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _walk(f"{name}.{key}", item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _walk(name, item)
+    elif value is not None:
+        yield name, value
+
+
+_DATE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
+_DURATION = re.compile(r"([0-9]{1,6})([smhdwMy])")
+_NOW = re.compile(r"now(?:([+-])([0-9]{1,6}[smhdwMy]))?")
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "M": 2_629_746, "y": 31_556_952}
+"""In seconds; a month and a year have their mean lengths in the Gregorian calendar."""
+_LONGEST = 36
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_DAY = timedelta(days=1)
+NOW_STEP_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class DateSpan:
+    """Meaning of a date in a request: its first and last microsecond since 1970 in UTC."""
+
+    first: int
+    last: int
+
+
+def instant_of(text: str) -> int | None:
+    """Microseconds since 1970 in UTC; None if the text is not a date."""
+    moment = _moment(text)
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def duration_s(text: str) -> int | None:
+    """Seconds of a number and a unit, such as `30d`: units s, m, h, d, w, M, y; None if the text has another form."""
+    parsed = _DURATION.fullmatch(text)
+    return None if parsed is None else int(parsed[1]) * _UNITS[parsed[2]]
+
+
+def now_s(now: datetime | None = None) -> int:
+    """Seconds since 1970 of the last full minute, so that requests within a minute share masks and responses.
+
+    Args:
+        now: the time; None: the clock's.
+    """
+    return int((now or datetime.now(UTC)).timestamp()) // NOW_STEP_S * NOW_STEP_S
+
+
+def span_of(text: str, now: datetime | None = None) -> DateSpan | None:
+    """The meaning of a date in a request; None if the text is not a date.
+
+    Args:
+        text: a date as in documents, or `now`, `now-7d`, `now+1h`, with the units of `duration_s`.
+        now: the time; None: the clock's.
+    """
+    if relative := _NOW.fullmatch(text):
+        seconds = now_s(now)
+        sign, duration = relative.groups()
+        if sign:
+            seconds += (duration_s(duration) or 0) * (1 if sign == "+" else -1)
+        return DateSpan(seconds * 1_000_000, seconds * 1_000_000)
+    moment = _moment(text)
+    if moment is None:
+        return None
+    first = (moment - _EPOCH) // _MICROSECOND
+    is_day = len(text) == len("2024-05-01")
+    return DateSpan(first, first + (_DAY // _MICROSECOND - 1 if is_day else 0))
+
+
+def _moment(text: str) -> datetime | None:
+    if len(text) > _LONGEST or not _DATE.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (
+        ValueError,
+        OverflowError,
+    ):  # a 30th of February, or a year that the time zone moves out of the calendar
+        return None
+
+
+COLUMNS_FOLDER = "columns"
+COLUMNS_HEADER = "columns.json"
+VALUES_FILE = "values.bin"
+ORDER_FILE = "order.npy"
+MAX_FIELDS = 256
+"""Most fields with columns; thousands of keys are data used as names."""
+
+ArrayName = Literal["codes", "offsets", "text", "ends", "near", "rest"]
+Count = Annotated[int, Field(ge=0, lt=2**62)]
+
+
+class Place(StrictModel):
+    """Position of an array in `values.bin`."""
+
+    start: Count
+    size_bytes: Count
+
+
+class PartHeader(StrictModel):
+    """The values of one type in one field.
+
+    Attributes:
+        type: of the values.
+        distinct: number of distinct values.
+        values: number of values, each counted once per document.
+        documents: number of documents with a value of this type.
+        has_lists: whether a document has more than one value.
+        arrays: positions of its arrays.
+    """
+
+    type: ValueType
+    distinct: Annotated[int, Field(ge=1, lt=2**32)]
+    values: Count
+    documents: Count
+    has_lists: bool
+    arrays: dict[ArrayName, Place]
+
+
+class FieldHeader(StrictModel):
+    """One field: its dotted path, number of documents, and values by type."""
+
+    name: str
+    documents: Count
+    parts: Annotated[list[PartHeader], Field(min_length=1, max_length=4)]
+
+
+class ColumnsHeader(StrictModel):
+    """`columns.json`.
+
+    Attributes:
+        format: format version.
+        documents: rows of every column.
+        fields: sorted by name.
+        left_out: field -> why it has no column; the first thousand by name.
+        left_out_fields: total number of those fields, as far as they were counted.
+        mixed: fields that hold dates and other texts, and therefore count as texts.
+    """
+
+    format: Literal[1]
+    documents: Annotated[int, Field(ge=0, lt=2**32)]
+    fields: Annotated[list[FieldHeader], Field(max_length=MAX_FIELDS)]
+    left_out: dict[str, str]
+    left_out_fields: Count
+    mixed: list[str] = Field(default_factory=list)
+
 
 # Other JSON libraries cannot read larger whole numbers.
 MAX_WHOLE = 2**63
@@ -245,3 +442,75 @@ def _ascending(
 
 def _damaged(what: str) -> FormatError:
     return FormatError(f"{COLUMNS_FOLDER}/{VALUES_FILE} is damaged: {what}; rebuild the index")
+
+
+_ORDERS: tuple[ValueType, ...] = ("date", "number", "string", "boolean")
+MISSING = -1
+
+
+def order_kind(field: Field) -> ValueType:
+    """The type whose values order a field: instants before numbers before texts; other values count as missing."""
+    return next(kind for kind in _ORDERS if kind in field.parts)
+
+
+def value_ranks(
+    columns: Columns, name: str, rows: NDArray[np.int64], *, largest: bool = False
+) -> NDArray[np.int64]:
+    """The rank of each document's value among all values.
+
+    Args:
+        columns: of the index.
+        name: of a field with a column.
+        rows: int64 [m].
+        largest: whether a document with several values has the rank of its largest, not its smallest.
+
+    Returns:
+        int64 [m], >= 0, equal for equal values; -1 for a document without a value.
+    """
+    kind = order_kind(columns.fields[name])
+    segments = columns.segments
+    codes = np.zeros(len(rows), np.int64)
+    parts: list[TypedColumn | None] = []
+    inside = []
+    for start, segment in segments:
+        field = segment.fields.get(name)
+        part = field.parts.get(kind) if field is not None else None
+        within = (rows >= start) & (rows < start + segment.documents)
+        parts.append(part)
+        inside.append(within)
+        if part is not None:
+            codes[within] = _codes(part, rows[within] - start, largest=largest)
+    if len(segments) == 1:
+        return codes - 1
+    return _over_segments(codes, parts, inside)
+
+
+def _codes(part: TypedColumn, rows: NDArray[np.int64], *, largest: bool) -> NDArray[np.int64]:
+    """Each row's code, in the order of values; 0 if it has none."""
+    if part.offsets is None:
+        return part.codes[rows].astype(np.int64)
+    codes = np.zeros(len(rows), np.int64)
+    starts, stops = part.offsets[rows].tolist(), part.offsets[rows + 1].tolist()
+    for place, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        if stop > start:
+            held = part.codes[start:stop]
+            codes[place] = int(held.max() if largest else held.min())
+    return codes
+
+
+def _over_segments(
+    codes: NDArray[np.int64], parts: list[TypedColumn | None], inside: list[NDArray[np.bool_]]
+) -> NDArray[np.int64]:
+    """Ranks from codes of two dictionaries: compares the values themselves, each once."""
+    keys = []
+    for part, within in zip(parts, inside, strict=True):
+        different = np.unique(codes[within & (codes > 0)]).tolist()
+        keys.append({code: part.values.key(code - 1) for code in different} if part is not None else {})
+    # Keys of one type: strings as UTF-8, others as exact numbers.
+    every: list[bytes | int | float] = sorted({key for held in keys for key in held.values()})
+    place_of = {key: place for place, key in enumerate(every)}
+    ranks = np.full(len(codes), MISSING, np.int64)
+    for held, within in zip(keys, inside, strict=True):
+        for place in np.flatnonzero(within & (codes > 0)).tolist():
+            ranks[place] = place_of[held[int(codes[place])]]
+    return ranks

@@ -1,21 +1,30 @@
 """Late interaction: binary embeddings of every document token, and their comparison with a query's tokens."""
 
-from glow.index.late_interaction.codes import CodedTokens, code_texts, encode_tokens
-from glow.index.late_interaction.component import LATE_INTERACTION
-from glow.index.late_interaction.encode import LateJob
-from glow.index.late_interaction.fields import tokens_of_field
-from glow.index.late_interaction.format import LATE_FILES, LATE_FOLDER, LATE_HEADER, LateHeader
-from glow.index.late_interaction.pooling import BUDGET, nearest, pool, stored_tokens
+from glow.index.late_interaction.component import LATE_INTERACTION, LateJob, LateView
 from glow.index.late_interaction.scoring import (
+    BUDGET,
     CHUNK,
     MOST_NUMBERS,
     Answers,
     best_in,
     best_tokens,
     max_sim,
+    nearest,
+    pool,
+    stored_tokens,
+    tokens_of_field,
 )
-from glow.index.late_interaction.store import LateTokens, LateWriter
-from glow.index.late_interaction.view import LateView
+from glow.index.late_interaction.store import (
+    LATE_FILES,
+    LATE_FOLDER,
+    LATE_HEADER,
+    CodedTokens,
+    LateHeader,
+    LateTokens,
+    LateWriter,
+    code_texts,
+    encode_tokens,
+)
 
 __all__ = [
     "BUDGET",

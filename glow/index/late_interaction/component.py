@@ -3,28 +3,138 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import ConfigError, MismatchError
-from glow.index.component import Asked, ComponentOptions, RowComponent, Rules
-from glow.index.corpus import Corpus
-from glow.index.late_interaction.codes import CodedTokens
-from glow.index.late_interaction.encode import LateJob, coded_of
-from glow.index.late_interaction.format import LATE_FILES, LATE_FOLDER, LATE_HEADER, LateHeader
-from glow.index.late_interaction.joined import SegmentedLate
-from glow.index.late_interaction.pooling import BUDGET
-from glow.index.late_interaction.scoring import MOST_NUMBERS
-from glow.index.late_interaction.store import LateTokens, LateWriter
-from glow.index.late_interaction.view import LateView, StoredLate
+from glow.index.component import Asked, ComponentOptions, Corpus, Records, RowComponent, Rules, Texts
+from glow.index.late_interaction.scoring import BUDGET, MOST_NUMBERS, stored_tokens
+from glow.index.late_interaction.store import (
+    LATE_FILES,
+    LATE_FOLDER,
+    LATE_HEADER,
+    CodedTokens,
+    LateHeader,
+    LateTokens,
+    LateWriter,
+    code_texts,
+)
 from glow.index.postings import POSTINGS
-from glow.index.segment import MergeSource, Segment
-from glow.index.segments import BaseAndDelta
+from glow.index.ranking import set_numpy_threads
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
 from glow.options import option
+from glow.runtime import TOKENS, Device, Model
+from glow.text import TermTable
 
-__all__ = ["LATE_INTERACTION", "LateInteraction", "LateOptions", "LateRules"]
+
+class LateView(Protocol):
+    """Token embeddings for searches; `LateTokens` describes each method. Rows are those of vectors."""
+
+    @property
+    def header(self) -> LateHeader: ...
+    def __len__(self) -> int: ...
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]: ...
+    def places(self, row: int) -> NDArray[np.uint16]: ...
+
+
+class StoredLate(LateView, Protocol):
+    """The token embeddings of one segment, for joining and merging; `LateTokens` describes each method."""
+
+    def coded(self, rows: NDArray[np.int64]) -> CodedTokens: ...
+    def require_like(self, other: LateHeader) -> None: ...
+
+
+class SegmentedLate:
+    """Token embeddings of both, from one model and of one size; arguments as for `LateTokens`.
+
+    Args:
+        both: the stores.
+    """
+
+    def __init__(self, both: BaseAndDelta[StoredLate]) -> None:
+        self._both = both
+        self.header: LateHeader = both.base.header
+
+    def __len__(self) -> int:
+        return len(self._both.segments)
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of tokens of rows, int64 [m]."""
+        return self._both.gather(rows, lambda reader, here: reader.lengths(here))
+
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Codes of rows, and the start of each row."""
+        lengths, first = self.lengths(rows), self._both.segments.base
+        is_new = np.repeat(rows >= first, lengths)
+        codes = np.empty((len(is_new), self.header.size // 8), np.uint8)
+        codes[~is_new] = self._both.base.read(rows[rows < first])[0]
+        codes[is_new] = self._both.delta.read(rows[rows >= first] - first)[0]
+        return codes, np.cumsum(lengths) - lengths
+
+    def places(self, row: int) -> NDArray[np.uint16]:
+        """Positions of the tokens that a row's codes represent."""
+        store, own = self._both.owner(row)
+        return store.places(own)
+
+
+@dataclass(frozen=True, slots=True)
+class LateJob:
+    """How token embeddings are stored.
+
+    Attributes:
+        size: P, dimensions of a token embedding.
+        budget: most tokens of a document or passage.
+    """
+
+    size: int
+    budget: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of a token: its position in the text, and its signs."""
+        return np.dtype([("place", "<u2"), ("code", "u1", (self.size // 8,))])
+
+    def open(self, model: Model, terms: TermTable, device: Device) -> "LateEncoder":
+        """As `EncodeJob`; loads nothing."""
+        set_numpy_threads(1)
+        return LateEncoder(self)
+
+
+class LateEncoder:
+    """Converts the tower's token embeddings to codes; safe to use from many threads.
+
+    Args:
+        job: parameters of the store.
+    """
+
+    reads: tuple[str, ...] = (TOKENS,)
+
+    def __init__(self, job: LateJob) -> None:
+        self._job = job
+
+    def encode(self, batch: Texts) -> Records:
+        """Codes of documents or passages, in their order, at least one for each.
+
+        Raises:
+            ValueError: if an embedding is not finite, because the model or a document is broken.
+        """
+        tokens = list(batch.outputs[TOKENS])
+        for document, sequence, read in zip(batch.texts, batch.sequences, tokens, strict=True):
+            if not np.isfinite(read[stored_tokens(sequence)]).all():
+                raise ValueError(f"the token vectors of document {document.id!r} are not finite")
+        coded = code_texts(batch.sequences, tokens, self._job.budget)
+        records = np.empty(len(coded.codes), self._job.dtype)
+        records["place"], records["code"] = coded.places, coded.codes
+        return Records(records, coded.lengths)
+
+
+def coded_of(records: Records) -> CodedTokens:
+    """Stored rows from records of `LateEncoder`."""
+    tokens = records.records
+    return CodedTokens(records.counts, tokens["code"], tokens["place"])
 
 
 class LateOptions(ComponentOptions):

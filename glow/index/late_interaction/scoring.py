@@ -1,18 +1,92 @@
-"""Late interaction: finds the most similar document token for each query token.
+"""Scores of stored tokens for a query: late interaction, and the choice of the tokens that are stored."""
 
-Source: MaxSim of ColBERT (Khattab and Zaharia 2020), over signs of the documents' embeddings. Query values are rounded to whole
-numbers, so that sums are exact in float32: a row's score has the same bits in any batch and on every processor.
-
-    m   rows        t   tokens of these rows        q   tokens of the query     P   dimensions of a token, at most `MOST_NUMBERS`
-"""
-
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK", "MOST_NUMBERS", "Answers", "best_in", "best_tokens", "max_sim"]
+from glow.text import WeightedTokens
+
+
+def tokens_of_field(places: NDArray[np.uint16], field: int) -> slice:
+    """The tokens of one field.
+
+    Args:
+        places: uint16 [t], of every word token in a text that begins with [CLS] and ends each field with [SEP]. Pooled tokens
+            are incomplete, so their places give no answer.
+        field: its position in the schema, >= 0.
+
+    Returns:
+        Slice of the t tokens; empty for a field without words.
+    """
+    known = places.tolist()
+
+    def before(number: int) -> int:
+        """How many tokens before this one are not stored."""
+        return int(known[number]) - number
+
+    first = bisect_left(range(len(known)), field + 1, key=before)
+    return slice(first, bisect_left(range(len(known)), field + 2, first, key=before))
+
+
+BUDGET = 160
+"""Most groups of a document or passage; a shorter one, such as every text of the default model, keeps each of its tokens."""
+
+
+def stored_tokens(sequence: WeightedTokens) -> NDArray[np.int64]:
+    """Positions of the tokens that may match a query's, int64, ascending, at least one.
+
+    These are the tokens of words, including punctuation. [CLS] and [SEP] belong to no word that an explanation or a snippet could
+    show. A text without words keeps only its [CLS], so that every row has a token.
+    """
+    places = np.flatnonzero(sequence.word_ids >= 0)
+    return places if len(places) else np.zeros(1, np.int64)
+
+
+def pool(tokens: NDArray[np.float32], budget: int) -> NDArray[np.int64]:
+    """The group of each token: in rounds, two groups are merged if each is the other's nearest, the most similar first.
+
+    Args:
+        tokens: float32 [L, P], finite, of norm 1.
+        budget: most groups, >= 1.
+
+    Returns:
+        int64 [L], groups 0 to g - 1 in the order of their first tokens; g is L, or `budget` if that is less. The result is
+        deterministic.
+    """
+    label, sums = np.arange(len(tokens)), tokens.copy()
+    while len(sums) > budget:
+        partner, alike = nearest(sums)
+        own = np.arange(len(sums))
+        first = np.flatnonzero((partner[partner] == own) & (own < partner))
+        if not len(first):  # a ring of ties, possible if a product's two halves differed in a bit
+            first = own[:1].copy()
+        first = first[np.argsort(-alike[first], kind="stable")[: len(sums) - budget]]
+        own[partner[first]] = first
+        stays = own == np.arange(len(sums))
+        # No group is in two pairs, so each sum has two terms.
+        sums[first] += sums[partner[first]]
+        label, sums = (np.cumsum(stays) - 1)[own[label]], sums[stays]
+    return label
+
+
+def nearest(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The nearest other group of each; of ties, the first.
+
+    Args:
+        sums: float32 [g, P], the sum of each group's tokens; g >= 2.
+
+    Returns:
+        int64 [g], never the group itself, and float32 [g], their cosine.
+    """
+    unit = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)
+    near = unit @ unit.T
+    np.fill_diagonal(near, -2.0)
+    partner = near.argmax(1)
+    return partner, near[np.arange(len(sums)), partner]
+
 
 CHUNK = 512
 """Number of tokens that are unpacked at once: with 128 dimensions they fit a core's cache beside the query."""

@@ -1,9 +1,14 @@
 """Learned sparse retrieval: the words that a document matches, even if it lacks them."""
 
-from glow.index.learned_sparse.component import LEARNED_SPARSE, LearnedOptions, LearnedRules
-from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts
-from glow.index.learned_sparse.weight import LEARNED_WEIGHT_FILE, LearnedWeight, read_weight
-from glow.index.learned_sparse.words import LEARNED_WORDS_FOLDER, WordSide
+from glow.index.learned_sparse.component import (
+    LEARNED_SPARSE,
+    LEARNED_WEIGHT_FILE,
+    LearnedOptions,
+    LearnedRules,
+    LearnedWeight,
+    read_weight,
+)
+from glow.index.learned_sparse.impacts import LEARNED_WORDS_FOLDER, Expansion, LearnedImpacts, WordSide
 
 __all__ = [
     "LEARNED_SPARSE",

@@ -1,37 +1,235 @@
 """Learned impacts as a component of an index: `learned/`, and `learned-words/` with their vocabulary."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
 from glow.artifact import LEARNED_HEAD, learned_hash
-from glow.errors import ConfigError, MismatchError
-from glow.index.component import Asked, Component, ComponentOptions, Explained, Rules
-from glow.index.corpus import Corpus
-from glow.index.learned_sparse.build import build_learned
-from glow.index.learned_sparse.encode import LearnedJob, make_word_side, require_learned, words_of
-from glow.index.learned_sparse.impacts import Expansion, LearnedImpacts, WordScorer
-from glow.index.learned_sparse.joined import JoinedLearned
-from glow.index.learned_sparse.view import LearnedView, StoredLearned
-from glow.index.learned_sparse.weight import LEARNED_WEIGHT_FILE, read_weight
-from glow.index.learned_sparse.words import LEARNED_WORDS_FILES, LEARNED_WORDS_FOLDER, WordSide
+from glow.errors import ConfigError, FormatError, MismatchError
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Records, Rules, Texts
+from glow.index.learned_sparse.impacts import (
+    LEARNED_WORDS_FILES,
+    LEARNED_WORDS_FOLDER,
+    Expansion,
+    JoinedLearned,
+    LearnedImpacts,
+    LearnedView,
+    LearnedWords,
+    StoredLearned,
+    WordScorer,
+    WordSide,
+    choose_words,
+)
 from glow.index.postings import (
     IMPACTS_HEADER,
     LEARNED_FILES,
     LEARNED_FOLDER,
     POSTINGS,
+    ImpactHeader,
     ImpactIndex,
+    ImpactWriter,
     Vocabulary,
     merge_impacts,
+    pack_codes,
     read_impacts_header,
 )
-from glow.index.segment import MergeSource, Segment
-from glow.index.segments import BaseAndDelta
-from glow.options import option
-from glow.runtime import LearnedHead, Model
+from glow.index.ranking import set_numpy_threads
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.options import StrictModel, option
+from glow.records import Document
+from glow.runtime import TERMS, Device, LearnedHead, Model
+from glow.text import TermTable, is_lexical, lexical_tokens
 
-__all__ = ["LEARNED_SPARSE", "LearnedOptions", "LearnedRules", "LearnedSparse"]
+CLICKED_QUERIES = "clicked_queries"
+"""Field of the queries whose users clicked the document, if the schema has it."""
+RECORD = np.dtype([("word", "<u4"), ("cause", "u1"), ("code", "u1")])
+
+
+def require_learned(model: Model) -> str:
+    """The hash of a model's head for learned impacts.
+
+    Raises:
+        ConfigError: if the model has none.
+    """
+    digest = learned_hash(model.manifest.files)
+    if digest is None:
+        raise ConfigError(
+            f"--learned-sparse: model {model.label} makes no learned impacts; train a head (glow train --config configs/learned.toml) "
+            "and add it (glow export-model --add-learned)"
+        )
+    return digest
+
+
+def make_word_side(
+    model: Model, documents: Iterable[Document], corpus: TermTable, terms: TermTable, limit: int, threads: int
+) -> WordSide:
+    """The vocabulary of an index's learned impacts, with the outputs of the model's head.
+
+    Args:
+        model: with a head.
+        documents: of the index; their clicked queries show which words are searched.
+        corpus: their word statistics.
+        terms: the index's term statistics.
+        limit: maximum number of words.
+        threads: number of encoding threads.
+    """
+    head = LearnedHead.load(model.folder / LEARNED_HEAD)
+    encoder = model.encoder("query", "cpu", threads)
+    pieces = model.preprocessor.pieces
+    asked = Counter(
+        word
+        for document in documents
+        for query in document.fields.get(CLICKED_QUERIES, ())
+        for word in pieces.words(query)
+        if is_lexical(word)
+    )
+    return WordSide.make(choose_words(corpus, head, limit, asked), head, model.with_terms(terms), encoder)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedJob:
+    """Makes learned impacts.
+
+    Attributes:
+        words: directory of the vocabulary.
+        budget: most words of a document.
+        unit: the index's impact of code 1; None: derived from the vocabulary.
+    """
+
+    words: Path
+    budget: int
+    unit: float | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As `EncodeJob`: a word's number, its cause and its code."""
+        return RECORD
+
+    def open(self, model: Model, terms: TermTable, device: Device) -> "LearnedEncoder":
+        """Opens the encoder, for a model with a head.
+
+        Raises:
+            ArtifactError: if a file is missing or damaged.
+        """
+        set_numpy_threads(1)
+        head = LearnedHead.load(model.folder / LEARNED_HEAD)
+        return LearnedEncoder(WordScorer(WordSide.load(self.words), head.cut, self.budget, self.unit))
+
+
+class LearnedEncoder:
+    """Converts directions of tokens to learned words; safe to use from many threads.
+
+    Args:
+        scorer: scores words.
+    """
+
+    reads: tuple[str, ...] = (TERMS,)
+
+    def __init__(self, scorer: WordScorer) -> None:
+        self._scorer = scorer
+
+    def encode(self, batch: Texts) -> Records:
+        """The most important words of each text.
+
+        Raises:
+            ValueError: if a direction is not finite, because the head is broken.
+        """
+        directions = batch.outputs[TERMS]
+        found = [np.empty(0, RECORD)]
+        for place, sequence in enumerate(batch.sequences):
+            spoken = lexical_tokens(sequence)
+            tokens = directions[place, spoken]
+            if not np.isfinite(tokens).all():
+                raise ValueError(f"the directions of document {batch.texts[place].id!r} are not finite")
+            kept = self._scorer.score(tokens, sequence.word_ids[spoken])
+            records = np.empty(len(kept.words), RECORD)
+            records["word"], records["cause"], records["code"] = kept.words, kept.causes, kept.codes
+            found.append(records)
+        counts = np.fromiter(map(len, found[1:]), np.int64, len(found) - 1)
+        return Records(np.concatenate(found), counts)
+
+
+def words_of(blocks: Iterable[Records]) -> Iterator[LearnedWords]:
+    """The learned words of each text, from records of `LearnedEncoder`."""
+    for records, counts in blocks:
+        ends = np.cumsum(counts).tolist()
+        for stop, count in zip(ends, counts.tolist(), strict=True):
+            held = records[stop - count : stop]
+            yield LearnedWords(held["word"], held["code"], held["cause"])
+
+
+def build_learned(
+    folder: Path,
+    rows: Iterable[LearnedWords],
+    words: Sequence[str],
+    unit: float,
+    budget: int,
+    join: Callable[[Sequence[LearnedWords]], LearnedWords] | None = None,
+    first: NDArray[np.int64] | NDArray[np.uint32] | None = None,
+) -> ImpactHeader:
+    """Writes the folder.
+
+    Args:
+        folder: created if missing.
+        rows: the words of each document, or of each passage, in order.
+        words: the vocabulary, sorted by UTF-8 bytes.
+        unit: impact of code 1.
+        budget: most words of a document.
+        join: combines the words of a document's passages, as `WordScorer.best_of`; required for passages.
+        first: int [n + 1], the first row of each document if rows are passages; None: row i is document i.
+    """
+    documents = iter(rows)
+    if first is not None and join is not None:
+        documents = _by_document(documents, first, join)
+    with ImpactWriter(folder, words) as writer:
+        for document in documents:
+            writer.add(document.words.tolist(), pack_codes(document.codes, document.causes).tolist())
+        parameters = {"unit": unit, "budget": float(budget)}
+        return writer.finish("learned", lambda _words, _rows, values: values, parameters)
+
+
+def _by_document(
+    rows: Iterator[LearnedWords],
+    first: NDArray[np.int64] | NDArray[np.uint32],
+    join: Callable[[Sequence[LearnedWords]], LearnedWords],
+) -> Iterator[LearnedWords]:
+    for start, stop in pairwise(first.tolist()):
+        yield join(list(islice(rows, stop - start)))
+
+
+LEARNED_WEIGHT_FILE = "learned.json"
+
+
+class LearnedWeight(StrictModel):
+    """`learned.json` of a version: the weight of learned impacts, fitted by `glow tune`.
+
+    Attributes:
+        weight: 1 as in the head's training; 0 leaves only BM25.
+    """
+
+    weight: float = Field(default=1.0, ge=0.0, le=100.0)
+
+
+def read_weight(segment: Segment) -> float:
+    """The weight of a base, 1 by default; 1 for a delta, which gets its base's when they are joined.
+
+    Raises:
+        FormatError: if the file cannot be read.
+    """
+    if segment.below or segment.files is None or not segment.has(LEARNED_WEIGHT_FILE):
+        return LearnedWeight().weight
+    try:
+        return LearnedWeight.load(segment.root / LEARNED_WEIGHT_FILE).weight
+    except ConfigError as error:
+        raise FormatError(f"index {segment.name}: {error}; tune the index again") from error
+
 
 WEIGHT_DIGITS = 4
 """Decimal places of an impact, in explanations."""

@@ -4,19 +4,128 @@ L   tokens      W   words       K   dimensions of a direction       b   most wor
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.learned_sparse.words import WordSide
-from glow.index.postings import ImpactIndex, PostingList, ScoreAccumulator, look_up, look_up_each
-from glow.index.ranking import Ranking
-from glow.index.row_mask import RowMask
-from glow.text import Analyzer
+from glow.errors import FormatError
+from glow.index.postings import (
+    ImpactIndex,
+    ImpactsView,
+    JoinedImpacts,
+    PostingList,
+    ScoreAccumulator,
+    SegmentImpacts,
+    StoredImpacts,
+    Vocabulary,
+    look_up,
+    look_up_each,
+)
+from glow.index.ranking import Ranking, RowMask
+from glow.index.segment import BaseAndDelta
+from glow.runtime import Encoder, LearnedHead
+from glow.storage import map_array, map_matrix
+from glow.text import Analyzer, Preprocessor, TermTable, is_lexical
 
-__all__ = ["Expansion", "LearnedImpacts", "LearnedWords", "WordScorer"]
+LEARNED_WORDS_FOLDER = "learned-words"
+_VECTORS, _GAINS, _WEIGHTS = "directions.npy", "gains.npy", "weights.npy"
+LEARNED_WORDS_FILES = ("words.bin", "offsets.npy", _VECTORS, _GAINS, _WEIGHTS)
+WEIGHT_POWER = 0.25
+"""Exponent of a word's frequency in queries; .25 to .5 measured alike (docs/results/models.md)."""
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordSide:
+    """The vocabulary, in the order of the words' UTF-8 bytes.
+
+    Attributes:
+        words: W.
+        directions: float32 [W, K], L2-normalized.
+        gains: float32 [W], > 0.
+        weights: float32 [W], > 0: factor of an impact when a document's are pruned; greater for words that are frequent in queries.
+    """
+
+    words: tuple[str, ...]
+    directions: NDArray[np.float32]
+    gains: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def make(
+        cls, shares: Mapping[str, float], head: LearnedHead, preprocessor: Preprocessor, encoder: Encoder
+    ) -> "WordSide":
+        """Computes the head's outputs for words.
+
+        Args:
+            shares: words and frequencies from `choose_words`.
+            head: of the model.
+            preprocessor: with the index's own term statistics.
+            encoder: the model's query encoder.
+        """
+        words = sorted(shares, key=str.encode)
+        directions, gains = head.directions(words, preprocessor, encoder)
+        weights = np.array([shares[word] + _LEAST for word in words], np.float64) ** WEIGHT_POWER
+        return cls(tuple(words), directions, gains, weights.astype(np.float32))
+
+    def save(self, folder: Path) -> None:
+        """Writes the directory, which is created."""
+        folder.mkdir(parents=True)
+        Vocabulary.save(folder, self.words)
+        for name, array in self._arrays():
+            np.save(folder / name, array, allow_pickle=False)
+
+    def _arrays(self) -> list[tuple[str, NDArray[np.float32]]]:
+        return [(_VECTORS, self.directions), (_GAINS, self.gains), (_WEIGHTS, self.weights)]
+
+    @classmethod
+    def load(cls, folder: Path) -> "WordSide":
+        """Reads a directory with verified checksums.
+
+        Raises:
+            FormatError: if a file is missing or inconsistent with the others; the message names it.
+        """
+        vocabulary = Vocabulary.load(folder)
+        count = len(vocabulary)
+        directions = map_matrix(folder / _VECTORS, np.float32, count)
+        gains, weights = (map_array(folder / name, np.float32, count) for name in (_GAINS, _WEIGHTS))
+        for name, array in ((_VECTORS, directions), (_GAINS, gains), (_WEIGHTS, weights)):
+            if not np.isfinite(array).all() or (name != _VECTORS and (array <= 0).any()):
+                raise FormatError(
+                    f"{folder.name}/{name} holds a number that is not finite, or not above 0; rebuild the index"
+                )
+        return cls(tuple(vocabulary.word(row) for row in range(count)), directions, gains, weights)
+
+
+def choose_words(
+    corpus: TermTable, head: LearnedHead, limit: int, asked: Mapping[str, int] | None = None
+) -> dict[str, float]:
+    """The words that are most likely in queries, at most `limit`, each with its estimated frequency.
+
+    The estimate is the mean of the known frequencies: in the head's training queries, in the index's own documents, and in
+    the queries whose users clicked those documents.
+
+    Args:
+        corpus: the documents' word statistics.
+        head: of the model.
+        limit: maximum number of words.
+        asked: count of each word in the documents' clicked queries; None or empty: there are none.
+    """
+    counted = {word: df for word, df in corpus.items() if is_lexical(word)}
+    learned = dict(zip(head.words, head.priors.tolist(), strict=True))
+    shares: dict[str, float] = {}
+    known = [counts for counts in (counted, learned, dict(asked or {})) if counts]
+    for counts in known:
+        total = sum(counts.values()) * len(known)
+        for word, count in counts.items():
+            shares[word] = shares.get(word, 0.0) + count / total
+    chosen = sorted(shares.items(), key=lambda each: (-each[1], each[0].encode()))[:limit]
+    return dict(chosen)
+
 
 LARGEST_CODE, NO_CAUSE = 255, 255
 
@@ -190,3 +299,44 @@ class LearnedImpacts:
         return (
             lists + [each.times(self.weight) for each in self._learned.lists(words)] if self.weight else lists
         )
+
+
+class LearnedView(ImpactsView, Protocol):
+    """Learned impacts with BM25, for searches; `LearnedImpacts` describes each method."""
+
+    @property
+    def weight(self) -> float: ...
+    def with_weight(self, weight: float) -> "LearnedView": ...
+    def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]: ...
+
+
+class StoredLearned(LearnedView, StoredImpacts, Protocol):
+    """Learned impacts of one segment, for joining and merging; `LearnedImpacts` describes each method."""
+
+    @property
+    def learned(self) -> SegmentImpacts: ...
+    def with_weight(self, weight: float) -> "StoredLearned": ...
+
+
+class JoinedLearned(JoinedImpacts[StoredLearned]):
+    """Learned impacts of both, with those of BM25.
+
+    Args:
+        both: the impacts, with one weight.
+    """
+
+    def __init__(self, both: BaseAndDelta[StoredLearned]) -> None:
+        super().__init__(both)
+        self.weight = both.base.weight
+
+    def with_weight(self, weight: float) -> "JoinedLearned":
+        """The same impacts with another weight."""
+        both = self._both
+        return JoinedLearned(
+            replace(both, base=both.base.with_weight(weight), delta=both.delta.with_weight(weight))
+        )
+
+    def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
+        """What each query word adds to one document's score, by source."""
+        reader, here = self._both.owner(row)
+        return reader.expansions(words, here)

@@ -1,14 +1,22 @@
 """Rows of an index in Milvus: collections are an immutable part of one version; the builder writes them, the service searches them."""
 
-from glow.index.milvus.connection import StoreAccess, connect, require_version
-from glow.index.milvus.expressions import FilterFields
-from glow.index.milvus.format import STORE_FILE, STORED_FOLDER, StoreHeader, collections_of, read_store_header
-from glow.index.milvus.import_range import ImportRange, documents_of
+from glow.index.milvus.collection import FilterFields, MilvusVectors
+from glow.index.milvus.connection import (
+    STORE_FILE,
+    STORED_FOLDER,
+    StoreAccess,
+    StoreHeader,
+    collections_of,
+    connect,
+    read_store_header,
+    require_version,
+)
 from glow.index.milvus.stored import open_stored, store_segment, stored_header
-from glow.index.milvus.vectors import MilvusVectors
 from glow.index.milvus.write import (
     CollectionWriter,
+    ImportRange,
     collection_prefix,
+    documents_of,
     drop_collection,
     release_collection,
 )

@@ -14,12 +14,111 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.errors import MismatchError, StoreError
-from glow.index.milvus.connection import BUILD_S, LOAD_S, Connection
-from glow.index.milvus.format import ROW_FIELD
-from glow.index.row_mask import RowMask
+from glow.errors import MismatchError, QueryError, StoreError
+from glow.index.columns import Columns, TypedColumn, ValueType
+from glow.index.columns.filters import And, Exists, Expression, Not, OneOf, Or
+from glow.index.milvus.connection import (
+    BUILD_S,
+    LOAD_S,
+    ROW_FIELD,
+    STORE_FILE,
+    VECTOR_FIELD,
+    Connection,
+    StoreHeader,
+    sample_hash,
+    sampled_rows,
+)
+from glow.index.ranking import (
+    DEFAULT_NPROBE,
+    HNSW_EF_SEARCH,
+    IndexKind,
+    RowMask,
+    SearchParams,
+    VectorReader,
+    list_count,
+    products,
+)
 
-__all__ = ["MAX_HITS", "SPARE_HITS", "Ask", "Collection", "RowSearch", "sample_of"]
+MAX_TERMS = 2_000
+"""Most codes in one expression."""
+EVERY, NONE = "row >= 0", "row < 0"
+MAX_FIELDS = 60
+"""Milvus allows 64 fields per collection."""
+Part = tuple[str, ValueType]
+
+
+def single_parts(columns: Columns) -> dict[Part, TypedColumn]:
+    """The parts of fields without lists, those with most documents first."""
+    parts = {
+        (field.name, kind): part
+        for field in columns.fields.values()
+        if all(each.offsets is None for each in field.parts.values())
+        for kind, part in field.parts.items()
+    }
+    kept = sorted(parts, key=lambda part: (-parts[part].documents, part))[:MAX_FIELDS]
+    whole = {name for name, _ in kept} - {name for name, kind in parts if (name, kind) not in kept}
+    return {part: parts[part] for part in kept if part[0] in whole}
+
+
+class FilterFields:
+    """The fields of a collection, and the codes that they hold.
+
+    Args:
+        columns: of the version.
+        names: of the parts, as in `StoreHeader.fields`; None: those for a new collection.
+    """
+
+    def __init__(self, columns: Columns, names: Sequence[str] | None = None) -> None:
+        self._columns = columns
+        parts = single_parts(columns)
+        by_name = {f"{kind}:{field}": (field, kind) for field, kind in parts}
+        kept = list(by_name) if names is None else [name for name in names if name in by_name]
+        self.names: tuple[str, ...] = tuple(kept)
+        order = list(kept) if names is None else list(names)
+        self._fields: Mapping[Part, str] = {by_name[name]: f"f{order.index(name)}" for name in kept}
+        self._parts = parts
+
+    def codes(self, documents: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """The codes of some documents: field -> int64 [m]."""
+        return {
+            name: self._parts[part].codes[documents].astype(np.int64) for part, name in self._fields.items()
+        }
+
+    def translate(self, expression: Expression) -> str | None:
+        """The expression in Milvus' language; None if it has no equivalent, or only a very long one."""
+        text = self._of(expression)
+        return text if text is None or text.count(",") <= MAX_TERMS else None
+
+    def _of(self, expression: Expression) -> str | None:
+        if isinstance(expression, Not):
+            inner = self._of(expression.term)
+            return None if inner is None else f"not ({inner})"
+        if isinstance(expression, And | Or):
+            inners = [self._of(term) for term in expression.terms]
+            if any(inner is None for inner in inners):
+                return None
+            word = " and " if isinstance(expression, And) else " or "
+            empty = EVERY if isinstance(expression, And) else NONE
+            return word.join(f"({inner})" for inner in inners) or empty
+        field = self._columns.fields.get(expression.field)
+        if field is None:
+            return NONE
+        if not all((field.name, kind) in self._fields for kind in field.parts):
+            return None
+        if isinstance(expression, Exists):
+            return " or ".join(f"{self._fields[field.name, kind]} > 0" for kind in field.parts)
+        part = field.parts.get(expression.type)
+        if part is None:
+            return NONE
+        name = self._fields[field.name, expression.type]
+        if isinstance(expression, OneOf):
+            codes = sorted({code for value in expression.values if (code := part.find(value))})
+            return f"{name} in [{', '.join(map(str, codes))}]" if codes else NONE
+        found = part.between(
+            expression.low, expression.high, expression.includes_low, expression.includes_high
+        )
+        return f"{name} >= {found.start} and {name} < {found.stop}" if found else NONE
+
 
 MAX_HITS = 16_384
 """Milvus' own limit."""
@@ -277,3 +376,123 @@ def _plain(value: Any) -> Any:
 def _row_of(hit: Any) -> int:
     """A hit's primary key, under either of the client's names for it."""
     return int(hit["id"] if "id" in hit else hit[ROW_FIELD])
+
+
+class MilvusVectors:
+    """An open collection; safe to search from many threads. Arguments and results as for `DenseIndex`.
+
+    Args:
+        connection: to the server.
+        header: of the collection.
+        columns: of the version, to translate filters; None: filters are sent as rows.
+    """
+
+    device = "cpu"
+    has_vectors = is_remote = True
+
+    def __init__(self, connection: Connection, header: StoreHeader, columns: Columns | None = None) -> None:
+        self._header = header
+        sizes = {VECTOR_FIELD: 4 * header.dimensions}
+        self._collection = Collection(connection, header.collection, header.vectors, sizes)
+        self.kind: IndexKind = header.index
+        self.dimensions = header.dimensions
+        self._fields = None if columns is None else FilterFields(columns, header.fields)
+
+    def __len__(self) -> int:
+        return self._header.vectors
+
+    def check(self, model: str, terms: str) -> None:
+        """Loads the collection, and verifies that the version was built with it.
+
+        Args:
+            model, terms: hashes of the version's manifest.
+
+        Raises:
+            MismatchError: if it is another, or has other vectors.
+            StoreError: if the server does not respond.
+        """
+        header = self._header
+        self._collection.require_bound(STORE_FILE, header.bound_to(model, terms))
+        self._collection.check(lambda: sample_hash(self._read(sampled_rows(header.vectors))), header.sample)
+
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """As `DenseIndex.search`.
+
+        Raises:
+            QueryError: if `exact` is requested, except for a `flat` collection, or more hits than Milvus allows.
+            StoreError: if the server does not respond, or the collection is missing.
+            MismatchError: if the mask has another number of rows.
+        """
+        params = params or SearchParams()
+        if params.exact and self.kind != "flat":
+            raise QueryError("vectors in Milvus cannot be searched exactly, unless the index is flat")
+        if allowed is not None and len(allowed) != len(self):
+            raise MismatchError(f"found a mask of {len(allowed)} rows for an index of {len(self)} vectors")
+        k = min(k, len(self) if allowed is None else allowed.count)
+        if k > MAX_HITS - SPARE_HITS:
+            raise QueryError(f"{k} hits were requested, and Milvus returns at most {MAX_HITS - SPARE_HITS}")
+        scores = np.full((len(vectors), k), -np.inf, np.float32)
+        rows = np.full((len(vectors), k), -1, np.int64)
+        if k == 0:
+            return scores, rows
+        for place, vector in enumerate(vectors):
+            found, hits = self._search(vector, params).nearest(k, allowed, self._said(allowed))
+            ranks = hits if order is None else order[hits]
+            best = np.lexsort((ranks, -found))[:k]
+            scores[place, : len(best)], rows[place, : len(best)] = found[best], hits[best]
+        return scores, rows
+
+    def _search(self, vector: NDArray[np.float32], params: SearchParams) -> RowSearch:
+        """Searches for one vector."""
+
+        def ask(limit: int, said: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+            effort: dict[str, int] = {}
+            if self.kind == "hnsw":
+                effort = {"ef": max(params.ef_search or HNSW_EF_SEARCH, limit)}
+            elif self.kind != "flat":
+                effort = {"nprobe": min(params.nprobe or DEFAULT_NPROBE, list_count(len(self)))}
+            return self._collection.ask(VECTOR_FIELD, vector, limit, said, effort)
+
+        return RowSearch(ask, len(self), lambda missing: products(self._read(missing), vector))
+
+    def _said(self, allowed: RowMask | None) -> str | None:
+        """A filter in Milvus' language; None if it has no equivalent."""
+        if self._fields is None or allowed is None or allowed.expression is None:
+            return None
+        return self._fields.translate(allowed.expression)
+
+    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The true scores of given rows, float32 [m]; as `DenseIndex.score`."""
+        if not len(rows):
+            return np.empty(0, np.float32)
+        wanted, places = np.unique(rows, return_inverse=True)
+        found, hits = self._search(vector, SearchParams()).among(wanted, len(wanted))
+        scores = np.empty(len(wanted), np.float32)
+        scores[np.searchsorted(wanted, hits)] = found
+        return scores[places]
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of rows, float32 [m, D]."""
+        return self._read(rows)
+
+    def reader(self) -> VectorReader:
+        """A function that reads stored vectors: rows int64 [m] -> float32 [m, D]."""
+        return self._read
+
+    @property
+    def ranges(self) -> None:
+        """None: vectors are stored uncompressed."""
+
+    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        found = self._collection.read(rows.tolist(), (VECTOR_FIELD,))
+        vectors = np.empty((len(rows), self.dimensions), np.float32)
+        for place, each in enumerate(found):
+            vectors[place] = each[VECTOR_FIELD]
+        return vectors

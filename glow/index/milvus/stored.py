@@ -18,33 +18,42 @@ from glow.index.columns import COLUMNS, COLUMNS_FOLDER, ORDER_FILE
 from glow.index.component import Component
 from glow.index.late_interaction import LATE_FOLDER, LATE_HEADER, LATE_INTERACTION, LateHeader
 from glow.index.learned_sparse import LEARNED_SPARSE, read_weight
-from glow.index.milvus.by_document import DocumentPostings, PostingsOfRow
-from glow.index.milvus.collection import Collection, sample_of
-from glow.index.milvus.connection import Connection, connect
-from glow.index.milvus.documents import ID_FIELD, TEXT_FIELD, MilvusDocuments, text_of
-from glow.index.milvus.encoded import encode, split
-from glow.index.milvus.expressions import FilterFields
-from glow.index.milvus.format import (
+from glow.index.milvus.collection import Collection, FilterFields, sample_of
+from glow.index.milvus.connection import (
     BY_ID_FILE,
     STORED_FOLDER,
     STORED_HEADER,
+    Connection,
     StoredHeader,
     StoredRows,
+    connect,
     read_stored_header,
     sampled_rows,
 )
-from glow.index.milvus.impacts import CAUSES_FIELD, WORDS_FIELD, MilvusImpacts, MilvusLearned, Terms
-from glow.index.milvus.tokens import (
+from glow.index.milvus.readers import (
+    CAUSES_FIELD,
+    ID_FIELD,
     LATE_FIELD,
     STATES_FIELD,
+    TEXT_FIELD,
+    WORDS_FIELD,
+    MilvusDocuments,
+    MilvusImpacts,
     MilvusLate,
+    MilvusLearned,
     MilvusStates,
+    Terms,
+    encode,
+    split,
+    text_of,
     token_values,
 )
 from glow.index.milvus.write import (
     NOTE_FILE,
     CollectionImport,
+    DocumentPostings,
     Layout,
+    PostingsOfRow,
     Values,
     collection_prefix,
     filter_layout,

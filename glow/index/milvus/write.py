@@ -8,38 +8,98 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.encoding import VectorRows
-from glow.index.milvus.connection import BUILD_S, INDEX_S, Connection, require_pymilvus
-from glow.index.milvus.expressions import FilterFields
-from glow.index.milvus.format import (
+from glow.index.columns import Columns
+from glow.index.component import VectorRows
+from glow.index.milvus.collection import FilterFields
+from glow.index.milvus.connection import (
+    BUILD_S,
+    INDEX_S,
     ROW_FIELD,
     STORE_FILE,
     STORE_INDEXES,
     VECTOR_FIELD,
+    Connection,
     StoreHeader,
+    connect,
+    require_pymilvus,
     sample_hash,
     sampled_rows,
 )
-from glow.index.vector_search import IndexKind, list_count
+from glow.index.passages import PassageMap
+from glow.index.postings import SegmentImpacts
+from glow.index.ranking import IndexKind, list_count
 
-__all__ = [
-    "IMPORT_ROWS",
-    "CollectionImport",
-    "CollectionWriter",
-    "Insert",
-    "Layout",
-    "collection_prefix",
-    "drop_collection",
-    "insert_rows",
-    "release_collection",
-    "vector_values",
-]
+RANGE = 1 << 18
+"""Rows of one file: some 200 MB in memory at 60 postings a document."""
+AT_ONCE = 1 << 20
+RECORD = np.dtype([("row", "<u4"), ("word", "<u4"), ("value", "<f4"), ("cause", "u1")])
+
+
+class PostingsOfRow(NamedTuple):
+    """The postings of one document.
+
+    Attributes:
+        words: int64 [p], ascending rows of the vocabulary.
+        values: float32 [p], impacts or codes.
+        causes: uint8 [p], of learned impacts.
+    """
+
+    words: NDArray[np.int64]
+    values: NDArray[np.float32]
+    causes: NDArray[np.uint8]
+
+
+class DocumentPostings:
+    """Reads an inverted index document by document.
+
+    Args:
+        impacts: the index.
+        folder: for temporary files; created, and removed by `close`.
+    """
+
+    def __init__(self, impacts: SegmentImpacts, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._open, self._sorted = folder, -1, np.empty(0, RECORD)
+        self.close()
+        for block in impacts.blocks(AT_ONCE):
+            records = np.empty(len(block.rows), RECORD)
+            records["row"], records["word"], records["value"] = block.rows, block.words, block.impacts
+            records["cause"] = 0 if block.causes is None else block.causes
+            parts = block.rows // RANGE
+            for part in np.unique(parts).tolist():
+                with self._file(part).open("ab") as file:
+                    file.write(records[parts == part].tobytes())
+
+    def rows(self, start: int, stop: int) -> list[PostingsOfRow]:
+        """The postings of rows `start` to `stop`, which are in one range."""
+        self._read(start // RANGE)
+        records = self._sorted
+        places = np.searchsorted(records["row"], np.arange(start, stop + 1)).tolist()
+        parts = (records[first:last] for first, last in pairwise(places))
+        return [PostingsOfRow(each["word"].astype(np.int64), each["value"], each["cause"]) for each in parts]
+
+    def close(self) -> None:
+        """Removes the files."""
+        for file in self._folder.glob("range-*"):
+            file.unlink()
+
+    def _file(self, part: int) -> Path:
+        return self._folder / f"range-{part}"
+
+    def _read(self, part: int) -> None:
+        if part != self._open:
+            file = self._file(part)
+            records = np.fromfile(file, RECORD) if file.is_file() else np.empty(0, RECORD)
+            self._sorted = records[np.lexsort((records["word"], records["row"]))]
+            self._open = part
+
 
 BATCH_ROWS, BATCH_BYTES = 2_048, 16 << 20
 """Most rows of an insert's message, and about its most bytes; a message may have some tens of MB."""
@@ -321,3 +381,40 @@ def _release(name: str, client: Any, within_s: float) -> None:
 def _drop(name: str, client: Any, within_s: float) -> None:
     if client.has_collection(name, timeout=within_s):
         client.drop_collection(name, timeout=within_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRange:
+    """Imports any range of rows into a collection; a `RangeTask`.
+
+    Attributes:
+        address: of the server; the token is in the environment of the process that runs this.
+        vectors: all of them, on a shared disk.
+        columns: directory whose `columns/` describe the documents.
+        documents: their number.
+        passages: directory of the map of passages; None: rows are documents.
+    """
+
+    address: str
+    vectors: VectorRows
+    columns: Path
+    documents: int
+    passages: Path | None
+
+    def __call__(self, collection: str, start: int, stop: int) -> None:
+        """Imports rows `start` to `stop`; existing ones are overwritten.
+
+        Raises:
+            StoreError: if the server does not respond.
+            FormatError: if columns or passages are damaged.
+        """
+        passages = None if self.passages is None else PassageMap.open(self.passages)
+        fields = FilterFields(Columns.open(self.columns, self.documents))
+        server = connect(self.address)
+        values = vector_values(self.vectors, fields, documents_of(passages))
+        insert_rows(server, collection, values, start, stop)
+
+
+def documents_of(passages: PassageMap | None) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+    """Rows int64 [m] -> the document of each; without passages the rows themselves."""
+    return lambda rows: rows if passages is None else passages.documents[rows].astype(np.int64)

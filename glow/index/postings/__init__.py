@@ -1,14 +1,24 @@
 """The lexical index: an inverted index of impacts, by default those of BM25."""
 
-from glow.index.postings.bm25 import Bm25, build_lexical
-from glow.index.postings.build import ImpactWriter, pack_codes
+from glow.index.postings.build import Bm25, ImpactWriter, build_lexical, merge_impacts, pack_codes
 from glow.index.postings.component import (
     POSTINGS,
     PostingsOptions,
     PostingsRules,
     document_words,
 )
-from glow.index.postings.format import (
+from glow.index.postings.impacts import (
+    ImpactIndex,
+    ImpactsView,
+    JoinedImpacts,
+    ScoreAccumulator,
+    SegmentImpacts,
+    StoredImpacts,
+    count_terms,
+    look_up,
+    look_up_each,
+)
+from glow.index.postings.lists import (
     CAUSES_FILE,
     CODES_FILE,
     IMPACTS_FILES,
@@ -18,18 +28,13 @@ from glow.index.postings.format import (
     LEARNED_FOLDER,
     STAYING_FILES,
     VALUES_FILE,
+    Block,
     ImpactHeader,
+    PostingList,
+    Vocabulary,
+    read_counts,
     read_impacts_header,
 )
-from glow.index.postings.impacts import ImpactIndex, count_terms
-from glow.index.postings.joined import JoinedImpacts
-from glow.index.postings.lists import Block
-from glow.index.postings.merge import merge_impacts
-from glow.index.postings.opening import read_counts
-from glow.index.postings.posting_list import PostingList
-from glow.index.postings.sums import ScoreAccumulator, look_up, look_up_each
-from glow.index.postings.view import ImpactsView, SegmentImpacts, StoredImpacts
-from glow.index.postings.vocabulary import Vocabulary
 
 __all__ = [
     "CAUSES_FILE",

@@ -8,7 +8,9 @@ posting to its place. Documents arrive in the order of rows, so rows ascend with
 """
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -16,7 +18,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.postings.format import (
+from glow.index.postings.impacts import SegmentImpacts
+from glow.index.postings.lists import (
     CAUSES_FILE,
     CODES_FILE,
     IMPACTS_HEADER,
@@ -24,13 +27,12 @@ from glow.index.postings.format import (
     ROWS_FILE,
     STARTS_FILE,
     VALUES_FILE,
+    Block,
     ImpactHeader,
+    Vocabulary,
 )
-from glow.index.postings.vocabulary import Vocabulary
 from glow.storage import new_array
-from glow.text import AnalyzerName
-
-__all__ = ["ImpactWriter", "ToImpacts", "pack_codes"]
+from glow.text import Analyzer, AnalyzerName, TermTable, bm25_impact, idf_lucene, is_lexical
 
 CHUNK_POSTINGS = 1 << 21
 """Sorting this many takes about 120 MB."""
@@ -172,3 +174,202 @@ def _unpack(folder: Path, postings: int, starts: NDArray[np.int64]) -> NDArray[n
     del packed
     (folder / VALUES_FILE).unlink()
     return maxima.astype(np.float32)
+
+
+OnWords = Callable[[Iterable[tuple[str, int]]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25:
+    """Parameters of BM25; docs/decisions/0006 has the measurements behind the defaults.
+
+    Attributes:
+        k1: how slowly repetitions of a word lose their effect, > 0.
+        b: effect of a document's length, in [0, 1].
+    """
+
+    k1: float = 1.2
+    b: float = 0.75
+
+
+def build_lexical(
+    folder: Path,
+    documents: Iterable[Iterable[str]],
+    corpus: TermTable,
+    terms: TermTable,
+    bm25: Bm25 | None = None,
+    chunk_postings: int = CHUNK_POSTINGS,
+    average_length: float | None = None,
+    analyzer: Analyzer | None = None,
+    on_words: OnWords | None = None,
+) -> ImpactHeader:
+    """Writes BM25 impacts of documents into a directory.
+
+    Args:
+        folder: created if missing.
+        documents: the words of each, in the order of rows.
+        corpus: word statistics of these documents: their words are the vocabulary, which limits the memory.
+        terms: the index's statistics, for idf; of terms, if the analyzer makes them. A missing word or term counts as one of a
+            single document.
+        bm25: the parameters.
+        chunk_postings: number of postings to sort at once.
+        average_length: in words, > 0, of the collection that is extended; None: that of these documents.
+        analyzer: turns words into terms; None: `plain`.
+        on_words: called with each word of the documents and its document frequency, in the order of the words' UTF-8 bytes.
+    """
+    bm25 = bm25 or Bm25()
+    vocabulary = _Vocabulary(corpus, analyzer or Analyzer())
+    lengths = array("I")
+    with ImpactWriter(folder, vocabulary.terms, chunk_postings) as writer:
+        for document in documents:
+            counts = vocabulary.count(document)
+            writer.add(counts.keys(), counts.values())
+            lengths.append(counts.total())
+        if on_words is not None:
+            on_words(vocabulary.held())
+        idf = _idf(vocabulary.terms, terms)
+        length = np.array(lengths, np.float64)
+        own = max(float(length.mean()), 1.0) if len(length) else 1.0
+        average = average_length or own
+
+        def to_impacts(
+            word: NDArray[np.uint32], row: NDArray[np.uint32], tf: NDArray[np.float32]
+        ) -> NDArray[np.float64]:
+            return bm25_impact(idf[word], tf.astype(np.float64), length[row], average, bm25.k1, bm25.b)
+
+        parameters = {"k1": bm25.k1, "b": bm25.b, "average_length": average}
+        return writer.finish("bm25", to_impacts, parameters, vocabulary.analyzer.name)
+
+
+class _Vocabulary:
+    """The indexed words, with the term and document frequency of each.
+
+    Args:
+        corpus: source of the words, in the order of their UTF-8 bytes; words that are not indexed are left out.
+        analyzer: turns words into terms.
+
+    Attributes:
+        terms: sorted by UTF-8 bytes; without stemming the words themselves.
+    """
+
+    def __init__(self, corpus: TermTable, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
+        self._words = [word for word, _ in corpus.items() if is_lexical(word)]
+        self._ids = {word: place for place, word in enumerate(self._words)}
+        self._dfs = np.zeros(len(self._words), np.uint32)
+        self.terms, self._rows = self._words, np.empty(0, np.uint32)
+        if analyzer.name != "plain":
+            self.terms = sorted({analyzer.term(word) for word in self._words}, key=str.encode)
+            rows = {term: row for row, term in enumerate(self.terms)}
+            self._rows = np.fromiter((rows[analyzer.term(word)] for word in self._words), np.uint32)
+
+    def count(self, document: Iterable[str]) -> Counter[int]:
+        """How often a document has each term, by the term's number; other words are ignored."""
+        counts = Counter(place for word in document if (place := self._ids.get(word)) is not None)
+        places = list(counts)
+        self._dfs[places] += 1
+        if self.terms is self._words:
+            return counts
+        merged: Counter[int] = Counter()
+        for row, times in zip(self._rows[places].tolist(), counts.values(), strict=True):
+            merged[row] += times
+        return merged
+
+    def held(self) -> Iterator[tuple[str, int]]:
+        """Each word of the documents, with its document frequency."""
+        return ((word, df) for word, df in zip(self._words, self._dfs.tolist(), strict=True) if df)
+
+
+def _idf(words: list[str], terms: TermTable) -> NDArray[np.float64]:
+    """float64 [v], > 0."""
+    documents = float(max(terms.documents, 1))
+    dfs = np.fromiter((max(terms.df(word), 1) for word in words), np.float64, len(words))
+    return idf_lucene(np.minimum(dfs, documents), documents)
+
+
+BLOCK_POSTINGS = 1 << 20
+
+
+def merge_impacts(kept: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]], folder: Path) -> ImpactHeader:
+    """Writes one inverted index of the live documents of several: BM25's, or learned impacts of one unit.
+
+    Args:
+        kept: at least one, with its live documents, bool [n]. Parameters are those of the first.
+        folder: to create.
+
+    Raises:
+        OSError: if the disk is full or cannot be written.
+    """
+    folder.mkdir()
+    sources, first_row = [], 0
+    for index, live in kept:
+        sources.append(_Source(index, live, first_row))
+        first_row += int(np.count_nonzero(live))
+    words = sorted({word for source in sources for word in source.words()}, key=str.encode)
+    places = {word: place for place, word in enumerate(words)}
+    counts = np.zeros(len(words), np.int64)
+    for source in sources:
+        source.moved = np.fromiter((places.get(word, -1) for word in source.all_words()), np.int64)
+        counts[source.moved[source.counts > 0]] += source.counts[source.counts > 0]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    header = sources[0].index.header.model_copy(
+        update={"documents": first_row, "words": len(words), "postings": int(starts[-1])}
+    )
+    Vocabulary.save(folder, words)
+    np.save(folder / STARTS_FILE, starts)
+    np.save(folder / MAXIMA_FILE, np.float32(header.unit) * _write(sources, starts, folder))
+    header.save(folder / IMPACTS_HEADER)
+    return header
+
+
+class _Source:
+    """The live postings of one segment.
+
+    Attributes:
+        counts: int64 [v], number of live postings of each word.
+        moved: int64 [v], each word's position in the new vocabulary; -1 if it has no live postings.
+    """
+
+    def __init__(self, index: SegmentImpacts, live: NDArray[np.bool_], first_row: int) -> None:
+        self.index = index
+        self.mask = live
+        self.new_rows = np.cumsum(live, dtype=np.int64) - 1 + first_row
+        self.counts = np.zeros(len(index.vocabulary), np.int64)
+        for words, rows, _, _ in self.blocks():
+            self.counts += np.bincount(words[self.mask[rows]], minlength=len(self.counts))
+        self.moved = np.empty(0, np.int64)
+
+    def all_words(self) -> Iterator[str]:
+        return (self.index.vocabulary.word(row) for row in range(len(self.counts)))
+
+    def words(self) -> Iterator[str]:
+        return (self.index.vocabulary.word(row) for row in np.flatnonzero(self.counts).tolist())
+
+    def blocks(self) -> Iterator[Block]:
+        """The postings, in order, in blocks."""
+        return self.index.blocks(BLOCK_POSTINGS)
+
+
+def _write(sources: Sequence[_Source], starts: NDArray[np.int64], folder: Path) -> NDArray[np.float32]:
+    """Moves every posting to its place; returns each word's largest impact or code, float32 [v]."""
+    is_learned = sources[0].index.header.kind == "learned"
+    all_rows = new_array(folder / ROWS_FILE, np.uint32, int(starts[-1]))
+    kind, name = (np.uint8, CODES_FILE) if is_learned else (np.float32, VALUES_FILE)
+    all_impacts = new_array(folder / name, kind, int(starts[-1]))
+    all_causes = new_array(folder / CAUSES_FILE, np.uint8, int(starts[-1])) if is_learned else None
+    heads = starts[:-1].copy()  # place of the next posting of each word
+    maxima = np.zeros(len(heads), np.float32)
+    for source in sources:
+        for words, rows, impacts, causes in source.blocks():
+            stay = source.mask[rows]
+            moved = source.moved[words[stay]]
+            there, first, counts = np.unique(moved, return_index=True, return_counts=True)
+            # Words of a block ascend in the old vocabulary, and so in the new one.
+            places = np.repeat(heads[there] - first, counts) + np.arange(len(moved))
+            all_rows[places] = source.new_rows[rows[stay]]
+            all_impacts[places] = impacts[stay]
+            if all_causes is not None and causes is not None:
+                all_causes[places] = causes[stay]
+            np.maximum.at(maxima, moved, impacts[stay])
+            heads[there] += counts
+    return maxima

@@ -9,16 +9,11 @@ from typing import Any
 import numpy as np
 
 from glow.errors import MismatchError
-from glow.index.component import Asked, Component, ComponentOptions, Explained, Rules
-from glow.index.corpus import Corpus
-from glow.index.postings.bm25 import Bm25, build_lexical
-from glow.index.postings.format import IMPACTS_FOLDER, IMPACTS_HEADER, read_impacts_header
-from glow.index.postings.impacts import ImpactIndex
-from glow.index.postings.joined import JoinedImpacts
-from glow.index.postings.merge import merge_impacts
-from glow.index.postings.view import ImpactsView, SegmentImpacts
-from glow.index.segment import MergeSource, Segment
-from glow.index.segments import BaseAndDelta
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Rules
+from glow.index.postings.build import Bm25, build_lexical, merge_impacts
+from glow.index.postings.impacts import ImpactIndex, ImpactsView, JoinedImpacts, SegmentImpacts
+from glow.index.postings.lists import IMPACTS_FOLDER, IMPACTS_HEADER, read_impacts_header
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
 from glow.options import option
 from glow.text import (
     DEFAULT_ANALYZER,

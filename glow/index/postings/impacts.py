@@ -1,31 +1,176 @@
 """The inverted index: word -> its documents, and what the word adds to the score of each (its impact).
 
 A document's score is the sum of its impacts over the query's words, with repetitions: BM25 with BM25's impacts
-(`glow.index.postings.bm25`), or another term weighting with learned ones. The index has its own vocabulary, so queries need no
+(`glow.index.postings.build`), or another term weighting with learned ones. The index has its own vocabulary, so queries need no
 rule for stop words and punctuation: words without postings add nothing. The index itself analyzes words into terms, so
 searches pass words. The layout is the column-wise one of BM25S (Lu 2024, https://arxiv.org/abs/2407.03618).
 
     n   documents       p   postings        v   words       k   hits
 """
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.postings.format import ImpactHeader, read_impacts_header
-from glow.index.postings.lists import Block, Lists
-from glow.index.postings.opening import read_lists
-from glow.index.postings.posting_list import PostingList
-from glow.index.postings.sums import ScoreAccumulator, look_up, look_up_each
-from glow.index.postings.vocabulary import Vocabulary
-from glow.index.ranking import Ranking
-from glow.index.row_mask import RowMask
+from glow.index.postings.lists import (
+    POSTINGS_PER_LOOKUP,
+    Block,
+    ImpactHeader,
+    Lists,
+    PostingList,
+    Vocabulary,
+    read_impacts_header,
+    read_lists,
+)
+from glow.index.ranking import Ranking, RowMask, best
+from glow.index.segment import BaseAndDelta
 from glow.text import Analyzer, is_lexical
 
-__all__ = ["ImpactIndex", "count_terms"]
+DOCUMENTS_PER_POSTING = 8
+"""With less than one posting per this many documents, visiting postings is less work than visiting all documents."""
+
+
+def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The sums of given documents, float32 [m], bit for bit those of `ScoreAccumulator.search` over the same lists.
+
+    Args:
+        lists: in the order of addition.
+        rows: int64 [m], in any order.
+    """
+    return look_up_each([lists], rows)[:, 0]
+
+
+def look_up_each(words: Sequence[Sequence[PostingList]], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The sums of given documents over the lists of each word, float32 [m, words]."""
+    scores = np.zeros((len(rows), len(words)), np.float32)
+    order = np.argsort(rows, kind="stable")
+    wanted = rows[order].astype(np.uint32)  # another type would make the search convert the postings
+    for column, lists in enumerate(words):
+        for each in lists:
+            here, places = each.find(wanted)
+            scores[order[here], column] += each.impacts(places)
+    return scores
+
+
+class ScoreAccumulator:
+    """Accumulates term scores per document; safe to use from many threads. Each thread reuses one float32 array [n].
+
+    Args:
+        documents: n.
+    """
+
+    def __init__(self, documents: int) -> None:
+        self._documents = documents
+        self._local = threading.local()
+
+    def search(
+        self,
+        lists: Sequence[PostingList],
+        k: int,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> Ranking:
+        """The k documents with the highest sums, all > 0; arguments and result as `ImpactIndex.search`."""
+        postings = sum(each.count for each in lists)
+        if allowed is not None and allowed.count * POSTINGS_PER_LOOKUP * len(lists) < postings:
+            rows = allowed.rows
+            scores = look_up(lists, rows)
+            return best(scores[scores > 0], rows[scores > 0], k, order)
+        accumulator = self._accumulator()
+        added: list[NDArray[np.uint32]] = []
+        try:
+            for each in lists:
+                added.append(each.rows)
+                np.add.at(accumulator, each.rows, each.impacts())
+            rows = self._candidates(accumulator, added, k, allowed)
+            return best(accumulator[rows], rows, k, order)
+        finally:
+            self._clear(accumulator, added)
+
+    def _accumulator(self) -> NDArray[np.float32]:
+        """This thread's float32 [n], all zeros."""
+        accumulator: NDArray[np.float32] | None = getattr(self._local, "accumulator", None)
+        if accumulator is None:
+            accumulator = np.zeros(self._documents, np.float32)
+            self._local.accumulator = accumulator
+        return accumulator
+
+    def _clear(self, accumulator: NDArray[np.float32], added: Sequence[NDArray[np.uint32]]) -> None:
+        if sum(map(len, added)) * DOCUMENTS_PER_POSTING > self._documents:
+            accumulator.fill(0.0)
+            return
+        for rows in added:
+            accumulator[rows] = 0.0
+
+    def _candidates(
+        self,
+        accumulator: NDArray[np.float32],
+        added: Sequence[NDArray[np.uint32]],
+        k: int,
+        allowed: RowMask | None,
+    ) -> NDArray[np.int64]:
+        """Rows with a score, among them the k best and all that tie with the last of these."""
+        if sum(map(len, added)) * DOCUMENTS_PER_POSTING > self._documents:
+            rows = np.flatnonzero(accumulator > 0)  # of booleans: several times as fast as of floats
+            return _allowed(rows, allowed)
+        held = np.concatenate(added) if added else np.empty(0, np.uint32)
+        if allowed is not None:
+            held = held[allowed.mask[held]]
+        # A document comes at most once a list, so the k * lists best places hold at least k documents.
+        places = k * len(added)
+        if places < len(held):
+            scores = accumulator[held]
+            held = held[scores >= np.partition(scores, -places)[-places]]
+        return np.unique(held).astype(np.int64)
+
+
+def _allowed(rows: NDArray[np.int64], allowed: RowMask | None) -> NDArray[np.int64]:
+    return rows if allowed is None else rows[allowed.mask[rows]]
+
+
+class ImpactsView(Protocol):
+    """A lexical index for searches; `ImpactIndex` describes each method."""
+
+    @property
+    def largest(self) -> float: ...
+    @property
+    def analyzer(self) -> Analyzer: ...
+    @property
+    def is_remote(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def search(
+        self,
+        words: Sequence[str],
+        k: int,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> Ranking: ...
+    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
+    def holds(self, word: str) -> bool: ...
+    def bound(self, words: Sequence[str]) -> float: ...
+
+
+class StoredImpacts(ImpactsView, Protocol):
+    """The lexical index of one segment, for joining; `ImpactIndex` describes each method."""
+
+    def largest_of(self, alive: RowMask | None) -> float: ...
+
+
+class SegmentImpacts(StoredImpacts, Protocol):
+    """The same with what merging needs; `ImpactIndex` describes each method."""
+
+    @property
+    def header(self) -> ImpactHeader: ...
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+    def blocks(self, most: int) -> Iterator[Block]: ...
+    def word_counts(self) -> Iterator[tuple[str, int]]: ...
 
 
 class ImpactIndex:
@@ -162,3 +307,54 @@ def count_terms(analyzer: Analyzer, words: Sequence[str]) -> Counter[str]:
     if analyzer.name == "plain":
         return Counter(words)
     return Counter(analyzer.term(word) for word in words if is_lexical(word))
+
+
+W = TypeVar("W", bound=StoredImpacts)
+
+
+class JoinedImpacts(Generic[W]):
+    """Impacts of both. The delta's use the base's idf and average length, so scores are comparable.
+
+    Args:
+        both: the lexical indexes, or those with learned impacts.
+    """
+
+    def __init__(self, both: BaseAndDelta[W]) -> None:
+        self._both = both
+        # Without deleted documents, as in a rebuild.
+        self.largest = max(both.base.largest_of(both.segments.alive), both.delta.largest)
+        self.analyzer = both.base.analyzer
+        self.is_remote = both.base.is_remote
+
+    def __len__(self) -> int:
+        return len(self._both.segments)
+
+    def search(
+        self,
+        words: Sequence[str],
+        k: int,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> Ranking:
+        """Finds the k documents with the highest scores in both; arguments as for `ImpactIndex`."""
+
+        def find(reader: W, rows: RowMask | None, ranks: NDArray[np.uint32] | None) -> Ranking:
+            return reader.search(words, k, rows, ranks)
+
+        return self._both.search(find, k, allowed, order)
+
+    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The scores of given documents, bit for bit those of `search`."""
+        return self._both.gather(rows, lambda reader, here: reader.score(words, here))
+
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What each of some words adds to the scores of given documents, float32 [m, words]."""
+        return self._both.gather(rows, lambda reader, here: reader.by_word(words, here))
+
+    def holds(self, word: str) -> bool:
+        """Whether any document has a word, or another with the same term; deleted documents count until the next build."""
+        return self._both.base.holds(word) or self._both.delta.holds(word)
+
+    def bound(self, words: Sequence[str]) -> float:
+        """Upper bound of all documents' scores."""
+        return max(self._both.base.bound(words), self._both.delta.bound(words))

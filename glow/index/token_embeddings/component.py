@@ -4,27 +4,175 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import RERANK_WEIGHT_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
-from glow.errors import MismatchError
-from glow.index.component import Asked, ComponentOptions, RowComponent, Rules
-from glow.index.corpus import Corpus
-from glow.index.segment import MergeSource, Segment
-from glow.index.segments import BaseAndDelta
-from glow.index.token_embeddings.codes import CodedStates
-from glow.index.token_embeddings.encode import StatesJob, coded_of, states_header
-from glow.index.token_embeddings.format import STATES_FILES, STATES_FOLDER, STATES_HEADER, StatesHeader
-from glow.index.token_embeddings.joined import SegmentedStates
-from glow.index.token_embeddings.store import TokenEmbeddingStore, TokenEmbeddingsWriter
-from glow.index.token_embeddings.view import StatesView, StoredStates
+from glow.errors import ConfigError, MismatchError
+from glow.index.component import Asked, ComponentOptions, Corpus, Records, RowComponent, Rules, Texts
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.token_embeddings.store import (
+    STATES_FILES,
+    STATES_FOLDER,
+    STATES_HEADER,
+    CodedStates,
+    StateBits,
+    StatesHeader,
+    TokenEmbeddingStore,
+    TokenEmbeddingsWriter,
+    code_bytes,
+)
 from glow.options import option
-from glow.runtime import RerankerShape
+from glow.runtime import Device, DocumentReader, Model, RerankerShape, reranker_preprocessor
+from glow.text import TermTable
 
-__all__ = ["TOKEN_EMBEDDINGS", "TokenEmbeddings", "TokenEmbeddingsOptions", "TokenEmbeddingsRules"]
+
+class StatesView(Protocol):
+    """Token embeddings for re-ranking; `TokenEmbeddingStore` describes each method. Rows are those of vectors."""
+
+    @property
+    def header(self) -> StatesHeader: ...
+    def __len__(self) -> int: ...
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]: ...
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+
+
+class StoredStates(StatesView, Protocol):
+    """The token embeddings of one segment, for joining and merging; `TokenEmbeddingStore` describes each method."""
+
+    def coded(self, rows: NDArray[np.int64]) -> CodedStates: ...
+    def require_like(self, other: StatesHeader) -> None: ...
+
+
+class SegmentedStates:
+    """Token embeddings of both, from one re-ranker in one precision; arguments as for `TokenEmbeddingStore`.
+
+    Args:
+        both: the stores.
+    """
+
+    def __init__(self, both: BaseAndDelta[StoredStates]) -> None:
+        self._both = both
+        self.header: StatesHeader = both.base.header
+
+    def __len__(self) -> int:
+        return len(self._both.segments)
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of tokens of documents, int64 [B]."""
+        return self._both.gather(rows, lambda reader, here: reader.lengths(here))
+
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Token embeddings and mask of documents, padded at the end."""
+        lengths = self.lengths(rows)
+        mask = (np.arange(int(lengths.max())) < lengths[:, None]).astype(np.int64)
+        states = np.zeros((*mask.shape, self.header.size), np.float32)
+        for store, own, here in self._split(rows):
+            found, _ = store.read(own)
+            states[here, : found.shape[1]] = found
+        return states, mask
+
+    def _split(
+        self, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[StoredStates, NDArray[np.int64], NDArray[np.int64]]]:
+        """Each store with some of the rows: those rows in it, and their indexes."""
+        first = self._both.segments.base
+        old, new = np.flatnonzero(rows < first), np.flatnonzero(rows >= first)
+        if len(old):
+            yield self._both.base, rows[old], old
+        if len(new):
+            yield self._both.delta, rows[new] - first, new
+
+
+@dataclass(frozen=True, slots=True)
+class StatesJob:
+    """The re-ranker, and how its token embeddings are stored.
+
+    Attributes:
+        folder: the re-ranker's directory, or an index version's copy; absolute.
+        size: numbers per token.
+        bits: per number.
+    """
+
+    folder: Path
+    size: int
+    bits: StateBits
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of a token: its codes, and below 16 bits its scale."""
+        codes = ("codes", "u1", (code_bytes(self.size, self.bits),))
+        return np.dtype([codes] if self.bits == 16 else [("scale", "<f2"), codes])
+
+    def open(self, model: Model, terms: TermTable, device: Device) -> "StatesEncoder":
+        """Opens the re-ranker, whose files must be verified; arguments and errors as for `EncodeJob`."""
+        preprocessor = reranker_preprocessor(self.folder, terms)
+        return StatesEncoder(DocumentReader(self.folder, preprocessor, device), self)
+
+
+class StatesEncoder:
+    """Encodes documents as codes; safe to use from many threads.
+
+    Args:
+        reader: of the re-ranker.
+        job: parameters of the store.
+    """
+
+    reads: tuple[str, ...] = ()
+
+    def __init__(self, reader: DocumentReader, job: StatesJob) -> None:
+        self._reader = reader
+        self._job = job
+
+    def encode(self, batch: Texts) -> Records:
+        """Codes of documents or passages, at least one, in the order given.
+
+        Raises:
+            ValueError: if a number is not finite, because the re-ranker is broken.
+        """
+        coded = CodedStates.of(self._reader.read(batch.texts), self._job.bits)
+        records = np.empty(len(coded.codes), self._job.dtype)
+        records["codes"] = coded.codes
+        if self._job.bits != 16:
+            records["scale"] = coded.scales
+        return Records(records, coded.lengths)
+
+
+def coded_of(records: Records) -> CodedStates:
+    """Stored documents from records of `StatesEncoder`."""
+    tokens = records.records
+    scales = tokens["scale"] if "scale" in (tokens.dtype.names or ()) else np.empty(0, np.float16)
+    return CodedStates(records.counts, tokens["codes"], scales)
+
+
+def states_header(folder: Path, digest: str, bits: StateBits) -> StatesHeader:
+    """The header of a re-ranker's store, with counts of 0.
+
+    Args:
+        folder: the re-ranker's directory, verified.
+        digest: its hash.
+        bits: per number.
+
+    Raises:
+        ConfigError: if fewer than 16 bits are requested of a re-ranker without a compressor.
+    """
+    shape = RerankerShape.load(folder / RERANKER_SHAPE)
+    if not shape.compressed and bits != 16:
+        raise ConfigError(
+            f"--rerank-bits {bits}: {folder.name} has no compressor, and its token embeddings of {shape.size} numbers need 16"
+        )
+    return StatesHeader(
+        model=digest,
+        split=shape.split,
+        size=shape.size,
+        bits=bits,
+        position_start=shape.query_tokens,
+        document_tokens=shape.document_tokens,
+        documents=0,
+        tokens=0,
+    )
 
 
 class TokenEmbeddingsOptions(ComponentOptions):

@@ -1,27 +1,19 @@
 """Dense indexes: building, searching and filtering each kind."""
 
-from glow.index.encoding import VectorRows
-from glow.index.vector_search import (
-    DEFAULT_NPROBE,
-    HNSW_EF_SEARCH,
-    KINDS,
-    IndexKind,
-    SearchParams,
-    list_count,
-)
-from glow.index.vectors.build import build_dense
-from glow.index.vectors.component import VECTORS
-from glow.index.vectors.filter import should_scan
-from glow.index.vectors.index import GPU_MAX_HITS, DenseIndex, require_device, set_threads
-from glow.index.vectors.kept_rows import KeptVectors
-from glow.index.vectors.kinds import (
+from glow.index.component import VectorRows
+from glow.index.ranking import DEFAULT_NPROBE, HNSW_EF_SEARCH, KINDS, IndexKind, SearchParams, list_count
+from glow.index.vectors.build import (
     FLAT_MAX_VECTORS,
+    KeptVectors,
+    VectorOptions,
+    VectorRules,
+    build_dense,
     choose_kind,
     code_count,
     index_bytes,
 )
-from glow.index.vectors.rules import VectorOptions, VectorRules
-from glow.index.vectors.view import DenseView
+from glow.index.vectors.component import VECTORS, DenseView
+from glow.index.vectors.index import GPU_MAX_HITS, DenseIndex, require_device, set_threads, should_scan
 
 __all__ = [
     "DEFAULT_NPROBE",

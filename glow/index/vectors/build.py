@@ -1,23 +1,166 @@
-"""Builds a dense index from vectors."""
+"""Builds a dense index: kinds, the choice of one, and what is indexed."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import faiss as _faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.encoding import VectorRows
-from glow.index.vector_search import TRAIN_VECTORS_PER_LIST, IndexKind, list_count
+from glow.errors import ConfigError
+from glow.index.component import ComponentOptions, Rules, VectorRows
+from glow.index.ranking import KINDS, TRAIN_VECTORS_PER_LIST, IndexKind, VectorReader, list_count
 from glow.index.vectors.index import DenseIndex
-from glow.index.vectors.kinds import (
-    HNSW_LINKS,
-    PQ_BITS,
-    PQ_BLOCK_VECTORS,
-    code_count,
-    require_buildable,
-)
+from glow.options import option
 
-__all__ = ["VectorRows", "build_dense"]
+# docs/results/serving.md has the measurements behind these figures.
+FLAT_MAX_VECTORS = 4_000
+DEFAULT_MEMORY_BYTES = 4 << 30
+HNSW_LINKS = 32
+PQ_BITS = 4
+PQ_DIMENSIONS_PER_CODE = 2
+PQ_BLOCK_VECTORS = 32
+"""Number of codes in a block; FAISS fills up the last block of each list."""
+
+
+def choose_kind(count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> IndexKind:
+    """The kind for a size: exact while that is fast, approximate while it fits into memory, compressed beyond.
+
+    Args:
+        count: number of vectors.
+        dimensions: D.
+        memory_bytes: memory limit of the index.
+    """
+    if count <= FLAT_MAX_VECTORS:
+        return "flat"
+    return "ivf-pq" if index_bytes("hnsw", count, dimensions) > memory_bytes else "hnsw"
+
+
+def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
+    """Approximate size of an index on disk, and in memory while searched; for `ivf-pq`, D bytes per vector are rarely read.
+
+    Args:
+        kind: one of `KINDS`.
+        count: number of vectors.
+        dimensions: D.
+    """
+    whole = 4 * dimensions
+    lists = list_count(count)
+    if kind == "flat":
+        return count * whole
+    if kind == "hnsw":
+        return count * (whole + 8 * HNSW_LINKS + 20)  # 2M links of 4 bytes, upper levels and offsets
+    codes = -(-code_count(dimensions) // 2)
+    return lists * (whole + codes * PQ_BLOCK_VECTORS // 2) + count * (8 + codes + dimensions)
+
+
+def require_buildable(kind: IndexKind, count: int) -> None:
+    """Refuses a kind if there are too few vectors to train it.
+
+    Raises:
+        ConfigError: if the kind is unknown, or there are too few vectors; the message has both numbers.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"unknown index kind {kind!r}; known: auto, {', '.join(KINDS)}")
+    least = 1 << PQ_BITS if kind == "ivf-pq" else 0
+    if count < least:
+        raise ConfigError(
+            f"an {kind} index needs at least {least} vectors to train, found {count}; choose flat"
+        )
+
+
+def code_count(dimensions: int) -> int:
+    """Number of 4-bit codes of a compressed vector: the most that divide D into parts of at least 2 dimensions."""
+    most = max(dimensions // PQ_DIMENSIONS_PER_CODE, 1)
+    return next(codes for codes in range(most, 0, -1) if dimensions % codes == 0)
+
+
+DEFAULT_MEMORY_MB = 4096
+
+
+class VectorOptions(ComponentOptions):
+    """The kind of dense index, and its place."""
+
+    index: IndexKind | Literal["auto"] = option(
+        "auto", "Kind of dense index; auto chooses by number of vectors and --memory-mb."
+    )
+    memory_mb: int = option(
+        DEFAULT_MEMORY_MB, "Memory limit of the served dense index in MiB, for auto.", ge=1
+    )
+    store: str | None = option(
+        None,
+        "Store documents, postings, vectors and token vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db "
+        "without a server.",
+        metavar="ADDRESS",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorRules(Rules):
+    """How vectors are indexed.
+
+    Attributes:
+        index: the kind; `auto` chooses by number of vectors.
+        dimensions: D.
+        memory_mb: memory limit of the served index in MiB, for `auto`.
+        store: address of a Milvus server for all that grows with documents; None: it is in files.
+        falls_back: whether the kind is `flat` if there are too few vectors, instead of an error.
+    """
+
+    index: IndexKind | Literal["auto"]
+    dimensions: int
+    memory_mb: int = DEFAULT_MEMORY_MB
+    store: str | None = None
+    falls_back: bool = False
+
+    def kind(self, count: int) -> IndexKind:
+        """The kind for a number of vectors.
+
+        Raises:
+            ConfigError: if there are too few vectors, or the kind is unknown; the message has both numbers.
+        """
+        if self.index == "auto":
+            return choose_kind(count, self.dimensions, self.memory_mb << 20)
+        try:
+            require_buildable(self.index, count)
+        except ConfigError:
+            if not self.falls_back:
+                raise
+            return "flat"
+        return self.index
+
+    def describe(self, kind: IndexKind, count: int, unit: str, size_bytes: int) -> dict[str, Any]:
+        """A report's description of the index: kind, reason and size, JSON values.
+
+        Args:
+            kind: the chosen kind.
+            count: number of vectors.
+            unit: of each vector: `documents` or `passages`.
+            size_bytes: of the file; 0 if a server has the vectors.
+        """
+        return {
+            "kind": kind,
+            "why": self._why(kind, count, unit),
+            "dimensions": self.dimensions,
+            "size_bytes": size_bytes,
+            **({"store": self.store} if self.store else {}),
+        }
+
+    def _why(self, kind: IndexKind, count: int, unit: str) -> str:
+        if self.index == kind:
+            return "asked for by --index"
+        if self.index != "auto":
+            return f"{count} {unit} are too few for {self.index}, which was asked for by --index"
+        if kind == "flat":
+            return f"{count} {unit} are few enough to compare with every one"
+        graph_mb = index_bytes("hnsw", count, self.dimensions) / 2**20
+        fits = "fits" if graph_mb <= self.memory_mb else "does not fit"
+        return (
+            f"{count} {unit} are too many to compare with every one, and with its vectors whole the index of "
+            f"about {graph_mb:.0f} MiB {fits} into --memory-mb {self.memory_mb}"
+        )
+
 
 faiss: Any = _faiss  # its type stubs are incomplete
 
@@ -102,3 +245,36 @@ def _sample(vectors: VectorRows, count: int) -> NDArray[np.float32]:
     wanted = min(count, MAX_TRAIN_VECTORS, max(list_count(count) * TRAIN_VECTORS_PER_LIST, 1 << 14))
     rows = np.sort(np.random.default_rng(0).choice(count, wanted, replace=False))
     return np.ascontiguousarray(vectors[rows], np.float32)
+
+
+class KeptVectors:
+    """Vectors of segments, one segment after another; a `VectorRows`.
+
+    Args:
+        parts: for each segment, a reader of its vectors, and the live rows, int64, ascending.
+        dimensions: D.
+
+    Attributes:
+        shape: (n, D).
+    """
+
+    def __init__(self, parts: Sequence[tuple[VectorReader, NDArray[np.int64]]], dimensions: int) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *(len(rows) for _, rows in parts)])
+        self.shape = (int(self._starts[-1]), dimensions)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, wanted: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rows of a slice without step, float32 [m, D], or of row numbers, int64 [...], float32 [..., D]."""
+        if isinstance(wanted, slice):
+            wanted = np.arange(*wanted.indices(len(self)))
+        flat = wanted.reshape(-1)
+        vectors = np.empty((len(flat), self.shape[1]), np.float32)
+        owners = np.searchsorted(self._starts, flat, "right") - 1
+        for owner, (read, rows) in enumerate(self._parts):
+            mine = np.flatnonzero(owners == owner)
+            if len(mine):
+                vectors[mine] = read(rows[flat[mine] - self._starts[owner]])
+        return vectors.reshape(*wanted.shape, self.shape[1])

@@ -3,13 +3,14 @@
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from glow.errors import DeviceError, MismatchError
-from glow.index.columns import COLUMNS, COLUMNS_FOLDER
-from glow.index.component import Asked, Component
-from glow.index.corpus import Corpus, ImportRows
-from glow.index.encoding import VectorRows
+from glow.index.columns import COLUMNS, COLUMNS_FOLDER, Columns
+from glow.index.component import Asked, Component, Corpus, ImportRows, VectorRows
 from glow.index.milvus import (
     STORE_FILE,
     CollectionWriter,
@@ -23,18 +24,108 @@ from glow.index.milvus import (
     require_version,
 )
 from glow.index.passages import PASSAGES, PASSAGES_FOLDER
-from glow.index.segment import MergeSource, Rows, Segment
-from glow.index.segments import BaseAndDelta
-from glow.index.vector_search import IndexKind
-from glow.index.vectors.build import build_dense
+from glow.index.ranking import IndexKind, Ranking, RowMask, SearchParams
+from glow.index.segment import BaseAndDelta, MergeSource, Rows, Segment
+from glow.index.vectors.build import DEFAULT_MEMORY_MB, KeptVectors, VectorOptions, VectorRules, build_dense
 from glow.index.vectors.index import DenseIndex
-from glow.index.vectors.joined import SegmentedDense
-from glow.index.vectors.kept_rows import KeptVectors
-from glow.index.vectors.rules import DEFAULT_MEMORY_MB, VectorOptions, VectorRules
-from glow.index.vectors.stored import DENSE_FILE, StoredVectors, open_dense
-from glow.index.vectors.view import DenseView
+from glow.runtime import Device
 
-__all__ = ["VECTORS", "Vectors"]
+DENSE_FILE = "vectors.faiss"
+StoredVectors = DenseIndex | MilvusVectors
+
+
+def open_dense(path: Path, columns: Columns | None, device: Device) -> StoredVectors:
+    """Opens the vectors of a segment; `MilvusVectors.check` checks a collection later.
+
+    Args:
+        path: of `vectors.faiss` or `vectors.json`.
+        columns: to translate filters for a server; None: filters are sent as rows.
+        device: of FAISS.
+
+    Raises:
+        FormatError: if the file is damaged.
+        DeviceError: if the device is missing, or the kind cannot run on it.
+        StoreError, ConfigError, DependencyError: if the server cannot be used.
+    """
+    if path.name != STORE_FILE:
+        return DenseIndex.load(path, device)
+    header = read_store_header(path.parent)
+    return MilvusVectors(connect(header.address), header, columns)
+
+
+class DenseView(Protocol):
+    """Vectors for searches; `DenseIndex` describes each method."""
+
+    @property
+    def kind(self) -> IndexKind: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def dimensions(self) -> int: ...
+    @property
+    def has_vectors(self) -> bool: ...
+    @property
+    def is_remote(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
+
+
+class SegmentedDense:
+    """Vectors of both: the base is searched by its kind, the delta exactly. Arguments as for `DenseIndex`.
+
+    Args:
+        both: base and delta; the delta is `flat`.
+    """
+
+    def __init__(self, both: BaseAndDelta[StoredVectors]) -> None:
+        self._both = both
+        self.base = both.base
+        self.delta = both.delta
+        self.segments = both.segments
+        self.kind: IndexKind = both.base.kind
+        self.device, self.is_remote = both.base.device, both.base.is_remote
+        self.dimensions = both.base.dimensions
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether full vectors can be read by row."""
+        return self.base.has_vectors and self.delta.has_vectors
+
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        params: SearchParams | None = None,
+        allowed: RowMask | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> Ranking:
+        """Finds the k nearest vectors of each query in both, without deleted ones."""
+
+        def find(part: StoredVectors, mask: RowMask | None, ranks: NDArray[np.uint32] | None) -> Ranking:
+            return part.search(vectors, k, params if part is self.base else None, mask, ranks)
+
+        return self._both.search(find, k, allowed, order)
+
+    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The true scores of given rows."""
+        return self._both.gather(rows, lambda part, its: part.score(vector, its))
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of rows, float32 [m, D]."""
+        return self._both.gather(rows, lambda part, its: part.vectors(its))
+
 
 NOTES_FOLDER = "import"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from glow.text.lexical import STOP_WORDS
+from glow.text.analyzer import STOP_WORDS
 
 QUERY = "how do bees find the way home"
 MOST_SHIFT = 0.05

@@ -3,24 +3,49 @@
 A document's row is its position in the FAISS index, so hits need no further mapping.
 """
 
+import heapq
 import json
 import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from glow.errors import DocumentNotFoundError, FormatError, RecordError
+from glow.errors import DocumentNotFoundError, FormatError, MismatchError, RecordError
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
 from glow.records import Document
 
-__all__ = ["DocumentStore", "DocumentWriter", "not_found", "parse_document"]
+
+class DocumentsView(Protocol):
+    """Stored documents for searches; `DocumentStore` describes each method."""
+
+    @property
+    def count(self) -> int: ...
+    def get(self, document_id: str) -> Document: ...
+    def find(self, document_id: str) -> int | None: ...
+    def find_all(self, ids: Sequence[str]) -> list[int | None]: ...
+    def rows(self, rows: Sequence[int]) -> list[Document]: ...
+    def ids(self, rows: Sequence[int]) -> list[str]: ...
+    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]: ...
+    def by_id(self) -> Iterator[tuple[str, int, str, str]]: ...
+
+
+class StoredDocuments(DocumentsView, Protocol):
+    """The documents of one segment, for joining and additions; `DocumentStore` describes each method."""
+
+    def rows_before(self, ids: Sequence[str]) -> list[int | None]: ...
+    def metadata(self) -> Iterator[dict[str, Any]]: ...
+    def id_ranks(self) -> NDArray[np.uint32]: ...
+
 
 _LONG_NUMBER = re.compile("[0-9]{19}")
 _SCHEMA = """
@@ -272,3 +297,134 @@ def _metadata(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TypeError("metadata is not an object")
     return found
+
+
+class SegmentedDocuments:
+    """Documents of both: those of the delta replace those of the base with the same id.
+
+    Args:
+        both: the stores.
+
+    Attributes:
+        count: number of live documents; rows exceed it if some are deleted.
+    """
+
+    def __init__(self, both: BaseAndDelta[StoredDocuments]) -> None:
+        self._both = both
+        self._segments = both.segments
+        self.count = both.segments.count
+
+    def find(self, document_id: str) -> int | None:
+        """The row of an id; None if it does not exist or is deleted."""
+        return self.find_all([document_id])[0]
+
+    def find_all(self, ids: Sequence[str]) -> list[int | None]:
+        """The row of each id; None if it does not exist or is deleted."""
+        found = [None if row is None else row + self._segments.base for row in self._both.delta.find_all(ids)]
+        missing = [place for place, row in enumerate(found) if row is None]
+        rows = self._both.base.find_all([ids[place] for place in missing])
+        for place, row in zip(missing, rows, strict=True):
+            found[place] = None if row is None or self._segments.is_gone(row) else row
+        return found
+
+    def get(self, document_id: str) -> Document:
+        """The document with an id.
+
+        Raises:
+            DocumentNotFoundError: if it does not exist or is deleted.
+        """
+        row = self.find(document_id)
+        if row is None:
+            raise not_found(document_id)
+        return self.rows([row])[0]
+
+    def rows(self, rows: Sequence[int]) -> list[Document]:
+        """The documents of rows, in the given order; every row must exist, but may be deleted."""
+        return self._both.collect(rows, lambda reader, here: reader.rows(here))
+
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        """As `rows`, but only the ids."""
+        return self._both.collect(rows, lambda reader, here: reader.ids(here))
+
+    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+        """Yields the live documents of rows `start` to `stop` (not included; None: to the end)."""
+        first = self._segments.base
+        stop = len(self._segments) if stop is None else stop
+        for row, document in enumerate(self._both.base.scan(start, min(stop, first)), start):
+            if not self._segments.is_gone(row):
+                yield document
+        yield from self._both.delta.scan(max(start - first, 0), stop - first)
+
+    def by_id(self) -> Iterator[tuple[str, int, str, str]]:
+        """As `DocumentStore.by_id`, without deleted documents."""
+        first = self._segments.base
+        old = (entry for entry in self._both.base.by_id() if not self._segments.is_gone(entry[1]))
+        new = ((name, row + first, fields, rest) for name, row, fields, rest in self._both.delta.by_id())
+        return heapq.merge(old, new, key=itemgetter(0))
+
+
+DOCUMENTS_FILE = "documents.sqlite"
+
+
+class StoredFields(Component[StoredDocuments, DocumentsView, Rules, ComponentOptions]):
+    """Fields and metadata of every document; other components are built from them, so this one comes first."""
+
+    name = "stored_fields"
+    label = "stored documents"
+    stage = "documents"
+    paths = (DOCUMENTS_FILE,)
+
+    def rules(self, options: ComponentOptions, asked: Asked) -> Rules:
+        """Every index has them."""
+        return Rules()
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> Rules:
+        """Every index has them."""
+        return Rules()
+
+    def build(self, corpus: Corpus, rules: Rules) -> None:
+        """Does nothing: reading the input has written the file."""
+
+    def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
+        """Copies the live documents, in the order of the new rows."""
+        with DocumentWriter(made.folder / DOCUMENTS_FILE) as writer:
+            for each in kept:
+                documents = each.segment[self].scan()
+                for stays, document in zip(each.live.tolist(), documents, strict=True):
+                    if stays:
+                        writer.add(document)
+
+    def counts(self, reader: DocumentsView) -> dict[str, int]:
+        """Number of documents."""
+        return {"documents": reader.count}
+
+    def open(self, segment: Segment) -> DocumentStore:
+        """Opens the file, which every segment has."""
+        segment.require(DOCUMENTS_FILE)
+        documents = DocumentStore(segment.path(DOCUMENTS_FILE))
+        expected = segment.rows.documents
+        if documents.count != expected and segment.below:
+            raise MismatchError(
+                f"{segment.below} holds {documents.count} stored documents, "
+                f"{segment.below}delta.json says {expected} documents; {segment.remedy}"
+            )
+        if documents.count != expected:
+            raise MismatchError(
+                f"index {segment.name}: {documents.count} stored documents, {expected} in the manifest; {segment.remedy}"
+            )
+        return documents
+
+    def alone(self, reader: StoredDocuments, segment: Segment) -> DocumentsView:
+        """The store itself."""
+        return reader
+
+    def join(self, both: BaseAndDelta[StoredDocuments]) -> DocumentsView:
+        """Documents of the delta replace those of the base with the same id."""
+        return SegmentedDocuments(both)
+
+    def info(self, reader: DocumentsView | None) -> dict[str, Any]:
+        """Number of live documents."""
+        return {"documents": 0 if reader is None else reader.count}
+
+
+STORED_FIELDS = StoredFields()

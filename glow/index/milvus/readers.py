@@ -1,37 +1,178 @@
-"""Impacts in a collection: an entity's sparse vector has a number for each term of a document.
-
-A search asks Milvus for the best inner products, and adds up the returned impacts once more in the order of the vocabulary.
-So scores and ties are those of `ImpactIndex`, bit for bit; only rounded impacts of compressed postings may differ in the last
-digit if a word is repeated.
+"""Readers of components whose rows are in a collection: documents, impacts, token vectors and token embeddings.
 
 m   rows        v   words       t   terms of a query
 """
 
+import base64
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.errors import FormatError
+from glow.index.late_interaction import CodedTokens, LateHeader, LateTokens
 from glow.index.learned_sparse import Expansion
-from glow.index.milvus.collection import MAX_HITS, SPARE_HITS, Ask, Collection, RowSearch
-from glow.index.milvus.encoded import decode
-from glow.index.milvus.expressions import FilterFields
-from glow.index.postings import (
-    Block,
-    ImpactHeader,
-    Vocabulary,
-    count_terms,
-    read_counts,
-    read_impacts_header,
-)
-from glow.index.ranking import Ranking, best
-from glow.index.row_mask import RowMask
+from glow.index.milvus.collection import MAX_HITS, SPARE_HITS, Ask, Collection, FilterFields, RowSearch
+from glow.index.postings import Block, ImpactHeader, Vocabulary, count_terms, read_counts, read_impacts_header
+from glow.index.ranking import Ranking, RowMask, best
+from glow.index.stored_fields import not_found, parse_document
+from glow.index.token_embeddings import CodedStates, StatesHeader, TokenEmbeddingStore, code_bytes
+from glow.records import Document
+from glow.storage import map_array
 from glow.text import Analyzer
 
-__all__ = ["CAUSES_FIELD", "WORDS_FIELD", "MilvusImpacts", "MilvusLearned", "Terms"]
+PIECE = 16_000
+"""Characters of at most 4 bytes."""
+
+
+def split(text: str) -> list[str]:
+    """A text as pieces; an empty one has one."""
+    return [text[start : start + PIECE] for start in range(0, len(text), PIECE)] or [""]
+
+
+def join(pieces: Sequence[str]) -> str:
+    """The text of pieces."""
+    return "".join(pieces)
+
+
+def encode(data: bytes) -> list[str]:
+    """Bytes as pieces, a third longer; base 85 would be a quarter longer, and in Python thirty times as slow."""
+    return split(base64.b64encode(data).decode("ascii"))
+
+
+def decode(pieces: Sequence[str]) -> bytes:
+    """The bytes of pieces."""
+    return base64.b64decode(join(pieces))
+
+
+ID_FIELD, TEXT_FIELD = "id", "text"
+BOTH = (ID_FIELD, TEXT_FIELD)
+PROBES, FEW_PROBES = 64, 3
+"""Ids that a step of a search for one id reads: four steps for ten million documents; and the least if many are searched."""
+
+
+def text_of(fields: str, metadata: str) -> str:
+    """Fields and metadata as one text; JSON has no line breaks."""
+    return f"{fields}\n{metadata}"
+
+
+class MilvusDocuments:
+    """Documents by row and by id; arguments and results as for `DocumentStore`.
+
+    Args:
+        collection: of the documents.
+        order: file with the rank of each row's id.
+        by_id: file with the rows in the order of their ids.
+    """
+
+    def __init__(self, collection: Collection, order: Path, by_id: Path) -> None:
+        self._collection, self._order = collection, order
+        self._by_id = map_array(by_id, np.uint32, collection.rows)
+        self.count = collection.rows
+
+    def rows(self, rows: Sequence[int]) -> list[Document]:
+        """The documents of rows, in the given order; every row must exist."""
+        return [parse_document(each) for each in self._raw([int(row) for row in rows])]
+
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        """The ids of rows, in the given order, without the documents."""
+        return [each[ID_FIELD] for each in self._collection.read([int(row) for row in rows], (ID_FIELD,))]
+
+    def get(self, document_id: str) -> Document:
+        """The document with an id.
+
+        Raises:
+            DocumentNotFoundError: if there is none.
+        """
+        row = self.find(document_id)
+        if row is None:
+            raise not_found(document_id)
+        return self.rows([row])[0]
+
+    def find(self, document_id: str) -> int | None:
+        """The row of an id; None if there is none."""
+        return self.find_all([document_id])[0]
+
+    def find_all(self, ids: Sequence[str]) -> list[int | None]:
+        """The row of each id; None if there is none."""
+        if self.count == 0:
+            return [None] * len(ids)
+        rows = self._by_id[np.minimum(self._places(ids), self.count - 1)].tolist()
+        return [
+            row if held == each else None for row, held, each in zip(rows, self.ids(rows), ids, strict=True)
+        ]
+
+    def rows_before(self, ids: Sequence[str]) -> list[int | None]:
+        """For each id the row of the last one before it in code point order; the ids may be absent."""
+        return [None if place == 0 else int(self._by_id[place - 1]) for place in self._places(ids).tolist()]
+
+    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+        """Yields the documents of rows `start` to `stop` (not included; None: to the end) in order."""
+        for entities in self._collection.scan(BOTH, start, stop):
+            for each in entities:
+                yield parse_document(_record(each))
+
+    def by_id(self) -> Iterator[tuple[str, int, str, str]]:
+        """Yields id, row, fields and metadata (as stored JSON) of every document, in code point order of ids."""
+        for start in range(0, self.count, PROBES):
+            rows = self._by_id[start : start + PROBES].tolist()
+            for row, (identifier, fields, metadata) in zip(rows, self._raw(rows), strict=True):
+                yield identifier, row, fields, metadata
+
+    def metadata(self) -> Iterator[dict[str, Any]]:
+        """Yields the metadata of every document by row."""
+        return (dict(document.metadata) for document in self.scan())
+
+    def id_ranks(self) -> NDArray[np.uint32]:
+        """For each row the rank of its id in code point order, uint32 [documents]."""
+        return map_array(self._order, np.uint32, self.count)
+
+    def _raw(self, rows: Sequence[int]) -> list[tuple[str, str, str]]:
+        return [_record(each) for each in self._collection.read(rows, BOTH)]
+
+    def _places(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """How many ids come before each of some, int64 [ids].
+
+        Each step reads ids for all of them, and keeps for each the range between two of those.
+        """
+        wanted = [each.encode() for each in ids]
+        low, high = np.zeros(len(ids), np.int64), np.full(len(ids), self.count, np.int64)
+        while len(searched := np.flatnonzero(low < high)):
+            most = max(PROBES // len(searched), FEW_PROBES)
+            probes = {
+                each: np.unique(np.linspace(low[each], high[each] - 1, most).astype(np.int64))
+                for each in searched.tolist()
+            }
+            every = np.unique(np.concatenate(list(probes.values())))
+            # The first steps of every search read the same ids.
+            held = self._collection.read(
+                self._by_id[every].tolist(), (ID_FIELD,), caches=len(every) <= PROBES
+            )
+            names = {place: each[ID_FIELD].encode() for place, each in zip(every.tolist(), held, strict=True)}
+            for each, places in probes.items():
+                before = sum(names[place] < wanted[each] for place in places.tolist())
+                if before:
+                    low[each] = places[before - 1] + 1
+                if before < len(places):
+                    high[each] = places[before]
+        return low
+
+
+def _record(entity: Any) -> tuple[str, str, str]:
+    """Id, fields and metadata.
+
+    Raises:
+        FormatError: if the text is not that of a document.
+    """
+    fields, line, metadata = join(entity[TEXT_FIELD]).partition("\n")
+    if not line:
+        raise FormatError(f"the stored document {entity[ID_FIELD]!r} is damaged; rebuild the index")
+    return entity[ID_FIELD], fields, metadata
+
 
 WORDS_FIELD, CAUSES_FIELD = "words", "causes"
 SLACK = 1e-5
@@ -281,3 +422,101 @@ def _sorted(vector: dict[int, float], first: int, stop: int) -> tuple[NDArray[np
     kept = np.flatnonzero((dims >= first) & (dims < stop))
     kept = kept[np.argsort(dims[kept])]
     return dims[kept], values[kept]
+
+
+LATE_FIELD, STATES_FIELD = "late", "states"
+Rest = NDArray[np.uint16] | NDArray[np.float16]
+
+
+def token_values(lengths: NDArray[np.int64], codes: NDArray[np.uint8], rest: Rest) -> list[list[str]]:
+    """The values of rows.
+
+    Args:
+        lengths: int64 [m].
+        codes: uint8 [t, b].
+        rest: positions or scales, [t]; [0] if there are none.
+    """
+    ends = np.cumsum(lengths).tolist()
+    return [
+        encode(codes[stop - size : stop].tobytes() + rest[stop - size : stop].tobytes())
+        for stop, size in zip(ends, lengths.tolist(), strict=True)
+    ]
+
+
+def _read(
+    collection: Collection, rows: NDArray[np.int64], field: str, width: int, rest_bytes: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint8], bytes]:
+    """Lengths, codes and rest of rows."""
+    blobs = [decode(each[field]) for each in collection.read(rows.tolist(), (field,), caches=True)]
+    lengths = [len(blob) // (width + rest_bytes) for blob in blobs]
+    codes = b"".join(blob[: size * width] for blob, size in zip(blobs, lengths, strict=True))
+    rest = b"".join(blob[size * width :] for blob, size in zip(blobs, lengths, strict=True))
+    return np.array(lengths, np.int64), np.frombuffer(codes, np.uint8).reshape(-1, width), rest
+
+
+class MilvusLate:
+    """Arguments and results as for `LateTokens`.
+
+    Args:
+        collection: of the rows.
+        header: of the store; its file stays in the version's directory.
+    """
+
+    def __init__(self, collection: Collection, header: LateHeader) -> None:
+        self._collection, self.header = collection, header
+
+    def __len__(self) -> int:
+        return self.header.rows
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of tokens of rows, int64 [m]."""
+        return self.coded(rows).lengths
+
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """The codes of rows, and the start of each row."""
+        coded = self.coded(rows)
+        return coded.codes, np.cumsum(coded.lengths) - coded.lengths
+
+    def places(self, row: int) -> NDArray[np.uint16]:
+        """Positions of the tokens that a row's codes represent, uint16 [tokens of the row]."""
+        return self.coded(np.array([row], np.int64)).places
+
+    def coded(self, rows: NDArray[np.int64]) -> CodedTokens:
+        """Rows in their stored form."""
+        lengths, codes, rest = _read(self._collection, rows, LATE_FIELD, self.header.size // 8, 2)
+        return CodedTokens(lengths, codes, np.frombuffer(rest, np.uint16))
+
+    def require_like(self, other: LateHeader) -> None:
+        """Refuses a store that cannot be combined with another; as `LateTokens.require_like`."""
+        empty = np.empty(0, np.uint8)
+        LateTokens(self.header, np.zeros(1, np.int64), empty, np.empty(0, np.uint16)).require_like(other)
+
+
+class MilvusStates:
+    """Arguments and results as for `TokenEmbeddingStore`; arguments of the constructor as for `MilvusLate`."""
+
+    def __init__(self, collection: Collection, header: StatesHeader) -> None:
+        self._collection, self.header = collection, header
+
+    def __len__(self) -> int:
+        return self.header.documents
+
+    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers of tokens of rows, int64 [m]."""
+        return self.coded(rows).lengths
+
+    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Token embeddings and mask of rows, padded at the end."""
+        return self.coded(rows).states(self.header.size, self.header.bits)
+
+    def coded(self, rows: NDArray[np.int64]) -> CodedStates:
+        """Rows in their stored form."""
+        header, width = self.header, code_bytes(self.header.size, self.header.bits)
+        scale_bytes = 0 if header.bits == 16 else 2
+        lengths, codes, rest = _read(self._collection, rows, STATES_FIELD, width, scale_bytes)
+        return CodedStates(lengths, codes, np.frombuffer(rest, np.float16))
+
+    def require_like(self, other: StatesHeader) -> None:
+        """Refuses a store that cannot be combined with another; as `TokenEmbeddingStore.require_like`."""
+        empty, none = np.empty((0, 0), np.uint8), np.zeros(1, np.int64)
+        TokenEmbeddingStore(self.header, none, empty, np.empty(0, np.float16)).require_like(other)

@@ -1,0 +1,499 @@
+"""Passages of long documents: maps rows of the dense index to documents, and hits of passages to hits of documents.
+
+An index version with passages has one vector for each, in the order of the documents; everything else is per
+document. `passages/` holds `passages.json` and memory-mapped arrays:
+
+    documents.npy        uint32 [p]      the document's row
+    starts.npy, ends.npy uint32 [p]      characters of its body (`glow.text.passages.body_text`)
+    first.npy            uint32 [n + 1]  the first passage of each document, and p
+
+    p   passages        n   documents       q   queries
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from glow.errors import BuildError, FormatError, MismatchError
+from glow.index.columns import COLUMNS
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.ranking import RowMask
+from glow.index.segment import BaseAndDelta, Key, MergeSource, Segment
+from glow.index.stored_fields import STORED_FIELDS
+from glow.options import StrictModel, option
+from glow.records import Document
+from glow.storage import map_array, read_header
+from glow.text import PassageCutter, PassageOptions, body_text, passage_document
+
+PASSAGES_FOLDER = "passages"
+PASSAGES_HEADER = "passages.json"
+ARRAYS = ("documents", "starts", "ends", "first")
+PASSAGES_FILES = tuple(
+    f"{PASSAGES_FOLDER}/{name}" for name in (PASSAGES_HEADER, *(f"{a}.npy" for a in ARRAYS))
+)
+"""Every file of the folder, relative to the version."""
+FORMAT_VERSION: Literal[1] = 1
+Count = Annotated[int, Field(ge=0, lt=2**32)]
+Folded = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
+"""Scores float32 [k] descending, rows of documents int64 [k], rows of the best passage of each int64 [k]."""
+
+
+class PassagesHeader(StrictModel):
+    """`passages.json`.
+
+    Attributes:
+        format: format version.
+        field: the field that was split.
+        limit: most passages per document.
+        documents: n.
+        passages: p.
+        left_out: number of documents with text beyond the limit, which was left out.
+    """
+
+    format: Literal[1] = FORMAT_VERSION
+    field: str
+    limit: Annotated[int, Field(ge=1)]
+    documents: Count
+    passages: Count
+    left_out: Count
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPassage:
+    """A part of a document's body.
+
+    Attributes:
+        field: the field that was split.
+        start, end: in characters of its value; list values are joined by line feeds.
+        text: the text between them.
+    """
+
+    field: str
+    start: int
+    end: int
+    text: str
+
+
+def read_passages_header(folder: Path) -> PassagesHeader:
+    """Reads `passages.json` from the directory `passages`.
+
+    Raises:
+        FormatError: if it is missing, or of another format.
+    """
+    return read_header(folder / PASSAGES_HEADER, PassagesHeader)
+
+
+class PassageMap:
+    """Maps rows of passages to documents and positions in them; safe to use from many threads.
+
+    Args:
+        header: of the directory.
+        documents, starts, ends: uint32 [p], see the module's docstring; documents ascend.
+        first: uint32 [n + 1].
+        order: uint32 [n], each document's rank among ties, each once; None: its row.
+
+    Attributes:
+        header, documents, starts, ends, first: as given.
+        count: number of live passages; rows exceed it if some are deleted.
+        order: uint32 [p], each passage's rank among ties: by document, then as in its body; None: its row.
+    """
+
+    def __init__(
+        self,
+        header: PassagesHeader,
+        documents: NDArray[np.uint32],
+        starts: NDArray[np.uint32],
+        ends: NDArray[np.uint32],
+        first: NDArray[np.uint32],
+        order: NDArray[np.uint32] | None = None,
+    ) -> None:
+        self.header = header
+        self.count = len(documents)
+        self.documents = documents
+        self.starts = starts
+        self.ends = ends
+        self.first = first
+        self.order = None if order is None else _passage_order(order, first)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @classmethod
+    def open(cls, folder: Path, order: NDArray[np.uint32] | None = None) -> "PassageMap":
+        """Opens the directory `passages` of a version.
+
+        Args:
+            folder: the directory.
+            order: uint32 [n], ranks of documents among ties, as for the class.
+
+        Raises:
+            FormatError: if a file is missing, damaged, of another format version, or inconsistent with the others; the
+                message names it.
+        """
+        header = read_passages_header(folder)
+        lengths = {name: header.passages for name in ARRAYS} | {"first": header.documents + 1}
+        arrays = {name: map_array(folder / f"{name}.npy", np.uint32, lengths[name]) for name in ARRAYS}
+        if fault := _fault(**arrays):
+            raise FormatError(f"{folder.name}/{fault}; rebuild the index")
+        return cls(header, **arrays, order=order)
+
+    def followed_by(
+        self, other: "PassageMap", order: NDArray[np.uint32] | None = None, gone: int = 0
+    ) -> "PassageMap":
+        """Appends another map in memory: its documents and passages follow these.
+
+        Args:
+            other: split by the same rules.
+            order: for the documents of both, as for the class.
+            gone: number of deleted passages of both.
+        """
+        documents, passages = self.header.documents, self.header.passages
+        header = self.header.model_copy(
+            update={
+                "documents": documents + other.header.documents,
+                "passages": passages + other.header.passages,
+                "left_out": self.header.left_out + other.header.left_out,
+            }
+        )
+        joined = PassageMap(
+            header,
+            np.concatenate([self.documents, other.documents + np.uint32(documents)]),
+            np.concatenate([self.starts, other.starts]),
+            np.concatenate([self.ends, other.ends]),
+            np.concatenate([self.first[:-1], other.first + np.uint32(passages)]),
+            order,
+        )
+        joined.count -= gone
+        return joined
+
+    def passage_of(self, document: Document, row: int) -> FoundPassage:
+        """The passage of a row.
+
+        Args:
+            document: the passage's document.
+            row: of the passage, in [0, p).
+        """
+        start, end = int(self.starts[row]), int(self.ends[row])
+        return FoundPassage(self.header.field, start, end, body_text(document, self.header.field)[start:end])
+
+    def mask(self, allowed: RowMask) -> RowMask:
+        """The passages of allowed documents."""
+        mask = RowMask(np.repeat(allowed.mask, np.diff(self.first)))
+        mask.tell(allowed.expression)
+        return mask
+
+    def fold(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> Folded:
+        """Hits of passages as hits of documents: each document has the place of its best passage.
+
+        Args:
+            scores: float32 [m], descending.
+            rows: int64 [m], of passages, best first and each once; -1 is not a hit.
+
+        Returns:
+            Scores, documents and best passages, as `Folded`.
+        """
+        met = self.documents[rows[rows >= 0]]
+        places = np.sort(np.unique(met, return_index=True)[1])
+        return scores[places], met[places].astype(np.int64), rows[places]
+
+
+def _fault(
+    documents: NDArray[np.uint32],
+    starts: NDArray[np.uint32],
+    ends: NDArray[np.uint32],
+    first: NDArray[np.uint32],
+) -> str | None:
+    """Which file is inconsistent, and why; a valid map leads to no row out of range."""
+    if int(first[0]) != 0 or int(first[-1]) != len(documents):
+        return f"first.npy runs from {first[0]} to {first[-1]}, expected 0 to {len(documents)}"
+    if not (first[:-1] < first[1:]).all():
+        return "first.npy does not ascend: every document has a passage"
+    if not np.array_equal(documents, np.repeat(np.arange(len(first) - 1), np.diff(first))):
+        return "documents.npy and first.npy do not fit together"
+    if not (starts <= ends).all():
+        return "starts.npy and ends.npy do not fit together: a passage ends before it starts"
+    return None
+
+
+def _passage_order(order: NDArray[np.uint32], first: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Ranks of documents among ties as ranks of their passages, which follow one another as in the body."""
+    counts = np.diff(first)
+    by_place = np.argsort(order)
+    begins = np.empty(len(counts), np.int64)
+    begins[by_place] = np.cumsum(counts[by_place], dtype=np.int64) - counts[by_place]
+    within = np.arange(first[-1], dtype=np.int64) - np.repeat(first[:-1], counts)
+    places: NDArray[np.uint32] = (np.repeat(begins, counts) + within).astype(np.uint32)
+    return places
+
+
+RAW_SUFFIX = ".u32"
+MAX_ROWS = 2**32 - 1
+
+
+def build_passages(
+    documents: Iterable[Document],
+    cutter: PassageCutter,
+    folder: Path,
+    advance: Callable[[int], None] = lambda count: None,
+) -> PassageMap:
+    """Splits documents and writes the positions.
+
+    Args:
+        documents: in row order.
+        cutter: splits them.
+        folder: of the version; `passages/` is created in it.
+        advance: called with the number of finished documents.
+
+    Returns:
+        The map, opened from its files.
+
+    Raises:
+        BuildError: if the number of passages, or the length of a body, exceeds 32 bits.
+    """
+    target = folder / PASSAGES_FOLDER
+    target.mkdir()
+    count = rows = left_out = 0
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((target / (name + RAW_SUFFIX)).open("wb")) for name in ARRAYS}
+        for document in documents:
+            cut = cutter.cut(document)
+            spans = np.array(cut.spans, np.int64)
+            if rows + len(spans) > MAX_ROWS or spans[-1, 1] > MAX_ROWS:
+                raise BuildError(
+                    f"document row {count}: passages exceed what 32 bits count; split the corpus"
+                )
+            values = (np.full(len(spans), count), spans[:, 0], spans[:, 1], np.array([rows]))
+            for name, value in zip(ARRAYS, values, strict=True):
+                files[name].write(value.astype(np.uint32).tobytes())
+            rows += len(spans)
+            count += 1
+            left_out += cut.left_out
+            advance(1)
+        files["first"].write(np.array([rows], np.uint32).tobytes())
+    for name in ARRAYS:
+        _to_npy(target / (name + RAW_SUFFIX), target / f"{name}.npy")
+    header = PassagesHeader(
+        field=cutter.field,
+        limit=cutter.options.limit,
+        documents=count,
+        passages=rows,
+        left_out=left_out,
+    )
+    header.save(target / PASSAGES_HEADER)
+    return PassageMap.open(target)
+
+
+def _to_npy(raw: Path, path: Path) -> None:
+    """Adds NumPy's header to a file of plain numbers."""
+    size = raw.stat().st_size
+    np.save(path, np.memmap(raw, np.uint32, "r") if size else np.empty(0, np.uint32), allow_pickle=False)
+    raw.unlink()
+
+
+def merge_passages(key: Key[PassageMap, PassageMap], kept: Sequence[MergeSource], folder: Path) -> None:
+    """Writes `passages/` from segments that were split by the same rules.
+
+    It is unknown which documents lost text to the limit, so the new header's number is an upper bound.
+
+    Args:
+        key: of the component.
+        kept: at least one segment.
+        folder: of an unfinished version or segment.
+    """
+    maps = [each.segment[key] for each in kept]
+    sizes = [np.diff(passages.first)[each.live] for passages, each in zip(maps, kept, strict=True)]
+    rows = [each.rows("vector") for each in kept]
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes), dtype=np.int64)])
+    documents = len(first) - 1
+    arrays = {
+        "documents": np.repeat(np.arange(documents), np.diff(first)),
+        "starts": np.concatenate([passages.starts[row] for passages, row in zip(maps, rows, strict=True)]),
+        "ends": np.concatenate([passages.ends[row] for passages, row in zip(maps, rows, strict=True)]),
+        "first": first,
+    }
+    target = folder / PASSAGES_FOLDER
+    target.mkdir()
+    for name in ARRAYS:
+        np.save(target / f"{name}.npy", arrays[name].astype(np.uint32), allow_pickle=False)
+    header = maps[0].header.model_copy(
+        update={
+            "documents": documents,
+            "passages": int(first[-1]),
+            "left_out": min(documents, sum(passages.header.left_out for passages in maps)),
+        }
+    )
+    header.save(target / PASSAGES_HEADER)
+
+
+COST_STAGES = ("passages", "encode", "index")
+"""The stages that take longer with passages."""
+
+
+class PassagesOptions(ComponentOptions):
+    """Whether and how documents are split."""
+
+    passages: bool = option(False, "Split long documents into passages, each with a vector.")
+    passage_field: str | None = option(None, "Field to split; default: the model's body.")
+    max_passages: int = option(128, "Most passages per document.", ge=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassagesRules(Rules):
+    """How documents are split.
+
+    Attributes:
+        cut: field and limit.
+    """
+
+    cut: PassageOptions
+
+
+class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]):
+    """Passages of long documents; each vector then belongs to a passage."""
+
+    name = "passages"
+    part = "passages"
+    label = "passages"
+    stage = "passages"
+    prepares = "passages"
+    paths = (f"{PASSAGES_FOLDER}/",)
+    needs = (COLUMNS.name,)
+    options = PassagesOptions
+
+    def rules(self, options: PassagesOptions, asked: Asked) -> PassagesRules | None:
+        """As requested; a field that the model lacks is refused."""
+        if not options.passages:
+            return None
+        cut = PassageOptions(options.passage_field, options.max_passages)
+        PassageCutter(asked.model.preprocessor, cut)
+        return PassagesRules(cut=cut)
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> PassagesRules | None:
+        """As the header says."""
+        passages = segment.get(self)
+        if passages is None:
+            return None
+        header = passages.header
+        return PassagesRules(cut=PassageOptions(header.field, header.limit))
+
+    def prepare(self, corpus: Corpus, rules: PassagesRules) -> None:
+        """Splits every document, which does not depend on term statistics."""
+        cutter = PassageCutter(corpus.model.preprocessor, rules.cut)
+        build_passages(corpus.documents(), cutter, corpus.made.folder, corpus.advance)
+
+    def build(self, corpus: Corpus, rules: PassagesRules) -> None:
+        """Does nothing: documents were split before they were encoded."""
+
+    def merge(self, kept: Sequence[MergeSource], rules: PassagesRules, made: Segment) -> None:
+        """Copies the positions of live documents."""
+        merge_passages(self, kept, made.folder)
+
+    def report(self, made: Segment, rules: PassagesRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+        """Number of passages, and encoding time per passage."""
+        return {"passages": _describe(made[self], seconds)}
+
+    def counts(self, reader: PassageMap) -> dict[str, int]:
+        """Number of passages."""
+        return {"passages": reader.count}
+
+    def open(self, segment: Segment) -> PassageMap | None:
+        """Opens the directory; an unfinished segment has no columns yet, so no order of ties."""
+        if not segment.has_any(self.paths):
+            return None
+        segment.require(*PASSAGES_FILES)
+        folder, columns = segment.path(PASSAGES_FOLDER), segment.get(COLUMNS)
+        found, expected = read_passages_header(folder).documents, segment.rows.documents
+        if found != expected and segment.below:
+            raise MismatchError(
+                f"{segment.below}{PASSAGES_FOLDER}/ holds {found} documents, "
+                f"{segment.below}delta.json says {expected} documents; {segment.remedy}"
+            )
+        if found != expected:
+            raise MismatchError(
+                f"index {segment.name}: {PASSAGES_FOLDER}/ holds {found} documents, its manifest {expected}; {segment.remedy}"
+            )
+        return PassageMap.open(folder, columns.order if columns else None)
+
+    def first(self, reader: PassageMap) -> NDArray[np.uint32]:
+        """Vectors belong to passages."""
+        return reader.first
+
+    def alone(self, reader: PassageMap, segment: Segment) -> PassageMap:
+        """The map itself."""
+        return reader
+
+    def join(self, both: BaseAndDelta[PassageMap]) -> PassageMap:
+        """One map of both."""
+        gone = int(np.diff(both.base.first)[both.tombstones].sum())
+        return both.base.followed_by(both.delta, both.order, gone)
+
+    def info(self, reader: PassageMap | None) -> dict[str, Any]:
+        """Number of live passages."""
+        return {"passages": None if reader is None else reader.count}
+
+
+PASSAGES = Passages()
+
+
+def _describe(passages: PassageMap, seconds: Mapping[str, float]) -> dict[str, Any]:
+    header = passages.header
+    sizes = passages.first[1:] - passages.first[:-1]
+    took = sum(seconds.get(name, 0.0) for name in COST_STAGES)
+    return {
+        "field": header.field,
+        "limit": header.limit,
+        "count": header.passages,
+        "per_document": round(header.passages / header.documents, 3),
+        "most": int(sizes.max()),
+        "whole_documents": int((sizes == 1).sum()),
+        "cut_off_documents": header.left_out,
+        "milliseconds_each": round(1_000 * took / header.passages, 3),
+    }
+
+
+class TextsOfDocuments:
+    """The texts of one document at a time; safe to use from many threads.
+
+    Args:
+        passages: map of passages; None: documents are not split.
+    """
+
+    def __init__(self, passages: PassageMap | None = None) -> None:
+        self._passages = passages
+
+    @classmethod
+    def open(cls, cuts: Path | None) -> "TextsOfDocuments":
+        """Opens it with a directory of passages; None: documents are not split.
+
+        Raises:
+            FormatError: as `PassageMap.open`.
+        """
+        return cls(None if cuts is None else PassageMap.open(cuts))
+
+    def of(self, document: Document, row: int) -> Iterator[Document]:
+        """Yields the texts of a document, given its row, as documents."""
+        passages = self._passages
+        if passages is None:
+            yield document
+            return
+        for place in range(int(passages.first[row]), int(passages.first[row + 1])):
+            start, end = int(passages.starts[place]), int(passages.ends[place])
+            yield passage_document(document, passages.header.field, start, end)
+
+
+def cuts_of(made: Segment) -> Path | None:
+    """The passages directory of an unfinished segment; None: documents are not split."""
+    return None if made.get(PASSAGES) is None else made.path(PASSAGES_FOLDER)
+
+
+def texts_of(made: Segment) -> Iterator[Document]:
+    """Yields every text of an unfinished segment, in the order of rows, while reading from disk."""
+    texts = TextsOfDocuments(made.get(PASSAGES))
+    for row, document in enumerate(made[STORED_FIELDS].scan()):
+        yield from texts.of(document, row)

@@ -1,0 +1,401 @@
+"""Spelling: the words of the documents, found again by the texts with one letter less, and corrections of a query."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from glow.errors import FormatError
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.postings import POSTINGS, ImpactsView, SegmentImpacts, document_words
+from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.options import StrictModel
+from glow.storage import ABSENT, SortedStrings, map_array, read_header
+from glow.text import TermTable, WordPieces, WordSpans, is_lexical
+
+
+def forms(word: str) -> list[str]:
+    """The word, and the word without each of its letters; each form once."""
+    return list(dict.fromkeys([word, *(word[:at] + word[at + 1 :] for at in range(len(word)))]))
+
+
+def key_of(form: str) -> int:
+    """32-bit hash of a form; `is_one_edit` resolves collisions."""
+    return crc32(form.encode("utf-8", "replace"))
+
+
+def is_one_edit(a: str, b: str) -> bool:
+    """Whether one edit turns a word into another; False for equal words."""
+    if a == b or abs(len(a) - len(b)) > 1:
+        return False
+    start = 0
+    while start < min(len(a), len(b)) and a[start] == b[start]:
+        start += 1
+    one, other = a[start:], b[start:]
+    if len(one) != len(other):
+        longer, shorter = (one, other) if len(one) > len(other) else (other, one)
+        return longer[1:] == shorter
+    is_swap = len(one) > 1 and one[0] == other[1] and one[1] == other[0] and one[2:] == other[2:]
+    return one[1:] == other[1:] or is_swap
+
+
+SPELLING_FOLDER = "spelling"
+SPELLING_HEADER = "spelling.json"
+WORDS_FILE, OFFSETS_FILE = "words.bin", "offsets.npy"
+DFS_FILE = "dfs.npy"
+"""uint32 [n], document frequency of each word."""
+KEYS_FILE = "keys.npy"
+"""uint32 [f], ascending: the key of each form."""
+PLACES_FILE = "places.npy"
+"""uint32 [f], the word of each form."""
+SPELLING_FILES = (SPELLING_HEADER, WORDS_FILE, OFFSETS_FILE, DFS_FILE, KEYS_FILE, PLACES_FILE)
+
+
+class SpellingHeader(StrictModel):
+    """`spelling.json`."""
+
+    format: Literal[1] = 1
+    words: int = Field(ge=0)
+    forms: int = Field(ge=0)
+
+
+MOST_LOOKED_AT = 256
+"""Most words of one form to check: many may share a form of four letters."""
+
+
+class SpellingTable:
+    """Words and their forms, memory-mapped; immutable and safe to read from many threads.
+
+    Args:
+        words: the words, sorted.
+        dfs: uint32 [n], document frequency of each.
+        keys: uint32 [f], ascending: keys of the words' forms.
+        places: uint32 [f], the word of each form.
+    """
+
+    def __init__(
+        self,
+        words: SortedStrings,
+        dfs: NDArray[np.uint32],
+        keys: NDArray[np.uint32],
+        places: NDArray[np.uint32],
+    ) -> None:
+        self._words, self._dfs, self._keys, self._places = words, dfs, keys, places
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def has(self, word: str) -> bool:
+        """Whether any document of the collection has the word."""
+        return self._words.find(word.encode("utf-8", "replace")) != ABSENT
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Every word with its document frequency, in the order of the words' UTF-8 bytes."""
+        for place, df in enumerate(self._dfs.tolist()):
+            yield self._words.value(place), df
+
+    def candidates(self, word: str) -> dict[str, int]:
+        """The words one edit away, with their document frequencies."""
+        keys = np.fromiter(map(key_of, forms(word)), np.uint32)
+        starts = np.searchsorted(self._keys, keys, "left").tolist()
+        stops = np.searchsorted(self._keys, keys, "right").tolist()
+        places = {
+            place
+            for start, stop in zip(starts, stops, strict=True)
+            for place in self._places[start : min(stop, start + MOST_LOOKED_AT)].tolist()
+        }
+        found = ((self._words.value(place), int(self._dfs[place])) for place in places)
+        return {other: df for other, df in found if is_one_edit(word, other)}
+
+    @classmethod
+    def open(cls, folder: Path) -> "SpellingTable":
+        """Maps the files that `build_spelling` wrote.
+
+        Raises:
+            FormatError: if a file is missing, damaged, of another format version, or inconsistent with the others.
+        """
+        header = read_header(folder / SPELLING_HEADER, SpellingHeader)
+        words = SortedStrings.open(folder / WORDS_FILE, folder / OFFSETS_FILE, header.words)
+        dfs = map_array(folder / DFS_FILE, np.uint32, header.words)
+        keys, places = (
+            map_array(folder / name, np.uint32, header.forms) for name in (KEYS_FILE, PLACES_FILE)
+        )
+        if (places >= header.words).any():
+            raise FormatError(
+                f"{folder.name}/{PLACES_FILE} is damaged: it names a word beyond the {header.words}; rebuild the index"
+            )
+        return cls(words, dfs, keys, places)
+
+
+SHORTEST_WORD, LONGEST_WORD = 4, 24
+"""In letters: shorter words are one edit from too many others, longer ones are rarely language."""
+
+
+def is_spelled(word: str) -> bool:
+    """Whether typo correction covers a word: only letters, neither few nor very many."""
+    return SHORTEST_WORD <= len(word) <= LONGEST_WORD and word.isalpha()
+
+
+def build_spelling(folder: Path, words: Iterable[tuple[str, int]]) -> SpellingHeader:
+    """Writes the spelling table of a collection.
+
+    Args:
+        folder: created if missing.
+        words: each word once, in the order of its UTF-8 bytes, with its document frequency; words that typo correction
+            does not cover are left out.
+
+    Returns:
+        The written header.
+
+    Raises:
+        OSError: if the disk is full or cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    kept: list[bytes] = []
+    dfs, keys, places = array("I"), array("I"), array("I")
+    for word, df in words:
+        if not is_spelled(word):
+            continue
+        for form in forms(word):
+            keys.append(key_of(form))
+            places.append(len(kept))
+        kept.append(word.encode())
+        dfs.append(df)
+    SortedStrings.pack(kept).save(folder / WORDS_FILE, folder / OFFSETS_FILE)
+    all_keys = np.array(keys, np.uint32)
+    order = np.argsort(all_keys, kind="stable")
+    np.save(folder / KEYS_FILE, all_keys[order], allow_pickle=False)
+    np.save(folder / PLACES_FILE, np.array(places, np.uint32)[order], allow_pickle=False)
+    np.save(folder / DFS_FILE, np.array(dfs, np.uint32), allow_pickle=False)
+    header = SpellingHeader(words=len(kept), forms=len(keys))
+    header.save(folder / SPELLING_HEADER)
+    return header
+
+
+def merged_words(impacts: SegmentImpacts, tables: Iterable[SpellingTable]) -> Iterator[tuple[str, int]]:
+    """The words of a merged index, for `build_spelling`.
+
+    Without stemming, the merged index counts them. With stemming, those words of the tables stay whose stem it still has, with the
+    sums of their document frequencies; words of deleted documents may stay until the next build.
+
+    Args:
+        impacts: merged.
+        tables: of the merged segments.
+    """
+    if impacts.analyzer.name == "plain":
+        yield from impacts.word_counts()
+        return
+    counts: Counter[str] = Counter()
+    for table in tables:
+        counts.update(dict(table.items()))
+    for word in sorted(counts, key=str.encode):
+        if impacts.holds(word):
+            yield word, counts[word]
+
+
+def count_words(known: TermTable, documents: Iterable[Iterable[str]]) -> Iterator[tuple[str, int]]:
+    """Words that typo correction covers, with their document frequencies, for `build_spelling`.
+
+    Args:
+        known: statistics of the documents' words; they limit the memory.
+        documents: the indexed words of each.
+    """
+    words = [word for word, _ in known.items() if is_spelled(word) and is_lexical(word)]
+    wanted, counts = frozenset(words), Counter[str]()
+    for document in documents:
+        counts.update(wanted.intersection(document))
+    for word in words:
+        if counts[word]:
+            yield word, counts[word]
+
+
+CACHED_WORDS = 100_000
+ENDINGS = ("s", "es", "d", "ed", "ing")
+MOST_CORRECTED = 8
+"""Most unknown words of one query to correct; with more, they are not typos."""
+_JOINTS = frozenset("._/\\@#:=$`<>-~^*+|&%'0123456789")
+"""A word next to these is part of a name, a number, a path or code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A query after correction.
+
+    Attributes:
+        text: with its words corrected; unchanged without corrections.
+        words: unknown word -> its correction.
+    """
+
+    text: str
+    words: dict[str, str]
+
+
+class Speller:
+    """Checks and corrects words with one index version; safe to use from many threads.
+
+    Args:
+        pieces: splits text into words.
+        terms: the index's term statistics, of the words of all fields.
+        tables: of the version's segments.
+        impacts: its lexical index, which may know other forms of a word by its stem; None: it has none.
+    """
+
+    def __init__(
+        self,
+        pieces: WordPieces,
+        terms: TermTable,
+        tables: Sequence[SpellingTable],
+        impacts: ImpactsView | None = None,
+    ) -> None:
+        self._spans = WordSpans(pieces)
+        self._tables = tuple(tables)
+        self._impacts = impacts
+
+        # A cached method would keep the mapped files in a reference cycle, which only the collector frees.
+        def search(word: str) -> bool:
+            return terms.df(word) > 0 or any(table.has(word) for table in tables)
+
+        self._search = search
+        self._cached = lru_cache(maxsize=CACHED_WORDS)(search)
+
+    def knows(self, word: str) -> bool:
+        """Whether any document has a word, or another form of it if the index has stems."""
+        held = self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
+        return held or self._is_form(word)
+
+    def suspects(self, words: Sequence[str]) -> bool:
+        """Whether any word of a query may be a typo: correction covers it, and no document has it."""
+        cached = self._cached
+        return any(
+            SHORTEST_WORD <= len(word) <= LONGEST_WORD and not cached(word) and word.isalpha()
+            for word in words
+        )
+
+    def correct(self, text: str) -> Correction:
+        """The query with its typos corrected if the index is clear; names, numbers, code and short words do not change.
+
+        Args:
+            text: any string.
+        """
+        if not self.suspects(self._spans.pieces.whole_words(text)):
+            return Correction(text, {})
+        words: dict[str, str] = {}
+        parts, end = [], 0
+        for span in self._spans.of_text(text):
+            written = text[span.start : span.end]
+            if not is_spelled(span.word) or _is_name(text, span.start, span.end, written):
+                continue
+            if span.word not in words:
+                if len(words) == MOST_CORRECTED or self._cached(span.word):
+                    continue
+                meant = None if self._is_form(span.word) else self._meant(span.word)
+                if meant is None:
+                    continue
+                words[span.word] = meant
+            parts += [text[end : span.start], words[span.word]]
+            end = span.end
+        return Correction("".join([*parts, text[end:]]), words) if words else Correction(text, {})
+
+    def _meant(self, word: str) -> str | None:
+        """The most likely of the words one edit away; None if there is none."""
+        dfs: dict[str, int] = {}
+        for table in self._tables:
+            for other, df in table.candidates(word).items():
+                dfs[other] = dfs.get(other, 0) + df
+        return max(dfs, key=lambda other: (_likelihood(word, other, dfs[other]), other), default=None)
+
+    def _is_form(self, word: str) -> bool:
+        """Whether an unknown word is another form of a known one, in an index with their stem.
+
+        A stem alone is not enough: "several" has the stem of "sever", and "filled" that of "fille".
+        """
+        if self._impacts is None or not is_lexical(word) or not self._impacts.holds(word):
+            return False
+        others = [word.removesuffix(ending) for ending in ENDINGS if word.endswith(ending)]
+        term = self._impacts.analyzer.term
+        return any(self._cached(other) and term(other) == term(word) for other in [*others, f"{word}s"])
+
+
+def _is_name(text: str, start: int, end: int, written: str) -> bool:
+    """Whether a word is written like names and code: joined to something, or with capitals inside."""
+    before, after = text[start - 1 : start], text[end : end + 1]
+    is_joined = before in _JOINTS if before else False
+    if after in _JOINTS and after:
+        is_joined = is_joined or text[end + 1 : end + 2].strip() != ""
+    return is_joined or not (written.islower() or written.isupper() or written[1:].islower())
+
+
+def _likelihood(word: str, other: str, df: int) -> float:
+    """Likelihood that a typo turned one word into the other: from the word's frequency and the kind of typo.
+
+    The first letter is rarely wrong; swapped letters are likely, because no letter is lost.
+    """
+    score = math.log1p(df)
+    if word[0] != other[0]:
+        score -= FIRST_LETTER
+    if sorted(word) == sorted(other):
+        score += SWAPPED
+    return score
+
+
+FIRST_LETTER, SWAPPED = 2.0, 1.0
+"""In units of the logarithm of a document frequency."""
+
+
+class Spelling(Component[SpellingTable, tuple[SpellingTable, ...], Rules, ComponentOptions]):
+    """Words of the lexical index before stemming, for typo correction."""
+
+    name, label, stage = "spelling", "spelling", "spelling"
+    paths, per, needs = (f"{SPELLING_FOLDER}/",), "index", ("postings",)
+
+    def rules(self, options: ComponentOptions, asked: Asked) -> Rules | None:
+        """Every index with a lexical component has it."""
+        return Rules() if POSTINGS.name in asked.rules else None
+
+    def rules_of(self, segment: Segment, *, delta: bool) -> Rules | None:
+        """As in the segment, without options. An old index without it gets it when it is replaced."""
+        has_it = segment.has(f"{SPELLING_FOLDER}/{SPELLING_HEADER}")
+        return Rules() if has_it or (not delta and POSTINGS.rules_of(segment, delta=delta)) else None
+
+    def build(self, corpus: Corpus, rules: Rules) -> None:
+        """As `Component`; an index with stems counts unstemmed words again, because no other component has them."""
+        impacts = corpus.made[POSTINGS]
+        words = (
+            impacts.word_counts()
+            if impacts.analyzer.name == "plain"
+            else count_words(corpus.counted, document_words(corpus))
+        )
+        build_spelling(corpus.made.folder / SPELLING_FOLDER, words)
+
+    def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
+        """As `Component`."""
+        found = (each.segment.get(self) for each in kept)
+        words = merged_words(made[POSTINGS], (table for table in found if table is not None))
+        build_spelling(made.folder / SPELLING_FOLDER, words)
+
+    def open(self, segment: Segment) -> SpellingTable | None:
+        """As `Component`."""
+        if not segment.has_any(self.paths):
+            return None
+        segment.require(*(f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES))
+        return SpellingTable.open(segment.path(SPELLING_FOLDER))
+
+    def alone(self, reader: SpellingTable, segment: Segment) -> tuple[SpellingTable, ...]:
+        """One table."""
+        return (reader,)
+
+    def join(self, both: BaseAndDelta[SpellingTable]) -> tuple[SpellingTable, ...]:
+        """Both tables: a word may be in either; readers add up the counts."""
+        return both.base, both.delta
+
+
+SPELLING = Spelling()
