@@ -16,11 +16,6 @@ from typing import Any, NoReturn
 from glow.errors import InputError, RecordError
 from glow.records import Document, Qrel, Query
 
-__all__ = [
-    "MAX_DOCUMENT_BYTES", "bare_line", "has_text", "known_id", "parse_document", "parse_object", "read_document", "read_documents",
-    "read_qrels", "read_queries", "text_lines", "too_long",
-]  # fmt: skip
-
 MAX_DOCUMENT_BYTES = 1_000_000
 """Longest JSON of a document, by default."""
 MAX_ID_BYTES = 512
@@ -43,12 +38,7 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Reads one line as a JSON object.
-
-    Raises:
-        RecordError: if it is not UTF-8, not JSON, not an object, or nested too deep, or if it contains NaN, Infinity or a
-            number of thousands of digits.
-    """
+    """Reads one line as a JSON object; NaN, Infinity, numbers of thousands of digits and deep nesting are refused."""
     try:
         value = json.loads(line.decode(), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -69,16 +59,9 @@ def parse_document(
 ) -> Document:
     """Reads one corpus line.
 
-    A field takes a string or a list of strings; null and a missing key are an empty field. Lone surrogates
-    in text become U+FFFD, because they have no UTF-8 form; in an id they are refused.
-
-    Args:
-        line: one line of JSON in UTF-8.
-        field_names: keys that are text fields; all other keys but `_id` are metadata.
-        rename: source key -> target key (`{"headline": "title"}`), applied first and all at once.
-
-    Raises:
-        RecordError: if the line is not a document; the message says what was found and expected.
+    A field takes a string or a list of strings; null and a missing key are an empty field. All other keys but `_id` are
+    metadata. Lone surrogates in text become U+FFFD, because they have no UTF-8 form; in an id they are refused. `rename`
+    (source key -> target key) is applied first and all at once.
     """
     value = _renamed(parse_object(line), rename or {})
     identifier = _identifier(value)
@@ -93,15 +76,9 @@ def read_document(
     rename: Mapping[str, str] | None = None,
     max_bytes: int = MAX_DOCUMENT_BYTES,
 ) -> Document:
-    """Reads a document for indexing; builds and writes accept exactly the same lines.
+    """Reads a document for indexing, as `parse_document`; builds and writes accept exactly the same lines.
 
-    Args:
-        line: one JSON object in UTF-8, without a line ending.
-        field_names, rename: as for `parse_document`.
-        max_bytes: longest line.
-
-    Raises:
-        RecordError: as `parse_document`, or if the line is too long or the document has no text.
+    A line that is too long or has no text is refused.
     """
     if len(line) > max_bytes:
         raise too_long(max_bytes)
@@ -121,12 +98,7 @@ def too_long(max_bytes: int) -> RecordError:
 
 
 def known_id(line: bytes, rename: Mapping[str, str] | None = None) -> str | None:
-    """The id of an invalid line, if it can be read nevertheless.
-
-    Args:
-        line: a rejected line.
-        rename: as for `parse_document`.
-    """
+    """The id of an invalid line, if it can be read nevertheless."""
     try:
         value = parse_object(line)
     except RecordError:
@@ -150,10 +122,6 @@ def read_documents(path: Path, field_names: Sequence[str]) -> Iterator[Document]
     """Yields the documents of a `corpus.jsonl` and stops at the first bad line.
 
     Documents without text are skipped: old datasets hold some (cranfield's 471 and 995).
-
-    Raises:
-        InputError: if the file cannot be read.
-        RecordError: if a line is not a document; the message names file and line.
     """
     for number, line in _lines(path):
         try:
@@ -165,12 +133,7 @@ def read_documents(path: Path, field_names: Sequence[str]) -> Iterator[Document]
 
 
 def read_queries(path: Path) -> Iterator[Query]:
-    """Yields the queries of a `queries.jsonl`.
-
-    Raises:
-        InputError: if the file cannot be read.
-        RecordError: if a line is not a query; the message names file and line.
-    """
+    """Yields the queries of a `queries.jsonl`."""
     for number, line in _lines(path):
         try:
             value = parse_object(line)
@@ -183,12 +146,7 @@ def read_queries(path: Path) -> Iterator[Query]:
 
 
 def read_qrels(path: Path) -> Iterator[Qrel]:
-    """Yields the relevance judgments of a `qrels/SPLIT.tsv`; its first line is a header.
-
-    Raises:
-        InputError: if the file cannot be read.
-        RecordError: if a row does not have three columns, or its grade is not a whole number.
-    """
+    """Yields the relevance judgments of a `qrels/SPLIT.tsv`; its first line is a header."""
     for number, line in _lines(path):
         try:
             row = line.decode().rstrip("\r\n").split("\t")
@@ -283,11 +241,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def text_lines(files: Sequence[Path]) -> list[str]:
-    """The lines of UTF-8 files, without outer spaces and blank lines.
-
-    Raises:
-        InputError: if a file cannot be read, or is not UTF-8.
-    """
+    """The lines of UTF-8 files, without outer spaces and blank lines."""
     try:
         lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:

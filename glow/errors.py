@@ -60,23 +60,14 @@ class QueryError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An invalid value in JSON.
+    """An invalid value in JSON."""
 
-    Attributes:
-        pointer: JSON pointer (RFC 6901) to the place.
-        detail: what was found and what was expected.
-    """
-
-    pointer: str
-    detail: str
+    pointer: str  # JSON pointer (RFC 6901) to the place
+    detail: str  # what was found and what was expected
 
 
 class FilterError(QueryError):
-    """A filter or facet is invalid, or does not fit the index's metadata.
-
-    Args:
-        faults: at least one, with its place each.
-    """
+    """A filter or facet is invalid, or does not fit the index's metadata."""
 
     code = "invalid_filter"
 
@@ -153,19 +144,14 @@ class BuildError(GlowError):
 
 
 class GateError(GlowError):
-    """The gate refused to publish a version.
-
-    Args:
-        message: which checks failed, and what to do.
-        figures: what the gate found, as JSON values.
-    """
+    """The gate refused to publish a version."""
 
     code = "gate_refused"
     exit_code = 6
 
     def __init__(self, message: str, figures: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
-        self.figures = dict(figures or {})
+        self.figures = dict(figures or {})  # what the gate found, as JSON values
 
 
 class BusyError(GlowError):
@@ -192,9 +178,7 @@ class DiskError(GlowError):
 class StoreError(GlowError):
     """The vector store does not respond, or lacks the index's vectors.
 
-    Args:
-        message: what failed, and what to do.
-        is_gone: whether it answers and has not the vectors: they were dropped, or it has not read yet what it holds.
+    `is_gone`: it answers and has not the vectors, because they were dropped, or it has not read yet what it holds.
     """
 
     code = "store_unavailable"

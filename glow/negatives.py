@@ -15,34 +15,17 @@ from glow.errors import InputError
 from glow.options import StrictModel
 from glow.records import Document
 
-__all__ = [
-    "FORMAT_VERSION",
-    "Header",
-    "Negative",
-    "QueryNegatives",
-    "SourceRecord",
-    "documents_hash",
-    "write_negatives",
-]
-
 FORMAT_VERSION: Literal[1] = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """A document that is close to a query and not judged relevant.
-
-    Attributes:
-        id: of the document.
-        rank: in its source's ranking, from 1; relevant documents count.
-        score: of its source (cosine, or BM25).
-        source: `dense` or `lexical`.
-    """
+    """A document that is close to a query and not judged relevant."""
 
     id: str
-    rank: int
-    score: float
-    source: str
+    rank: int  # in its source's ranking, from 1; relevant documents count
+    score: float  # of its source (cosine, or BM25)
+    source: str  # `dense` or `lexical`
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +45,15 @@ class SourceRecord(StrictModel):
 
 
 class Header(StrictModel):
-    """First line of the file.
-
-    Attributes:
-        glow_negatives: version of the format.
-        data, split: names of the dataset's directory and of its relevance judgments.
-        documents_hash: of the dataset's documents (`documents_hash`); a reader refuses any others.
-        queries: number of lines that follow, so that a truncated file is noticed.
-        model: the encoder; None if only BM25 searched.
-        options: of the mining.
-    """
+    """First line of the file."""
 
     glow_negatives: Literal[1] = FORMAT_VERSION
-    data: str
-    split: str
-    documents_hash: str
-    queries: int
-    model: SourceRecord | None
-    options: dict[str, Any]
+    data: str  # name of the dataset's directory
+    split: str  # name of its relevance judgments
+    documents_hash: str  # of the dataset's documents (`documents_hash`); a reader refuses any others
+    queries: int  # number of lines that follow, so that a truncated file is noticed
+    model: SourceRecord | None  # the encoder; None if only BM25 searched
+    options: dict[str, Any]  # of the mining
 
 
 def documents_hash(documents: Sequence[Document]) -> str:
@@ -94,11 +68,7 @@ def documents_hash(documents: Sequence[Document]) -> str:
 
 
 def write_negatives(path: Path, header: Header, lines: Sequence[QueryNegatives]) -> None:
-    """Writes a file whole or not at all.
-
-    Raises:
-        InputError: if it cannot be written.
-    """
+    """Writes a file whole or not at all."""
     temporary = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

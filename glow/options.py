@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glow.errors import ConfigError
 
-__all__ = ["ForeignModel", "StrictModel", "describe", "load_foreign", "merged", "option", "read_toml"]
-
 T = TypeVar("T")
 MAX_FOREIGN_BYTES = 1 << 22
 MAX_FAULTS, MAX_PLACE = 8, 80
@@ -24,11 +22,7 @@ class StrictModel(BaseModel):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads the options from a JSON file.
-
-        Raises:
-            ConfigError: if the file cannot be read or is not valid; every fault is named.
-        """
+        """Reads the options from a JSON file; a refusal names every fault."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except OSError as error:
@@ -38,11 +32,7 @@ class StrictModel(BaseModel):
 
     @classmethod
     def load_toml(cls, path: Path) -> Self:
-        """Reads the options from a TOML file, the format that people write.
-
-        Raises:
-            ConfigError: if the file cannot be read or is not valid; every fault is named.
-        """
+        """Reads the options from a TOML file, the format that people write."""
         try:
             return cls.model_validate(read_toml(path))
         except ValidationError as error:
@@ -65,53 +55,30 @@ class ForeignModel(StrictModel):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads the file.
-
-        Raises:
-            ConfigError: as `load_foreign`.
-        """
+        """Reads the file."""
         return load_foreign(path, cls.model_validate_json)
 
 
 def option(
-    default: Any,
-    description: str,
+    default: Any,  # `...` if the option is required
+    description: str,  # one sentence, for help and documentation
     *,
-    flag: str = "",
+    flag: str = "",  # if it differs from the field's name
     unit: str = "",
-    metavar: str = "",
-    env: str = "",
-    is_argument: bool = False,
-    **limits: Any,
+    metavar: str = "",  # placeholder of the value in the help
+    env: str = "",  # environment variable that gives the value if no flag does
+    is_argument: bool = False,  # positional, instead of a flag
+    **limits: Any,  # as for pydantic's `Field`: `ge`, `le` and so on
 ) -> Any:
-    """A field of a command's options model, from which its flag and documentation are generated (`glow.commands`).
-
-    Args:
-        default: `...` if the option is required.
-        description: one sentence, for help and documentation.
-        flag: if it differs from the field's name.
-        unit: of the value.
-        metavar: placeholder of the value in the help.
-        env: environment variable that gives the value if no flag does.
-        is_argument: whether it is a positional argument instead of a flag.
-        **limits: as for pydantic's `Field`: `ge`, `le` and so on.
-    """
+    """A field of a command's options model, from which its flag and documentation are generated (`glow.commands`)."""
     extra: dict[str, Any] = {
-        "flag": flag,
-        "unit": unit,
-        "metavar": metavar,
-        "env": env,
-        "is_argument": is_argument,
-    }
+        "flag": flag, "unit": unit, "metavar": metavar, "env": env, "is_argument": is_argument,
+    }  # fmt: skip
     return Field(default, description=description, json_schema_extra=extra, **limits)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Parses a TOML file.
-
-    Raises:
-        ConfigError: if it cannot be read.
-    """
+    """Parses a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
@@ -128,15 +95,7 @@ def merged(base: Any, changes: Any) -> Any:
 
 
 def load_foreign(path: Path, parse: Callable[[bytes], T]) -> T:
-    """Reads a small JSON file of another program.
-
-    Args:
-        path: the file.
-        parse: a pydantic function that validates the contents.
-
-    Raises:
-        ConfigError: if it cannot be read, is larger than `MAX_FOREIGN_BYTES`, or is not valid.
-    """
+    """Reads a JSON file of another program, of at most `MAX_FOREIGN_BYTES`; `parse` validates the contents by pydantic."""
     try:
         if not path.is_file():
             raise ConfigError(f"cannot read {path}: there is no such file")
@@ -154,10 +113,10 @@ def load_foreign(path: Path, parse: Callable[[bytes], T]) -> T:
 def describe(error: ValidationError) -> str:
     """The first faults of a validation error in one line: `place: what is wrong (found: …)`."""
     faults = error.errors(include_url=False)
-    told = [
+    lines = [
         f"{'.'.join(map(str, fault['loc']))[:MAX_PLACE] or 'file'}: {fault['msg']} (found: {fault['input']!r:.80})"
         for fault in faults[:MAX_FAULTS]
     ]
-    if more := len(faults) - len(told):
-        told.append(f"and {more} more")
-    return "; ".join(told)
+    if more := len(faults) - len(lines):
+        lines.append(f"and {more} more")
+    return "; ".join(lines)

@@ -11,38 +11,22 @@ from typing import Any
 from glow.collection import parse_object
 from glow.errors import InputError, RecordError
 
-__all__ = ["LoggedQuery", "SkippedLines", "numbered", "read_log_lines", "read_query_log"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """One logged search.
+    """One logged search."""
 
-    Attributes:
-        request_id: id of the request; the searches of a batch share it.
-        query: the text.
-        retriever: `dense`, `lexical` or `hybrid`.
-        top_k: hits requested.
-        offset: hits skipped.
-        index: index version that was searched.
-        took_ms: milliseconds from the request's first byte to its response.
-        filter: filter of the request, or None.
-        degraded: what the response lacks.
-        hits: ids of the documents found, best first.
-        time: UTC, ISO 8601; the writer sets it if it is "".
-    """
-
-    request_id: str
-    query: str
-    retriever: str
-    top_k: int
-    offset: int
-    index: str
-    took_ms: float
-    filter: Any = None
-    degraded: tuple[str, ...] = ()
-    hits: tuple[str, ...] = ()
-    time: str = ""
+    request_id: str  # the searches of a batch share it
+    query: str  # the text
+    retriever: str  # `dense`, `lexical` or `hybrid`
+    top_k: int  # hits requested
+    offset: int  # hits skipped
+    index: str  # version that was searched
+    took_ms: float  # milliseconds from the request's first byte to its response
+    filter: Any = None  # of the request
+    degraded: tuple[str, ...] = ()  # what the response lacks
+    hits: tuple[str, ...] = ()  # ids of documents, best first
+    time: str = ""  # UTC, ISO 8601; the writer sets it if it is ""
 
     def values(self) -> dict[str, Any]:
         """The line as JSON values, in the order in which it is written."""
@@ -63,15 +47,10 @@ class LoggedQuery:
 
 @dataclass(slots=True)
 class SkippedLines:
-    """Lines of a log that could not be read, as after a crash or a full disk; only these lines are skipped.
-
-    Attributes:
-        count: how many.
-        first: file, line and fault of the first; "" if there is none.
-    """
+    """Lines of a log that could not be read, as after a crash or a full disk; only these lines are skipped."""
 
     count: int = 0
-    first: str = ""
+    first: str = ""  # file, line and fault of the first; "" if there is none
 
     def note(self, fault: RecordError) -> None:
         """Counts one more."""
@@ -92,13 +71,6 @@ def read_query_log(path: Path, skipped: SkippedLines | None = None) -> Iterator[
     """Reads a query log from its oldest query on: its rotated files first, if `path` has any.
 
     A last line without an end is still being written, and is skipped. Other invalid lines are skipped and counted.
-
-    Args:
-        path: the file.
-        skipped: counts the invalid lines.
-
-    Raises:
-        InputError: if a file cannot be read.
     """
     for line, place in read_log_lines(path):
         try:
@@ -109,11 +81,7 @@ def read_query_log(path: Path, skipped: SkippedLines | None = None) -> Iterator[
 
 
 def read_log_lines(path: Path) -> Iterator[tuple[bytes, str]]:
-    """Yields the complete lines of a log with their places, its rotated files first.
-
-    Raises:
-        InputError: if a file cannot be read.
-    """
+    """Yields the complete lines of a log with their places, its rotated files first."""
     number = 1
     while numbered(path, number).exists():
         number += 1

@@ -4,23 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Document", "Hit", "Qrel", "Query"]
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with several text fields.
+    """A document with several text fields."""
 
-    Attributes:
-        id: unique in its corpus; may hold `/`.
-        fields: field name -> its values in order. A title has one value, anchors have many; a missing
-            field is absent or empty.
-        metadata: every key that is not a text field, as JSON values.
-    """
-
-    id: str
-    fields: Mapping[str, tuple[str, ...]]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    id: str  # unique in its corpus; may hold `/`
+    fields: Mapping[
+        str, tuple[str, ...]
+    ]  # field name -> its values in order; a missing field is absent or empty
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # every other key, as JSON values
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,57 +12,41 @@ from pydantic import Field, model_validator
 from glow.errors import ConfigError
 from glow.options import StrictModel
 
-__all__ = ["PRESETS", "FieldSchema", "FieldSpec"]
-
 # `_id` is the document's id; under `query`, the term statistics keep the length of queries.
 RESERVED_NAMES = frozenset({"_id", "query"})
 
 
 class FieldSpec(StrictModel):
-    """One document field.
+    """One document field."""
 
-    Attributes:
-        name: the key in a document's JSON line; not `_id` or `query`.
-        tokens: most subword tokens of the field, including its [SEP].
-        kind: `url` is split into words by `glow.text.words`, `text` is used as it is.
-        max_values: how many values of a list count; None means all.
-        keep_digits: whether a url's digits stay (GLOW Table 4 shows them; BISON B.2 drops them).
-        weight: fw_c of Eq. 7, in [0, 1e6].
-        length_norm: fln_c of Eq. 7, in [0, 1]; 0 ignores the field's length.
-    """
-
-    name: str = Field(min_length=1)
-    tokens: int = Field(ge=2)
-    kind: Literal["text", "url"] = "text"
-    max_values: int | None = Field(default=None, ge=1)
-    keep_digits: bool = False
-    weight: float = Field(default=1.0, ge=0.0, le=1e6)
-    length_norm: float = Field(default=0.75, ge=0.0, le=1.0)
+    name: str = Field(min_length=1)  # the key in a document's JSON line; not `_id` or `query`
+    tokens: int = Field(ge=2)  # most subword tokens of the field, including its [SEP]
+    kind: Literal["text", "url"] = "text"  # a url is split into words by `glow.text.words`
+    max_values: int | None = Field(default=None, ge=1)  # how many values of a list count; None means all
+    keep_digits: bool = False  # whether a url's digits stay (GLOW Table 4 shows them; BISON B.2 drops them)
+    weight: float = Field(default=1.0, ge=0.0, le=1e6)  # fw_c of Eq. 7
+    length_norm: float = Field(default=0.75, ge=0.0, le=1.0)  # fln_c of Eq. 7; 0 ignores the field's length
 
 
 class FieldSchema(StrictModel):
     """Ordered fields and token limits of a model.
 
-    Attributes:
-        name: of the preset, for people.
-        query_tokens: most tokens of a query, including [CLS] and [SEP].
-        document_tokens: most tokens of a document in all. A field gets what the earlier ones left, up to its own
-            limit; space for the [SEP] of every later field is kept.
-        fields: in the order in which the document tower reads them.
-        one_field_id: every token has field id 0 (GLOW's ablation `us`); fields keep their order and limits.
-        joined: fields form one text with a single [SEP] at the end, as for encoders of single texts.
-        query_prefix, document_prefix: words before every query and every document, as in the model's training; their subword
-            tokens have the weight of [SEP].
+    A field gets the document's tokens that the earlier ones left, up to its own limit; space for the [SEP] of every later
+    field is kept. The subword tokens of prefixes have the weight of [SEP].
     """
 
-    name: str
-    query_tokens: int = Field(ge=3)
-    document_tokens: int = Field(ge=3)
-    fields: tuple[FieldSpec, ...] = Field(min_length=1)
-    one_field_id: bool = False
-    joined: bool = False
-    query_prefix: str = ""
-    document_prefix: str = ""
+    name: str  # of the preset, for people
+    query_tokens: int = Field(ge=3)  # most tokens of a query, including [CLS] and [SEP]
+    document_tokens: int = Field(ge=3)  # most tokens of a document in all
+    fields: tuple[FieldSpec, ...] = Field(min_length=1)  # in the order in which the document tower reads them
+    one_field_id: bool = (
+        False  # every token has field id 0 (GLOW's ablation `us`); fields keep order and limits
+    )
+    joined: bool = (
+        False  # fields form one text with a single [SEP] at the end, as for encoders of single texts
+    )
+    query_prefix: str = ""  # words before every query, as in the model's training
+    document_prefix: str = ""  # words before every document
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -87,11 +71,7 @@ class FieldSchema(StrictModel):
 
     @classmethod
     def preset(cls, name: str) -> "FieldSchema":
-        """The named preset.
-
-        Raises:
-            ConfigError: if there is no preset of that name.
-        """
+        """The named preset."""
         if name not in PRESETS:
             raise ConfigError(f"unknown schema preset {name!r}; known: {', '.join(sorted(PRESETS))}")
         return PRESETS[name]

@@ -24,8 +24,8 @@ OURS = (
     "tests",
 )
 USED = {
-    ("glow/client/limits.py", "_mounts"): "httpx",
-    ("glow/client/limits.py", "_transport"): "httpx",
+    ("glow/client/attempts.py", "_mounts"): "httpx",
+    ("glow/client/attempts.py", "_transport"): "httpx",
     ("glow/index/milvus/connection.py", "_handler"): "pymilvus",
     ("service/redis/parser.py", "_AsyncRESP2Parser"): "redis",
     ("service/redis/parser.py", "_parsers"): "redis",

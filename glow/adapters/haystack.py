@@ -7,8 +7,7 @@ from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.utils.filters import document_matches_filter
 
-from glow.adapters.filters import comparison
-from glow.adapters.store import FoundText, GlowStore
+from glow.adapters.store import FoundText, GlowStore, comparison
 from glow.errors import ConfigError
 
 __all__ = ["GlowDocumentStore", "GlowHaystackRetriever"]

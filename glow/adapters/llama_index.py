@@ -8,8 +8,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
 
-from glow.adapters.filters import comparison
-from glow.adapters.store import GlowStore
+from glow.adapters.store import GlowStore, comparison
 from glow.errors import ConfigError
 
 __all__ = ["GlowLlamaRetriever", "add_nodes", "delete_nodes"]

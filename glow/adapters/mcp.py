@@ -4,13 +4,10 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from glow.adapters.excerpt import Excerpt
 from glow.client import GlowClient, Hit
 from glow.commands import command, option
 from glow.errors import DependencyError, GlowError
 from glow.options import StrictModel
-
-__all__ = ["McpOptions", "make_server", "mcp_command"]
 
 T = TypeVar("T")
 MOST_HITS = 50
@@ -126,6 +123,54 @@ def mcp_command(options: McpOptions) -> None:
     """Offers a service to agents, by the Model Context Protocol over standard input and output."""
     with GlowClient(options.url, api_key=os.environ.get(KEY_VARIABLE) or None) as client:
         make_server(client, options.name).run()
+
+
+_NUMBER = 8
+"""Approximate length of a value that is not text, in characters."""
+
+
+class Excerpt:
+    """Copies JSON values until a total number of characters, with member names, is reached; each text has a limit, too.
+
+    One document must not fill an agent's context. `is_cut` says whether anything was cut or omitted.
+    """
+
+    def __init__(self, characters: int, each: int) -> None:
+        self.is_cut = False
+        self._left, self._each = characters, each
+
+    def copy(self, value: Any) -> Any:
+        """Copies a value, cut if it is too long."""
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, dict):
+            copied = {}
+            for name, inner in value.items():
+                if self._is_full(len(name)):
+                    break
+                self._left -= len(name)
+                copied[name] = self.copy(inner)
+            return copied
+        if isinstance(value, list | tuple):
+            items = []
+            for inner in value:
+                if self._is_full(1):
+                    break
+                items.append(self.copy(inner))
+            return items
+        self._left -= _NUMBER
+        return value
+
+    def _text(self, value: str) -> str:
+        kept = value[: max(min(self._each, self._left), 0)]
+        self._left -= len(kept)
+        self.is_cut |= len(kept) < len(value)
+        return kept
+
+    def _is_full(self, needed: int) -> bool:
+        is_full = self._left < needed
+        self.is_cut |= is_full
+        return is_full
 
 
 def _hit(hit: Hit, room: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Texts with metadata in a GLOW service; shared by the adapters."""
+"""Texts with metadata in a GLOW service, and filters of frameworks as filters of the service; shared by the adapters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,6 @@ from typing import Any, Literal, cast
 from glow.client import GlowClient, Hit, NotFoundError
 from glow.errors import ConfigError
 from glow.records import Document
-
-__all__ = ["FoundText", "GlowStore", "records_of"]
 
 NAMESPACE = "namespace"
 PAGE = 100
@@ -19,21 +17,13 @@ Retriever = Literal["auto", "dense", "lexical", "learned-sparse", "hybrid"]
 
 @dataclass(frozen=True, slots=True)
 class FoundText:
-    """A text that was found by a search or read by its id.
+    """A text that was found by a search or read by its id."""
 
-    Attributes:
-        id: the document's id, without the store's namespace.
-        text: the best passage if a search found one, otherwise the body; the title if there is no body.
-        metadata: the document's metadata and its other fields.
-        score: score of the search; 0 for a text that was read by its id.
-        vector: the stored vector, if requested.
-    """
-
-    id: str
-    text: str
-    metadata: dict[str, Any]
-    score: float = 0.0
-    vector: tuple[float, ...] = ()
+    id: str  # without the store's namespace
+    text: str  # the best passage if a search found one, otherwise the body; the title if there is no body
+    metadata: dict[str, Any]  # the document's metadata and its other fields
+    score: float = 0.0  # of the search; 0 for a text that was read by its id
+    vector: tuple[float, ...] = ()  # the stored vector, if requested
 
 
 class GlowStore:
@@ -81,12 +71,7 @@ class GlowStore:
                 client.close()
 
     def write(self, ids: Sequence[str], texts: Sequence[str], metadata: Sequence[Mapping[str, Any]]) -> None:
-        """Adds texts, or replaces those with the same ids; waits up to `wait_s` until searches find them.
-
-        Raises:
-            ConfigError: if the store has no `write_key`, a text is rejected, or the write fails.
-            ClientError: if a request fails.
-        """
+        """Adds texts, or replaces those with the same ids; waits up to `wait_s` until searches find them."""
         own = {NAMESPACE: self._namespace} if self._namespace else {}
         named = [self._id(each) for each in ids]
         records = [{**each, **own} for each in records_of(named, texts, metadata, self._body)]
@@ -101,12 +86,7 @@ class GlowStore:
                 raise ConfigError(f"the write failed: {result.reason}")
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Deletes texts; unknown ids are ignored.
-
-        Raises:
-            ConfigError: if the store has no `write_key`.
-            ClientError: if a request fails.
-        """
+        """Deletes texts; unknown ids are ignored."""
         for start in range(0, len(ids), PAGE):
             self._writing().delete(
                 [self._id(each) for each in ids[start : start + PAGE]], wait_s=self._wait_s
@@ -195,3 +175,20 @@ def _plain(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
             for field, value in wanted.items()
         ]
     }
+
+
+_CONDITIONS = {"==": "eq", "in": "in", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
+_NEGATED = {"!=": "==", "nin": "in", "not in": "in"}
+
+
+def comparison(field: str, operator: str, value: Any) -> dict[str, Any]:
+    """A service filter that compares a metadata field; None, with `==` and `!=` only, means that the field is missing."""
+    if operator in _NEGATED:
+        return {"not": comparison(field, _NEGATED[operator], value)}
+    if operator not in _CONDITIONS or (value is None and operator != "=="):
+        raise ConfigError(
+            f"the service has no filter {operator} {value!r:.40}; use ==, !=, >, >=, <, <=, in or not in"
+        )
+    if value is None:
+        return {"field": field, "exists": False}
+    return {"field": field, _CONDITIONS[operator]: value}

@@ -11,7 +11,7 @@ class Verb:
 
     Attributes:
         name: the command's name.
-        target: `module:function`; the function is a command (`glow.commands.command`) or a typer application.
+        target: `module:function`; the function is a command (`glow.commands`) or a typer application.
         help: one line for `glow --help`; the function's own docstring begins with it.
     """
 

@@ -1,7 +1,8 @@
 """A typed client of the HTTP service, synchronous and for asyncio; its results are the records of `glow.contract`."""
 
-from glow.client.answers import BatchResult, Embeddings, Readiness
-from glow.client.asynchronous import AsyncGlowClient
+from glow.client.attempts import RetryPolicy
+from glow.client.calls import BatchResult, Embeddings, PagedOptions, Readiness, SearchOptions, SearchRequest
+from glow.client.clients import AsyncGlowClient, GlowClient
 from glow.client.errors import (
     AccessDeniedError,
     BadRequestError,
@@ -16,9 +17,6 @@ from glow.client.errors import (
     ServiceError,
     UnavailableServiceError,
 )
-from glow.client.options import PagedOptions, SearchOptions, SearchRequest
-from glow.client.retry import RetryPolicy
-from glow.client.sync import GlowClient
 from glow.contract import Hit, Info, OperationResult, Query, SearchResult
 
 __all__ = [

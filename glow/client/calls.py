@@ -1,38 +1,196 @@
 """One function per route: the request to send, and how to read its response. They are the methods of both clients."""
 
+import sys
+from array import array
+from base64 import b64decode
+from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, Unpack
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 import httpx
 
-from glow.client.answers import (
-    BatchResult,
-    Embeddings,
-    Readiness,
-    batch_of,
-    document_of,
-    embeddings_of,
-)
-from glow.client.options import SearchOptions, SearchRequest
-from glow.client.problems import problem_of, record_of
-from glow.contract import BatchResult as ReceivedBatch
+from glow.client.errors import InvalidResponseError, ServiceError, problem_in, problem_of, record_of
 from glow.contract import (
+    BatchItem,
     DocumentResult,
     EmbeddingsResult,
     FeedbackResult,
+    IndexName,
     Info,
     OperationResult,
     SearchResult,
 )
+from glow.contract import BatchResult as ReceivedBatch
 from glow.errors import ConfigError
 from glow.records import Document
 
-__all__ = [
-    "Call", "delete", "delete_where", "document", "embeddings", "feedback", "health", "info", "operation", "ready", "search",
-    "search_batch", "write",
-]  # fmt: skip
+
+class PagedOptions(TypedDict, total=False):
+    """Options of a paged search; an option that is None is not sent.
+
+    Attributes:
+        offset: number of hits to skip.
+        candidates: number of hits to retrieve; pages of one ranking need the same number.
+        retriever: how to find candidates.
+        vector: query vector of the index's dimensions, in place of a query.
+        like: document in place of a query: `{"id": "d42"}`.
+        typos: `off` searches the query as it is typed.
+        fusion: how `hybrid` fuses: `{"method": "convex" | "rrf", "k": 60, "weights": {"dense": 0.7, "lexical": 0.3}}`.
+        rerank: True, or `{"depth": 50, "method": "cross-encoder" | "late-interaction"}`.
+        filter: `{"and": […]}`, `{"or": […]}`, `{"not": {…}}`, or `{"field": "year", "gte": 2000, "lt": 2010}`.
+        min_score: lowest score of a hit.
+        sort: `[{"field": "year", "order": "desc"}, {"field": "score"}]`.
+        boosts: `[{"filter": {…}, "factor": 2}, {"recency": {"field": "published", "half_life": "30d"}}]`.
+        group_by: `{"field": "author", "size": 1}`.
+        fields: names of the fields and metadata to return; default: all.
+        facets: metadata fields to count, by name or as `{"field": "lang", "limit": 10}`.
+        highlight: True, or `{"fields": […], "fragments": 2, "fragment_chars": 200}`.
+        vectors: True: return the stored vector of each hit.
+        explain: True, or `{"leave_one_out": True}`.
+        params: `{"ef_search": 64, "nprobe": 16, "exact": False}`.
+        timeout_ms: the service's deadline, in milliseconds.
+        allow_partial: after the deadline, return partial results.
+        allow_truncated: False: fail if the response would be too large; otherwise hits are cut and marked.
+    """
+
+    offset: int | None
+    candidates: int | None
+    retriever: Literal["dense", "lexical", "learned-sparse", "hybrid"] | None
+    vector: Sequence[float] | None
+    like: Mapping[str, Any] | None
+    typos: Literal["auto", "off"] | None
+    fusion: Mapping[str, Any] | None
+    rerank: bool | Mapping[str, Any] | None
+    filter: Mapping[str, Any] | None
+    min_score: float | None
+    sort: Sequence[Mapping[str, Any]] | None
+    boosts: Sequence[Mapping[str, Any]] | None
+    group_by: Mapping[str, Any] | None
+    fields: Sequence[str] | None
+    facets: Sequence[str | Mapping[str, Any]] | None
+    highlight: bool | Mapping[str, Any] | None
+    vectors: bool | None
+    explain: bool | Mapping[str, Any] | None
+    params: Mapping[str, Any] | None
+    timeout_ms: int | None
+    allow_partial: bool | None
+    allow_truncated: bool | None
+
+
+class SearchOptions(PagedOptions, total=False):
+    """Options of one search.
+
+    Attributes:
+        top_k: hits to return.
+    """
+
+    top_k: int | None
+
+
+class SearchRequest(SearchOptions, total=False):
+    """One search of a batch: its own options, and a query unless they give a vector or a document."""
+
+    query: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The response to a batch of searches.
+
+    Attributes:
+        request_id: identifies the whole batch in the service's log.
+        took_ms: duration of the whole batch, in milliseconds.
+        index: the version that all of them searched.
+        results: the result or the problem of each search, in order.
+    """
+
+    request_id: str
+    took_ms: float
+    index: IndexName
+    results: tuple[SearchResult | ServiceError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """Vectors of texts.
+
+    Attributes:
+        vectors: float32 [texts, dim] as tuples, L2-normalized, in the order of the texts.
+        model: name of the model, with its hash.
+        tokens: subword tokens that were encoded.
+        truncated: positions of the texts that were cut at the model's token limit.
+    """
+
+    vectors: tuple[tuple[float, ...], ...]
+    model: str
+    tokens: int
+    truncated: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether the service is ready for requests; `reason` says why not."""
+
+    is_ready: bool
+    reason: str = ""
+
+
+def batch_of(received: ReceivedBatch) -> BatchResult:
+    """The results of a batch."""
+    results = tuple(_search_of(item, received) for item in received.results)
+    return BatchResult(received.request_id, received.took_ms, received.index, results)
+
+
+def _search_of(item: BatchItem, batch: ReceivedBatch) -> SearchResult | ServiceError:
+    if item.problem is not None:
+        return problem_in(item.problem, item.status)
+    if item.query is None:
+        raise InvalidResponseError(
+            f"a search of the batch has status {item.status}, but neither a result nor a problem; "
+            "check that the address is a GLOW service of a supported version"
+        )
+    return SearchResult(
+        request_id=batch.request_id,
+        took_ms=batch.took_ms,
+        degraded=item.degraded or (),
+        index=item.index or batch.index,
+        query=item.query,
+        hits=item.hits or (),
+        confidence=item.confidence,
+        facets=item.facets,
+        timings_ms=item.timings_ms or {},
+    )
+
+
+def document_of(received: DocumentResult) -> Document:
+    """A document, with the values of each field as a tuple."""
+    fields = received.fields.items()
+    values = {name: (value,) if isinstance(value, str) else value for name, value in fields}
+    return Document(received.id, values, received.metadata)
+
+
+def embeddings_of(received: EmbeddingsResult) -> Embeddings:
+    """Vectors that were sent in base64."""
+    data = sorted(received.data, key=lambda item: item.index)
+    usage = received.usage
+    vectors = tuple(_vector(str(item.embedding), item.index) for item in data)
+    return Embeddings(vectors, received.model, usage.total_tokens, usage.truncated)
+
+
+def _vector(text: str, place: int) -> tuple[float, ...]:
+    numbers = array("f")
+    try:
+        numbers.frombytes(b64decode(text, validate=True))
+    except (Base64Error, ValueError) as error:
+        raise InvalidResponseError(
+            f"vector {place} is not base64 of float32 numbers ({error}); check that the service is GLOW"
+        ) from error
+    if sys.byteorder == "big":
+        numbers.byteswap()  # the API sends little-endian numbers
+    return tuple(numbers)
+
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,21 +201,13 @@ MOST_PATH_CHARACTERS = 32_000
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request and how to read its response.
-
-    Attributes:
-        method: GET or POST.
-        path: path relative to the service's address.
-        read: converts a response to the call's result, or raises a `ClientError`.
-        body: JSON to send; None sends no body.
-        is_repeatable: whether a 429 or 503 may be retried; for health routes it is the result.
-    """
+    """One request and how to read its response."""
 
     method: Literal["GET", "POST"]
-    path: str
-    read: Callable[[httpx.Response], T]
-    body: Mapping[str, Any] | None = None
-    is_repeatable: bool = True
+    path: str  # relative to the service's address
+    read: Callable[[httpx.Response], T]  # converts a response to the call's result, or raises a `ClientError`
+    body: Mapping[str, Any] | None = None  # JSON to send
+    is_repeatable: bool = True  # whether a 429 or 503 may be retried; for health routes it is the result
 
 
 def _reading(kind: type[R], convert: Callable[[R], T]) -> Callable[[httpx.Response], T]:

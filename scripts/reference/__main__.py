@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from glow.cli.offline import HELP_FILE
+from glow.cli import HELP_FILE
 from scripts.reference.files import files_page
 from scripts.reference.options import commands_page, help_texts, settings_page
 from scripts.reference.service import errors_page, http_page, metrics_page

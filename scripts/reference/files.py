@@ -30,6 +30,7 @@ SECTIONS = {
 RECORDS = {"Manifest": manifest.Manifest, "Query log": LoggedQuery, "Feedback log": Feedback}
 CONSTANT, FILE = re.compile("[A-Z][A-Z_]*"), re.compile(r"[\w/-]+\.[a-z]+")
 ATTRIBUTE = re.compile(r"^    ([\w, ]+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+MEMBER = re.compile(r"^    (\w+): [^#\n]*#  ?(.*)$", re.MULTILINE)
 
 
 def files_page() -> str:
@@ -42,7 +43,8 @@ def files_page() -> str:
     parts += ["## Dataset", inspect.cleandoc(glow.collection.__doc__ or "")]
     for title, kind in RECORDS.items():
         members = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
-        rows = [(code(*names.split(", ")), text) for names, text in ATTRIBUTE.findall(members)]
+        members = ATTRIBUTE.findall(members) or MEMBER.findall(inspect.getsource(kind))
+        rows = [(code(*names.split(", ")), text) for names, text in members]
         parts += [f"## {title}", table(("member", "meaning"), rows)]
     return page("Files", "The files that GLOW reads and writes.", *parts)
 

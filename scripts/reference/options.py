@@ -10,8 +10,7 @@ import typer
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from glow.cli import GROUPS, VERBS, app
-from glow.cli.offline import HELP_WIDTH
+from glow.cli import GROUPS, HELP_WIDTH, VERBS, app
 from glow.commands import OptionRow, plain
 from glow_service import settings
 from glow_service.commands import files

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, patch
 
+import glow.commands
 from glow.client import ClientError
-from glow.commands import outcome
 from glow.errors import GlowError
 from glow_service.api.problems import problem_of
 from glow_service.api.routes import ROUTES, openapi
@@ -109,7 +109,7 @@ def errors_page() -> str:
         "## Client",
         table(("code", "error", "meaning", "exit code"), sorted(client)),
         "## Exit codes",
-        (outcome.__doc__ or "").partition("\n\n")[2].strip(),
+        (glow.commands.__doc__ or "").rpartition("\n\n")[2].strip(),
     )
 
 

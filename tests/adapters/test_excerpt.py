@@ -12,8 +12,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from glow.adapters.excerpt import Excerpt
-from glow.adapters.mcp import MOST_CHARACTERS, MOST_DOCUMENT_CHARACTERS, MOST_HIT_CHARACTERS
+from glow.adapters.mcp import MOST_CHARACTERS, MOST_DOCUMENT_CHARACTERS, MOST_HIT_CHARACTERS, Excerpt
 from tests.attacks.harness import ROOT, serving
 from tests.made_index import made, write
 

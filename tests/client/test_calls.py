@@ -18,8 +18,8 @@ from glow.client import (
     RetryPolicy,
     SearchResult,
 )
-from glow.client.paging import DEFAULT_CANDIDATES
-from glow.client.retry import Retries
+from glow.client.attempts import Retries
+from glow.client.clients import DEFAULT_CANDIDATES
 from glow.contract import HitExplanation, Passage, ReadWord, WordDelta, WordImpact
 from glow.errors import ConfigError
 from glow.records import Document

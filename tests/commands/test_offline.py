@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from glow.cli import VERBS, app
-from glow.cli.offline import HELP_WIDTH, OfflineCommand, help_of
+from glow.cli import HELP_WIDTH, VERBS, OfflineCommand, app, help_of
 
 
 @pytest.mark.parametrize("name", VERBS)

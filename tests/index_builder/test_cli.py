@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import glow.commands.bars as progress
+import glow.commands as progress
 from glow.artifact import IndexRoot, read_manifest
 from glow.artifact.model import EXPLAIN_FILES
 from glow.errors import MismatchError

@@ -1,0 +1,435 @@
+"""The common layer of all commands: options, errors and exit codes, and progress. Packages define the commands.
+
+The options of a command are one frozen model, from which flags and documentation are made. A field `max_rejects`
+becomes the flag `--max-rejects`, unless `option` sets another. A model may also be read from environment variables, as
+the service's settings are.
+
+Exit codes are those of the error types (`GlowError.exit_code`, docs/reference/errors.md): 0 done; 1 a bug; 2 wrong
+options or input; 3 a model or index is missing, damaged or does not fit; 4 the work failed; 5 a device or an optional
+package is not there; 6 the gate refused the version; 130 and 143 interrupted.
+"""
+
+import inspect
+import json as json_text
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NoReturn,
+    TextIO,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import annotated_types
+import typer
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+
+from glow.errors import ConfigError, GateError, GlowError, InputError
+from glow.options import StrictModel
+from glow.options import option as option  # for those who import it from here
+
+O = TypeVar("O", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRow:
+    """One option of a command, or one setting of the service."""
+
+    name: str  # field of the model
+    flag: str  # a boolean that is on by default also has `--no-…`; "" for an argument
+    env: str  # environment variable; "" for none
+    default: Any  # typed value; None if the option is required or has no default
+    unit: str
+    help: str  # one sentence
+    annotation: Any  # the value's type
+    metavar: str  # placeholder of the value in the help; "" for its type
+    is_required: bool
+    low: float | None  # bounds of a number
+    high: float | None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the option is repeatable."""
+        return get_origin(self.annotation) is tuple
+
+
+def rows_of(model: type[BaseModel], env_prefix: str = "") -> tuple[OptionRow, ...]:
+    """All options of a model, made by `option`: its own in their order, then those of the models that it extends."""
+    names = [
+        name
+        for kind in model.__mro__
+        for name in getattr(kind, "__annotations__", {})
+        if name in model.model_fields
+    ]
+    return tuple(_row(name, model.model_fields[name], env_prefix) for name in dict.fromkeys(names))
+
+
+def _row(name: str, field: FieldInfo, env_prefix: str) -> OptionRow:
+    extra = field.json_schema_extra
+    more: dict[str, Any] = dict(extra) if isinstance(extra, dict) else {}
+    bounds = {type(item): item for item in field.metadata}
+    low, high = bounds.get(annotated_types.Ge), bounds.get(annotated_types.Le)
+    flag = "" if more.get("is_argument") else more.get("flag") or "--" + name.replace("_", "-")
+    return OptionRow(
+        name=name,
+        flag=flag,
+        env=env_prefix + name.upper() if env_prefix else more.get("env", ""),
+        default=None if field.is_required() else field.get_default(call_default_factory=True),
+        unit=more.get("unit", ""),
+        help=str(field.description),
+        annotation=field.annotation,
+        metavar=more.get("metavar", ""),
+        is_required=field.is_required(),
+        low=None if low is None else low.ge,
+        high=None if high is None else high.le,
+    )
+
+
+def parameters_of(rows: tuple[OptionRow, ...]) -> list[inspect.Parameter]:
+    """Converts rows to function parameters that typer reads."""
+    return [_parameter(row) for row in rows]
+
+
+def _parameter(row: OptionRow) -> inspect.Parameter:
+    kind, default = _for_shell(row)
+    more: dict[str, Any] = {
+        "help": _help(row),
+        "metavar": row.metavar or ("DIR" if row.name.endswith("root") else None),
+    }
+    if row.default is None or row.default in ({}, ()):
+        more["show_default"] = False
+    env = row.env or None
+    if env and row.is_list:
+        # Typer would split the variable at spaces, which paths may contain; the command's `default_map` keeps it whole.
+        more["help"], env = f"{more['help']} [env var: {env}]", None
+    if row.flag:
+        is_pair = kind == bool | None or (kind is bool and bool(row.default or row.env))
+        pair = f"{row.flag}/--no-{row.flag[2:]}" if is_pair else row.flag
+        marker = typer.Option(pair, envvar=env, **more)
+    else:
+        marker = typer.Argument(**more)
+    value = inspect.Parameter.empty if row.is_required else default
+    return inspect.Parameter(
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=Annotated[kind, marker]
+    )
+
+
+def _help(row: OptionRow) -> str:
+    """The help text. The model checks bounds and reports all errors; typer would stop at the first."""
+    low = "" if row.low is None else f"{row.low:g}<="
+    high = "" if row.high is None else f"<={row.high:g}"
+    bounds = f"{low}x{high}" if low or high else ""
+    more = "; ".join(filter(None, (row.unit, bounds)))
+    return f"{row.help} [{more}]" if more else row.help
+
+
+def _for_shell(row: OptionRow) -> tuple[Any, Any]:
+    """Type and default in a form that typer supports."""
+    kind, default = row.annotation, row.default
+    if isinstance(default, SecretStr):
+        return str, default.get_secret_value()
+    if _is_union(kind) and all(get_origin(item) is Literal for item in get_args(kind)):
+        return Literal[tuple(value for item in get_args(kind) for value in get_args(item))], default
+    inner = [item for item in get_args(kind) if item is not type(None)] if _is_union(kind) else [kind]
+    if len(inner) == 1 and (get_origin(inner[0]) or inner[0]) in (Mapping, tuple, list):
+        item = str if get_origin(inner[0]) is Mapping else get_args(inner[0])[0]
+        values = None if not default else list(default)
+        return list[item] if row.is_required else list[item] | None, values  # type: ignore[valid-type]
+    return kind, default
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType)
+
+
+def read_options(model: type[O], values: dict[str, Any]) -> O:
+    """Makes options from the values of a command line; a refusal lists all invalid values."""
+    try:
+        return model.model_validate({name: value for name, value in values.items() if value is not None})
+    except ValidationError as error:
+        raise ConfigError(describe_faults(error, rows_of(model))) from error
+
+
+def describe_faults(error: ValidationError, rows: tuple[OptionRow, ...]) -> str:
+    """Describes validation errors for the command line: flag, variable, expected and found value."""
+    names = {row.name: _names(row) for row in rows}
+    faults = error.errors(include_url=False)
+    return "; ".join(
+        names.get(str(fault["loc"][0]) if fault["loc"] else "", "")
+        + (fault["msg"] if fault["type"] == "missing" or not fault["loc"] else _found(fault))
+        for fault in faults
+    )
+
+
+def _names(row: OptionRow) -> str:
+    flag = row.flag or row.metavar or row.name.upper()
+    return f"{flag} ({row.env}): " if row.env else f"{flag}: "
+
+
+def _found(fault: Any) -> str:
+    return f"{fault['msg']}, found {fault['input']!r:.80}"
+
+
+def plain(value: Any) -> str:
+    """A value in the form of an environment variable."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def with_parameters(
+    function: Callable[..., None], rows: tuple[OptionRow, ...], **more: Any
+) -> Callable[..., None]:
+    """Gives a function of keyword arguments the signature from which typer makes flags.
+
+    `more` holds name -> annotation of optional parameters without a row.
+    """
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in more.items()
+    ]
+    parameters = [*own, *parameters_of(rows)]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function
+
+
+class JsonOptions(StrictModel):
+    """Options of commands that can write a JSON report."""
+
+    json_file: Path | None = option(
+        None, "Write the report to this file; - is standard output.", flag="--json", metavar="FILE"
+    )
+
+
+class IndexRootOptions(StrictModel):
+    """Options of commands on the versions of one index."""
+
+    index_root: Path = option(
+        ..., "Directory of all versions of an index.", metavar="DIR", env="GLOW_INDEX_ROOT"
+    )
+
+
+def command(model: type[O]) -> Callable[[Callable[[O], None]], Callable[..., None]]:
+    """Makes a typer command of a function of options: the model gives the flags, `reporting` handles errors."""
+
+    def decorate(work: Callable[[O], None]) -> Callable[..., None]:
+        def run(**values: Any) -> None:
+            with reporting(values.get("json_file")):
+                work(read_options(model, values))
+
+        run.__name__, run.__doc__, run.__module__ = work.__name__, work.__doc__, work.__module__
+        return with_parameters(run, rows_of(model))
+
+    return decorate
+
+
+def package_app(commands: dict[str, Callable[..., None]], text: str) -> typer.Typer:
+    """A command line of its own, of name -> command; `text` is the first line of its help."""
+    application = typer.Typer(
+        help=text,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        # Plain tracebacks: rich ones would print local variables, which may hold whole corpora.
+        pretty_exceptions_enable=False,
+    )
+    for name, function in commands.items():
+        application.command(name)(function)
+    return application
+
+
+STDOUT = Path("-")
+SIGNALLED = 128
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters except tabs and line feeds, marks of text direction, and lone surrogates."""
+
+
+@contextmanager
+def reporting(json: Path | None = None) -> Iterator[None]:
+    """Ends a failed command with one line on stderr and its exit code; `json` also receives the report of a failure."""
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = _handle(signal.SIGTERM, stop)
+    try:
+        _require_writable(json)
+        yield
+    except KeyboardInterrupt:
+        fail("interrupted; nothing unfinished was left behind", SIGNALLED + (received or [signal.SIGINT])[0])
+    except GlowError as error:
+        if json is not None:
+            with suppress(GlowError, OSError):  # the line below is still printed
+                write_report(json, _failure(error))
+        fail(f"error ({error.code}): {error}", error.exit_code)
+    finally:
+        _handle(signal.SIGTERM, before)
+
+
+def _handle(number: int, handler: Any) -> Any:
+    """Sets a signal's handler if this is the main thread; tests run commands in other threads."""
+    try:
+        return signal.signal(number, handler)
+    except ValueError:
+        return None
+
+
+def _failure(error: GlowError) -> dict[str, Any]:
+    figures = error.figures if isinstance(error, GateError) else {}
+    return {"status": "failed", "code": error.code, "error": str(error), **figures}
+
+
+def _require_writable(path: Path | None) -> None:
+    """Checks the report path before the work."""
+    if path and path != STDOUT and not path.parent.is_dir():
+        raise ConfigError(f"cannot write --json {path}: there is no folder {path.parent}")
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Prints an error on one line of stderr, and exits."""
+    say_error(message)
+    raise typer.Exit(code)
+
+
+def say_error(message: str) -> None:
+    """Prints a message on one line of stderr."""
+    sys.stderr.write(f"glow: {shown(' '.join(message.split()))}\n")
+
+
+def say(message: str) -> None:
+    """Prints a result on stdout."""
+    sys.stdout.write(shown(message) + "\n")
+
+
+def shown(text: str) -> str:
+    """Escapes control characters, which file names or keys may contain and a terminal would obey.
+
+    The escapes are JSON's, so that a JSON report stays valid.
+    """
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def write_report(path: Path | None, values: Mapping[str, Any]) -> None:
+    """Writes a report as indented JSON, if one was requested; `-` is standard output."""
+    if path is not None:
+        write_text(path, json_text.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text to a file; `-` is standard output."""
+    if path == STDOUT:
+        sys.stdout.write(shown(text))
+        return
+    try:
+        # File names that are not UTF-8 cause lone surrogates; the escapes are valid JSON.
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def all_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+PLAIN_INTERVAL_S = 10.0
+Advance = Callable[[int], None]
+"""Called with the amount done since the last call."""
+Show = Callable[[int, int], None]
+"""Called with the amount done so far, and the total."""
+
+
+@contextmanager
+def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
+    """Shows the progress of a task, as a bar on a terminal or as lines in a log.
+
+    Yields a function to call with the amount done since the last call.
+    """
+    with _bar(out, name, total) if out.isatty() else _lines(out, name, total, unit) as advance:
+        yield advance
+
+
+@contextmanager
+def shown_progress(out: TextIO) -> Iterator[Callable[[str], Show]]:
+    """Yields a function that adds a named task, for tasks that learn their total while they run."""
+    with _bars(out, "{task.description}", shows_speed=False, is_transient=True) as bars:
+
+        def show(name: str) -> Show:
+            task = bars.add_task(name, total=None)
+            last_line = time.monotonic()
+
+            def tell(done: int, total: int) -> None:
+                nonlocal last_line
+                bars.update(task, completed=done, total=total)
+                if not out.isatty() and time.monotonic() - last_line >= PLAIN_INTERVAL_S:
+                    last_line = time.monotonic()
+                    write_line(out, f"{name}: {done:,} of {total:,}")
+
+            return tell
+
+        yield show
+
+
+def _bars(out: TextIO, name: str, *, shows_speed: bool, is_transient: bool) -> "Progress":
+    # rich takes 50 ms to import, which commands without bars save.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(name), BarColumn(), TaskProgressColumn(show_speed=shows_speed), TimeRemainingColumn(),
+    )  # fmt: skip
+    return Progress(*columns, console=Console(file=out), transient=is_transient, disable=not out.isatty())
+
+
+@contextmanager
+def _bar(out: TextIO, name: str, total: int | None) -> Iterator[Advance]:
+    with _bars(out, "{task.description:<8}", shows_speed=True, is_transient=False) as shown:
+        task = shown.add_task(name, total=total)
+        yield lambda amount: shown.advance(task, amount)
+        done = shown.tasks[0].completed
+        shown.update(task, total=max(done, 1), completed=max(done, 1))
+
+
+@contextmanager
+def _lines(out: TextIO, name: str, total: int | None, unit: str) -> Iterator[Advance]:
+    start = shown = time.monotonic()
+    done = 0
+
+    def advance(amount: int) -> None:
+        nonlocal done, shown
+        done += amount
+        if time.monotonic() - shown >= PLAIN_INTERVAL_S:
+            shown = time.monotonic()
+            write_line(out, f"{name}: {done:,} of {f'{total:,}' if total else '?'} {unit}")
+
+    yield advance
+    took = time.monotonic() - start
+    write_line(out, f"{name}: {f'{done:,} {unit} in ' if done else ''}{took:.1f} s")
+
+
+def write_line(out: TextIO, line: str) -> None:
+    """Writes a line and flushes it."""
+    out.write(line + "\n")
+    out.flush()
