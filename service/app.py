@@ -26,8 +26,6 @@ from glow_service.settings import Settings
 from glow_service.state import Service, client_limits, new_service
 from glow_service.telemetry import LoopLag, configure_logging
 
-__all__ = ["EXIT_CANNOT_START", "create_app", "from_environment"]
-
 EXIT_CANNOT_START = 3
 """Exit status of a service that cannot start. It is uvicorn's: its supervisor then stops all workers."""
 LOADED_POLL_S = 0.05
@@ -38,18 +36,11 @@ _logger = logging.getLogger(__name__)
 
 def create_app(
     settings: Settings,
-    on_failure: Callable[[], None],
+    on_failure: Callable[[], None],  # called if the index cannot be loaded, after the error was logged
     collection: str = DEFAULT_COLLECTION,
-    clients: ClientLimits | None = None,
+    clients: ClientLimits | None = None,  # shared with the other indexes of this process; None: new ones
 ) -> FastAPI:
-    """Makes the app of one index. The running app loads the index; until then, `/readyz` returns 503.
-
-    Args:
-        settings: settings of the service.
-        on_failure: called if the index cannot be loaded, after the error was logged.
-        collection: name of the index.
-        clients: client limits shared with the other indexes of this process; None: make new ones.
-    """
+    """Makes the app of one index. The running app loads the index; until then, `/readyz` returns 503."""
     service = new_service(settings, collection, clients)
 
     @asynccontextmanager

@@ -16,8 +16,6 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-__all__ = ["DEFAULT_COLLECTION", "Collections", "parse_collections"]
-
 DEFAULT_COLLECTION = "default"
 """Name of the index of `index_root`, for keys that are limited to collections."""
 RESERVED = (
@@ -31,11 +29,7 @@ _PLAIN = ("info", "readyz")
 
 
 def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
-    """Parses the setting `index`: `NAME=ROOT` for each index.
-
-    Raises:
-        ValueError: if an entry is malformed, or a name is taken.
-    """
+    """Parses the setting `index`: `NAME=ROOT` for each index."""
     found: dict[str, Path] = {}
     for entry in entries:
         name, equals, root = (part.strip() for part in entry.partition("="))
@@ -50,12 +44,7 @@ def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
 
 
 class Collections:
-    """An ASGI app that dispatches to the apps of several indexes.
-
-    Args:
-        default: app of the default index.
-        named: name -> app.
-    """
+    """An ASGI app that dispatches to the apps of several indexes."""
 
     def __init__(self, default: Starlette, named: Mapping[str, Starlette]) -> None:
         self._default, self._named = default, dict(named)

@@ -29,22 +29,9 @@ from collections.abc import Sequence
 
 from glow.errors import Fault, GlowError, InputError, QueryError
 
-__all__ = [
-    "AccessError", "AnswerTooLargeError", "BodyTooLargeError", "DeadlineError", "DrainingError", "Fault", "HeadersTooLargeError",
-    "HeadersTooLateError", "KeyMissingError", "KeyRefusedError", "MalformedHttpError", "MalformedJsonError",
-    "MediaTypeError", "MethodNotAllowedError", "NotAvailableError", "NotReadyError", "OverloadedError",
-    "QueryTooLongError", "RateLimitError", "RequestError", "RequestIdError", "RouteNotFoundError", "SwapRefusedError",
-    "UnavailableError",
-]  # fmt: skip
-
 
 class RequestError(InputError):
-    """The request is not valid.
-
-    Args:
-        message: one sentence for people.
-        faults: invalid places of the body, if any.
-    """
+    """The request is not valid."""
 
     code = "invalid_request"
 
@@ -145,12 +132,7 @@ class KeyRefusedError(AccessError):
 
 
 class RateLimitError(GlowError):
-    """An API key exceeds its rate limit.
-
-    Args:
-        message: one sentence for people.
-        retry_after_s: seconds until the next request is accepted.
-    """
+    """An API key exceeds its rate limit."""
 
     code = "rate_limited"
 

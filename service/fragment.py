@@ -7,17 +7,12 @@ import orjson
 
 from glow.contract import FoundHits, encode
 
-__all__ = ["ResultFragment"]
-
 
 class ResultFragment:
     """Encoded members of a JSON object (`index`, `query`, `hits`, `facets`) that depend only on index and request.
 
     `enclose` adds the members that differ between two responses to the same search (id, times), so that a cached
     fragment is sent without being parsed.
-
-    Args:
-        members: JSON members without the surrounding braces, UTF-8.
     """
 
     __slots__ = ("members",)

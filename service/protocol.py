@@ -16,8 +16,6 @@ from glow.errors import GlowError
 from glow_service.api import SCOPE_KEY, RequestContext, problem_response
 from glow_service.errors import HeadersTooLargeError, HeadersTooLateError, MalformedHttpError
 
-__all__ = ["MAX_HEAD_BYTES", "BoundedProtocol"]
-
 MAX_HEAD_BYTES = 64 << 10
 """Largest request line and headers, or trailers, in bytes."""
 MAX_HEAD_S = 10

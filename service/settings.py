@@ -24,8 +24,6 @@ from glow_service.collections import DEFAULT_COLLECTION, parse_collections
 from glow_service.search import SearchLimits
 from glow_service.telemetry import LogForm
 
-__all__ = ["ENV_PREFIX", "Settings", "settings_table"]
-
 ENV_PREFIX = "GLOW_"
 
 _PRIVATE = (
@@ -311,11 +309,7 @@ class Settings(StrictModel):
 
     @property
     def collections(self) -> dict[str, Path]:
-        """Name -> root of the additional indexes.
-
-        Raises:
-            ValueError: if the setting is malformed.
-        """
+        """Name -> root of the additional indexes."""
         return parse_collections(self.index)
 
     @property
@@ -359,11 +353,7 @@ class Settings(StrictModel):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """Reads the settings from environment variables; an empty variable counts as absent.
-
-        Raises:
-            ConfigError: if settings are invalid; the message lists all of them.
-        """
+        """Reads the settings from environment variables; an empty variable counts as absent."""
         values = {row.name: environ[row.env] for row in settings_table() if environ.get(row.env)}
         try:
             return cls.model_validate(values)

@@ -27,8 +27,6 @@ from glow_service.writes import Follower, Replicas
 if TYPE_CHECKING:
     from glow_service.redis import Channel
 
-__all__ = ["Service", "client_limits", "new_service", "service_of"]
-
 HOUR_S = 3_600
 
 
@@ -80,13 +78,7 @@ def client_limits(settings: Settings) -> ClientLimits:
 def new_service(
     settings: Settings, collection: str = DEFAULT_COLLECTION, clients: ClientLimits | None = None
 ) -> Service:
-    """Makes the parts of an app; `Resources.load` loads the index later.
-
-    Args:
-        settings: settings of the service; `index_root` is the collection's.
-        collection: name of the index, for keys that are limited to collections.
-        clients: client limits shared with the other indexes of this process; None: make new ones.
-    """
+    """Makes the parts of an app; `Resources.load` loads the index later."""
     clients = clients or client_limits(settings)
     metrics = Metrics()
     resources = _resources(settings, metrics)

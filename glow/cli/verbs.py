@@ -50,7 +50,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("serve", f"{_SERVICE}.serve:serve_command", "Serves the live version of an index over HTTP."),
         Verb("search", f"{_SERVICE}.search:search_command", "Searches an index or a service, and prints the hits."),
         Verb("explain", f"{_SERVICE}.explain:explain_command", "Says why documents match a query."),
-        Verb("key", f"{_SERVICE}.key:key_command", "Makes a key for searching, /admin or writing."),
+        Verb("key", f"{_SERVICE}.serve:key_command", "Makes a key for searching, /admin or writing."),
         Verb("doctor", f"{_SERVICE}.doctor:doctor_command", "Checks the installation and says what to do."),
     ),
     "Models": (

@@ -15,14 +15,14 @@ from glow.ingest import log, reader, records, state
 from glow.query_log import LoggedQuery
 from glow.text import tokenizer, words
 from glow_index_builder.input import lines
-from glow_service.writes import replicas
+from glow_service import writes
 from scripts.reference import code, first, page, table
 
 __all__ = ["files_page"]
 
 SECTIONS = {
     "Index root": (root, lock, lines),
-    "Log of writes": (log, state, reader, records, replicas),
+    "Log of writes": (log, state, reader, records, writes),
     "Index version": (manifest, version, models, settings, delta),
     "Model": (model, tokenizer, words),
     "Re-ranker": (reranker,),

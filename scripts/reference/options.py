@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from glow.cli import GROUPS, HELP_WIDTH, VERBS, app
 from glow.commands import OptionRow, plain
 from glow_service import settings
-from glow_service.commands import files
+from glow_service.commands import serve
 from glow_service.settings import Settings, settings_table
-from scripts.reference import code, first, page, table
+from scripts.reference import code, page, table
 
 __all__ = ["commands_page", "help_texts", "settings_page"]
 
@@ -80,8 +80,8 @@ def settings_page() -> str:
         table(("variable", "flag", "default", "unit", "range", "meaning"), map(_setting, settings_table())),
         "## How settings are read",
         (settings.__doc__ or "").partition("\n\n")[2].strip(),
-        first(files.__doc__),
-        f"`--config` or {code(files.CONFIG_VARIABLE)} names the TOML file.",
+        "Settings from files: a TOML file, and one file per secret.",
+        f"`--config` or {code(serve.CONFIG_VARIABLE)} names the TOML file.",
     )
 
 
@@ -90,5 +90,5 @@ def _setting(row: OptionRow) -> tuple[str, ...]:
     default = "required" if row.is_required else _shown(row.default) or "empty"
     bounds = [f"{bound:.15g}" for bound in (row.low, row.high) if bound is not None]
     limits = " to ".join(bounds) or code(*_choices(row.annotation))
-    variables = [row.env, *([row.env + files.FILE_SUFFIX] if isinstance(row.default, SecretStr) else [])]
+    variables = [row.env, *([row.env + serve.FILE_SUFFIX] if isinstance(row.default, SecretStr) else [])]
     return code(*variables), code(*flags), default, row.unit, limits, row.help

@@ -16,7 +16,7 @@ from glow_service.api.problems import problem_of
 from glow_service.api.routes import ROUTES, openapi
 from glow_service.app import create_app
 from glow_service.settings import Settings
-from glow_service.telemetry import exposition, metrics
+from glow_service.telemetry import metrics
 from scripts.reference import code, first, page, table
 
 __all__ = ["errors_page", "http_page", "metrics_page"]
@@ -119,7 +119,7 @@ def metrics_page() -> str:
     with patch.multiple(metrics, **makers):
         metrics.Metrics()
     found = [(kind, (*call.args, ())[:3]) for kind, maker in makers.items() for call in maker.call_args_list]
-    for node in ast.walk(ast.parse(inspect.getsource(exposition))):
+    for node in ast.walk(ast.parse(inspect.getsource(metrics))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith(FAMILY):
             labels = [each.value for each in node.keywords if each.arg == "labels"] or [ast.Tuple([])]
             values = map(ast.literal_eval, (*node.args[:2], *labels))

@@ -1,10 +1,18 @@
 """Access control: keys, tenants, rate limits, and CORS origins."""
 
-from glow_service.access.control import Access, AccessControl, access_errors, access_of, client_of_scope
-from glow_service.access.cors import cors_options, parse_origins
-from glow_service.access.keys import check_keys, make_key, parse_keys
-from glow_service.access.rate_limit import MAX_CLIENTS, ClientLimits, RateLimiter
-from glow_service.access.request_ids import RequestIds
+from glow_service.access.control import (
+    MAX_CLIENTS,
+    Access,
+    AccessControl,
+    ClientLimits,
+    RateLimiter,
+    access_errors,
+    access_of,
+    client_of_scope,
+    cors_options,
+    parse_origins,
+)
+from glow_service.access.keys import RequestIds, check_keys, make_key, parse_keys
 from glow_service.access.tenants import Tenant, confined, read_tenants, require_visible
 
 __all__ = [

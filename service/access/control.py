@@ -1,29 +1,156 @@
-"""Access control of requests: the key that each path requires, and rate limits.
+"""Access control of requests: rate limits, other origins, and the key that each path requires.
 
 A path that the table lacks requires an API key if keys are set, so a forgotten route is not open.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+import re
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from starlette.types import Scope
 
 from glow.errors import GlowError
 from glow_service.access.keys import ADMIN, WRITE, find_name, parse_admin_key, parse_keys
-from glow_service.access.rate_limit import RateLimiter, client_of
 from glow_service.access.tenants import Tenant
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
 from glow_service.telemetry import Metrics
 
-__all__ = [
-    "ACCESS",
-    "Access",
-    "AccessControl",
-    "access_errors",
-    "access_of",
-    "client_of_scope",
-    "listed_access",
-]
+MAX_CLIENTS = 16_384
+"""Most clients in the table, of about 300 bytes each."""
+
+_SLACK = 1e-6
+"""Tolerance in tokens, so that rounding does not refuse a client who waited exactly as long as requested."""
+_MAPPED_IPV4 = bytes(10) + b"\xff\xff"
+_MAX_CLIENT_CHARS = 64
+
+
+class RateLimiter:
+    """Token buckets of up to `burst` tokens: a request takes its cost, and `rate` tokens return each second.
+
+    A request needs one token to start, and pays the rest of its cost on credit. So a request that costs more than
+    the burst can run; its client then waits until the debt is paid.
+
+    Not thread-safe; only the event loop may use it.
+    """
+
+    def __init__(
+        self, rate: float, burst: int, max_clients: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._max_clients = max_clients
+        self._clock = clock
+        # A dict keeps insertion order: a used bucket is inserted again, so the first one is the least recently used.
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, client: str) -> int:
+        """Takes the token that a request needs to start; returns 0, or whole seconds (>= 1) until there is one."""
+        return self._take(client, 1.0, needed=1.0)
+
+    def charge(self, client: str, cost: int) -> int:
+        """Takes the cost of a request beyond its first token, on credit, and returns 0.
+
+        If the client is already in debt, it returns whole seconds (>= 1) until that is paid, and gives the first
+        token back.
+        """
+        wait_s = self._take(client, float(cost), needed=0.0)
+        if wait_s:
+            self._take(client, -1.0, needed=-math.inf)
+        return wait_s
+
+    def owe(self, client: str, cost: int) -> None:
+        """Takes the cost of work that was already done, even from a client in debt."""
+        self._take(client, float(cost), needed=-math.inf)
+
+    def _take(self, client: str, cost: float, needed: float) -> int:
+        now = self._clock()
+        tokens, then = self._buckets.pop(client, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - then) * self._rate)
+        lacking = needed - tokens
+        if lacking <= _SLACK:
+            tokens = min(self._burst, tokens - cost)
+        self._buckets[client] = (tokens, now)
+        if len(self._buckets) > self._max_clients:
+            del self._buckets[next(iter(self._buckets))]
+        return 0 if lacking <= _SLACK else max(1, math.ceil(lacking / self._rate))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Limits of clients, shared by all indexes of this process."""
+
+    requests: RateLimiter | None = None  # requests per key, or per address if no keys are set; None: no limit
+    feedback: RateLimiter | None = None  # clicks and judgments per person; None: no limit
+
+
+def client_of(host: str) -> str:
+    """The client of an address: IPv4, or the /64 of IPv6; other text from a proxy, cut to 64 characters."""
+    if ":" not in host:
+        return host[:_MAX_CLIENT_CHARS]
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except (OSError, ValueError):
+        return host[:_MAX_CLIENT_CHARS]
+    if packed.startswith(_MAPPED_IPV4):
+        return socket.inet_ntop(socket.AF_INET, packed[12:])
+    return packed[:8].hex() + "::/64"
+
+
+# The setting `cors_origins`: the sites whose pages may read responses, as options of Starlette's CORSMiddleware.
+
+# An origin in the form that browsers send (RFC 6454, section 6.2): lower case, no path, no default port, ASCII names.
+_ORIGIN = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?::(?P<port>[1-9]\d{0,4}))?"
+)
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_ALLOWED_HEADERS = ("Authorization", "Content-Type", "X-API-Key", "X-Request-ID")
+_EXPOSED_HEADERS = ("Retry-After", "Server-Timing", "X-Index-Version", "X-Request-ID")
+_PREFLIGHT_SECONDS = 600
+
+
+def parse_origins(text: str) -> tuple[str, ...]:
+    """The distinct origins of the setting `cors_origins`; raises for one in a form that browsers never send."""
+    origins = tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text.strip() else ()
+    if origins == ("*",):
+        return origins
+    for origin in origins:
+        if origin == "*":
+            raise ValueError("cors_origins: '*' allows every origin; remove the other origins")
+        match = _ORIGIN.fullmatch(origin)
+        if match is None or int(match["port"] or 0) > 65_535:
+            raise ValueError(
+                f"cors_origins: found {origin!r:.80}, expected scheme://host or scheme://host:port in lower case, "
+                "without path or slash at the end, such as https://www.example.org"
+            )
+        if match["port"] is not None and match["port"] == _DEFAULT_PORTS.get(match["scheme"]):
+            raise ValueError(
+                f"cors_origins: found {origin!r:.80}; remove the default port, which browsers do not send"
+            )
+    return origins
+
+
+def cors_options(origins: str) -> dict[str, Any]:
+    """Arguments for Starlette's CORSMiddleware; empty if no origin is allowed: then it is not needed."""
+    allowed = parse_origins(origins)
+    if not allowed:
+        return {}
+    return {
+        "allow_origins": allowed,
+        "allow_methods": ("GET", "HEAD", "POST"),
+        "allow_headers": _ALLOWED_HEADERS,
+        "expose_headers": _EXPOSED_HEADERS,
+        # There are no cookies: only a page's own script sends a key.
+        "allow_credentials": False,
+        "max_age": _PREFLIGHT_SECONDS,
+    }
 
 
 class Access(StrEnum):
@@ -103,16 +230,6 @@ class AccessControl:
     """Checks a request by its path, headers and address, before any other work.
 
     A check takes microseconds and never blocks. Only the event loop may use it, not threads.
-
-    Args:
-        metrics: counts refusals.
-        api_keys, admin_key, write_key: the settings; "" for none.
-        limiter: rate limiter by key or address, shared by all indexes of a process; None: no limit.
-        tenants: restrictions of each API key; empty: none.
-        collection: name of this index; "" if the service has only one.
-
-    Raises:
-        ValueError: if a key setting is malformed.
     """
 
     def __init__(
@@ -123,8 +240,8 @@ class AccessControl:
         admin_key: str = "",
         write_key: str = "",
         limiter: RateLimiter | None = None,
-        tenants: Mapping[str, Tenant] | None = None,
-        collection: str = "",
+        tenants: Mapping[str, Tenant] | None = None,  # restrictions of each API key; empty: none
+        collection: str = "",  # name of this index; "" if the service has only one
     ) -> None:
         self._keys = parse_keys(api_keys)
         self._tenants, self._collection = tenants or {}, collection
@@ -138,20 +255,7 @@ class AccessControl:
         )
 
     def check(self, scope: Scope) -> str:
-        """Accepts a request, or raises.
-
-        Args:
-            scope: ASGI scope of an HTTP request.
-
-        Returns:
-            The name of the request's key, for the log line; "" if none was required.
-
-        Raises:
-            KeyMissingError: if the path requires a key, and the request has none.
-            KeyRefusedError: if the key is not valid for this path, or the request has several different keys.
-            RateLimitError: if the key, or the address if no keys are set, exceeds its rate limit.
-            RouteNotFoundError: if /admin or writing is disabled.
-        """
+        """Accepts a request or raises; returns the name of its key for the log line, "" if none was required."""
         wanted = access_of(scope["path"], scope["method"])
         if wanted is Access.OPEN:
             return ""
@@ -175,16 +279,7 @@ class AccessControl:
         return found if found is not None and found.filter is not None else None
 
     def charge(self, scope: Scope, name: str, cost: int) -> None:
-        """Charges a client's rate limit for a request, once its cost is known.
-
-        Args:
-            scope: ASGI scope of the request, which `check` accepted.
-            name: the name that `check` returned.
-            cost: cost of the whole request, >= 1; `check` charged 1.
-
-        Raises:
-            RateLimitError: if the client is in debt for an earlier request.
-        """
+        """Charges a client's rate limit for an accepted request, once its cost (>= 1) is known; `check` charged 1."""
         if self._limiter is None or cost <= 1:
             return
         wait_s = self._limiter.charge(name or client_of_scope(scope), cost - 1)
@@ -196,13 +291,7 @@ class AccessControl:
             )
 
     def owe(self, scope: Scope, name: str, cost: int) -> None:
-        """Charges a client for work that was already done; its next requests have to wait for it.
-
-        Args:
-            scope: ASGI scope of the request, which `check` accepted.
-            name: the name that `check` returned.
-            cost: cost of that work, >= 0.
-        """
+        """Charges a client for work that was already done; its next requests have to wait for it."""
         if self._limiter is not None and cost:
             self._limiter.owe(name or client_of_scope(scope), cost)
 

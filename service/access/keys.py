@@ -1,4 +1,4 @@
-"""Keys: parsing of the settings, which contain SHA-256 digests, checking, and making new keys.
+"""Keys, of which the settings contain SHA-256 digests, and signed request ids.
 
 A plain SHA-256 is enough because keys are random: 256 bits cannot be guessed. It would not be enough for passwords that
 people choose.
@@ -11,17 +11,6 @@ import secrets
 from collections.abc import Mapping
 
 from glow.errors import ConfigError
-
-__all__ = [
-    "ADMIN",
-    "MAX_KEY_BYTES",
-    "WRITE",
-    "check_keys",
-    "find_name",
-    "make_key",
-    "parse_admin_key",
-    "parse_keys",
-]
 
 ADMIN = "admin"
 """Name of the admin key in log lines; reserved."""
@@ -36,16 +25,9 @@ _HOW = "`glow key NAME` makes one"
 
 
 def parse_keys(text: str) -> dict[str, bytes]:
-    """Parses the setting `api_keys`. Error messages give positions only, because the text may contain a key.
+    """The API keys of a setting `name:hex,name:hex`: name -> SHA-256 digest (32 bytes), in order.
 
-    Args:
-        text: `name:hex,name:hex`; white space around entries is allowed; "" for no keys.
-
-    Returns:
-        name -> SHA-256 digest (32 bytes), in order.
-
-    Raises:
-        ValueError: if an entry is malformed, or two have the same name or the same key.
+    Error messages give positions only, because the text may contain a key.
     """
     digests: dict[str, bytes] = {}
     entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
@@ -68,26 +50,12 @@ def parse_keys(text: str) -> dict[str, bytes]:
 
 
 def parse_admin_key(text: str) -> bytes | None:
-    """Parses the setting `admin_key` or `write_key`.
-
-    Args:
-        text: 64 hexadecimal digits, or "" for none.
-
-    Returns:
-        The SHA-256 digest (32 bytes), or None for no key.
-
-    Raises:
-        ValueError: if it is anything else, such as the key itself.
-    """
+    """The SHA-256 digest (32 bytes) of the setting `admin_key` or `write_key`; None for no key."""
     return _parse_digest(text.strip(), "it") if text.strip() else None
 
 
 def check_keys(api_keys: str, admin_key: str, write_key: str = "") -> None:
-    """Checks the three settings, and that the admin key and the write key differ from all other keys.
-
-    Raises:
-        ValueError: if one is malformed (the message names the setting without its value), or two have the same key.
-    """
+    """Checks the three settings, and that the admin key and the write key differ from all other keys."""
     try:
         keys = parse_keys(api_keys)
     except ValueError as error:
@@ -111,10 +79,6 @@ def find_name(key: bytes, digests: Mapping[str, bytes]) -> str | None:
     """The name of a key; None if it is unknown.
 
     The hash is compared with every digest in constant time, so that timing reveals nothing.
-
-    Args:
-        key: the received bytes.
-        digests: name -> SHA-256.
     """
     if len(key) > MAX_KEY_BYTES:
         return None
@@ -144,19 +108,7 @@ def _parse_digest(text: str, place: str) -> bytes:
 
 
 def make_key(name: str = "", *, is_admin: bool = False, is_write: bool = False) -> tuple[str, str]:
-    """Makes a key, to be shown once, and its entry for the service's settings.
-
-    Args:
-        name: name of an API key.
-        is_admin: make the admin key, which has no name.
-        is_write: make the write key, which has no name.
-
-    Returns:
-        The key, and its entry: `NAME:SHA-256`, `GLOW_ADMIN_KEY=SHA-256` or `GLOW_WRITE_KEY=SHA-256`.
-
-    Raises:
-        ConfigError: unless exactly one of the three is given, or if the name is invalid.
-    """
+    """Makes a key, to be shown once, and its entry for the settings, such as `NAME:SHA-256`."""
     if is_admin + is_write + bool(name) != 1:
         raise ConfigError("give exactly one of NAME, --admin and --write")
     if name:
@@ -169,3 +121,33 @@ def make_key(name: str = "", *, is_admin: bool = False, is_write: bool = False) 
     if name:
         return key, f"{name}:{digest}"
     return key, f"GLOW_{'ADMIN' if is_admin else 'WRITE'}_KEY={digest}"
+
+
+# Signed request ids, so that the service can recognize its own ids in feedback without storing them. A signature, a
+# keyed hash of the id, follows it. Every process with the same key can check it.
+
+SIGNATURE_CHARACTERS = 24
+"""Length in hexadecimal digits: 96 bits, too many to guess by sending requests."""
+
+
+class RequestIds:
+    """Signs the ids of searches, and checks the ids in feedback; an empty key does neither."""
+
+    def __init__(self, key: bytes = b"") -> None:
+        self._key = key
+
+    def signed(self, request_id: str) -> str:
+        """The id with its signature, for a response."""
+        return f"{request_id}.{self._signature(request_id)}" if self._key else request_id
+
+    def read(self, given: str) -> str | None:
+        """The id without its signature, as in the logs; None if the signature is invalid."""
+        if not self._key:
+            return given
+        request_id, _, signature = given.rpartition(".")
+        expected = self._signature(request_id)
+        return request_id if hmac.compare_digest(signature.encode(), expected.encode()) else None
+
+    def _signature(self, request_id: str) -> str:
+        digest = hmac.new(self._key, request_id.encode("utf-8", "replace"), hashlib.sha256)
+        return digest.hexdigest()[:SIGNATURE_CHARACTERS]

@@ -22,23 +22,15 @@ from glow.index.columns.filters import parse_filter
 from glow.index.stored_fields import STORED_FIELDS, not_found
 from glow.options import StrictModel, describe
 
-__all__ = ["Tenant", "confined", "read_tenants", "require_visible"]
-
-
 MAX_DEPTH = 16
 """Most nested groups of a filter; searches have the same limit."""
 
 
 class Tenant(StrictModel):
-    """The collections and documents that a key may read.
+    """The collections and documents that a key may read."""
 
-    Attributes:
-        collections: names of collections; empty: all.
-        filter: search filter that a document must match to be found, counted or read with the key; None: all documents.
-    """
-
-    collections: tuple[str, ...] = ()
-    filter: dict[str, Any] | None = None
+    collections: tuple[str, ...] = ()  # names of collections; empty: all
+    filter: dict[str, Any] | None = None  # documents that can be found, counted or read; None: all
 
     def confine(self, body: dict[str, Any]) -> dict[str, Any]:
         """Adds the key's filter to the body of a search.
@@ -58,20 +50,7 @@ class Tenant(StrictModel):
 def read_tenants(
     path: str, names: Collection[str], collections: Collection[str] | None = None
 ) -> dict[str, Tenant]:
-    """Reads the tenants file.
-
-    Args:
-        path: path of the file; "" for none, so that no key is limited.
-        names: names of the API keys.
-        collections: names of the served indexes; None: do not check them.
-
-    Returns:
-        name of a key -> its tenant; empty if there is no file.
-
-    Raises:
-        ValueError: if the file cannot be read, its tables do not match the keys, a table names unknown collections,
-            or a restriction is empty.
-    """
+    """Reads the tenants file: name of a key -> its tenant; empty without a file, so that no key is limited."""
     if not path:
         return {}
     try:
@@ -141,18 +120,7 @@ def _verdict(value: Any, name: str, depth: int = 1) -> bool | None:
 def confined(
     body: dict[str, Any], tenant: Tenant | None, index: Index, check: Callable[[], None]
 ) -> dict[str, Any]:
-    """Checks and restricts a search's body by the tenant of its key.
-
-    Args:
-        body: the received body.
-        tenant: the tenant of the key; None: no restriction.
-        index: the version to search.
-        check: called repeatedly during the work; may raise.
-
-    Raises:
-        DocumentNotFoundError: if the body has `like` with a document that the key may not read.
-        FilterError: if the tenant's filter is invalid for the index.
-    """
+    """Checks and restricts a search's body by the tenant of its key; calls `check`, which may raise, repeatedly."""
     if tenant is None:
         return body
     like = body.get("like")
@@ -162,12 +130,7 @@ def confined(
 
 
 def require_visible(document_id: str, tenant: Tenant | None, index: Index, check: Callable[[], None]) -> None:
-    """Raises the error of a missing document if a key may not read a document.
-
-    Raises:
-        DocumentNotFoundError: if the key may not read it.
-        FilterError: if the tenant's filter is invalid for the index.
-    """
+    """Raises the error of a missing document if a key may not read a document."""
     if tenant is None:
         return
     row, metadata = index[STORED_FIELDS].find(document_id), index[COLUMNS]

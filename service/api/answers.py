@@ -1,4 +1,4 @@
-"""Answers a checked search through the caches and the batcher; shared by all search routes."""
+"""Answers to searches: from the cache or the index, in the right worker pool."""
 
 import asyncio
 import logging
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from starlette.types import Scope
+
 from glow.errors import GlowError, StoreError
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
@@ -15,10 +17,10 @@ from glow.query_log import LoggedQuery
 from glow.runtime import EncodedText
 from glow.search import Retriever
 from glow_service.api.context import RequestContext
-from glow_service.api.work_pools import Reading
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
 from glow_service.search import (
+    MOST_READING,
     CheckedSearch,
     Deadline,
     Job,
@@ -27,13 +29,62 @@ from glow_service.search import (
     SearchSession,
     StageClock,
     WorkPool,
+    WorkPoolName,
     encoded_of,
     to_bytes,
 )
 from glow_service.state import Service
 from glow_service.telemetry import RedisBudget
 
-__all__ = ["LONG_FILTER", "Answer", "count_late", "find", "note"]
+
+def enter_work_pool(
+    service: Service, context: RequestContext, scope: Scope, cost: int, name: WorkPoolName
+) -> WorkPool:
+    """Moves a request to a worker pool, and charges its key the cost.
+
+    Before its body is read, a request takes one slot of the plain pool. In another pool it takes as many slots as
+    its cost, or all if it costs more. Only accepted requests are charged: a refusal for lack of slots costs
+    nothing.
+    """
+    work_pool = service.work_pools[name]
+    if name != "plain":
+        permits = min(cost, work_pool.admission.limit)
+        work_pool.admission.enter(permits)
+        context.release()
+        context.hold(work_pool.admission, permits)
+    service.access.charge(scope, context.key, cost)
+    return work_pool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A search request and its worker pool, which changes if the hits turn out to be long."""
+
+    service: Service
+    context: RequestContext
+    scope: Scope
+    work_pool: WorkPool  # the worker pool in which it starts
+
+    @property
+    def reads_first(self) -> int | None:
+        """Largest cost of its hits in this pool; None for no limit."""
+        return None if self.work_pool is self.service.bulk else MOST_READING
+
+    def move(self, session: SearchSession) -> WorkPool:
+        """Moves the request to the bulk pool, with as many slots as the estimated cost of its remaining hits."""
+        bulk = self.service.bulk
+        permits = min(session.reading_left, bulk.admission.limit)
+        bulk.admission.enter(permits)
+        self.context.release()
+        self.context.hold(bulk.admission, permits)
+        return bulk
+
+    def pay(self, session: SearchSession) -> None:
+        """Charges the key for the cost of the hits."""
+        self.service.access.owe(self.scope, self.context.key, session.reading_price)
+
+
+# Answers a checked search through the caches and the batcher; shared by all search routes.
 
 _logger = logging.getLogger(__name__)
 LONG_FILTER = 50
@@ -44,17 +95,11 @@ SHORT_CHARS = 200
 
 @dataclass(slots=True)
 class Answer:
-    """The response to a search.
+    """The response to a search."""
 
-    Attributes:
-        result: members that depend only on index and request.
-        degraded: skipped steps.
-        timings_ms: stage -> milliseconds.
-    """
-
-    result: ResultFragment
+    result: ResultFragment  # members that depend only on index and request
     degraded: tuple[str, ...] = ()
-    timings_ms: dict[str, float] = field(default_factory=dict)
+    timings_ms: dict[str, float] = field(default_factory=dict)  # stage -> milliseconds
 
     def envelope(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Members before and after the result; times are rounded to microseconds."""
@@ -65,18 +110,7 @@ class Answer:
 async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
     """Answers a search from the cache or the index.
 
-    Args:
-        reading: the request's service and worker pool.
-        index: the version to search.
-        checked: the checked search.
-        deadline: deadline of the response.
-
-    Raises:
-        OverloadedError: if the hits are long, and the bulk worker pool has too few free slots.
-        QueryError: if the query has no word.
-        DeadlineError: if the deadline passed, and partial results are not allowed.
-        StoreError: if a store fails or lacks a component. A hybrid search that allows partial results becomes lexical or dense
-            instead.
+    If a store fails, a hybrid search that allows partial results becomes lexical or dense; others raise.
     """
     clock, metrics = StageClock(), reading.service.metrics
     making = _Making(reading, index, checked, deadline, reading.service.cache.budget())
@@ -105,22 +139,15 @@ async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline:
 
 @dataclass(slots=True)
 class _Making:
-    """Makes one response.
-
-    Attributes:
-        reading, index, checked, deadline: arguments of `find`.
-        budget: time limit for Redis.
-        session: the search; None until it starts.
-        timings_ms: stage -> milliseconds of the finished search.
-    """
+    """Makes one response."""
 
     reading: Reading
     index: Index
     checked: CheckedSearch
     deadline: Deadline
-    budget: RedisBudget
-    session: SearchSession | None = None
-    timings_ms: dict[str, float] = field(default_factory=dict)
+    budget: RedisBudget  # time limit for Redis
+    session: SearchSession | None = None  # the search; None until it starts
+    timings_ms: dict[str, float] = field(default_factory=dict)  # stage -> milliseconds of the finished search
 
     async def cached(self) -> ResultFragment:
         """The result from the cache, or from a search; concurrent requests for the same search share one."""
@@ -153,11 +180,7 @@ class _Making:
         return Answer(result, ("lexical",), dict(answer.timings_ms))
 
     async def _make(self) -> bytes:
-        """Searches; an incomplete result is raised, so that it is not cached.
-
-        Raises:
-            _UnfinishedError: with the response, if steps were skipped for lack of time.
-        """
+        """Searches; an incomplete result is raised as `_UnfinishedError`, so that it is not cached."""
         metrics = self.reading.service.metrics
         self.session = session = SearchSession(self.index, self.checked.call, self.deadline)
         session.reads_first = self.reading.reads_first

@@ -1,10 +1,11 @@
-"""Reads JSON bodies: checks the Content-Type, the size while it streams in, and the syntax."""
+"""Bodies of requests: their shapes, and how they are read."""
 
 import asyncio
 from math import inf
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import orjson
+from pydantic import Field
 from starlette.requests import ClientDisconnect, Request
 
 from glow_service.errors import (
@@ -15,9 +16,96 @@ from glow_service.errors import (
     MediaTypeError,
     RequestError,
 )
-from glow_service.search import NEVER, Deadline
+from glow_service.search import NEVER, Deadline, Shape
 
-__all__ = ["read_bytes", "read_json", "read_object"]
+MOST_TEXTS = 1_024
+"""Largest value of `max_batch_queries`."""
+
+
+class BatchBody(Shape):
+    """Several searches."""
+
+    searches: list[dict[str, Any]] = Field(
+        max_length=MOST_TEXTS, description="1 to `max_batch_queries` bodies of `POST /search`."
+    )
+
+
+class EmbeddingsBody(Shape):
+    """Texts to encode."""
+
+    input: str | Annotated[list[str], Field(max_length=MOST_TEXTS)] = Field(
+        description="A text, or 1 to `max_batch_queries` of them."
+    )
+    model: str | None = Field(
+        None, description="The index's model; the hash and the encoder are optional: `glow-mini:document`."
+    )
+    input_type: Literal["query", "document"] | None = Field(
+        None, description="Encoder, if `model` does not name it; `document` needs `document_model`."
+    )
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="Numbers, or base64 of float32, little-endian."
+    )
+    dimensions: int | None = Field(None, description="The model's dimensions; other values are refused.")
+    user: str | None = Field(None, description="Ignored.")
+
+
+class FeedbackBody(Shape):
+    """A hit of a search, and what the user did with it."""
+
+    request_id: str = Field(
+        min_length=1, max_length=160, description="`request_id` of the search's response."
+    )
+    id: str = Field(min_length=1, max_length=512, description="The document's id.")
+    kind: Literal["click", "like", "dislike"] = Field(description="What the user did.")
+    rank: int | None = Field(None, ge=1, le=100_000, description="Rank of the hit.")
+    dwell_s: float | None = Field(
+        None,
+        ge=0,
+        le=86_400,
+        description="Seconds that the user spent on the document; send the click again with it.",
+    )
+    user: str | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Distinguishes the users of one API key. GLOW stores only a keyed hash. Ignored without a key.",
+    )
+
+
+class DocumentsBody(Shape):
+    """Documents to add or replace. The body can also be a single document, or JSON Lines."""
+
+    documents: list[dict[str, Any]] = Field(
+        description="1 to `max_write_documents` documents, each with `_id` and text."
+    )
+
+
+class DeleteBody(Shape):
+    """Documents to delete: `ids`, `filter` or `all`. Only `filter` and `all` can be combined."""
+
+    ids: list[str] | None = Field(
+        None, description="1 to `max_write_documents` ids; unknown ids are not an error."
+    )
+    filter: dict[str, Any] | None = Field(
+        None,
+        description="As for a search, evaluated when applied. Without `all`, it must restrict something.",
+    )
+    all: bool = Field(False, description="Allows deleting every document.")
+
+
+class ReloadBody(Shape):
+    """No fields; the body is optional."""
+
+
+class RollbackBody(Shape):
+    """A version to make live; the body is optional."""
+
+    version: str | None = Field(
+        None, max_length=128, description="Version to make live; default: the previous one."
+    )
+
+
+# Reads JSON bodies: checks the Content-Type, the size while it streams in, and the syntax.
 
 SMALL_BYTES = 64 << 10
 """A body of this size parses in less than a millisecond; larger ones are parsed in a thread."""
@@ -56,22 +144,8 @@ async def read_object(
 ) -> dict[str, Any]:
     """Reads the body as a JSON object of at most `max_bytes`.
 
-    The last value of a repeated key counts, as in most JSON readers. Very large objects and lists are refused here,
-    because checking each of their members would delay every other request.
-
-    Args:
-        request: the request.
-        max_bytes: longest body.
-        deadline: deadline of the whole body.
-        max_items: most items of a list.
-        max_members: most members of an object.
-
-    Raises:
-        MediaTypeError: if its Content-Type is not `application/json` in UTF-8, or it is compressed.
-        BodyTooLargeError: if its declared or real length exceeds `max_bytes`.
-        MalformedJsonError: if it is not JSON; NaN, Infinity and lone surrogates are also refused.
-        RequestError: if it is not an object, or has an object or a list that is too large.
-        DeadlineError: if the body was not complete by `deadline`, or arrives too slowly.
+    The last value of a repeated key counts, as in most JSON readers. Very large objects and lists are refused
+    here, because checking each of their members would delay every other request.
     """
     body = await read_json(request, max_bytes, deadline)
     try:
@@ -124,12 +198,7 @@ def _check_declaration(request: Request) -> None:
 
 
 async def _read(request: Request, max_bytes: int, deadline: Deadline) -> bytes:
-    """Reads the body; a slow sender is refused, because the request holds a slot meanwhile.
-
-    Raises:
-        TimeoutError: if it is not complete in time.
-        ClientDisconnect: if the client disconnected.
-    """
+    """Reads the body; a slow sender is refused, because the request holds a slot meanwhile."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > max_bytes:
         raise _too_large(f"{declared[:20]} bytes", max_bytes)

@@ -1,4 +1,4 @@
-"""The context of a request, from its first byte to its log line."""
+"""The state of a request in work, and JSON responses."""
 
 import asyncio
 import re
@@ -9,12 +9,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.responses import Response
 from starlette.types import Scope
 
+from glow.contract import encode
 from glow_service.access import RequestIds, Tenant
 from glow_service.search import NEVER, Admission, Deadline
 
-__all__ = ["SCOPE_KEY", "RequestContext", "context_of", "head_of", "leaving_cancels", "new_context"]
+
+def json_bytes(value: Any) -> bytes:
+    """Encodes a value as JSON in UTF-8: a record of `glow.contract`, or plain values."""
+    return encode(value)
+
+
+def json_answer(body: bytes) -> Response:
+    """An `application/json` response of encoded bytes."""
+    return Response(body, media_type="application/json")
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """An `application/json` response."""
+    return Response(json_bytes(value), status, media_type="application/json")
+
 
 SCOPE_KEY = "glow.context"
 _WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -26,37 +42,23 @@ def _nothing_held() -> None:
 
 @dataclass(slots=True)
 class RequestContext:
-    """The state of a request in work.
+    """The state of a request in work."""
 
-    Attributes:
-        request_id: the client's id if well-formed, otherwise a new one.
-        started: `time.perf_counter()` at its first byte.
-        timings_ms: stages of a search, for `Server-Timing` and the histograms.
-        index_version: version of the searched index; "" if there is none.
-        deadline: deadline of the response.
-        on_disconnect: called when the client disconnects.
-        left: whether the client disconnected before the response.
-        release: releases the slots that it holds.
-        key: name of the request's API key; "" if there is none.
-        tenant: restriction of that key to some documents; None: all.
-        status: HTTP status of the response; 499 (as in nginx) until there is one.
-        code: code of the problem; "" if there is none.
-        is_late: whether a missed deadline of it was counted.
-    """
-
-    request_id: str
-    started: float = field(default_factory=time.perf_counter)
-    timings_ms: dict[str, float] = field(default_factory=dict)
-    index_version: str = ""
-    deadline: Deadline = NEVER
-    on_disconnect: Callable[[], object] | None = None
-    left: bool = False
-    release: Callable[[], None] = _nothing_held
-    key: str = ""
-    tenant: Tenant | None = None
-    status: int = 499
-    code: str = ""
-    is_late: bool = False
+    request_id: str  # the client's id if well-formed, otherwise a new one
+    started: float = field(default_factory=time.perf_counter)  # `time.perf_counter()` at its first byte
+    timings_ms: dict[str, float] = field(
+        default_factory=dict
+    )  # stages, for `Server-Timing` and the histograms
+    index_version: str = ""  # version of the searched index; "" if there is none
+    deadline: Deadline = NEVER  # deadline of the response
+    on_disconnect: Callable[[], object] | None = None  # called when the client disconnects
+    left: bool = False  # whether the client disconnected before the response
+    release: Callable[[], None] = _nothing_held  # releases the slots that it holds
+    key: str = ""  # name of the request's API key; "" if there is none
+    tenant: Tenant | None = None  # restriction of that key to some documents; None: all
+    status: int = 499  # HTTP status of the response; 499 (as in nginx) until there is one
+    code: str = ""  # code of the problem; "" if there is none
+    is_late: bool = False  # whether a missed deadline of it was counted
 
     def hold(self, admission: Admission, permits: int = 1) -> None:
         """Records slots that were taken; the middleware releases them at the end of the request."""

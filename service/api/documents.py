@@ -19,10 +19,9 @@ from glow.index.columns.filters import parse_filter, restricts_nothing
 from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import Kind, OperationId, parse_operation_id
 from glow_service.access import require_visible
+from glow_service.api.answers import enter_work_pool
 from glow_service.api.body import read_bytes, read_json, read_object
-from glow_service.api.context import context_of, leaving_cancels
-from glow_service.api.responses import json_response
-from glow_service.api.work_pools import enter_work_pool
+from glow_service.api.context import context_of, json_response, leaving_cancels
 from glow_service.errors import Fault, RequestError
 from glow_service.search import Deadline, index_name, list_fields, shown_fields
 from glow_service.state import Service, service_of
@@ -33,8 +32,6 @@ from glow_service.writes import (
     read_ids,
     read_lines,
 )
-
-__all__ = ["delete_document", "get_document", "get_operation", "post_delete", "post_documents"]
 
 EVERY: dict[str, Any] = {"and": []}
 """The filter that matches every document."""
@@ -145,11 +142,7 @@ def _result(
 
 
 def _begin(service: Service, request: Request) -> Index:
-    """Enters the bulk worker pool, so that writes do not delay searches, and returns the live index.
-
-    Raises:
-        OverloadedError: if the pool has no free slot.
-    """
+    """Enters the bulk worker pool, so that writes do not delay searches, and returns the live index."""
     index = service.resources.live()
     enter_work_pool(service, context_of(request.scope), request.scope, 1, "bulk")
     return index
@@ -160,11 +153,7 @@ def _read_by(request: Request) -> Deadline:
 
 
 def _wait_s(request: Request) -> float:
-    """How long the client wants to wait, in seconds; 0: it does not wait.
-
-    Raises:
-        RequestError: if the parameters are invalid.
-    """
+    """How long the client wants to wait, in seconds; 0: it does not wait."""
     wait = request.query_params.get("wait")
     if wait is None:
         return 0.0

@@ -18,11 +18,9 @@ from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import Encoder
 from glow.text import WeightedTokens
-from glow_service.api.bodies import EmbeddingsBody
-from glow_service.api.body import read_object
-from glow_service.api.context import context_of, leaving_cancels
-from glow_service.api.responses import json_response
-from glow_service.api.work_pools import enter_work_pool
+from glow_service.api.answers import enter_work_pool
+from glow_service.api.body import EmbeddingsBody, read_object
+from glow_service.api.context import context_of, json_response, leaving_cancels
 from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.live import OpenVersion
 from glow_service.search import (
@@ -37,8 +35,6 @@ from glow_service.search import (
 )
 from glow_service.settings import Settings
 from glow_service.state import service_of
-
-__all__ = ["get_models", "post_embeddings"]
 
 TOWERS = ("query", "document")
 
@@ -102,11 +98,7 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
 
 
 def _input_type(body: EmbeddingsBody, index: Index) -> str:
-    """The encoder, from `input_type` or the suffix of the model's name.
-
-    Raises:
-        RequestError: if neither is given, or they differ: a vector of the wrong encoder would not be noticed.
-    """
+    """The encoder, from `input_type` or the suffix of the model's name."""
     named = _model_of(body.model or "")[1]
     if body.input_type is None and not named:
         name = _short_name(index)

@@ -29,8 +29,6 @@ from glow_service.search import Deadline
 from glow_service.state import Service
 from glow_service.telemetry import FinishedRequest
 
-__all__ = ["DrainMiddleware", "RequestMiddleware"]
-
 _access = logging.getLogger("glow_service.access.control")
 _logger = logging.getLogger(__name__)
 SUMMARY_S = 1.0
@@ -51,10 +49,6 @@ class DrainMiddleware:
     """Adds `Connection: close` to every response while the service drains; it is the outermost middleware.
 
     Clients then send their next request to another replica, and no connection closes during a request.
-
-    Args:
-        app: the inner app.
-        resources: tell whether the service drains.
     """
 
     def __init__(self, app: ASGIApp, resources: Resources) -> None:
@@ -77,12 +71,7 @@ class DrainMiddleware:
 
 
 class RequestMiddleware:
-    """Middleware around the whole app.
-
-    Args:
-        app: the inner app.
-        service: access control, admission, metrics and settings of the service.
-    """
+    """Middleware around the whole app."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app

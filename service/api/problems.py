@@ -14,12 +14,8 @@ from glow.contract import InvalidValue, Problem
 from glow.errors import FilterError, GlowError, QueryError
 from glow.ingest import LogBusyError, LogFullError
 from glow_service import errors
-from glow_service.api.responses import json_bytes
+from glow_service.api.context import json_bytes
 from glow_service.errors import Fault, RequestError
-
-__all__ = [
-    "PROBLEMS", "ProblemKind", "problem_body", "problem_of", "problem_response", "problem_type", "responses_of",
-]  # fmt: skip
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -28,15 +24,10 @@ HIDDEN = "unexpected error; see the log entry with this request id"
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """One row of the table.
-
-    Attributes:
-        status: HTTP status.
-        title: summary, the same for every occurrence.
-    """
+    """One row of the table."""
 
     status: int
-    title: str
+    title: str  # summary, the same for every occurrence
 
 
 PROBLEMS: dict[type[GlowError], ProblemKind] = {
@@ -104,14 +95,7 @@ def problem_type(code: str) -> str:
 def problem_response(
     error: BaseException, *, request_id: str, instance: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Converts an exception to a problem response; details of unexpected exceptions are hidden.
-
-    Args:
-        error: the exception.
-        request_id: id of the request, as in the logs.
-        instance: path of the request.
-        headers: headers to add, such as `Allow`.
-    """
+    """Converts an exception to a problem response; details of unexpected exceptions are hidden."""
     known = error if isinstance(error, GlowError) else GlowError()
     problem = problem_of(type(known))
     body = json_bytes(problem_body(known, request_id=request_id, instance=instance))

@@ -1,8 +1,10 @@
-"""All routes: path, method, handler, and OpenAPI description."""
+"""The table of all routes, the search page, and the OpenAPI document."""
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -42,9 +44,7 @@ from glow.errors import (
 from glow.ingest import LogFullError
 from glow_service import errors
 from glow_service.access import Access, access_errors, access_of
-from glow_service.api.admin import post_reload, post_rollback
-from glow_service.api.batch import post_batch
-from glow_service.api.bodies import (
+from glow_service.api.body import (
     BatchBody,
     DeleteBody,
     DocumentsBody,
@@ -53,6 +53,7 @@ from glow_service.api.bodies import (
     ReloadBody,
     RollbackBody,
 )
+from glow_service.api.context import json_response
 from glow_service.api.documents import (
     delete_document,
     get_document,
@@ -61,15 +62,65 @@ from glow_service.api.documents import (
     post_documents,
 )
 from glow_service.api.embeddings import get_models, post_embeddings
-from glow_service.api.feedback import post_feedback
-from glow_service.api.operations import get_health, get_info, get_metrics, get_problem, get_ready
-from glow_service.api.page import PAGE_FILES, page_route
+from glow_service.api.operations import (
+    get_health,
+    get_info,
+    get_metrics,
+    get_problem,
+    get_ready,
+    post_reload,
+    post_rollback,
+)
 from glow_service.api.problems import responses_of
-from glow_service.api.responses import json_response
-from glow_service.api.search import post_search
+from glow_service.api.search import post_batch, post_feedback, post_search
 from glow_service.search import SearchBody
 
-__all__ = ["ROUTES", "Route", "add_routes", "openapi"]
+_HTML = "text/html; charset=utf-8"
+_FOLDER = Path(__file__).parent.parent / "page"
+_MEDIA_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_SCRIPTS = (
+    "address app docs dom examples explanation feedback filters keys marks problem reading request results server "
+    "stop-words typing"
+).split()
+_STYLES = ("docs", "style", "results", "explanation", "filters")
+_STATIC = (*(f"{name}.js" for name in _SCRIPTS), *(f"{name}.css" for name in _STYLES), "icon.svg")
+PAGE_FILES = {
+    "/": ("index.html", _HTML),
+    "/docs": ("docs.html", _HTML),
+    **{f"/static/{name}": (name, _MEDIA_TYPES[Path(name).suffix]) for name in _STATIC},
+}
+# The page may only load its own files and send requests to its own server.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+
+def page_route(path: str) -> Callable[[Request], Awaitable[Response]]:
+    """The handler of one of `PAGE_FILES`."""
+    name, media_type = PAGE_FILES[path]
+
+    async def get_page_file(request: Request) -> Response:
+        headers = {
+            "Content-Security-Policy": _POLICY,
+            "Cache-Control": "no-cache",
+            "Content-Type": media_type,
+        }
+        return Response(_content(name), headers=headers)
+
+    return get_page_file
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (_FOLDER / name).read_bytes()
+
+
+# All routes: path, method, handler, and OpenAPI description.
 
 Handler = Callable[[Request], Awaitable[Response]]
 _REF = "#/components/schemas/{model}"
@@ -77,29 +128,17 @@ _REF = "#/components/schemas/{model}"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One route.
+    """One route."""
 
-    Attributes:
-        paths: the path and its aliases.
-        method: GET (which also serves HEAD), POST or DELETE.
-        handler: makes the response.
-        errors: the errors of its responses, except the internal one.
-        answer: shape of its response, if documented.
-        body: shape of its request.
-        parameter: name of its path parameter.
-        tag: its group.
-        example: an example of its request's body.
-    """
-
-    paths: tuple[str, ...]
-    method: str
-    handler: Handler
-    errors: Sequence[type[GlowError]] = ()
-    answer: type[Record] | None = None
-    body: type[BaseModel] | None = None
-    parameter: str = ""
+    paths: tuple[str, ...]  # the path and its aliases
+    method: str  # GET (which also serves HEAD), POST or DELETE
+    handler: Handler  # makes the response
+    errors: Sequence[type[GlowError]] = ()  # the errors of its responses, except the internal one
+    answer: type[Record] | None = None  # shape of its response, if documented
+    body: type[BaseModel] | None = None  # shape of its request
+    parameter: str = ""  # name of its path parameter
     tag: str = "operations"
-    example: dict[str, Any] | None = None
+    example: dict[str, Any] | None = None  # an example of its request's body
 
 
 async def get_openapi_document(request: Request) -> Response:

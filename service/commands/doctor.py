@@ -22,8 +22,6 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import require_device
 from glow.runtime import Device, Model
 
-__all__ = ["DoctorOptions", "Finding", "doctor_command"]
-
 SERVING = (
     "numpy",
     "tokenizers",
@@ -52,19 +50,12 @@ MARKS: dict[Status, str] = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes:
-        name: name of the checked part.
-        status: `ok`; `note` if an optional part is missing; `fault` if a requested part does not work.
-        detail: what was found.
-        advice: what to do; "" for nothing.
-    """
-
-    name: str
-    status: Status
-    detail: str
-    advice: str = ""
+    name: str  # name of the checked part
+    status: Status  # `ok`; `note` if an optional part is missing; `fault` if a requested part does not work
+    detail: str  # what was found
+    advice: str = ""  # what to do; "" for nothing
 
 
 class DoctorOptions(JsonOptions):

@@ -24,8 +24,6 @@ from glow.search import RetrieverOrAuto
 from glow_service.search import SearchSession, check_search
 from glow_service.settings import Settings
 
-__all__ = ["SearchOptions", "search_command"]
-
 KEY_VARIABLE = "GLOW_API_KEY"
 MARK = re.compile(r"(<em[^>]*>)(.*?)</em>", re.DOTALL)
 # Documents may contain control characters, which a terminal would obey.

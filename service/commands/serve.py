@@ -1,16 +1,20 @@
-"""`glow serve`: reads the settings and starts the service.
+"""`glow serve`: reads the settings and starts the service; `glow key`: makes a key for it.
 
-Exit status: 0 after SIGTERM or SIGINT, 2 for invalid settings, 3 if the service cannot start (because of an
-artifact, a device or the port; see the log).
+Exit status of `glow serve`: 0 after SIGTERM or SIGINT, 2 for invalid settings, 3 if the service cannot start (because of
+an artifact, a device or the port; see the log).
 """
 
+import gc
 import logging
+import multiprocessing
 import os
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,23 +22,142 @@ from typing import Annotated, Any
 
 import typer
 import uvicorn
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
+from uvicorn import _subprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from glow.artifact import IndexRoot
-from glow.commands import describe_faults, fail, with_parameters
+from glow.commands import OptionRow, command, describe_faults, fail, option, say, with_parameters
 from glow.errors import ConfigError, GlowError
+from glow.options import StrictModel
+from glow_service.access import make_key
 from glow_service.app import EXIT_CANNOT_START
-from glow_service.commands.files import CONFIG_VARIABLE, read_files
-from glow_service.commands.supervisor import Supervisor
 from glow_service.protocol import BoundedProtocol
 from glow_service.settings import Settings, settings_table
 from glow_service.telemetry import configure_logging, metrics_folder
 
-__all__ = ["serve_command"]
+CONFIG_VARIABLE = "GLOW_CONFIG"
+FILE_SUFFIX = "_FILE"
+
+
+def read_files(
+    config: Path | None, rows: tuple[OptionRow, ...], environ: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """Settings of files, which flags and variables override, and list variables; errors never contain secrets."""
+    values: dict[str, Any] = {}
+    known = {row.name for row in rows}
+    if config is not None:
+        try:
+            values = tomllib.loads(config.read_text(encoding="utf-8"))
+        except RecursionError as error:
+            raise ConfigError(f"cannot read {config}: it is nested too deeply") from error
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"cannot read {config}: {error}") from error
+        if unknown := sorted(set(values) - known):
+            raise ConfigError(
+                f"{config} has unknown settings: {', '.join(unknown)}; docs/reference/settings.md lists all settings"
+            )
+    for row in rows:
+        if row.is_list:
+            given = environ.get(row.env) or values.get(row.name)
+            if given is not None:
+                values[row.name] = [given] if isinstance(given, str) else given
+        path = environ.get(f"{row.env}{FILE_SUFFIX}")
+        if path and isinstance(row.default, SecretStr):
+            try:
+                values[row.name] = Path(path).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is not UTF-8"
+                raise ConfigError(f"{row.env}{FILE_SUFFIX}: cannot read {path}: {reason}") from error
+    return values
+
+
+# `glow key`: makes an API key, the admin key, or the write key.
+
+
+class KeyOptions(StrictModel):
+    """Options of `glow key`."""
+
+    name: str = option("", "Name of the key, as logs show it.", is_argument=True, metavar="[NAME]")
+    admin: bool = option(False, "Make the key for /admin, which has no name.")
+    write: bool = option(False, "Make the key for writing documents, which has no name.")
+
+
+@command(KeyOptions)
+def key_command(options: KeyOptions) -> None:
+    """Makes a key and prints it once; settings need only its hash."""
+    key, entry = make_key(options.name, is_admin=options.admin, is_write=options.write)
+    where = (
+        "the setting"
+        if options.admin or options.write
+        else "an entry of GLOW_API_KEYS (entries are separated by commas)"
+    )
+    say(f"key for the client, shown only once:\n{key}\n{where}:\n{entry}")
+
+
+# uvicorn's supervisor of worker processes, changed to wait while workers load an index.
+
+POLL_S = 0.1
+STOPS = frozenset((signal.SIGTERM, signal.SIGINT))
+LONGEST_LOAD_S = 600.0
+"""How long a replacement worker may load, in seconds."""
+_logger = logging.getLogger(__name__)
+
+
+def _says_more(record: logging.LogRecord) -> bool:
+    """Drops uvicorn's message about a failed start, which the worker has already logged."""
+    return "failed to start, stopping the parent process" not in record.getMessage()
+
+
+class Supervisor(Multiprocess):
+    """Starts the workers, restarts those that end, and on SIGHUP replaces them one by one.
+
+    A worker has started once it listens. A worker that replaces another one loads its index first (`glow_service.app`).
+    """
+
+    def run(self) -> None:
+        """Runs until it receives a stop signal, or its workers cannot start; they log the reason."""
+        logging.getLogger("uvicorn.error").addFilter(_says_more)
+        if sys.platform == "linux":  # libraries of other systems may not survive a fork
+            # Forked workers share the imported modules and start a second faster than spawned ones. This process has one
+            # thread and has opened no index.
+            _subprocess.spawn = multiprocessing.get_context("fork")  # type: ignore[assignment]
+            gc.collect()
+            gc.freeze()
+        super().run()
+
+    def restart_all(self) -> None:
+        """Replaces each worker; the new one serves before the old one ends."""
+        for place, old in enumerate(self.processes):
+            new = Process(self.config, self.sockets)
+            new.start()
+            if not self._has_started(new):
+                new.kill()
+                new.join()
+                if not self._is_to_stop():
+                    fields = {"pid": old.pid}
+                    _logger.error("a new worker did not start; the old ones stay", extra={"fields": fields})
+                return
+            old.terminate()
+            old.join()
+            self.processes[place] = new
+
+    def _has_started(self, process: Process) -> bool:
+        """Waits until a worker listens; returns whether it does. Unlike uvicorn's own wait, it ends at a stop signal."""
+        until = time.monotonic() + LONGEST_LOAD_S
+        while time.monotonic() < until and process.process.is_alive() and not self._is_to_stop():
+            if process.is_ready(timeout=1):
+                return True
+            time.sleep(POLL_S)
+        return False
+
+    def _is_to_stop(self) -> bool:
+        """Whether a stop signal was received; `run` handles it."""
+        return not STOPS.isdisjoint(self.signal_queue)
+
 
 BACKLOG = 2_048
 """Most connections that wait to be accepted."""
-_logger = logging.getLogger(__name__)
 
 
 def _read(context: typer.Context, config: Path | None) -> Path | None:

@@ -4,67 +4,169 @@ A request takes the reference once and keeps it to its end, so a swap does not a
 index closes after its last request.
 """
 
+import ctypes
+import gc
 import logging
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from glow.artifact import IndexRoot
-from glow.errors import MismatchError
+from glow.errors import MismatchError, QueryError
 from glow.index import Index
+from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import SearchParams
 from glow.runtime import Device, Encoder, Model
+from glow.search import Reranking
+from glow.text import Highlighting
 from glow_service.errors import DrainingError, NotReadyError
-from glow_service.live.held import HeldVersions
-from glow_service.live.warm_up import PROBE_TEXT, probe_call, warm_up
-from glow_service.search import Deadline, SearchSession
+from glow_service.search import Deadline, HighlightCall, SearchCall, SearchSession
 from glow_service.telemetry import Metrics
 
-__all__ = ["OpenVersion", "Resources"]
+PROBE_TEXT = "how do honey bees find their way home from a distant field"
+"""Query for an index without usable texts; about as long as real queries."""
+_WORDS = 12
+
+
+def warm_up(index: Index, queries: int) -> None:
+    """Runs queries of stored texts with the search page's features, except explanations."""
+    rows = range(min(queries, index[STORED_FIELDS].count))
+    texts = [PROBE_TEXT] * (queries - len(rows))
+    for document in index[STORED_FIELDS].rows(list(rows)) if rows else []:
+        values = [text for texts_of_field in document.fields.values() for text in texts_of_field]
+        texts.append(" ".join(values[0].split()[:_WORDS]) if values else PROBE_TEXT)
+    for text in texts:
+        try:
+            SearchSession(index, probe_call(text)).run()
+            SearchSession(index, _full_call(index, text)).run()
+        except QueryError:  # a stored text without a word
+            continue
+
+
+def probe_call(text: str) -> SearchCall:
+    """A minimal search for a text."""
+    return SearchCall(text, top_k=10, offset=0, candidates=10, params=SearchParams())
+
+
+def _full_call(index: Index, text: str) -> SearchCall:
+    """A search with snippets, re-ranking and hybrid retrieval, if the index supports them."""
+    highlight = HighlightCall(index.preprocessor.schema.names, Highlighting())
+    call = replace(probe_call(text), highlight=highlight)
+    if index.reranker is not None:
+        call = replace(call, rerank=Reranking(depth=call.candidates))
+    return call if not index.holds(POSTINGS) else replace(call, retriever="hybrid")
+
+
+# The index versions in memory: the live one, and previous ones that requests still use. CPython frees a version when
+# its last request ends, because only requests reference a previous version. This module then updates the metric, logs
+# a line, and returns memory to the system. A reference cycle, as of a traceback, may keep a version longer; the
+# garbage collector then frees it.
+
+COLLECT_AFTER_S = 5.0
+"""How long a replaced version may stay before a garbage collection, and between two of them, in seconds."""
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Held:
+    index: "weakref.ref[Index]"
+    version: str
+    replaced: float = 0.0
+
+
+class HeldVersions:
+    """Counts open versions; only one thread may call `add` and `tidy`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._held: list[_Held] = []
+        # The callback of a weak reference may run at any point, so it takes no lock and leaves the work to `tidy`.
+        self._gone: deque[None] = deque()
+        self._collected = 0.0
+
+    def __len__(self) -> int:
+        return sum(held.index() is not None for held in self._held)
+
+    def add(self, index: Index) -> None:
+        """Records a new live version, which replaces the previous one."""
+        now = time.monotonic()
+        for held in self._held:
+            held.replaced = held.replaced or now
+        self._held.append(_Held(weakref.ref(index, lambda _: self._gone.append(None)), index.version))
+        self._metrics.versions_open.set(len(self))
+        _settle()
+
+    def tidy(self) -> None:
+        """Records freed versions and returns their memory; collects garbage if a replaced version stays too long."""
+        if len(self) > 1:
+            self._collect()
+        if not self._gone:
+            return
+        self._gone.clear()
+        now = time.monotonic()
+        for held in [held for held in self._held if held.index() is None]:
+            fields = {"index": held.version, "seconds": round(now - held.replaced, 3)}
+            _logger.info("released", extra={"fields": fields})
+            self._held.remove(held)
+        self._metrics.versions_open.set(len(self))
+        _give_back()
+
+    def _collect(self) -> None:
+        now = time.monotonic()
+        since = min(held.replaced or now for held in self._held if held.index() is not None)
+        if now - max(since, self._collected) > COLLECT_AFTER_S:
+            self._collected = now
+            _settle()
+
+
+def _settle() -> None:
+    """Collects garbage, and excludes the remaining objects from later collections, which stop every thread.
+
+    A collection of the whole program with an index takes about 40 ms, and requests with many small objects would
+    start one often.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+def _give_back() -> None:
+    """Makes the C library return freed memory to the system, which it would otherwise keep."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):  # not glibc
+        return
+    trim(0)
+
 
 PROBE_MS = 4_000.0
 """Time limit for the search of a check, below the check's own, so that a slow search does not block its thread."""
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenVersion:
-    """An open index version, with the document encoder if one is configured.
+    """An open index version, with the document encoder if one is configured."""
 
-    Attributes:
-        index: verified and warmed up.
-        document_encoder: document encoder of the model that built the index; None if not configured.
-    """
-
-    index: Index
-    document_encoder: Encoder | None = None
+    index: Index  # verified and warmed up
+    document_encoder: Encoder | None = None  # of the model that built the index
 
 
 class Resources:
-    """The live index, and whether the service accepts requests.
-
-    Args:
-        index_root: directory of the versions.
-        metrics: receives the live index.
-        device: device of the query encoder and the vectors.
-        threads: threads per search, >= 1.
-        warmup_queries: number of queries to run before a version is served, >= 0.
-        document_model: model folder whose document encoder is opened with each version; "" for none.
-
-    Attributes:
-        held: the versions in memory.
-    """
+    """The live index, and whether the service accepts requests."""
 
     def __init__(
         self,
-        index_root: Path,
-        metrics: Metrics,
+        index_root: Path,  # directory of the versions
+        metrics: Metrics,  # receives the live index
         *,
-        device: Device = "cpu",
-        threads: int = 1,
-        warmup_queries: int = 16,
-        document_model: str = "",
+        device: Device = "cpu",  # device of the query encoder and the vectors
+        threads: int = 1,  # threads per search, >= 1
+        warmup_queries: int = 16,  # number of queries to run before a version is served, >= 0
+        document_model: str = "",  # model folder whose document encoder is opened with each version; "" for none
     ) -> None:
         self._root = IndexRoot(index_root)
         self._device = device
@@ -80,10 +182,6 @@ class Resources:
         """Opens the version that CURRENT names and makes it live.
 
         Blocks during checksums and loading. On an error the live index stays unchanged.
-
-        Raises:
-            ArtifactError, ConfigError: if a file is missing or damaged, or components do not match.
-            DeviceError: if the device is not available.
         """
         started = time.perf_counter()
         opened = self.open(self._root.current())
@@ -99,11 +197,7 @@ class Resources:
         return index
 
     def open(self, version: str) -> OpenVersion:
-        """Opens a version: verifies every file, loads it, and runs warm-up queries.
-
-        Raises:
-            ArtifactError, ConfigError, DeviceError: as for `load`.
-        """
+        """Opens a version: verifies every file, loads it, and runs warm-up queries."""
         folder = self._root.folder(version)
         live = None if self._live is None else self._live.index
         index = Index.open(folder, self._device, self._threads, like=live)
@@ -119,19 +213,11 @@ class Resources:
         self._metrics.ready.set(0 if self._draining else 1)
 
     def live(self) -> Index:
-        """The live index.
-
-        Raises:
-            NotReadyError: if it is not loaded and warmed up yet.
-        """
+        """The live index."""
         return self.live_version().index
 
     def live_version(self) -> OpenVersion:
-        """The live version, with its document encoder if any.
-
-        Raises:
-            NotReadyError: as for `live`.
-        """
+        """The live version, with its document encoder if any."""
         if self._live is None:
             raise NotReadyError("the index is still loading; try again in a moment")
         return self._live
@@ -151,30 +237,18 @@ class Resources:
         self._metrics.ready.set(0)
 
     def require_open(self) -> None:
-        """Raises an error if the service is shutting down.
-
-        Raises:
-            DrainingError: if it is.
-        """
+        """Raises an error if the service is shutting down."""
         if self._draining:
             raise DrainingError("the service is shutting down; send requests to another replica")
 
     def check(self) -> None:
-        """Checks that every resource responds; blocks for about the time of one search.
-
-        Raises:
-            NotReadyError: if the index is still loading, or a resource does not respond; the message names it.
-        """
+        """Checks that every resource responds; blocks for about the time of one search."""
         failed = _failed(self.live())
         if failed:
             raise NotReadyError(f"no response from: {', '.join(failed)}; see the log for the cause")
 
     def _document_encoder(self, index: Index) -> Encoder:
-        """Opens the document encoder of the model that built the index; reuses the live one for the same model.
-
-        Raises:
-            MismatchError: if `document_model` is a different model.
-        """
+        """Opens the document encoder of the model that built the index; reuses the live one for the same model."""
         wanted, live = index.manifest.hashes.get("model"), self._live
         if live and live.document_encoder and live.index.manifest.hashes.get("model") == wanted:
             return live.document_encoder

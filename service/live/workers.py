@@ -1,8 +1,9 @@
-"""State that the worker processes of a service share, through files in a folder.
+"""State that the worker processes of a service share, through files in a folder, and whether all are ready.
 
-It is the folder of their metrics (`service/telemetry/exposition.py`); a service of one process has none.
+It is the folder of their metrics (`service/telemetry/metrics.py`); a service of one process has none.
 """
 
+import asyncio
 import ctypes
 import fcntl
 import os
@@ -11,15 +12,17 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
 
+from glow.index import Index
+from glow_service.errors import NotReadyError
+from glow_service.live.resources import Resources
 from glow_service.telemetry import FOLDER_VARIABLE
-
-__all__ = ["WorkerGroup", "WorkerStatus", "end_with_parent", "is_first_to_fail", "note_loaded", "was_loaded"]
 
 _PR_SET_PDEATHSIG = 1
 _MARKER, _FAILED, _COMPLETE, _ASKED, _STATUS = "loaded", "failed", "complete", "asked", "live-{pid}.json"
@@ -61,20 +64,13 @@ def is_first_to_fail() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """The status of one worker.
-
-    Attributes:
-        pid, started: the process; ids may be reused, so its start time is needed, too.
-        version: its live version.
-        refused: error code of its refusal of the version that CURRENT names; "" for none.
-        request: the last requested check that it has done (`WorkerGroup.ask`).
-    """
+    """The status of one worker."""
 
     pid: int
     started: int
-    version: str
-    refused: str
-    request: str
+    version: str  # its live version
+    refused: str  # error code of its refusal of the version that CURRENT names; "" for none
+    request: str  # the last requested check that it has done (`WorkerGroup.ask`)
 
 
 class WorkerGroup:
@@ -176,3 +172,54 @@ def _started(pid: int) -> int:
     except OSError:
         return 0
     return int(fields[_STARTED])
+
+
+# The readiness check, whose result concurrent probes share.
+
+FRESH_S = 0.5
+"""How long a result is reused, in seconds: probes need no key, so many of them must not cause much work."""
+LONGEST_S = 5.0
+
+
+class Readiness:
+    """Runs one check at a time in a separate thread: a queue of searches makes a service slow, not unready."""
+
+    def __init__(self, resources: Resources, group: WorkerGroup, processes: int) -> None:
+        self._resources = resources
+        self._group = group
+        self._processes = processes
+        self._executor = ThreadPoolExecutor(1, "readiness")
+        # The reason for not being ready, or None. An index or an error, whose traceback references one, must not be kept.
+        self._check: asyncio.Future[str | None] | None = None
+        self._asked = 0.0
+
+    async def check(self) -> Index:
+        """The live index, if the service is ready."""
+        self._resources.require_open()
+        # These checks are cheap and never reused: once one worker reports that all are ready, no other may report the
+        # opposite.
+        self._resources.live()
+        if self._processes > 1 and not self._group.have_loaded(self._processes):
+            raise NotReadyError("not all workers have loaded the index yet; try again in a moment")
+        now = time.monotonic()
+        if self._check is None or (self._check.done() and now - self._asked > FRESH_S):
+            self._asked = now
+            self._check = asyncio.get_running_loop().run_in_executor(self._executor, self._find_fault)
+        try:
+            fault = await asyncio.wait_for(asyncio.shield(self._check), LONGEST_S)
+        except TimeoutError as error:
+            raise NotReadyError(f"the resources do not respond within {LONGEST_S:g} s") from error
+        if fault is not None:
+            raise NotReadyError(fault)
+        return self._resources.live()
+
+    def _find_fault(self) -> str | None:
+        try:
+            self._resources.check()
+        except NotReadyError as error:
+            return str(error)
+        return None
+
+    def close(self) -> None:
+        """Closes the thread without waiting for a running check."""
+        self._executor.shutdown(wait=False, cancel_futures=True)

@@ -1,20 +1,32 @@
 """The search of a checked request, and the pools in which searches run in parallel."""
 
-from glow_service.search.admission import Admission
-from glow_service.search.batcher import Batcher, Job
-from glow_service.search.calls import HighlightCall, SearchAnswer, SearchCall, SearchLimits
+from glow_service.search.calls import (
+    MOST_PLAIN,
+    MOST_READING,
+    HighlightCall,
+    SearchAnswer,
+    SearchCall,
+    SearchLimits,
+    request_cost,
+    texts_cost,
+)
 from glow_service.search.checks import MAX_FAULTS, CheckedSearch, check_search, faults_of
-from glow_service.search.clock import StageClock
-from glow_service.search.costs import MOST_PLAIN, MOST_READING, request_cost, texts_cost
-from glow_service.search.deadline import NEVER, Deadline
-from glow_service.search.encoded import encoded_of, to_bytes
-from glow_service.search.explanations import Explanations, explain, require_explainer
+from glow_service.search.clock import NEVER, Deadline, StageClock
+from glow_service.search.explanations import Explanations, encoded_of, explain, require_explainer, to_bytes
 from glow_service.search.hits import LongHitsError, passage_document
-from glow_service.search.pool import SearchPool
 from glow_service.search.render import index_name, list_fields, shown_fields
 from glow_service.search.session import SearchSession, query_tokens
 from glow_service.search.shapes import SearchBody, Shape
-from glow_service.search.work_pool import BULK_NICENESS, RERANK_NICENESS, WorkPool, WorkPoolName
+from glow_service.search.work_pool import (
+    BULK_NICENESS,
+    RERANK_NICENESS,
+    Admission,
+    Batcher,
+    Job,
+    SearchPool,
+    WorkPool,
+    WorkPoolName,
+)
 
 __all__ = [
     "BULK_NICENESS",

@@ -1,24 +1,57 @@
-"""Measures the stages of a search, and ends a search that nobody waits for."""
+"""Deadlines, and the clock that measures the stages of a search."""
 
+import math
 import time
 from collections.abc import Callable
+from typing import Self
 
-from glow_service.search.deadline import NEVER, Deadline
+from glow_service.errors import DeadlineError
 
-__all__ = ["StageClock"]
+
+class Deadline:
+    """The time after which a response is not needed; immutable."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: float = math.inf) -> None:
+        self.at = at
+
+    @classmethod
+    def after(cls, started: float, timeout_ms: float) -> Self:
+        """A deadline some milliseconds after a request's first byte, which is in `time.perf_counter()`."""
+        return cls(started + timeout_ms / 1_000)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.perf_counter() >= self.at
+
+    def left_s(self) -> float | None:
+        """Remaining seconds, >= 0; None for no deadline, as for asyncio."""
+        return None if self.at == math.inf else max(self.at - time.perf_counter(), 0.0)
+
+    def error(self) -> DeadlineError:
+        """The error of a passed deadline."""
+        return DeadlineError("the deadline passed before the response was ready; raise timeout_ms")
+
+    def check(self) -> None:
+        """Raises an error after the deadline."""
+        if self.has_passed:
+            raise self.error()
+
+
+NEVER = Deadline()
+"""No deadline, for example for commands."""
+
+
+# Measures the stages of a search, and ends a search that nobody waits for.
 
 
 class StageClock:
     """Measures consecutive stages, and ends a search after its deadline; starts when it is made.
 
-    A thread cannot be stopped from outside. Without this check, it would continue after its client received a 504, while
-    admission already accepts the next request.
-
-    Args:
-        deadline: deadline of the search.
-
-    Attributes:
-        gone: returns whether the client has disconnected.
+    A thread cannot be stopped from outside. Without this check, it would continue after its client received a
+    504, while admission already accepts the next request.
     """
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
@@ -28,11 +61,7 @@ class StageClock:
         self._last = time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """Ends a stage.
-
-        Raises:
-            DeadlineError: if the deadline has passed, or the client has disconnected.
-        """
+        """Ends a stage."""
         now = time.perf_counter()
         self.timings_ms[stage] = (now - self._last) * 1_000
         self._last = now
@@ -45,20 +74,12 @@ class StageClock:
         self._last = now
 
     def check(self) -> None:
-        """Ends a search within a long stage.
-
-        Raises:
-            DeadlineError: if the deadline has passed, or the client has disconnected.
-        """
+        """Ends a search within a long stage."""
         if self.gone() or self._deadline.has_passed:
             raise self._deadline.error()
 
     def has_no_time_for_another(self, reserve_s: float) -> Callable[[], bool]:
-        """A function to call before each of several similar steps: whether the step would end too late.
-
-        Args:
-            reserve_s: seconds that must remain after the last step.
-        """
+        """A function for each of several similar steps: whether it would end with under `reserve_s` seconds left."""
         last, longest_s = time.perf_counter(), 0.0
 
         def is_over() -> bool:

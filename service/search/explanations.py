@@ -1,4 +1,4 @@
-"""Explanations of the hits of a query."""
+"""Cached query vectors, and explanations of a query and its hits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,29 +8,47 @@ from numpy.typing import NDArray
 
 from glow.index import Index
 from glow.records import Document
-from glow.runtime import Explainer, Explanation, TermAblation
+from glow.runtime import EncodedText, Encoder, Explainer, Explanation, TermAblation
 from glow.search import AnsweredWord, AttendedWord, EncodedQuery, QueryTokens, answered_words, rows_read
 from glow_service.errors import NotAvailableError
 
-__all__ = ["Explanations", "answers_of", "explain", "require_explainer"]
+NORM_TOLERANCE = 1e-2
+
+
+def to_bytes(encoded: EncodedText) -> bytes:
+    """The vector's numbers, followed by those of the token vectors."""
+    tokens = b"" if encoded.tokens is None else encoded.tokens.tobytes()
+    return encoded.vector.tobytes() + tokens
+
+
+def encoded_of(value: bytes | None, encoder: Encoder, length: int) -> EncodedText | None:
+    """Decodes a cached value; None if the size is wrong, or a vector is not of length 1."""
+    width, size = encoder.dimensions, encoder.token_size or 0
+    if value is None or len(value) != 4 * (width + length * size):
+        return None
+    numbers = np.frombuffer(value, np.float32)
+    vector, tokens = numbers[:width], numbers[width:].reshape(length, size) if size else None
+    lengths = [float(vector @ vector)]
+    if tokens is not None:
+        lengths += np.einsum("lp,lp->l", tokens, tokens).tolist()
+    is_whole = all(abs(each - 1.0) < NORM_TOLERANCE for each in lengths)
+    return EncodedText(vector, tokens) if is_whole else None
+
+
+# Explanations of the hits of a query.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanations:
-    """Explanations of a query and its hits.
+    """Explanations of a query and its hits."""
 
-    Attributes:
-        query: weights and attention of the query encoder.
-        documents: weights and attention of the document encoder, for each document in order.
-        left_out: change of each document's cosine without each query word; empty if not requested.
-        reranked: position of a re-ranked document -> attention of the re-ranker; empty without re-ranking.
-        answered: most similar word of each document for each query word; empty if no tokens were compared.
-    """
-
-    query: Explanation
-    documents: tuple[Explanation, ...]
+    query: Explanation  # weights and attention of the query encoder
+    documents: tuple[Explanation, ...]  # those of the document encoder, in order
+    # Change of each document's cosine without each query word.
     left_out: tuple[TermAblation, ...] = ()
+    # Position of a re-ranked document -> attention of the re-ranker.
     reranked: Mapping[int, tuple[AttendedWord, ...]] = field(default_factory=dict)
+    # Most similar word of each document for each query word.
     answered: tuple[tuple[AnsweredWord, ...], ...] = ()
 
     @property
@@ -44,16 +62,11 @@ def answers_of(
     query: EncodedQuery,
     tokens: QueryTokens,
     hits: tuple[NDArray[np.int64], Mapping[int, int]],
-    read: Sequence[Document],
+    read: Sequence[Document],  # [m], the documents as the encoder read them
 ) -> tuple[tuple[AnsweredWord, ...], ...]:
     """The words of each hit that are most similar to the query's words.
 
-    Args:
-        index: index with token vectors.
-        query: the encoded query, whose vector selects a document's best passage.
-        tokens: tokens of the query.
-        hits: rows int64 [m], and document row -> row of its best passage, if the search found it.
-        read: [m], the documents as the encoder read them.
+    `hits` holds rows int64 [m], and document row -> row of its best passage, if the search found it.
     """
     documents, passages = hits
     rows = rows_read(index, documents, passages, query.vector).tolist()
@@ -65,11 +78,7 @@ def answers_of(
 
 
 def require_explainer(index: Index) -> Explainer:
-    """The explainer of an index.
-
-    Raises:
-        NotAvailableError: if the index has no explain graphs.
-    """
+    """The explainer of an index."""
     if index.explainer is None:
         raise NotAvailableError(
             f"index {index.version} has no explain graphs; build it again without --no-explain, from a model that "
@@ -81,22 +90,13 @@ def require_explainer(index: Index) -> Explainer:
 def explain(
     index: Index,
     query: str,
-    documents: Sequence[Document],
+    documents: Sequence[Document],  # hits; a passage is a separate document
     leave_one_out: bool = False,
     check: Callable[[], None] = lambda: None,
 ) -> Explanations:
-    """Explains a query and documents; blocks for about as long as encoding them takes.
+    """Explains a query (with a word) and documents; a passage is a separate document.
 
-    Args:
-        index: index whose encoders and term statistics are used.
-        query: query with at least one word.
-        documents: hits; a passage is a separate document.
-        leave_one_out: whether to also measure the effect of removing each query word.
-        check: called before every document and batch; it may raise to end the work.
-
-    Raises:
-        NotAvailableError: if the index was built without explain graphs.
-        ArtifactError: if a graph cannot be opened.
+    `check` is called before every document and batch; it may raise to end the work.
     """
     explainer = require_explainer(index)
     asked, explained = explainer.explain_query(query), explainer.explain_documents(documents, check)

@@ -4,8 +4,11 @@ A page is read a few documents at a time. If that is much work, reading stops, a
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import orjson
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from glow.contract import Hit, Passage
@@ -16,16 +19,129 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
 from glow.search import Meaning, RankedDocuments
 from glow.text import Highlighter, ReadText, markup
-from glow_service.search.answer_size import AnswerSize
-from glow_service.search.calls import HighlightCall, RankedHit, SearchCall
+from glow_service.errors import AnswerTooLargeError
+from glow_service.search.calls import HighlightCall, RankedHit, SearchCall, reading_cost
 from glow_service.search.clock import StageClock
-from glow_service.search.costs import reading_cost
 from glow_service.search.explanations import Explanations
 from glow_service.search.render import HitMaker
 
-__all__ = [
-    "MOST_READ", "Causes", "LongHitsError", "PageReader", "causes_with", "documents_of", "page_of", "passage_document",
-]  # fmt: skip
+METADATA, HIGHLIGHTS = "metadata", "highlights"
+"""Names in `truncated` of omitted metadata and snippets."""
+_LEAST_CUT = 40
+"""Fewest bytes of a cut field; below this, it is omitted."""
+
+
+class AnswerSize:
+    """Collects the hits of one response: whole while all fit, otherwise each cut to an equal part.
+
+    The size of a hit is that of its fields, metadata and snippets as JSON, measured as it is fetched.
+    """
+
+    def __init__(self, most: int, hits: int, *, may_cut: bool) -> None:
+        self._most, self._hits, self._may_cut = most, hits, may_cut
+        self._used = 0
+        self._is_full = False
+        self.found: list[Hit] = []
+
+    def add(self, hit: Hit) -> None:
+        """Adds the next hit."""
+        if not self._most:
+            self.found.append(hit)
+            return
+        if not self._is_full:
+            self.found.append(hit)
+            self._used += _size_of(hit)
+            if self._used <= self._most:
+                return
+            if not self._may_cut:
+                raise self._too_large(hit)
+            whole, self.found = self.found, []
+            self._used, self._is_full = 0, True
+            for each in whole:
+                self._add_cut(each)
+            return
+        self._add_cut(hit)
+
+    def _add_cut(self, hit: Hit) -> None:
+        """Adds a hit, cut to its part; bytes that a smaller hit does not need go to later ones."""
+        part = (self._most - self._used) // max(self._hits - len(self.found), 1)
+        shown = _cut(hit, part) if _size_of(hit) > part else hit
+        self.found.append(shown)
+        self._used = min(self._used + _size_of(shown), self._most)
+
+    def _too_large(self, hit: Hit) -> AnswerTooLargeError:
+        sizes = {**_sizes(hit), HIGHLIGHTS: _size(hit.highlights)}
+        part = max(sizes, key=sizes.__getitem__)
+        fitting = len(self.found) - 1
+        fewer = f"fewer hits (top_k {fitting} fits), or " if fitting else ""
+        return AnswerTooLargeError(
+            f"the response exceeds {self._most} bytes (max_answer_bytes) at hit {len(self.found)} of {self._hits}; request "
+            f"{fewer}fewer fields ({part} is the largest part of that hit), or remove allow_truncated"
+        )
+
+
+def _size_of(hit: Hit) -> int:
+    return _size((hit.fields, hit.metadata, hit.highlights))
+
+
+def _sizes(hit: Hit) -> dict[str, int]:
+    return {**{name: _size(value) for name, value in hit.fields.items()}, METADATA: _size(hit.metadata)}
+
+
+def _cut(hit: Hit, limit: int) -> Hit:
+    """Cuts a hit: keeps snippets and metadata each whole or not at all, then fields in order, the last one cut."""
+    truncated, highlights, metadata = [], hit.highlights, hit.metadata
+    if highlights and _size(highlights) > limit:
+        truncated.append(HIGHLIGHTS)
+        highlights = {}
+    sizes, used = _sizes(hit), _size(highlights)
+    if metadata and sizes[METADATA] > limit - used:
+        metadata = {}
+        truncated.append(METADATA)
+    else:
+        used += sizes[METADATA]
+    fields = {}
+    for name, value in hit.fields.items():
+        kept: str | tuple[str, ...] = value
+        size = sizes[name]
+        if used + size > limit:
+            truncated.append(name)
+            kept, size = _shorter(value, limit - used)
+        if kept:
+            fields[name] = kept
+            used += size
+    return replace(hit, fields=fields, metadata=metadata, highlights=highlights, truncated=tuple(truncated))
+
+
+def _shorter(value: str | tuple[str, ...], limit: int) -> tuple[str | tuple[str, ...], int]:
+    """A field of at most `limit` bytes: its first values, the last one cut."""
+    if isinstance(value, str):
+        return _shorter_text(value, limit)
+    kept: list[str] = []
+    used = 0
+    for each in value:
+        shown, size = _shorter_text(each, limit - used)
+        if shown:
+            kept.append(shown)
+            used += size
+        if shown != each:
+            break
+    return tuple(kept), used
+
+
+def _shorter_text(text: str, limit: int) -> tuple[str, int]:
+    """The beginning of a text, and its bytes; "" if too little of it fits."""
+    size = _size(text)
+    while size > limit >= _LEAST_CUT:
+        # Bytes and characters differ because of JSON escapes and UTF-8; this text's ratio is a good estimate.
+        text = text[: max(limit * len(text) // size - 1, 0)]
+        size = _size(text)
+    return (text, size) if size <= limit else ("", 0)
+
+
+def _size(value: Any) -> int:
+    return len(orjson.dumps(value))
+
 
 Causes = Callable[[int, Document], Mapping[str, str]]
 """Function of a document's row and text: query word that it lacks -> its own related word."""
@@ -77,12 +193,9 @@ def passage_document(document: Document, passage: FoundPassage | Passage | None)
 
 
 def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
-    """A function that gives the related words of a document; it gives none if they are not needed or not available.
+    """A function that gives the related words of a document; it gives none if they are not needed or available.
 
-    Args:
-        index: index with the learned impacts.
-        call: the search; related words need snippets or explanations, and a retriever with learned impacts.
-        text: the query.
+    They need snippets or explanations, and a retriever with learned impacts.
     """
     is_asked = (call.highlight is not None or call.explain is not None) and call.source == "text"
     if not index.holds(LEARNED_SPARSE) or not is_asked or call.retriever not in ("learned-sparse", "hybrid"):
@@ -103,18 +216,7 @@ def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
 
 
 class Snippets:
-    """Makes the HTML snippets of the hits of a page.
-
-    Args:
-        index: index with the analyzer and idf.
-        text: the query, whose words are marked.
-        asked: fields and sizes of snippets.
-        hits: number of hits of the page; each may use an equal part of `MOST_READ`.
-
-    Attributes:
-        share: most characters to read of a hit.
-        read: characters read of all hits so far.
-    """
+    """Makes the HTML snippets of the hits of a page."""
 
     def __init__(self, index: Index, text: str, asked: HighlightCall, hits: int) -> None:
         self._highlighter = Highlighter(index.preprocessor, index.analyzer)
@@ -125,13 +227,7 @@ class Snippets:
     def of(
         self, document: Document, attended: Collection[str], read: ReadText | None = None
     ) -> dict[str, tuple[str, ...]]:
-        """Snippets by field, without fields that the document lacks.
-
-        Args:
-            document: the hit.
-            attended: further words to mark.
-            read: the encoder's view of the document, to also find words with similar meaning; None for none.
-        """
+        """Snippets by field, without fields that the document lacks."""
         asked = self._asked
         self.read += min(self._highlighter.characters(document, asked.fields), self.share)
         fragments = self._highlighter.document(
@@ -145,30 +241,17 @@ class LongHitsError(Exception):
 
 
 class PageReader:
-    """Reads the hits of one page; keeps only the requested parts of each document.
-
-    Args:
-        index: the searched index.
-        call: the search.
-        text: the query with its typos corrected.
-        page: the hits.
-        explanations: explanations of the hits, if requested.
-        clock: measures the stages `fetch` and `highlight`.
-        meaning: finds words with similar meaning, if tokens were compared.
-
-    Attributes:
-        left_out: `snippets` if time was too short to find words with similar meaning.
-    """
+    """Reads the hits of one page; keeps only the requested parts of each document."""
 
     def __init__(
         self,
-        index: Index,
+        index: Index,  # the searched index
         call: SearchCall,
-        text: str,
+        text: str,  # the query with its typos corrected
         page: Sequence[RankedHit],
-        explanations: Explanations | None,
-        clock: StageClock,
-        meaning: Meaning | None = None,
+        explanations: Explanations | None,  # explanations of the hits, if requested
+        clock: StageClock,  # measures the stages `fetch` and `highlight`
+        meaning: Meaning | None = None,  # finds words with similar meaning, if tokens were compared
     ) -> None:
         self.left_out: tuple[str, ...] = ()
         self._meaning = meaning
@@ -193,16 +276,7 @@ class PageReader:
         return max(-(-self.cost * (self._hits - done) // done), 1)
 
     def run(self, most: int | None = None) -> tuple[Hit, ...]:
-        """Reads the hits of the page.
-
-        Args:
-            most: cost after which reading stops, >= 1; None: read all. Another call reads the rest.
-
-        Raises:
-            LongHitsError: if reading stopped before the end.
-            AnswerTooLargeError: if the hits do not fit, and may not be cut.
-            DeadlineError: if the deadline passes, or the client disconnects.
-        """
+        """Reads the hits; raises `LongHitsError` at the cost `most` (None: never); another call reads the rest."""
         clock, explanations = self._clock, self._explanations
         is_over = clock.has_no_time_for_another(READING_RESERVE_S)
         for place, (at, document, passage) in self._coming:

@@ -29,30 +29,12 @@ from glow_service.search.calls import RankedHit, SearchCall
 from glow_service.search.explanations import Explanations
 from glow_service.search.sources import vector_of
 
-__all__ = [
-    "HitMaker",
-    "facet_of",
-    "index_name",
-    "list_fields",
-    "query_terms",
-    "read_words",
-    "short",
-    "shown_fields",
-]
-
 SCORE_DIGITS = 6
 WEIGHT_DIGITS = 4
 
 
 class HitMaker:
-    """Makes the hits of one response, each with only the requested parts of its document.
-
-    Args:
-        index: the searched index.
-        call: the search.
-        text: the query with its typos corrected.
-        explanations: explanations of the page's hits, if requested.
-    """
+    """Makes the hits of one response, each with only the requested parts of its document."""
 
     def __init__(
         self, index: Index, call: SearchCall, text: str, explanations: Explanations | None = None
@@ -65,26 +47,16 @@ class HitMaker:
 
     def hit(
         self,
-        place: int,
+        place: int,  # its position on the page, from 0
         found: RankedHit,
         document: Document,
         passage: FoundPassage | None,
-        highlights: dict[str, tuple[str, ...]] | None = None,
-        because: Mapping[str, str] | None = None,
+        highlights: dict[str, tuple[str, ...]] | None = None,  # HTML; None if not requested
+        because: Mapping[str, str] | None = None,  # query word that it lacks -> its own related word
         *,
         has_vector: bool = True,
     ) -> Hit:
-        """One hit.
-
-        Args:
-            place: its position on the page, from 0.
-            found: row and scores.
-            document: the stored document.
-            passage: its best passage, if known.
-            highlights: field -> snippets as HTML; None if not requested.
-            because: query word that the document lacks -> its own related word.
-            has_vector: whether it gets its vector, if requested; a hit that is only measured needs none.
-        """
+        """One hit."""
         metadata = document.metadata if self._metadata is None else pick(document.metadata, self._metadata)
         vector, call, explanations = None, self._call, self._explanations
         if call.vectors and has_vector:
@@ -178,13 +150,7 @@ def list_fields(schema: FieldSchema) -> frozenset[str]:
 def shown_fields(
     document: Document, names: Iterable[str], lists: frozenset[str]
 ) -> dict[str, str | tuple[str, ...]]:
-    """The returned fields of a document; empty ones are left out.
-
-    Args:
-        document: the stored document.
-        names: names of the fields.
-        lists: fields that are always lists; others are strings, or lists if they have several values.
-    """
+    """The returned fields of a document; empty ones are left out."""
     shown: dict[str, str | tuple[str, ...]] = {}
     for name in names:
         values = document.fields.get(name)

@@ -1,6 +1,6 @@
 """One search, stage by stage: preprocess, encode, filter, search, re-rank, fetch, explain, highlight.
 
-The functions block and may run in many threads. `service/search/batcher.py` keeps all stages off the event loop, except
+The functions block and may run in many threads. `service/search/work_pool.py` keeps all stages off the event loop, except
 the first one, which takes microseconds.
 """
 
@@ -43,12 +43,11 @@ from glow.search import (
     unknown_words,
 )
 from glow.text import Preprocessor, WeightedTokens
-from glow_service.search.answer_size import AnswerSize
 from glow_service.search.calls import RankedHit, SearchAnswer, SearchCall
-from glow_service.search.clock import StageClock
-from glow_service.search.deadline import NEVER, Deadline
+from glow_service.search.clock import NEVER, Deadline, StageClock
 from glow_service.search.explanations import Explanations, answers_of, explain
 from glow_service.search.hits import (
+    AnswerSize,
     PageReader,
     documents_of,
     page_of,
@@ -58,8 +57,6 @@ from glow_service.search.hits import (
 from glow_service.search.render import HitMaker, facet_of, index_name, query_terms, read_words
 from glow_service.search.sources import rank_without_text
 
-__all__ = ["SearchSession", "query_tokens"]
-
 Vector = NDArray[np.float32]
 
 RERANK_RESERVE_S = 0.005
@@ -67,22 +64,14 @@ RERANK_RESERVE_S = 0.005
 
 
 def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
-    """The query encoder's input.
-
-    Raises:
-        QueryError: if the query has no word.
-    """
+    """The query encoder's input."""
     tokens = preprocessor.query(text)
     require_words(tokens)
     return tokens
 
 
 def require_words(tokens: WeightedTokens) -> None:
-    """Raises an error for a query without words.
-
-    Raises:
-        QueryError: if there are no words.
-    """
+    """Raises an error for a query without words."""
     if not tokens.words:
         raise QueryError("the query has no word, only white space or control characters; send some text")
 
@@ -90,23 +79,8 @@ def require_words(tokens: WeightedTokens) -> None:
 class SearchSession:
     """The state of one search of one index version.
 
-    Routes run the stages separately, because batches encode queries and caches keep vectors; other callers use `run`. The
-    methods block, and only one thread at a time may call them.
-
-    Args:
-        index: the version for all stages, so that a result never mixes versions.
-        call: the checked request.
-        deadline: deadline of the result.
-
-    Attributes:
-        index, call, deadline: the arguments.
-        clock: measures the stages.
-        tokens: the query encoder's input; None before preprocessing.
-        text: the received query; after preprocessing, the query with its typos corrected.
-        corrected: unknown word -> its correction.
-        ranked: the ranked candidates; None before ranking.
-        left_out: skipped steps, as in `SearchAnswer`.
-        reads_first: cost of hits at which `retrieve` stops, so that `go_on` must read the rest; None: read all.
+    Routes run the stages separately, because batches encode queries and caches keep vectors; other callers use
+    `run`. The methods block, and only one thread at a time may call them.
     """
 
     __slots__ = (
@@ -147,11 +121,7 @@ class SearchSession:
         return self.call.source == "text" and self.call.retriever in ("dense", "hybrid")
 
     def preprocess(self) -> WeightedTokens:
-        """Makes the query encoder's input of the query text.
-
-        Raises:
-            QueryError: if the query has no word.
-        """
+        """Makes the query encoder's input of the query text."""
         reading = analyze_query(self.index, self.call.text, self.call.typos)
         require_words(reading.tokens)
         self.text, self.tokens, self.corrected = reading.text, reading.tokens, reading.corrected
@@ -159,12 +129,7 @@ class SearchSession:
         return reading.tokens
 
     def run(self) -> SearchAnswer:
-        """Runs all stages.
-
-        Raises:
-            QueryError: if the query has no word.
-            DeadlineError: if the deadline passes; checked after each stage, and while hits are explained.
-        """
+        """Runs all stages."""
         encoded = None
         if self.call.source == "text":
             tokens = self.preprocess()
@@ -174,15 +139,7 @@ class SearchSession:
         return self.retrieve(encoded)
 
     def retrieve(self, encoded: EncodedText | None) -> SearchAnswer:
-        """Runs the stages after encoding.
-
-        Args:
-            encoded: the query encoded by the index's encoder; None if the search does not need it.
-
-        Raises:
-            DeadlineError: as for `run`.
-            LongHitsError: if reading the hits reached the cost `reads_first`.
-        """
+        """Runs the stages after encoding."""
         with wanted_until(self.deadline.at):
             return self._retrieve(encoded)
 
@@ -203,11 +160,7 @@ class SearchSession:
         return self._answer(self._reader.run(self.reads_first), self._facets, self._explanations)
 
     def go_on(self) -> SearchAnswer:
-        """Reads the remaining hits after a `LongHitsError`.
-
-        Raises:
-            DeadlineError: as for `run`.
-        """
+        """Reads the remaining hits after a `LongHitsError`."""
         assert self._reader is not None  # noqa: S101 - `retrieve` raised LongHitsError
         self.clock.switch("queue")
         return self._answer(self._reader.run(), self._facets, self._explanations)
@@ -271,9 +224,6 @@ class SearchSession:
         """The partial result after the deadline: the page's documents, if they were ranked, without snippets.
 
         It may run while another thread still works on the search; it takes as long as reading a page.
-
-        Raises:
-            AnswerTooLargeError: if the page is too large, and hits may not be cut.
         """
         page = [] if self.ranked is None else page_of(self.call, self.ranked)
         size = AnswerSize(self.call.max_bytes, len(page), may_cut=self.call.may_cut)

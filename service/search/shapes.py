@@ -7,11 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from glow.runtime import RerankMethod
 from glow.search import MAX_DEPTH, Retriever
 
-__all__ = [
-    "MOST_FIELDS", "ExplainBody", "FacetBody", "FusionBody", "HighlightBody", "ParamsBody", "RerankBody", "SearchBody",
-    "Shape",
-]  # fmt: skip
-
 # Pydantic checks every member of a list before it reports errors, so lists need limits.
 MOST_FIELDS = 64
 MOST_DIMENSIONS = 8_192

@@ -15,16 +15,9 @@ from glow_service.errors import Fault, NotAvailableError, RequestError
 from glow_service.search.calls import SearchCall, Source
 from glow_service.search.shapes import SearchBody
 
-__all__ = ["check_source", "rank_without_text", "unit_vector", "vector_of"]
-
 
 def check_source(body: SearchBody, index: Index) -> Source:
-    """The source of a request.
-
-    Raises:
-        RequestError: if it has no source or several, or members that need a text.
-        NotAvailableError: if the index cannot read vectors by row.
-    """
+    """The source of a request."""
     for name in ("like", "vectors"):
         if getattr(body, name) and (detail := index.refusals["like"]):
             raise NotAvailableError(f"/{name}: {detail}", [Fault(f"/{name}", detail)])
@@ -59,11 +52,7 @@ def _refuse_text_members(body: SearchBody, source: Source) -> None:
 
 
 def unit_vector(values: Sequence[float] | None, index: Index) -> tuple[float, ...]:
-    """The vector of a request, L2-normalized.
-
-    Raises:
-        RequestError: if it has the wrong number of dimensions, or is zero or not finite.
-    """
+    """The vector of a request, L2-normalized."""
     numbers = np.array(values or (), np.float64)
     if len(numbers) != index[VECTORS].dimensions:
         raise _fault(
@@ -80,11 +69,7 @@ def _fault(pointer: str, detail: str) -> RequestError:
 
 
 def rank_without_text(index: Index, call: SearchCall, allowed: RowMask | None) -> RankedDocuments:
-    """Ranks the candidates of a search without a text.
-
-    Raises:
-        DocumentNotFoundError: if the document of `like` does not exist.
-    """
+    """Ranks the candidates of a search without a text."""
     if call.source == "browse":
         return _every(index, allowed)
     if call.source == "vector":

@@ -1,18 +1,284 @@
-"""Worker pools: `plain` for searches, `rerank` for re-ranked searches, `bulk` for batches and expensive requests.
+"""Worker pools: slots, threads, and batches of queries for the query encoder."""
 
-Each has its own slots, threads and batches, so a full pool does not block the others. On Linux, threads of the plain pool
-have the highest priority.
-"""
+import asyncio
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar
 
-from dataclasses import dataclass
-from typing import Literal, Self
-
-from glow_service.search.admission import Admission
-from glow_service.search.batcher import Batcher
-from glow_service.search.pool import SearchPool
+from glow.index import set_numpy_threads
+from glow.index.vectors import set_threads
+from glow.runtime import EncodedText, Encoder
+from glow.text import WeightedTokens
+from glow_service.errors import OverloadedError
+from glow_service.search.clock import Deadline
 from glow_service.telemetry import Metrics
 
-__all__ = ["BULK_NICENESS", "RERANK_NICENESS", "WorkPool", "WorkPoolName"]
+
+class Admission:
+    """The slots of one process; only its event loop may use them.
+
+    A request takes a slot before its body is read, or is refused at once: its client can then use another replica, or
+    retry. Waiting would only make an invisible queue.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = 0
+
+    def enter(self, permits: int = 1) -> None:
+        """Takes slots, all or none; `leave` releases them."""
+        if self.taken + permits > self.limit:
+            raise OverloadedError(f"{self.taken} of {self.limit} requests are in work; try again in a moment")
+        self.taken += permits
+
+    def leave(self, permits: int = 1) -> None:
+        """Releases slots."""
+        self.taken -= permits
+
+
+# The threads in which searches run, off the event loop.
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class SearchPool:
+    """Runs blocking work in a fixed number of threads; further work waits in a queue."""
+
+    def __init__(self, threads: int, encode_threads: int, niceness: int = 0) -> None:
+        self.threads = threads
+        set_numpy_threads(encode_threads)
+        limit = partial(_begin, encode_threads, niceness)
+        self._executor = ThreadPoolExecutor(self.threads, "search", initializer=limit)
+        # Work without encoding has its own threads, because the batcher relies on the ones above.
+        self._side = ThreadPoolExecutor(self.threads, "side", initializer=limit)
+
+    async def run(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Runs work that does not encode in a thread, and returns its result."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._side, lambda: work(*args, **kwargs))
+
+    async def run_by(
+        self, deadline: Deadline, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Like `run`, until a deadline."""
+        try:
+            async with asyncio.timeout(deadline.left_s()):
+                return await self.run(work, *args, **kwargs)
+        except TimeoutError as error:
+            raise deadline.error() from error
+
+    def submit(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
+        """Starts a batch in a search thread without waiting for it; the batch handles its own errors."""
+        self._executor.submit(work, *args, **kwargs)
+
+    def close(self) -> None:
+        """Waits for running work and ends the threads."""
+        for executor in (self._executor, self._side):
+            executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(encode_threads: int, niceness: int) -> None:
+    # OpenMP's number of threads is per calling thread, so each thread sets it.
+    set_threads(encode_threads)
+    if niceness:
+        with suppress(OSError):  # on other systems than Linux, the priority stays unchanged
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+
+
+# Micro-batching of queries for the query encoder. If a thread is idle, a query is encoded alone, at once. While all
+# threads are busy, queries wait in classes of similar length. The next free thread takes the class of the query that
+# waited longest, up to a token limit. So batches grow with load, a single query does not wait, and padding is
+# limited. Queues belong to the event loop; threads get whole batches. The same thread runs each job's continuation
+# (search, fetch), so that a query changes threads only twice.
+
+CLASS_TOKENS = 16
+"""Lengths in a class differ by less than this. One more run of the encoder costs as much as 11 tokens of padding
+(docs/results/serving.md)."""
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Job(Generic[T]):
+    """One text to encode."""
+
+    encoder: Encoder  # the encoder; only jobs with the same one share a batch
+    tokens: WeightedTokens
+    continuation: Callable[["Job[T]", EncodedText], T]  # processes the encoder's output in the same thread
+    deadline: Deadline  # deadline of the result
+    future: "asyncio.Future[T]"  # the result or the error; canceled if the client disconnected
+    queued: float = field(default_factory=time.perf_counter)  # `time.perf_counter()` when the job was queued
+    queue_ms: float = 0.0
+    encode_ms: float = 0.0
+
+
+class Batcher:
+    """Groups jobs into batches and runs them in the search threads; only the event loop may use it."""
+
+    def __init__(
+        self,
+        pool: SearchPool,
+        metrics: Metrics,
+        batch_tokens: int,
+        wait_us: int = 0,  # how long a batch that is not full waits for arriving requests, in microseconds
+        arriving: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._batch_tokens = batch_tokens
+        self._wait_s = wait_us / 1e6
+        self._arriving = arriving
+        self._classes: dict[tuple[int, int], deque[Job[Any]]] = {}
+        self._idle = pool.threads
+        self._scheduled = False
+        self.waiting = 0
+        """Jobs in the queue, including canceled ones whose turn has not come."""
+        self.running = 0
+        """Jobs in threads."""
+
+    async def run(
+        self,
+        encoder: Encoder,
+        tokens: WeightedTokens,
+        continuation: Callable[[Job[T], EncodedText], T],
+        deadline: Deadline,
+    ) -> T:
+        """Encodes a text in a batch; returns the continuation's result."""
+        loop = asyncio.get_running_loop()
+        job = Job(encoder, tokens, continuation, deadline, loop.create_future())
+        self._classes.setdefault((id(encoder), (len(tokens) - 1) // CLASS_TOKENS), deque()).append(job)
+        self.waiting += 1
+        if not self._idle:
+            self._metrics.queue_depth.set(self.waiting)
+        self._schedule(loop)
+        left_s = deadline.left_s()
+        alarm = None if left_s is None else loop.call_later(left_s, _expire, job)
+        try:
+            result: T = await job.future
+            return result
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Dispatches after the event loop has read the requests of its current turn."""
+        if not self._scheduled and self._idle and self.waiting:
+            self._scheduled = True
+            loop.call_soon(self._dispatch, loop)
+
+    def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._scheduled = False
+        while self._idle and self.waiting:
+            key, first = min(
+                ((key, jobs[0]) for key, jobs in self._classes.items()), key=lambda item: item[1].queued
+            )
+            if self._should_wait(first, len(self._classes[key])):
+                self._schedule(loop)  # one turn later: the loop's timers are too coarse for microseconds
+                return
+            batch = self._take(key)
+            if batch:
+                self._idle -= 1
+                self.running += len(batch)
+                self._pool.submit(self._work, loop, batch)
+        self._metrics.queue_depth.set(self.waiting)
+
+    def _should_wait(self, first: Job[Any], jobs: int) -> bool:
+        if jobs * len(first.tokens) >= self._batch_tokens:
+            return False
+        waited = time.perf_counter() - first.queued
+        return waited < self._wait_s and self._arriving() > self.waiting + self.running
+
+    def _take(self, key: tuple[int, int]) -> list[Job[Any]]:
+        """Takes the next jobs of a class; expired ones get their error, canceled ones are dropped."""
+        jobs = self._classes[key]
+        batch: list[Job[Any]] = []
+        longest = 0
+        while jobs:
+            width = max(longest, len(jobs[0].tokens))
+            if batch and width * (len(batch) + 1) > self._batch_tokens:
+                break
+            job = jobs.popleft()
+            self.waiting -= 1
+            if job.deadline.has_passed:
+                _expire(job)
+            if not job.future.done():
+                batch.append(job)
+                longest = width
+        if not jobs:
+            del self._classes[key]
+        return batch
+
+    def _work(self, loop: asyncio.AbstractEventLoop, batch: list[Job[Any]]) -> None:
+        """Runs a batch in a search thread, and returns every result as soon as it is ready."""
+        try:
+            started = time.perf_counter()
+            # Deadlines may have passed while this thread was busy with other work.
+            wanted = [job for job in batch if not (job.deadline.has_passed or job.future.done())]
+            if not wanted:
+                return
+            read = wanted[0].encoder.read_batch([job.tokens for job in wanted])
+            encode_ms = (time.perf_counter() - started) * 1_000
+            self._observe(wanted)
+            for job, encoded in zip(wanted, read, strict=True):
+                job.queue_ms, job.encode_ms = (started - job.queued) * 1_000, encode_ms
+                _finish(loop, job, encoded)
+        except BaseException as error:  # any error: each waiting client must receive it
+            for job in batch:
+                loop.call_soon_threadsafe(_fail, job.future, error)
+        finally:
+            loop.call_soon_threadsafe(self._free, loop, len(batch))
+
+    def _free(self, loop: asyncio.AbstractEventLoop, done: int) -> None:
+        self._idle += 1
+        self.running -= done
+        if self.waiting:
+            self._dispatch(loop)
+
+    def _observe(self, batch: list[Job[Any]]) -> None:
+        lengths = [len(job.tokens) for job in batch]
+        self._metrics.batch_queries.observe(len(batch))
+        self._metrics.padding_ratio.observe(1 - sum(lengths) / (max(lengths) * len(lengths)))
+
+
+def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], encoded: EncodedText) -> None:
+    """Runs a job's continuation, unless its client disconnected or its deadline passed."""
+    if job.future.done():
+        return
+    if job.deadline.has_passed:
+        loop.call_soon_threadsafe(_expire, job)
+        return
+    try:
+        result = job.continuation(job, encoded)
+    except Exception as error:  # an error of one job must not affect the others
+        loop.call_soon_threadsafe(_fail, job.future, error)
+    else:
+        loop.call_soon_threadsafe(_settle, job.future, result)
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _expire(job: Job[Any]) -> None:
+    _fail(job.future, job.deadline.error())
+
+
+# Worker pools: `plain` for searches, `rerank` for re-ranked searches, `bulk` for batches and expensive requests. Each
+# has its own slots, threads and batches, so a full pool does not block the others. On Linux, threads of the plain
+# pool have the highest priority.
 
 WorkPoolName = Literal["plain", "rerank", "bulk"]
 
@@ -24,41 +290,25 @@ BULK_NICENESS = 10
 
 @dataclass(frozen=True, slots=True)
 class WorkPool:
-    """Slots, threads and a query batcher for one class of requests.
+    """Slots, threads and a query batcher for one class of requests."""
 
-    Attributes:
-        admission: slots; a request takes one in the plain pool, in others as many as its cost.
-        pool: the threads.
-        batcher: batches the pool's queries for the query encoder.
-    """
-
-    admission: Admission
+    admission: Admission  # slots; a request takes one in the plain pool, in others as many as its cost
     pool: SearchPool
-    batcher: Batcher
+    batcher: Batcher  # batches the pool's queries for the query encoder
 
     @classmethod
     def open(
         cls,
         metrics: Metrics,
         *,
-        permits: int,
-        threads: int,
-        encode_threads: int,
+        permits: int,  # number of slots, >= 1
+        threads: int,  # number of parallel searches, >= 1
+        encode_threads: int,  # threads per search, >= 1
         batch_tokens: int,
-        batch_wait_us: int = 0,
-        niceness: int = 0,
+        batch_wait_us: int = 0,  # how long a batch waits for arriving requests, in microseconds
+        niceness: int = 0,  # niceness of the threads, 0 to 19
     ) -> Self:
-        """Makes a worker pool.
-
-        Args:
-            metrics: receives figures of batches and the queue.
-            permits: number of slots, >= 1.
-            threads: number of parallel searches, >= 1.
-            encode_threads: threads per search, >= 1.
-            batch_tokens: most tokens of a batch, with padding.
-            batch_wait_us: how long a batch waits for arriving requests, in microseconds.
-            niceness: niceness of the threads, 0 to 19.
-        """
+        """Makes a worker pool."""
         admission = Admission(permits)
         pool = SearchPool(threads, encode_threads, niceness)
         return cls(

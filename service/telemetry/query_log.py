@@ -1,8 +1,14 @@
-"""The query log: a sample of the searches as JSON Lines, in one file to which all workers append.
+"""The query log, a sample of the searches, and the feedback log, both as JSON Lines to which all workers append.
 
-It is off unless `query_log` names a file: queries are personal data.
+They are off unless `query_log` and `feedback_log` name files: queries and clicks are personal data.
 """
 
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+import threading
 import time
 import zlib
 from dataclasses import replace
@@ -11,35 +17,24 @@ from pathlib import Path
 
 import orjson
 
+from glow.errors import ConfigError
+from glow.feedback import Feedback
 from glow.query_log import LoggedQuery
 from glow_service.fragment import ResultFragment
-from glow_service.telemetry.line_log import LineLog
+from glow_service.telemetry.logs import LineLog
 from glow_service.telemetry.metrics import Metrics
-
-__all__ = ["QueryLog"]
 
 
 class QueryLog:
-    """Writes a sample of the searches; does nothing without a file.
-
-    Args:
-        metrics: counts lost queries.
-        path: the file; "" for none.
-        share: fraction of the searches to log, in [0, 1].
-        max_bytes: size at which the file is rotated.
-        max_files: rotated files that are kept, >= 1.
-
-    Raises:
-        ConfigError: if the file cannot be written.
-    """
+    """Writes a sample of the searches; does nothing without a file."""
 
     def __init__(
         self,
         metrics: Metrics,
-        path: str = "",
-        share: float = 1.0,
+        path: str = "",  # the file; "" for none
+        share: float = 1.0,  # fraction of the searches to log, in [0, 1]
         max_bytes: int = 64 << 20,
-        max_files: int = 4,
+        max_files: int = 4,  # rotated files that are kept, >= 1
     ) -> None:
         self._bound = round(share * 2**32) if path else 0
         self._log: LineLog | None = None
@@ -51,11 +46,9 @@ class QueryLog:
         return zlib.crc32(request_id.encode()) < self._bound
 
     def log(self, query: LoggedQuery, result: ResultFragment | None = None) -> None:
-        """Queues a search to be written, if it is in the sample; takes microseconds and never raises.
+        """Queues a search, if it is in the sample; takes microseconds and never raises.
 
-        Args:
-            query: the search.
-            result: its result; if given, the thread reads `hits` from it.
+        The thread reads `result`'s hits.
         """
         if self._log is None or not self.wants(query.request_id):
             return
@@ -73,3 +66,139 @@ def _line(seconds: float, query: LoggedQuery, result: ResultFragment | None) -> 
     when = query.time or datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     hits = tuple(hit["id"] for hit in result.hits()) if result else query.hits
     return orjson.dumps(replace(query, time=when, hits=hits).values()) + b"\n"
+
+
+# Random keys in files next to a log, which all processes of a service share.
+
+KEY_BYTES = 32
+
+
+def shared_key(log: Path, suffix: str) -> bytes:
+    """Reads the key (>= 32 bytes) in a file next to a log; makes it if it is missing or too short.
+
+    Concurrent processes get the same key, because a lock serializes them. The lock is a separate file, because
+    NFS cannot lock folders.
+    """
+    path = log.with_name(log.name + suffix)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    lock = os.open(log.with_name(f".{log.name}.lock"), flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            key = path.read_bytes()
+        except FileNotFoundError:
+            key = b""
+        return key if len(key) >= KEY_BYTES else _make(path)
+    finally:
+        os.close(lock)
+
+
+def _make(path: Path) -> bytes:
+    key = secrets.token_bytes(KEY_BYTES)
+    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, key)
+        os.fsync(descriptor)
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+    return key
+
+
+# The feedback log: clicks and relevance judgments, with a pseudonym of each person. The pseudonym is a keyed hash.
+# The key is random, is stored next to the log, and is replaced every `salt_days`: then nobody can find out whom an
+# older hash means. The log is off unless `feedback_log` names a file.
+
+DAY_S = 86_400
+SOURCE_CHARACTERS = 16
+KEY_SUFFIX = ".key"
+
+
+def feedback_key(log: str, given: str = "") -> bytes:
+    """The key that signs request ids for feedback: `given` if set, otherwise that of a file next to the log."""
+    if given:
+        return hashlib.sha256(given.encode()).digest()
+    try:
+        return shared_key(Path(log), KEY_SUFFIX)
+    except OSError as error:
+        raise ConfigError(
+            f"--feedback-log (GLOW_FEEDBACK_LOG): cannot read or make the key {log}{KEY_SUFFIX}: {error.strerror}; "
+            "allow the service to read it and to write to its folder, or set feedback_key"
+        ) from error
+
+
+class FeedbackLog:
+    """Writes feedback; does nothing without a file."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        path: str = "",  # the file; "" for none
+        salt_days: int = 30,  # how long a person keeps the same pseudonym, in days
+        max_bytes: int = 64 << 20,
+        max_files: int = 4,  # rotated files that are kept, >= 1
+    ) -> None:
+        self._metrics = metrics
+        self._log: LineLog | None = None
+        if path:
+            self._log = LineLog("feedback_log", metrics.feedback_lost, Path(path), max_bytes, max_files)
+            self._salt = _Salt(Path(path), salt_days)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a file."""
+        return self._log is not None
+
+    def log(self, feedback: Feedback, who: str) -> None:
+        """Queues feedback to be written; takes microseconds and never raises."""
+        if self._log is None:
+            return
+        self._metrics.feedback.labels(feedback.kind).inc()
+        seconds = time.time()
+        self._log.put(lambda: self._line(seconds, feedback, who))
+
+    def close(self) -> None:
+        """Writes waiting lines, and closes the file."""
+        if self._log is not None:
+            self._log.close()
+
+    def _line(self, seconds: float, feedback: Feedback, who: str) -> bytes:
+        when = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+        salt = self._salt.at(seconds)
+        source = hmac.new(salt, who.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        # A hash of the salt, not of the time: a new salt gives new pseudonyms, and replicas may have different salts.
+        period = hashlib.sha256(b"period" + salt).hexdigest()
+        noted = replace(
+            feedback, time=when, source=source[:SOURCE_CHARACTERS], period=period[:SOURCE_CHARACTERS]
+        )
+        return orjson.dumps(noted.values()) + b"\n"
+
+
+class _Salt:
+    """A random key per period, which all processes of one log share; older keys are removed."""
+
+    def __init__(self, log: Path, days: int) -> None:
+        self._log, self._days = log, days
+        self._lock = threading.Lock()
+        self._span, self._key = -1, b""
+
+    def at(self, seconds: float) -> bytes:
+        """The key for a time."""
+        span = int(seconds // (self._days * DAY_S))
+        with self._lock:
+            if span != self._span:
+                self._key = self._read_or_make(span)
+                self._span = span
+        return self._key
+
+    def _read_or_make(self, span: int) -> bytes:
+        suffix = f".salt-{self._days}-{span}"
+        key = shared_key(self._log, suffix)
+        for path in self._log.parent.glob(f"{self._log.name}.salt-*"):
+            if path.name != self._log.name + suffix:
+                path.unlink(missing_ok=True)
+        return key

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
 
-__all__ = ["FinishedRequest", "Tracer"]
-
 EXPORT_TIMEOUT_S = 5
 CLOSE_WITHIN_S = 3.0
 MAX_WAITING_SPANS = 4_096
@@ -32,51 +30,28 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FinishedRequest:
-    """A request with a response.
-
-    Attributes:
-        method: HTTP method.
-        route: path of its route.
-        status: HTTP status.
-        request_id: id as in the log.
-        took_ms: its duration until now, in milliseconds.
-        timings_ms: its consecutive stages, in order; the last one ended about now.
-        index_version: version of the searched index; "" if there is none.
-        code: code of the problem; "" if there is none.
-        traceparent: the header of that name; "" if there is none.
-    """
+    """A request with a response."""
 
     method: str
-    route: str
+    route: str  # path of its route
     status: int
-    request_id: str
-    took_ms: float
-    timings_ms: Mapping[str, float]
-    index_version: str = ""
-    code: str = ""
-    traceparent: str = ""
+    request_id: str  # id as in the log
+    took_ms: float  # its duration until now, in milliseconds
+    timings_ms: Mapping[str, float]  # its consecutive stages, in order; the last one ended about now
+    index_version: str = ""  # version of the searched index; "" if there is none
+    code: str = ""  # code of the problem; "" if there is none
+    traceparent: str = ""  # the header of that name; "" if there is none
 
 
 class Tracer:
-    """Makes spans of finished requests; does nothing without an endpoint.
-
-    Args:
-        endpoint: HTTP address of the collector; "" for none.
-        share: fraction of the requests to trace, in [0, 1].
-        count_lost: called with the number of spans that the collector did not accept.
-        seed: seed of the sample; None for a random one.
-
-    Raises:
-        ConfigError: if the endpoint is not an HTTP address.
-        DependencyError: if OpenTelemetry is not installed.
-    """
+    """Makes spans of finished requests; does nothing without an endpoint."""
 
     def __init__(
         self,
-        endpoint: str,
-        share: float,
+        endpoint: str,  # HTTP address of the collector; "" for none
+        share: float,  # fraction of the requests to trace, in [0, 1]
         count_lost: Callable[[int], None] = lambda _: None,
-        seed: int | None = None,
+        seed: int | None = None,  # seed of the sample; None for a random one
     ) -> None:
         self._share = share
         self._random = random.Random(seed)  # noqa: S311 - chooses a sample, keeps no secret

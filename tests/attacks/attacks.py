@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from glow_service.telemetry.loop_lag import WINDOW_S
+from glow_service.telemetry.metrics import WINDOW_S
 from tests.attacks.harness import KEYS, Plain, Service, hostile, peak_mb, serving
 from tests.attacks.requests import explain_batch, filter_batch, plain_batch, rerank_search
 

@@ -14,7 +14,7 @@ import yaml
 from glow import __version__
 from glow.cli import app
 from glow_service.api.routes import ROUTES
-from glow_service.live.readiness import LONGEST_S
+from glow_service.live.workers import LONGEST_S
 from glow_service.settings import Settings, settings_table
 from scripts.lock_images import LOCKS
 

@@ -1,6 +1,5 @@
 """Real servers for the service's tests: as a process, as users start it, or in a thread, to reach into the app."""
 
-import json
 import os
 import shutil
 import signal
@@ -23,7 +22,9 @@ from glow.artifact import IndexRoot
 from glow.index import Index
 from glow_service.app import create_app
 from glow_service.settings import Settings
+from tests.made_index import made, write
 from tests.ports import free_port
+from tests.service.asking import Serve
 
 ROOT = Path(__file__).parent.parent.parent
 START_TIMEOUT_S = 60.0
@@ -159,15 +160,25 @@ def serve_app() -> Callable[..., AbstractContextManager[httpx.Client]]:
     return _serve_in_thread
 
 
+def _app(index_root: Path, **values: Any) -> FastAPI:
+    settings = Settings(index_root=index_root, **{"default_timeout_ms": PATIENCE_MS, **values})
+    return create_app(settings, on_failure=lambda: None)
+
+
 @pytest.fixture
-def make_app() -> Callable[[Path], FastAPI]:
+def serve(toy_index: Path) -> Serve:
+    """Serves an index, by default the toy index, over real HTTP from a thread of this process."""
+
+    def start(root: Path = toy_index, *, wait: bool = True, **values: Any) -> Any:
+        return _serve_in_thread(_app(root, **values), wait=wait)
+
+    return start
+
+
+@pytest.fixture
+def make_app() -> Callable[..., FastAPI]:
     """Makes an app over an index root whose start does not end the process when it fails."""
-
-    def make(index_root: Path) -> FastAPI:
-        settings = Settings(index_root=index_root, default_timeout_ms=PATIENCE_MS)
-        return create_app(settings, on_failure=lambda: None)
-
-    return make
+    return _app
 
 
 @pytest.fixture
@@ -193,21 +204,6 @@ def build_index(tmp_path: Path, toy_model: Path) -> Callable[[list[dict[str, Any
     """Builds and publishes an index of these documents; returns its root."""
 
     def build(lines: list[dict[str, Any]]) -> Path:
-        source, root = tmp_path / "corpus.jsonl", tmp_path / "built"
-        source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "index_builder",
-            "build",
-            "--threads",
-            "1",
-            "--model",
-            str(toy_model),
-        ]
-        files = ["--input", str(source), "--index-root", str(root)]
-        done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return root
+        return made(toy_model, write(tmp_path / "corpus.jsonl", lines), tmp_path / "built").path
 
     return build

@@ -1,7 +1,10 @@
-"""The access_control: which paths need which key, what counts as a key, and that looking at one tells nothing."""
+"""Access control: keys in settings, rate limits on a clock of the test's own, and which paths need which key."""
 
 import hashlib
 import hmac
+import math
+import subprocess
+import sys
 import timeit
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +17,243 @@ from hypothesis import strategies as st
 from glow.errors import GlowError
 from glow_service import state
 from glow_service.access import keys
-from glow_service.access.control import ACCESS, Access, AccessControl, access_errors, access_of, listed_access
-from glow_service.api.page import PAGE_FILES
+from glow_service.access.control import (
+    ACCESS,
+    Access,
+    AccessControl,
+    RateLimiter,
+    access_errors,
+    access_of,
+    client_of,
+    listed_access,
+)
+from glow_service.access.keys import MAX_KEY_BYTES, check_keys, find_name, parse_admin_key, parse_keys
 from glow_service.api.problems import problem_of
-from glow_service.api.routes import ROUTES
+from glow_service.api.routes import PAGE_FILES, ROUTES
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
 from glow_service.settings import Settings
 from glow_service.state import client_limits
 from glow_service.telemetry.metrics import Metrics
+
+ROOT = Path(__file__).parent.parent.parent
+ONE, TWO = (hashlib.sha256(key).hexdigest() for key in (b"one", b"two"))
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "glow", "key", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_entries_are_read_in_order_with_white_space_around_them() -> None:
+    found = parse_keys(f" a:{ONE} ,\n b.c-d_E9 : {TWO.upper()} ")
+    assert list(found.items()) == [("a", bytes.fromhex(ONE)), ("b.c-d_E9", bytes.fromhex(TWO))]
+    assert parse_keys("") == parse_keys(" \n") == {}
+    assert parse_admin_key(f" {ONE}\n") == bytes.fromhex(ONE)
+    assert parse_admin_key("") is None
+
+
+SECRET = "hunter2-Wq8"  # noqa: S105 - no password: what must not be shown
+MALFORMED = [
+    (SECRET, "entry 1 of 1 has no colon"),
+    (f"a:{ONE},{SECRET}", "entry 2 of 2 has no colon"),
+    (f"a:{SECRET}", "entry 1 of 1 has 11 characters, expected the 64 hexadecimal digits"),
+    (f"a:{ONE[:-1]}", "entry 1 of 1 has 63 characters"),
+    (f"a:{ONE[:-1]}g", "entry 1 of 1 has 64 characters"),
+    (f"a:{ONE}:{SECRET}", "entry 1 of 1 has 76 characters"),
+    (f"{ONE}:{SECRET}", "entry 1 of 1 has 11 characters"),
+    (f"a:{ONE},", "entry 2 of 2 has no colon"),
+    (f",a:{ONE}", "entry 1 of 2 has no colon"),
+    (f":{ONE}", "entry 1 of 1: the name has 0 characters"),
+    (f"a b:{ONE}", "entry 1 of 1: the name has 3 characters"),
+    (f"{SECRET * 9}:{ONE}", "entry 1 of 1: the name has 99 characters"),
+    (f"é:{ONE}", "entry 1 of 1: the name has 1 characters"),
+    (f"admin:{ONE}", "not 'admin'"),
+    (f"a:{ONE},a:{TWO}", "entry 2 of 2 has the same name as entry 1"),
+    (f"a:{ONE},b:{TWO},c:{ONE}", "entry 3 of 3 has the same key as entry 1"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MALFORMED, ids=[message[:40] for _, message in MALFORMED])
+def test_a_malformed_entry_is_refused_by_its_place_and_none_of_it_is_shown(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        check_keys(text, "")
+    shown = str(caught.value)
+    assert shown.startswith("api_keys: ")
+    assert SECRET not in shown
+    assert ONE[:12] not in shown
+
+
+def test_a_malformed_admin_key_is_refused_and_not_shown() -> None:
+    for text in (SECRET, ONE + "0", f"admin:{ONE}"):
+        with pytest.raises(ValueError, match="admin_key: it has") as caught:
+            check_keys("", text)
+        assert SECRET not in str(caught.value)
+        assert ONE[:12] not in str(caught.value)
+
+
+def test_the_admin_key_must_not_open_searches_too() -> None:
+    check_keys(f"a:{ONE}", TWO)
+    with pytest.raises(ValueError, match="admin_key: it is also entry 2 of api_keys") as caught:
+        check_keys(f"a:{TWO},b:{ONE}", ONE)
+    assert ONE[:12] not in str(caught.value)
+
+
+def test_the_error_does_not_carry_the_text_along_as_its_cause() -> None:
+    with pytest.raises(ValueError, match="api_keys") as caught:
+        check_keys(SECRET, "")
+    assert caught.value.__suppress_context__
+
+
+def test_a_key_beyond_the_bound_is_refused_unread_even_if_its_hash_is_known() -> None:
+    for size, name in ((MAX_KEY_BYTES, "a"), (MAX_KEY_BYTES + 1, None)):
+        key = b"k" * size
+        assert find_name(key, {"a": hashlib.sha256(key).digest()}) == name
+
+
+def test_a_made_key_is_the_one_that_its_entry_knows() -> None:
+    done = make("alice")
+    assert (done.returncode, done.stderr) == (0, "")
+    _, key, _, entry = done.stdout.splitlines()
+    assert len(key) == 43
+    assert find_name(key.encode(), parse_keys(entry)) == "alice"
+    assert make("alice").stdout.splitlines()[1] != key
+
+
+@pytest.mark.parametrize(("flag", "name"), [("--admin", "GLOW_ADMIN_KEY"), ("--write", "GLOW_WRITE_KEY")])
+def test_a_made_admin_key_is_the_one_that_its_setting_knows(flag: str, name: str) -> None:
+    _, key, _, line = make(flag).stdout.splitlines()
+    variable, _, value = line.partition("=")
+    assert variable == name
+    assert find_name(key.encode(), {"admin": parse_admin_key(value) or b""}) == "admin"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["alice", "--admin"], ["--write", "--admin"], ["al ice"], ["admin"], ["x" * 65], ["a", "b"]],
+)
+def test_a_wrong_call_is_a_usage_error_and_makes_no_key(arguments: list[str]) -> None:
+    done = make(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "rror" in done.stderr
+
+
+def test_the_command_is_documented_with_its_options() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    assert "glow key alice" in page
+    assert "glow key --admin" in page
+    assert "glow key --write" in page
+
+
+# Token buckets, on a clock of the test's own.
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self, now: float = 1e6) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+def test_a_full_bucket_gives_its_burst_then_one_for_each_interval() -> None:
+    clock = Clock()
+    limiter = RateLimiter(rate=2.0, burst=3, max_clients=10, clock=clock)
+    assert [limiter.take("a") for _ in range(4)] == [0, 0, 0, 1]
+    clock.now += 0.5
+    assert [limiter.take("a") for _ in range(2)] == [0, 1]
+    clock.now += 1_000
+    assert [limiter.take("a") for _ in range(4)] == [0, 0, 0, 1]
+
+
+def test_the_wait_is_rounded_up_to_whole_seconds() -> None:
+    clock = Clock()
+    limiter = RateLimiter(rate=0.4, burst=1, max_clients=10, clock=clock)
+    assert [limiter.take("a"), limiter.take("a")] == [0, 3]
+    clock.now += 1.0
+    assert limiter.take("a") == 2
+    clock.now += 1.4
+    assert limiter.take("a") == 1
+
+
+def test_rounding_does_not_cost_a_client_its_turn() -> None:
+    clock = Clock(2.055)  # (2.055 + 2.0) - 2.055 is less than 2
+    limiter = RateLimiter(rate=0.5, burst=1, max_clients=10, clock=clock)
+    assert [limiter.take("a"), limiter.take("a")] == [0, 2]
+    clock.now += 2.0
+    assert limiter.take("a") == 0
+
+
+rates = st.floats(0.001, 1_000)
+pauses = st.lists(st.floats(0, 20), max_size=40)
+
+
+@given(rates, st.integers(1, 20), st.floats(0, 1e9), pauses)
+def test_who_waits_as_told_is_let_in(rate: float, burst: int, start: float, steps: list[float]) -> None:
+    clock = Clock(start)
+    limiter = RateLimiter(rate, burst, max_clients=10, clock=clock)
+    for step in steps:
+        clock.now += step
+        if wait_s := limiter.take("a"):
+            clock.now += wait_s
+            assert limiter.take("a") == 0
+
+
+@given(rates, st.integers(1, 20), pauses)
+def test_no_more_are_let_in_than_burst_and_rate_allow(rate: float, burst: int, steps: list[float]) -> None:
+    clock = Clock()
+    limiter = RateLimiter(rate, burst, max_clients=10, clock=clock)
+    passed = 0
+    for step in steps:
+        clock.now += step
+        passed += limiter.take("a") == 0
+    allowed = burst + (clock.now - 1e6) * rate
+    assert passed <= math.floor(allowed + 1e-3)
+
+
+def test_clients_do_not_share_a_bucket() -> None:
+    limiter = RateLimiter(rate=1.0, burst=1, max_clients=10, clock=Clock())
+    assert [limiter.take(client) for client in "aabb"] == [0, 1, 0, 1]
+
+
+def test_the_client_that_was_idle_longest_is_forgotten_first() -> None:
+    clock = Clock()
+    limiter = RateLimiter(rate=0.001, burst=1, max_clients=3, clock=clock)
+    for client in "abc":
+        limiter.take(client)
+    assert limiter.take("a") > 0  # a is in use again, so b is now the idlest
+    assert limiter.take("d") == 0
+    assert len(limiter) == 3
+    assert [limiter.take(client) > 0 for client in "acd"] == [True, True, True]
+    assert limiter.take("b") == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "client"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "20010db800010002::/64"),
+        ("2001:db8:1:2::9", "20010db800010002::/64"),
+        ("fe80::1%eth0", "fe80000000000000::/64"),
+        ("unknown", "unknown"),
+        ("not:an\0address", "not:an\0address"),
+        ("1.2.3.4:99999", "1.2.3.4:99999"),
+        ("", ""),
+    ],
+)
+def test_who_counts_as_one_client(host: str, client: str) -> None:
+    assert client_of(host) == client
+
+
+@pytest.mark.parametrize("host", ["x" * 60_000, ":" * 60_000, "é:" * 30_000])
+def test_what_a_proxy_calls_an_address_cannot_fill_the_memory(host: str) -> None:
+    assert len(client_of(host)) <= 64
+
+
+# The access_control: which paths need which key, what counts as a key, and that looking at one tells nothing.
 
 KEYS = {"alice": b"alice-key", "bob": b"bob-key", "carol": b"carol-key"}
 ADMIN_KEY = b"admin-key"

@@ -1,4 +1,4 @@
-"""The gate in front of the real app, over real HTTP: refusals as problems, nothing read, nothing logged, nothing leaked."""
+"""Access control in front of the real app, over real HTTP: keys, refusals, pages of other sites."""
 
 import hashlib
 import json
@@ -6,7 +6,6 @@ import logging
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +14,19 @@ import pytest
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
 
-from glow.contract import Problem
 from glow.errors import BuildError
-from glow_service.app import create_app
-from glow_service.settings import Settings
-from tests.records import read_whole
+from glow_service.access.control import cors_options, parse_origins
+from tests.service.asking import Serve, assert_problem
 
 KEY, ADMIN_KEY = "search-key-of-the-test", "admin-key-of-the-test"
 HASHES = [hashlib.sha256(key.encode()).hexdigest() for key in (KEY, ADMIN_KEY)]
 WITH_KEY = {"Authorization": f"Bearer {KEY}"}
-Serve = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
-
-
-def make(index_root: Path, **values: Any) -> FastAPI:
-    settings = Settings(index_root=index_root, default_timeout_ms=30_000, **values)
-    return create_app(settings, on_failure=lambda: None)
 
 
 @pytest.fixture
-def client(toy_index: Path, serve_app: Serve) -> Iterator[httpx.Client]:
-    with serve_app(make(toy_index, api_keys=f"tester:{HASHES[0]}", admin_key=HASHES[1])) as found:
+def client(serve: Serve) -> Iterator[httpx.Client]:
+    with serve(api_keys=f"tester:{HASHES[0]}", admin_key=HASHES[1]) as found:
         yield found
-
-
-def assert_problem(response: httpx.Response, status: int, code: str) -> Problem:
-    assert response.headers["content-type"] == "application/problem+json"
-    problem = read_whole(response.content, Problem)
-    assert (response.status_code, problem.status, problem.code) == (status, status, code), response.text
-    assert problem.request_id == response.headers["x-request-id"]
-    return problem
 
 
 def test_a_search_needs_a_key_and_passes_with_one(client: httpx.Client) -> None:
@@ -112,9 +95,8 @@ def test_a_refusal_does_not_wait_for_the_body(client: httpx.Client) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")
 
 
-def test_too_many_requests_are_told_how_long_to_wait(toy_index: Path, serve_app: Serve) -> None:
-    app = make(toy_index, rate_limit=0.05, rate_burst=2)
-    with serve_app(app) as client:
+def test_too_many_requests_are_told_how_long_to_wait(serve: Serve) -> None:
+    with serve(rate_limit=0.05, rate_burst=2) as client:
         assert [client.get("/documents/toy/0").status_code for _ in range(3)] == [200, 200, 429]
         response = client.post("/search", json={"query": "bees"})
         assert_problem(response, 429, "rate_limited")
@@ -214,9 +196,9 @@ def provoke(app: FastAPI) -> None:
 @pytest.mark.parametrize("path", ["/healthz/crash", "/healthz/ours"])
 @pytest.mark.parametrize("accept", ["*/*", "text/html"])
 def test_a_500_shows_no_trace_no_message_no_path(
-    toy_index: Path, serve_app: Serve, path: str, accept: str
+    toy_index: Path, make_app: Any, serve_app: Any, path: str, accept: str
 ) -> None:
-    app = make(toy_index)
+    app = make_app(toy_index)
     provoke(app)
     with serve_app(app) as client:
         response = client.get(path, headers={"Accept": accept, "X-Debug": "1"})
@@ -229,8 +211,10 @@ def test_a_500_shows_no_trace_no_message_no_path(
         assert word not in response.text + str(response.headers)
 
 
-def test_an_answer_that_breaks_off_in_the_middle_shows_no_trace(toy_index: Path, serve_app: Serve) -> None:
-    app = make(toy_index)
+def test_an_answer_that_breaks_off_in_the_middle_shows_no_trace(
+    toy_index: Path, make_app: Any, serve_app: Any
+) -> None:
+    app = make_app(toy_index)
     provoke(app)
     with serve_app(app) as client:
         with socket.create_connection(
@@ -243,3 +227,119 @@ def test_an_answer_that_breaks_off_in_the_middle_shows_no_trace(toy_index: Path,
     assert b"half" in received
     assert b"inside" not in received
     assert b"Traceback" not in received
+
+
+# Pages of other sites: which origins the setting takes, and what browsers get to see over real HTTP.
+
+SITE = "https://app.example.org"
+PREFLIGHT = {
+    "Origin": SITE,
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization,content-type",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "origins"),
+    [
+        ("", ()),
+        (" \n", ()),
+        ("*", ("*",)),
+        (SITE, (SITE,)),
+        (f" {SITE} , http://localhost:3000,{SITE}", (SITE, "http://localhost:3000")),
+        ("http://127.0.0.1:5173,http://[::1]:5173", ("http://127.0.0.1:5173", "http://[::1]:5173")),
+        ("chrome-extension://abcdef,https://xn--bcher-kva.example", None),
+        ("http://a:443,https://a:80,https://a:65535", None),
+    ],
+)
+def test_origins_are_taken_as_browsers_write_them(text: str, origins: tuple[str, ...] | None) -> None:
+    assert parse_origins(text) == (tuple(text.split(",")) if origins is None else origins)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("app.example.org", "//app.example.org", "https://", "https://app.example.org/", "null", ","),
+        *("https://app.example.org/path", "https://app.example.org?x", "https://user@app.example.org"),
+        *(
+            "https://APP.example.org",
+            "HTTPS://app.example.org",
+            "https://*.example.org",
+            "https://bücher.example",
+        ),
+        *(
+            "https://app.example.org:",
+            "https://app.example.org:0",
+            "https://app.example.org:65536",
+            "http://a b",
+        ),
+        *(
+            "https://app.example.org:443",
+            "http://app.example.org:80",
+            "https://a,",
+            f"{SITE},*",
+            "*,*,https://a",
+        ),
+        *("https://a\r\nx: y", "https://a\n", "https://.a", "http://[::1"),
+    ],
+)
+def test_what_would_never_match_is_refused_with_a_reason(text: str) -> None:
+    if text == "https://a\n":  # white space around an entry is fine
+        assert parse_origins(text) == ("https://a",)
+        return
+    with pytest.raises(ValueError, match=r"^cors_origins: "):
+        cors_options(text)
+
+
+def test_cors_is_off_where_no_origin_is_named() -> None:
+    assert cors_options("") == {}
+
+
+def test_cookies_are_never_let_through() -> None:
+    assert cors_options(SITE)["allow_credentials"] is cors_options("*")["allow_credentials"] is False
+
+
+@pytest.fixture
+def cors_client(tmp_path: Path, serve: Serve) -> Iterator[httpx.Client]:
+    """A service that needs a key and that one other origin may ask."""
+    with serve(tmp_path, wait=False, cors_origins=SITE, api_keys="tester:" + "0" * 64) as found:
+        yield found
+
+
+def test_a_preflight_passes_without_a_key(cors_client: httpx.Client) -> None:
+    answer = cors_client.options("/search", headers=PREFLIGHT)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == SITE
+    allowed = answer.headers["access-control-allow-headers"].lower().split(", ")
+    assert {"authorization", "x-api-key", "content-type", "x-request-id"} <= set(allowed)
+    assert answer.headers["access-control-allow-methods"] == "GET, HEAD, POST"
+    assert "access-control-allow-credentials" not in answer.headers
+
+
+def test_a_refusal_can_be_read_by_the_page_that_caused_it(cors_client: httpx.Client) -> None:
+    answer = cors_client.post("/search", headers={"Origin": SITE})
+    assert answer.status_code == 401
+    assert answer.headers["access-control-allow-origin"] == SITE
+    exposed = answer.headers["access-control-expose-headers"].split(", ")
+    assert set(exposed) == {"X-Request-ID", "Server-Timing", "X-Index-Version", "Retry-After"}
+    assert answer.json()["code"] == "key_missing"
+    assert answer.headers["x-request-id"] == answer.json()["request_id"]
+    assert "Origin" in answer.headers["vary"]
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", SITE + ".evil.example", "http://app.example.org"]
+)
+def test_another_origin_gets_no_leave(cors_client: httpx.Client, origin: str) -> None:
+    assert cors_client.options("/search", headers={**PREFLIGHT, "Origin": origin}).status_code == 400
+    answer = cors_client.post("/search", headers={"Origin": origin})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "asked", [{"Access-Control-Request-Method": "DELETE"}, {"Access-Control-Request-Headers": "x-other"}]
+)
+def test_a_preflight_for_more_than_is_offered_is_refused(
+    cors_client: httpx.Client, asked: dict[str, str]
+) -> None:
+    assert cors_client.options("/search", headers={**PREFLIGHT, **asked}).status_code == 400

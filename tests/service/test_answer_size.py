@@ -15,7 +15,7 @@ from glow.collection import MAX_DOCUMENT_BYTES
 from glow.contract import Hit
 from glow.records import Document
 from glow_service.errors import AnswerTooLargeError
-from glow_service.search.answer_size import HIGHLIGHTS, METADATA, AnswerSize
+from glow_service.search.hits import HIGHLIGHTS, METADATA, AnswerSize
 from tests.made_index import made
 
 LONG = Document("a", {"title": ("Bees",), "text": ("ä" * 3_000,)}, {"lang": "en"})

@@ -1,8 +1,5 @@
 """Least scores, other orders, boosts, groups; searches by a vector and by likeness; browsing."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -13,6 +10,7 @@ import httpx
 import pytest
 
 from glow.index import Index
+from tests.made_index import made, write
 
 TODAY = datetime.now(UTC)
 DOCUMENTS = [
@@ -36,13 +34,9 @@ def client(
     start_server: Callable[..., AbstractContextManager[Any]],
 ) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("arranged")
-    source = folder / "corpus.jsonl"
-    source.write_text("\n".join(map(json.dumps, DOCUMENTS)), encoding="utf-8")
-    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--model", str(toy_model)]
-    files = ["--input", str(source), "--index-root", str(folder / "index")]
-    subprocess.run([*command, *files], check=True, capture_output=True, cwd=Path(__file__).parents[2])
+    root = made(toy_model, write(folder / "corpus.jsonl", DOCUMENTS), folder / "index")
     with (
-        start_server(folder, "--index-root", str(folder / "index")) as server,
+        start_server(folder, "--index-root", str(root.path)) as server,
         httpx.Client(base_url=server.url, timeout=30) as http,
     ):
         yield http

@@ -17,9 +17,8 @@ from threadpoolctl import ThreadpoolController
 from glow.runtime import EncodedText, Encoder, Model
 from glow.text import WeightedTokens
 from glow_service.errors import DeadlineError
-from glow_service.search.batcher import CLASS_TOKENS, Batcher, Job
-from glow_service.search.deadline import Deadline
-from glow_service.search.pool import SearchPool
+from glow_service.search.clock import Deadline
+from glow_service.search.work_pool import CLASS_TOKENS, Batcher, Job, SearchPool
 from glow_service.telemetry.metrics import Metrics
 
 WORDS = "bees find the way home by the sun and salmon swim up the river to lay their eggs".split()

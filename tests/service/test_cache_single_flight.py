@@ -1,29 +1,12 @@
 import asyncio
-import gc
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
-from glow_service.cache.single_flight import SingleFlight
+from glow_service.cache import SingleFlight
 from glow_service.errors import DeadlineError, OverloadedError
+from tests.service.asking import watched
 
 Value = tuple[bytes, bool]
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Runs a test's coroutine; nothing in it may hang, nor leave an error that nobody looked at."""
-    unseen: list[dict[str, Any]] = []
-
-    async def watched() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
-        async with asyncio.timeout(20):
-            await work
-        gc.collect()
-        await asyncio.sleep(0)
-
-    asyncio.run(watched())
-    assert not unseen
 
 
 class Maker:
@@ -56,176 +39,152 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_callers_of_one_key_share_one_making() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(b"value")
-        tasks = await start(flight, maker, 50)
-        maker.gate.set()
-        assert await asyncio.gather(*tasks) == [(b"value", False)] + [(b"value", True)] * 49
-        assert maker.calls == 1
-        assert len(flight) == 0
-
-    run(test())
+@watched
+async def test_callers_of_one_key_share_one_making() -> None:
+    flight, maker = SingleFlight(), Maker(b"value")
+    tasks = await start(flight, maker, 50)
+    maker.gate.set()
+    assert await asyncio.gather(*tasks) == [(b"value", False)] + [(b"value", True)] * 49
+    assert maker.calls == 1
+    assert len(flight) == 0
 
 
-def test_callers_of_different_keys_do_not_wait_for_one_another() -> None:
-    async def test() -> None:
-        flight, slow, fast = SingleFlight(), Maker(b"slow"), Maker(b"fast")
-        fast.gate.set()
-        waiting = asyncio.create_task(flight.run(b"slow", slow))
-        assert await flight.run(b"fast", fast) == (b"fast", False)
-        assert not waiting.done()
-        slow.gate.set()
-        await waiting
-
-    run(test())
+@watched
+async def test_callers_of_different_keys_do_not_wait_for_one_another() -> None:
+    flight, slow, fast = SingleFlight(), Maker(b"slow"), Maker(b"fast")
+    fast.gate.set()
+    waiting = asyncio.create_task(flight.run(b"slow", slow))
+    assert await flight.run(b"fast", fast) == (b"fast", False)
+    assert not waiting.done()
+    slow.gate.set()
+    await waiting
 
 
-def test_a_value_is_not_kept_after_its_flight() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(b"1", b"2")
-        maker.gate.set()
-        assert [await flight.run(b"key", maker) for _ in range(2)] == [(b"1", False), (b"2", False)]
-
-    run(test())
+@watched
+async def test_a_value_is_not_kept_after_its_flight() -> None:
+    flight, maker = SingleFlight(), Maker(b"1", b"2")
+    maker.gate.set()
+    assert [await flight.run(b"key", maker) for _ in range(2)] == [(b"1", False), (b"2", False)]
 
 
-def test_an_error_is_every_waiting_callers_and_nobodys_after() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(OverloadedError("full"), b"value")
-        tasks = await start(flight, maker, 4)
-        maker.gate.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(error) for error in found] == [OverloadedError] * 4
-        assert maker.calls == 1
-        assert await flight.run(b"key", maker) == (b"value", False)
-
-    run(test())
+@watched
+async def test_an_error_is_every_waiting_callers_and_nobodys_after() -> None:
+    flight, maker = SingleFlight(), Maker(OverloadedError("full"), b"value")
+    tasks = await start(flight, maker, 4)
+    maker.gate.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(error) for error in found] == [OverloadedError] * 4
+    assert maker.calls == 1
+    assert await flight.run(b"key", maker) == (b"value", False)
 
 
-def test_a_follower_takes_over_from_a_leader_that_is_cancelled() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(b"lost", b"value")
-        tasks = await start(flight, maker, 4)
-        tasks[0].cancel()
-        await settle()
-        assert maker.calls == 2
-        maker.gate.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(found[0], asyncio.CancelledError)
-        assert found[1:] == [(b"value", False), (b"value", True), (b"value", True)]
-        assert len(flight) == 0
-
-    run(test())
+@watched
+async def test_a_follower_takes_over_from_a_leader_that_is_cancelled() -> None:
+    flight, maker = SingleFlight(), Maker(b"lost", b"value")
+    tasks = await start(flight, maker, 4)
+    tasks[0].cancel()
+    await settle()
+    assert maker.calls == 2
+    maker.gate.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(found[0], asyncio.CancelledError)
+    assert found[1:] == [(b"value", False), (b"value", True), (b"value", True)]
+    assert len(flight) == 0
 
 
 @pytest.mark.parametrize("error", [DeadlineError("late"), TimeoutError()])
-def test_the_leaders_own_deadline_is_not_the_followers(error: Exception) -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(error, b"value")
-        tasks = await start(flight, maker, 3)
-        maker.gate.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert found == [error, (b"value", False), (b"value", True)]
-
-    run(test())
+@watched
+async def test_the_leaders_own_deadline_is_not_the_followers(error: Exception) -> None:
+    flight, maker = SingleFlight(), Maker(error, b"value")
+    tasks = await start(flight, maker, 3)
+    maker.gate.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert found == [error, (b"value", False), (b"value", True)]
 
 
-def test_a_follower_that_leaves_harms_nobody() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(b"value")
-        tasks = await start(flight, maker, 4)
-        tasks[2].cancel()
-        await settle()
-        maker.gate.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(found[2], asyncio.CancelledError)
-        assert [found[0], found[1], found[3]] == [(b"value", False), (b"value", True), (b"value", True)]
-        assert maker.calls == 1
-
-    run(test())
+@watched
+async def test_a_follower_that_leaves_harms_nobody() -> None:
+    flight, maker = SingleFlight(), Maker(b"value")
+    tasks = await start(flight, maker, 4)
+    tasks[2].cancel()
+    await settle()
+    maker.gate.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(found[2], asyncio.CancelledError)
+    assert [found[0], found[1], found[3]] == [(b"value", False), (b"value", True), (b"value", True)]
+    assert maker.calls == 1
 
 
-def test_a_follower_keeps_its_own_deadline() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(b"value")
-        (leader,) = await start(flight, maker, 1)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
-                await flight.run(b"key", maker)
-        maker.gate.set()
-        assert await leader == (b"value", False)
-
-    run(test())
+@watched
+async def test_a_follower_keeps_its_own_deadline() -> None:
+    flight, maker = SingleFlight(), Maker(b"value")
+    (leader,) = await start(flight, maker, 1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await flight.run(b"key", maker)
+    maker.gate.set()
+    assert await leader == (b"value", False)
 
 
-def test_the_lead_passes_over_followers_that_left() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(b"value")
-        tasks = await start(flight, maker, 4)
-        tasks[1].cancel()
-        tasks[2].cancel()
-        await settle()
-        tasks[0].cancel()
-        await settle()
-        maker.gate.set()
-        assert await tasks[3] == (b"value", False)
-
-    run(test())
+@watched
+async def test_the_lead_passes_over_followers_that_left() -> None:
+    flight, maker = SingleFlight(), Maker(b"value")
+    tasks = await start(flight, maker, 4)
+    tasks[1].cancel()
+    tasks[2].cancel()
+    await settle()
+    tasks[0].cancel()
+    await settle()
+    maker.gate.set()
+    assert await tasks[3] == (b"value", False)
 
 
-def test_a_follower_cancelled_in_the_moment_it_is_to_lead_passes_the_lead_on() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(b"value")
-        tasks = await start(flight, maker, 3)
-        tasks[0].cancel()
-        await asyncio.sleep(0)  # the leader has handed over; its heir has not run yet
-        assert maker.calls == 1
-        tasks[1].cancel()
-        await settle()
-        maker.gate.set()
-        assert await tasks[2] == (b"value", False)
-        assert maker.calls == 2
-        assert len(flight) == 0
-
-    run(test())
+@watched
+async def test_a_follower_cancelled_in_the_moment_it_is_to_lead_passes_the_lead_on() -> None:
+    flight, maker = SingleFlight(), Maker(b"value")
+    tasks = await start(flight, maker, 3)
+    tasks[0].cancel()
+    await asyncio.sleep(0)  # the leader has handed over; its heir has not run yet
+    assert maker.calls == 1
+    tasks[1].cancel()
+    await settle()
+    maker.gate.set()
+    assert await tasks[2] == (b"value", False)
+    assert maker.calls == 2
+    assert len(flight) == 0
 
 
 @pytest.mark.parametrize("outcome", [b"value", OverloadedError("full")])
-def test_a_follower_cancelled_in_the_moment_of_the_outcome_is_only_cancelled(
+@watched
+async def test_a_follower_cancelled_in_the_moment_of_the_outcome_is_only_cancelled(
     outcome: bytes | Exception,
 ) -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(outcome)
-        followers: list[asyncio.Task[Value]] = []
+    flight, maker = SingleFlight(), Maker(outcome)
+    followers: list[asyncio.Task[Value]] = []
 
-        async def lead_and_cancel() -> None:
-            try:
-                await flight.run(b"key", maker)
-            finally:  # the follower has its outcome, and has not run yet
-                followers[0].cancel()
+    async def lead_and_cancel() -> None:
+        try:
+            await flight.run(b"key", maker)
+        finally:  # the follower has its outcome, and has not run yet
+            followers[0].cancel()
 
-        leader = asyncio.create_task(lead_and_cancel())
-        await settle()
-        followers = await start(flight, maker, 1)
-        maker.gate.set()
-        found = await asyncio.gather(leader, *followers, return_exceptions=True)
-        assert found[0] in (outcome, None)
-        assert isinstance(found[1], asyncio.CancelledError)
-        assert maker.calls == 1
-        assert len(flight) == 0
-
-    run(test())
+    leader = asyncio.create_task(lead_and_cancel())
+    await settle()
+    followers = await start(flight, maker, 1)
+    maker.gate.set()
+    found = await asyncio.gather(leader, *followers, return_exceptions=True)
+    assert found[0] in (outcome, None)
+    assert isinstance(found[1], asyncio.CancelledError)
+    assert maker.calls == 1
+    assert len(flight) == 0
 
 
-def test_when_everyone_leaves_nothing_remains() -> None:
-    async def test() -> None:
-        flight, maker = SingleFlight(), Maker(b"value")
-        tasks = await start(flight, maker, 5)
-        for task in tasks:
-            task.cancel()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(error, asyncio.CancelledError) for error in found)
-        assert len(flight) == 0
-
-    run(test())
+@watched
+async def test_when_everyone_leaves_nothing_remains() -> None:
+    flight, maker = SingleFlight(), Maker(b"value")
+    tasks = await start(flight, maker, 5)
+    for task in tasks:
+        task.cancel()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(error, asyncio.CancelledError) for error in found)
+    assert len(flight) == 0

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from glow.client import (
     SearchResult,
     UnavailableServiceError,
 )
-from glow_service.app import create_app
-from glow_service.settings import Settings
+from tests.service.asking import Serve
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -127,11 +125,10 @@ def test_refusals_are_typed_and_name_the_place(server: Any) -> None:
         assert missing.value.code == "document_not_found"
 
 
-def test_a_key_opens_a_service_that_needs_one(toy_index: Path, serve_app: Callable[..., Any]) -> None:
+def test_a_key_opens_a_service_that_needs_one(serve: Serve) -> None:
     digest = hashlib.sha256(b"the-key").hexdigest()
-    settings = Settings(index_root=toy_index, api_keys=f"tester:{digest}", default_timeout_ms=30_000)
     quick = RetryPolicy(attempts=200, first_pause_s=0.05, longest_pause_s=0.1)
-    with serve_app(create_app(settings, on_failure=lambda: None), wait=False) as http:
+    with serve(api_keys=f"tester:{digest}", wait=False) as http:
         url = str(http.base_url)
         with GlowClient(url, api_key="the-key", retry=quick) as client:
             assert client.search("bees").hits  # while it loads, a 503 is tried again
@@ -140,10 +137,8 @@ def test_a_key_opens_a_service_that_needs_one(toy_index: Path, serve_app: Callab
                 client.search("bees")
 
 
-def test_a_service_without_an_index_is_not_ready(
-    tmp_path: Path, make_app: Callable[..., Any], serve_app: Callable[..., Any]
-) -> None:
-    with serve_app(make_app(tmp_path), wait=False) as http:
+def test_a_service_without_an_index_is_not_ready(tmp_path: Path, serve: Serve) -> None:
+    with serve(tmp_path, wait=False) as http:
         with GlowClient(str(http.base_url), retry=RetryPolicy(attempts=1)) as client:
             assert client.health()
             assert not client.ready().is_ready

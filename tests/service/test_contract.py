@@ -1,9 +1,15 @@
-"""Fuzz: for any request to any route, the response is one that the OpenAPI document promises, never a 5xx of GLOW."""
+"""The contract: any request gets a response that the OpenAPI document promises, with members in a fixed order.
 
+`wire.json` has the members of every response, in the order in which they are sent; `RECORD=1 pytest` of this file writes
+it anew. A difference is a change for clients, and belongs in the changelog.
+"""
+
+import inspect
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import httpx
 import pytest
@@ -12,8 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 
-from glow.contract import Problem
+from glow.client import AsyncGlowClient, GlowClient, PagedOptions, SearchOptions
+from glow.contract import Passage, Problem, encode
+from glow.errors import GlowError
+from glow_service.access.control import access_errors
+from glow_service.api.problems import problem_of
 from glow_service.api.routes import ROUTES
+from glow_service.search import SearchBody
 from tests.records import read_whole
 
 SEMANTIC = {
@@ -159,3 +170,134 @@ def test_the_list_of_semantic_refusals_is_documented() -> None:
         encoding="utf-8"
     )
     assert all(f"`{code}`" in page for code in SEMANTIC)
+
+
+# The OpenAPI document promises what the routes do: statuses, keys, examples that are answered.
+
+
+def test_openapi_promises_what_the_table_says(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    for route in ROUTES:
+        for path in route.paths:
+            operation = document["paths"][path.replace(":path", "")][route.method.lower()]
+            promised = {status for status in operation["responses"] if status != "200"}
+            kinds = (*route.errors, *access_errors(path, route.method), GlowError)
+            assert promised == {str(problem_of(kind).status) for kind in kinds}
+    assert _references(document) <= set(document["components"]["schemas"])
+    operations = [value["operationId"] for path in document["paths"].values() for value in path.values()]
+    assert len(set(operations)) == len(operations)
+
+
+def test_openapi_has_groups_keys_and_bodies_that_are_answered(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    groups = {tag["name"] for tag in document["tags"]}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert set(operation["tags"]) <= groups
+            schemes = {name for choice in operation["security"] for name in choice}
+            assert schemes == (
+                set(document["components"]["securitySchemes"]) if operation["security"] else set()
+            )
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            if "example" in body:
+                # Writing and feedback are off here: tests/ingest and test_feedback.py have them on.
+                wanted = 404 if "/documents" in path or "/feedback" in path else 200
+                assert http.request(method, path, json=body["example"]).status_code == wanted, path
+    assert document["paths"]["/healthz"]["get"]["security"] == []
+    assert {} in document["paths"]["/search"]["post"]["security"]
+    assert {} not in document["paths"]["/admin/reload"]["post"]["security"]
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, list):
+        return {name for item in value for name in _references(item)}
+    if isinstance(value, dict):
+        own = {value["$ref"].rsplit("/", 1)[1]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*(_references(item) for item in value.values()))
+    return set()
+
+
+# Members of every response, in the order in which they are sent: `wire.json`, written anew by `RECORD=1 pytest` of
+# this file. A difference is a change for clients, and belongs in the changelog.
+
+GOLDEN = Path(__file__).parent / "wire.json"
+BEES: dict[str, Any] = {"query": "how do bees find home", "top_k": 2}
+WHOLE = {**BEES, "highlight": True, "explain": {"leave_one_out": True}, "vectors": True}
+ASKED: dict[str, tuple[str, str, Any]] = {
+    "search": ("POST", "/search", BEES),
+    "search, everything": ("POST", "/search", WHOLE),
+    "search by words": ("POST", "/search", {**WHOLE, "retriever": "lexical"}),
+    "search, facets": ("POST", "/search", {**BEES, "facets": [{"field": "lang"}]}),
+    "search, typo": ("POST", "/search", {"query": "how do slamon swim zzzz", "top_k": 1}),
+    "search, refused": ("POST", "/search", {"query": "bees", "top_k": 0}),
+    "batch": ("POST", "/search/batch", {"searches": [BEES, {"query": " "}]}),
+    "document": ("GET", "/documents/toy/0", None),
+    "document, missing": ("GET", "/documents/nope", None),
+    "vectors": ("POST", "/v1/embeddings", {"input": ["bees"], "input_type": "query"}),
+    "models": ("GET", "/v1/models", None),
+    "info": ("GET", "/info", None),
+    "ready": ("GET", "/readyz", None),
+    "health": ("GET", "/healthz", None),
+    "problem": ("GET", "/problems/invalid_request", None),
+    "feedback, off": ("POST", "/feedback", {}),
+    "write, off": ("POST", "/documents", {"_id": "a"}),
+}
+OPEN = ("settings", "timings_ms", "columns")
+"""Objects whose members depend on the machine or the index."""
+
+
+def shape(value: Any, name: str = "") -> Any:
+    """The members of objects in order, with the types of their values; a list shows the shapes of its items."""
+    if isinstance(value, dict) and name not in OPEN:
+        return {key: shape(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        shapes = [shape(each) for each in value]
+        return [each for place, each in enumerate(shapes) if each not in shapes[:place]]
+    return type(value).__name__
+
+
+def test_every_response_has_its_members_in_their_order(http: httpx.Client) -> None:
+    found = {}
+    for name, (method, path, body) in ASKED.items():
+        response = http.request(method, path, json=body)
+        found[name] = {"status": response.status_code, "body": shape(response.json())}
+    if os.environ.get("RECORD"):
+        GOLDEN.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    wanted = json.loads(GOLDEN.read_bytes())
+    for name, each in found.items():
+        assert json.dumps(each) == json.dumps(wanted[name]), name
+    assert found.keys() == wanted.keys()
+
+
+def test_the_clients_options_are_the_members_of_a_search() -> None:
+    options = get_type_hints(SearchOptions)
+    assert options.keys() | {"query"} == SearchBody.model_fields.keys()
+    assert get_type_hints(PagedOptions).keys() | {"top_k"} == options.keys()
+    for name in ("retriever", "typos"):
+        assert _texts(options[name]) == _texts(SearchBody.model_fields[name].annotation), name
+
+
+def _texts(annotation: Any) -> set[str]:
+    """The texts of its literals."""
+    parts = get_args(annotation)
+    return {part for part in parts if isinstance(part, str)}.union(*map(_texts, parts))
+
+
+@pytest.mark.parametrize("name", [name for name in vars(GlowClient) if not name.startswith("_")])
+def test_both_clients_have_the_same_documented_methods(name: str) -> None:
+    methods = [getattr(kind, name) for kind in (GlowClient, AsyncGlowClient)]
+    arguments = [list(inspect.signature(method).parameters.values()) for method in methods]
+    assert arguments[0] == arguments[1]
+    assert arguments[0][0].name == "self"
+    assert all(method.__doc__ for method in methods)
+    assert methods[0].__name__ == methods[1].__name__ == name
+
+
+def test_a_text_of_another_type_is_a_text_in_json() -> None:
+    class Word(str):
+        """As a word that knows how it was spelled."""
+
+    assert encode(Passage("text", 0, 4, Word("bees"))) == b'{"field":"text","start":0,"end":4,"text":"bees"}'
+    assert encode({Word("bees"): [Word("hive")]}) == b'{"bees":["hive"]}'
+    with pytest.raises(TypeError, match="object is not a value of JSON"):
+        encode([object()])

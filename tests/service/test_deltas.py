@@ -2,20 +2,19 @@
 
 import io
 import json
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.progress import Stages
+from tests.service.asking import Serve
+from tests.until import until
 
 RETRIEVERS = ("dense", "lexical", "hybrid")
 NEW = {
@@ -24,32 +23,20 @@ NEW = {
     "text": "A volcano spits lava over the island.",
     "lang": "is",
 }
-SWAP_S = 60.0
 
 
 @pytest.fixture
-def client(
-    index_copy: Path,
-    make_app: Callable[[Path], FastAPI],
-    serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
-) -> Iterator[httpx.Client]:
+def client(index_copy: Path, serve: Serve) -> Iterator[httpx.Client]:
     """A client of a service over a copy of the toy index, ready."""
-    with serve_app(make_app(index_copy)) as client:
+    with serve(index_copy) as client:
         yield client
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SWAP_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def change(client: httpx.Client, work: Callable[[], Any]) -> None:
     """Runs a command and waits until the service has the version that it made."""
     before = client.get("/info").json()["index"]["version"]
     work()
-    _until(lambda: client.get("/info").json()["index"]["version"] != before)
+    until(lambda: client.get("/info").json()["index"]["version"] != before)
 
 
 def found(client: httpx.Client, query: str, **body: Any) -> list[str]:

@@ -1,8 +1,6 @@
 """Retrievers, filters, facets, fusion, highlights and explanations over HTTP."""
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,16 +9,16 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glow.contract import SearchResult
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.query_log import read_query_log
-from tests.records import read_whole
+from tests.made_index import made
+from tests.service import asking
+from tests.service.asking import Serve, ids
 
 ROOT = Path(__file__).parent.parent.parent
 RETRIEVERS = ("dense", "lexical", "hybrid")
@@ -28,15 +26,7 @@ QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_exa
 
 
 def ask(http: httpx.Client, query: str = "how do bees find home", **more: Any) -> dict[str, Any]:
-    response = http.post("/search", json={"query": query, **more})
-    assert response.status_code == 200, response.text
-    read_whole(response.content, SearchResult)
-    found: dict[str, Any] = response.json()
-    return found
-
-
-def ids(found: dict[str, Any]) -> list[str]:
-    return [hit["id"] for hit in found["hits"]]
+    return asking.ask(http, query, **more)
 
 
 def test_a_lexical_search_finds_the_documents_that_share_words_and_no_others(
@@ -164,16 +154,10 @@ def test_an_explanation_comes_only_where_it_is_asked_for(http: httpx.Client) -> 
 
 
 def test_an_index_without_the_parts_says_how_to_get_them(
-    tmp_path: Path,
-    toy_model: Path,
-    toy_corpus: Path,
-    make_app: Callable[[Path], FastAPI],
-    serve_app: Callable[..., AbstractContextManager[Any]],
+    tmp_path: Path, toy_model: Path, toy_corpus: Path, serve: Serve
 ) -> None:
-    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--index-root", str(tmp_path / "bare")]
-    command = [sys.executable, "-m", "glow", "build", "--threads", "1", *files]
-    subprocess.run([*command, "--no-lexical", "--no-explain"], cwd=ROOT, check=True, capture_output=True)
-    with serve_app(make_app(tmp_path / "bare")) as client:
+    bare = made(toy_model, toy_corpus, tmp_path / "bare", lexical=False, explain=False)
+    with serve(bare.path) as client:
         for body, pointer, remedy in (
             ({"retriever": "lexical"}, "/retriever", "--lexical"),
             ({"retriever": "hybrid"}, "/retriever", "--lexical"),

@@ -11,9 +11,8 @@ from glow.artifact import default_model
 from glow.collection import read_documents, read_queries
 from glow.runtime import Encoder, Model
 from glow.text import WeightedTokens
-from glow_service.search.batcher import Batcher
-from glow_service.search.deadline import Deadline
-from glow_service.search.pool import SearchPool
+from glow_service.search.clock import Deadline
+from glow_service.search.work_pool import Batcher, SearchPool
 from glow_service.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent.parent

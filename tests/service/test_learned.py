@@ -1,59 +1,38 @@
 """`"retriever": "learned-sparse"` over HTTP: what it finds, why, and what an index without learned impacts answers."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from glow.artifact import IndexRoot
 from glow.client import GlowClient
-from glow.contract import SearchResult
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_hybrid, rank_lexical
-from glow_service.app import create_app
-from glow_service.settings import Settings
 from tests.asked import asked_of
-from tests.records import read_whole
-
-QUERY = "how do bees find the way home"
-ServeApp = Callable[[FastAPI], AbstractContextManager[httpx.Client]]
+from tests.service.asking import QUERY, Serve, ask
 
 
-def client_of(root: Path, serve_app: ServeApp) -> Iterator[httpx.Client]:
-    app = create_app(Settings(index_root=root), on_failure=lambda: None)
-    with serve_app(app) as client:
+@pytest.fixture
+def client(learned_index: Path, serve: Serve) -> Iterator[httpx.Client]:
+    """Of the toy index with learned impacts."""
+    with serve(learned_index) as client:
         yield client
 
 
 @pytest.fixture
-def client(learned_index: Path, serve_app: ServeApp) -> Iterator[httpx.Client]:
-    """Of the toy index with learned impacts."""
-    yield from client_of(learned_index, serve_app)
-
-
-@pytest.fixture
-def plain(toy_index: Path, serve_app: ServeApp) -> Iterator[httpx.Client]:
+def plain(serve: Serve) -> Iterator[httpx.Client]:
     """Of one without."""
-    yield from client_of(toy_index, serve_app)
+    with serve() as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
 def index(learned_index: Path) -> Index:
     root = IndexRoot(learned_index)
     return Index.open(root.folder(root.current()))
-
-
-def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
-    response = client.post("/search", json={"query": QUERY, **more})
-    assert response.status_code == 200, response.text
-    read_whole(response.content, SearchResult)
-    found: dict[str, Any] = response.json()
-    return found
 
 
 def test_hits_are_those_of_the_library(client: httpx.Client, index: Index) -> None:

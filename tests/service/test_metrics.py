@@ -20,8 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from glow import __version__
 from glow.index import Index
-from glow_service.telemetry.exposition import FOLDER_VARIABLE, metrics_folder
-from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.metrics import FOLDER_VARIABLE, Metrics, metrics_folder
 
 ROOT = Path(__file__).parent.parent.parent
 ROW = re.compile(r"^\| `(glow_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)

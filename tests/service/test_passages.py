@@ -1,19 +1,17 @@
 """An index of passages, served: hits are documents, each with the passage that matched best."""
 
 import itertools
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from glow.contract import SearchResult
-from tests.records import read_whole
+from tests.made_index import made, write
+from tests.service import asking
 
 ROOT = Path(__file__).parent.parent.parent
 TOPICS = ("bees", "whales", "owls", "salmon", "ants", "lichen", "krill", "foxes")
@@ -39,30 +37,15 @@ def passages(
         }
         for number in range(12)
     ]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    files = [
-        "--model",
-        str(toy_model),
-        "--input",
-        str(folder / "corpus.jsonl"),
-        "--index-root",
-        str(folder / "root"),
-    ]
-    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--passages", *files]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    root = made(toy_model, write(folder / "corpus.jsonl", lines), folder / "root", passages=True)
     with (
-        start_server(folder, "--index-root", str(folder / "root")) as server,
+        start_server(folder, "--index-root", str(root.path)) as server,
         httpx.Client(base_url=server.url, timeout=30) as client,
     ):
         yield client
 
 
-def ask(client: httpx.Client, **body: Any) -> dict[str, Any]:
-    answer = client.post("/search", json={"query": "how owls live near rivers", **body})
-    assert answer.status_code == 200, answer.text
-    read_whole(answer.content, SearchResult)
-    found: dict[str, Any] = answer.json()
-    return found
+ask = partial(asking.ask, query="how owls live near rivers")
 
 
 def test_hits_are_documents_with_the_passage_that_lies_where_it_says(passages: httpx.Client) -> None:

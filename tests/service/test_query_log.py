@@ -20,9 +20,10 @@ import pytest
 from glow.errors import ConfigError
 from glow.query_log import LoggedQuery, SkippedLines, read_query_log
 from glow_service.fragment import ResultFragment
-from glow_service.telemetry import line_log
+from glow_service.telemetry import logs
 from glow_service.telemetry.metrics import Metrics
 from glow_service.telemetry.query_log import QueryLog
+from tests.until import until
 
 ROOT = Path(__file__).parent.parent.parent
 QUERY = LoggedQuery(
@@ -63,13 +64,6 @@ def lost(metrics: Metrics, reason: str) -> float:
     return metrics.registry.get_sample_value("glow_query_log_lost_total", {"reason": reason}) or 0.0
 
 
-def wait_until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_what_is_read_is_what_was_logged_and_when(open_log: Open, path: Path) -> None:
     log = open_log()
     log.log(QUERY)
@@ -95,7 +89,7 @@ def test_lines_appear_while_the_service_runs_and_are_for_its_user_alone(open_log
     log = open_log()
     assert path.read_bytes() == b""
     log.log(QUERY)
-    wait_until(lambda: path.read_bytes().endswith(b"\n"))
+    until(lambda: path.read_bytes().endswith(b"\n"))
     assert path.stat().st_mode & 0o777 == 0o600
     log.close()
     log.log(QUERY)  # too late, and no failure
@@ -167,7 +161,7 @@ def test_a_line_longer_than_a_file_has_one_to_itself(open_log: Open, path: Path)
 def test_a_file_that_someone_else_renamed_is_left_to_him(open_log: Open, path: Path) -> None:
     log = open_log()
     log.log(QUERY)
-    wait_until(lambda: path.stat().st_size)
+    until(lambda: path.stat().st_size)
     aside = path.rename(path.with_name("aside"))
     log.log(replace(QUERY, request_id="r2"))
     log.close()
@@ -178,14 +172,14 @@ def test_a_file_that_someone_else_renamed_is_left_to_him(open_log: Open, path: P
 WRITER = """
 import sys, time
 from pathlib import Path
-from glow_service.telemetry import line_log
+from glow_service.telemetry import logs
 from glow.query_log import LoggedQuery
 from glow_service.telemetry.metrics import Metrics
 from glow_service.telemetry.query_log import QueryLog
-line_log.WRITE_EVERY_S = 0.001
+logs.WRITE_EVERY_S = 0.001
 path, name, size, files, count = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])
 metrics = Metrics()
-line_log.CLOSE_WITHIN_S = 50.0  # a busy machine must not cut the last lines short
+logs.CLOSE_WITHIN_S = 50.0  # a busy machine must not cut the last lines short
 log = QueryLog(metrics, str(path), max_bytes=size, max_files=files)
 print("ready", flush=True)
 sys.stdin.readline()
@@ -255,8 +249,8 @@ def test_a_folder_that_goes_is_told_once_and_counted_and_writing_goes_on_when_it
     folder.rmdir()
     for expected in (1, 2):
         log.log(QUERY)
-        wait_until(lambda: lost(metrics, "not_written") == expected)  # noqa: B023 - waited for at once
-    assert [record.name for record in caplog.records] == ["glow_service.telemetry.line_log"]
+        until(lambda: lost(metrics, "not_written") == expected)  # noqa: B023 - waited for at once
+    assert [record.name for record in caplog.records] == ["glow_service.telemetry.logs"]
     folder.mkdir()
     log.log(replace(QUERY, request_id="r2"))
     log.close()
@@ -276,13 +270,13 @@ def test_a_file_that_cannot_be_written_is_an_error_at_the_start(
 def test_a_disk_that_hangs_fills_the_line_and_nobody_waits(
     open_log: Open, path: Path, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_log, "MAX_WAITING", 50)
-    monkeypatch.setattr(line_log, "CLOSE_WITHIN_S", 0.3)
+    monkeypatch.setattr(logs, "MAX_WAITING", 50)
+    monkeypatch.setattr(logs, "CLOSE_WITHIN_S", 0.3)
     log = open_log()
     with path.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # as long as this is held, the thread's next write does not return
         log.log(QUERY)
-        wait_until(lambda: not log._log._waiting)
+        until(lambda: not log._log._waiting)
         started = time.perf_counter()
         for _ in range(60):
             log.log(QUERY)

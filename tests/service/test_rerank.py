@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
-from glow.contract import SearchResult
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import QueryStates, Reranker, RerankMethod
@@ -25,10 +24,9 @@ from glow_service.search.checks import check_search
 from glow_service.settings import Settings
 from glow_service.state import Service
 from tests.asked import asked_of
-from tests.records import read_whole
+from tests.service.asking import QUERY, ask, ids
 from tests.until import until
 
-QUERY = "how do bees find the way home"
 WORDY = "the sun and the moon, water and salt, from a river of ice"
 """Words of many documents."""
 Serve = Callable[..., AbstractContextManager[tuple[httpx.Client, Service]]]
@@ -51,18 +49,6 @@ def serve(rerank_index: Path, serve_app: Callable[[FastAPI], AbstractContextMana
 def index(rerank_index: Path) -> Index:
     root = IndexRoot(rerank_index)
     return Index.open(root.folder(root.current()))
-
-
-def ask(client: httpx.Client, **more: Any) -> dict[str, Any]:
-    response = client.post("/search", json={"query": QUERY, **more})
-    assert response.status_code == 200, response.text
-    read_whole(response.content, SearchResult)
-    found: dict[str, Any] = response.json()
-    return found
-
-
-def ids(found: dict[str, Any]) -> list[str]:
-    return [hit["id"] for hit in found["hits"]]
 
 
 def test_an_answer_is_the_reranked_ranking_page_by_page(serve: Serve, index: Index) -> None:

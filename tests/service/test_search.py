@@ -1,16 +1,22 @@
-"""`POST /search` and `GET /documents/{id}` over a real server."""
+"""`POST /search`, `POST /search/batch` and `GET /documents/{id}` over a real server."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
 import pytest
 
-from glow.contract import DocumentResult, SearchResult
+from glow.contract import BatchResult, DocumentResult, SearchResult
 from glow.index import Index
 from glow.index.columns import pick
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
+from glow_service.settings import Settings
 from tests.records import read_whole
 
 TEXT = "Honey bees find the way home by the sun, by landmarks and by the smell of their hive."
@@ -190,3 +196,122 @@ def test_a_dotted_path_brings_that_part_of_the_metadata() -> None:
 def test_metadata_is_shown_by_a_dotted_path(http: httpx.Client) -> None:
     found = http.post("/search", json={"query": "bees", "top_k": 1, "fields": ["year"]}).json()
     assert set(found["hits"][0]["metadata"]) == {"year"}
+
+
+# `POST /search/batch`: each search as if it were alone, each with its own answer or problem.
+
+QUERIES = ["how do bees find the way home", "salmon swim up the river", "when do volcanoes erupt", "rice"]
+
+
+def without_times(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in value.items() if name not in ("request_id", "took_ms", "timings_ms")}
+
+
+@pytest.mark.parametrize("path", ["/search/batch", "/v1/search/batch"])
+def test_a_batch_answers_each_search_as_it_would_alone(http: httpx.Client, path: str) -> None:
+    searches = [{"query": query, "top_k": 3, "fields": ["title"]} for query in QUERIES]
+    response = http.post(path, json={"searches": searches})
+    assert response.status_code == 200
+    found = response.json()
+    read_whole(response.content, BatchResult)
+    assert found["request_id"] == response.headers["x-request-id"]
+    assert len(found["results"]) == len(QUERIES)
+    for search, result in zip(searches, found["results"], strict=True):
+        alone = http.post("/search", json=search).json()
+        assert result.pop("status") == 200
+        assert without_times(result) == without_times(alone)
+
+
+def test_a_search_at_fault_costs_itself_only(http: httpx.Client) -> None:
+    searches = [{"query": "bees"}, {"query": ""}, {"query": "bees", "top_k": 0}, {"query": "rice"}]
+    response = http.post("/search/batch", json={"searches": searches})
+    results = response.json()["results"]
+    read_whole(response.content, BatchResult)
+    assert [result["status"] for result in results] == [200, 422, 422, 200]
+    assert results[1]["problem"]["code"] == "invalid_query"
+    assert results[2]["problem"]["errors"][0]["pointer"] == "/top_k"
+    assert results[2]["problem"]["instance"] == "/searches/2"
+    assert results[3]["hits"]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/searches"),
+        ({"searches": []}, "/searches"),
+        ({"searches": [{"query": "bees"}] * 65}, "/searches"),
+        ({"searches": ["bees"]}, "/searches/0"),
+        ({"searches": [{"query": "bees"}], "top_k": 3}, "/top_k"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused_whole(http: httpx.Client, body: Any, pointer: str) -> None:
+    assert Settings.model_fields["max_batch_queries"].default == 64
+    response = http.post("/search/batch", json=body)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == pointer
+
+
+# Queries with typos, over HTTP.
+
+
+def search(http: httpx.Client, query: str, **more: object) -> dict[str, Any]:
+    answer = http.post("/search", json={"query": query, "top_k": 3, "fields": [], **more})
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_a_slip_is_corrected_in_every_mode_and_the_answer_says_so(http: httpx.Client) -> None:
+    for retriever in ("dense", "lexical", "hybrid"):
+        right = search(http, "how do salmon swim", retriever=retriever)
+        wrong = search(http, "how do slamon swim", retriever=retriever)
+        assert wrong["hits"] == right["hits"]
+        assert "corrected" not in right["query"]
+        assert wrong["query"]["corrected"] == {
+            "text": "how do salmon swim",
+            "words": {"slamon": "salmon"},
+        }
+        assert wrong["query"]["text"] == "how do slamon swim"
+
+
+def test_off_searches_what_was_typed_and_says_which_words_are_known(http: httpx.Client) -> None:
+    query = search(http, "slamon swim?", typos="off")["query"]
+    assert "corrected" not in query
+    known = {term["word"]: term["known"] for term in query["terms"]}
+    assert known == {"slamon": False, "swim": True, "?": True}
+
+
+def test_an_unknown_word_weighs_no_more_than_the_known_ones(http: httpx.Client) -> None:
+    query = search(http, "slamon swim", typos="off")["query"]
+    weights = {term["word"]: term["weight"] for term in query["terms"]}
+    assert weights["slamon"] <= weights["swim"]
+
+
+def test_snippets_and_reasons_are_of_what_was_searched(http: httpx.Client) -> None:
+    answer = search(http, "slamon", highlight=True, explain=True)
+    first = answer["hits"][0]
+    assert "<em>" in str(first["highlights"]) and "salmon" in str(first["highlights"]).lower()
+    assert answer["query"]["explanation"]["terms"][0]["word"] == "salmon"
+
+
+# Ids that are odd, and paths that only look like routes.
+
+IDS = ("end", "end\n", "n\nl", " wsp ", "wsp", "a/b/", "\ttab")
+
+
+def test_every_id_is_reached_and_no_other(
+    build_index: Callable[[list[dict[str, Any]]], Path],
+    run_server: Callable[..., AbstractContextManager[Any]],
+) -> None:
+    root = build_index([{"_id": name, "text": f"bees number {at}"} for at, name in enumerate(IDS)])
+    with run_server("--index-root", root) as server, httpx.Client(base_url=server.url, timeout=30) as client:
+        for at, name in enumerate(IDS):
+            document = client.get(f"/documents/{quote(name, safe='')}").json()
+            assert (document["id"], document["fields"]["text"]) == (name, f"bees number {at}")
+        for name in ("end\n\n", "tab", "n", "l"):
+            assert client.get(f"/documents/{quote(name, safe='')}").json()["code"] == "document_not_found"
+
+
+@pytest.mark.parametrize("path", ["/healthz%0A", "/info%0A", "/search%0A", "/static/app.js%0A", "/%0A"])
+def test_a_line_feed_behind_a_path_makes_it_another_path(http: httpx.Client, path: str) -> None:
+    assert http.get(path).status_code == 404

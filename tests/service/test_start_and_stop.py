@@ -181,7 +181,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
     serve_app: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("glow_service.live.readiness.FRESH_S", 60.0)
+    monkeypatch.setattr("glow_service.live.workers.FRESH_S", 60.0)
     app = make_app(index_copy)
     with serve_app(app) as client:
         documents = app.state.service.resources.live()[STORED_FIELDS]
@@ -189,7 +189,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         documents._uri = documents._uri.replace("documents.sqlite", "gone.sqlite")
         documents._local, documents._spare = type(documents._local)(), None
         assert client.get("/readyz").status_code == 200  # an answer counts for a moment
-        monkeypatch.setattr("glow_service.live.readiness.FRESH_S", 0.0)
+        monkeypatch.setattr("glow_service.live.workers.FRESH_S", 0.0)
         refused = client.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
         assert "documents" in refused.json()["detail"]

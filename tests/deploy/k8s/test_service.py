@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from glow_service.app import create_app
-from glow_service.live.readiness import LONGEST_S
+from glow_service.live.workers import LONGEST_S
 from glow_service.settings import ENV_PREFIX, Settings, settings_table
 from glow_service.telemetry.metrics import Metrics
 

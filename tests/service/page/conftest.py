@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +11,8 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from tests.made_index import made, write
 
 ROOT = Path(__file__).parent.parent.parent.parent
 CHROMIUM = Path(os.environ.get("GLOW_CHROMIUM", "/usr/bin/chromium"))
@@ -146,23 +146,8 @@ def full_index(
     for place, document in enumerate(documents):
         day = f"2024-{place % 12 + 1:02d}-15T12:00:00Z"
         document |= {"lang": LANGUAGES[place % 3], "short": place % 2 == 0, "day": day}
-    source = folder / "corpus.jsonl"
-    source.write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "build",
-        "--threads",
-        "1",
-        "--lexical",
-        "--rerank",
-        str(toy_reranker),
-    ]
-    files = ["--model", str(toy_model), "--input", str(source), "--index-root", str(folder / "root")]
-    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder / "root"
+    source = write(folder / "corpus.jsonl", documents)
+    return made(toy_model, source, folder / "root", lexical=True, rerank=toy_reranker).path
 
 
 @pytest.fixture(scope="session")

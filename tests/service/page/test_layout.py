@@ -1,13 +1,21 @@
-"""Where the first result stands, what its text begins with, and that nothing jumps on the way there."""
+"""The search page: layout, interface of people who cannot see or use a mouse, and the keyboard."""
 
+import hashlib
 import json
 import re
+from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import axe_playwright_python
 import pytest
+from playwright.sync_api import Locator
 
+from glow.search import RETRIEVERS
 from glow.text.analyzer import STOP_WORDS
+from glow_service.api.routes import ROUTES
+from tests.service.asking import Serve
 
 QUERY = "how do bees find the way home"
 MOST_SHIFT = 0.05
@@ -129,3 +137,221 @@ def test_results_are_painted_soon_after_their_response(full_tab: Any) -> None:
             )
         )
     assert 0 < min(took) <= MOST_PAINT_MS
+
+
+# `/docs`: every route with its fields and answers, forms that send, under the page's own policy.
+
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+KEY = "the-key-of-this-test"
+
+
+def opened(tab: Any, operation: str) -> Locator:
+    """The part of one operation, unfolded."""
+    tab.page.goto("/docs")
+    part: Locator = tab.page.locator(f"#{operation}")
+    part.locator("summary").click()
+    return part
+
+
+def sent(part: Locator) -> tuple[int, Any]:
+    """Status and JSON of what the form of an operation brings."""
+    part.get_by_role("button", name="Send").click()
+    answer = part.locator("pre")
+    answer.filter(has_text="{").wait_for()
+    status, _, body = answer.inner_text().partition("\n\n")
+    return int(status), json.loads(body)
+
+
+def test_every_route_is_shown_once_in_its_group(tab: Any) -> None:
+    tab.page.goto("/docs")
+    tab.page.locator("details").first.wait_for()
+    shown = tab.page.eval_on_selector_all(
+        "details summary",
+        "all => all.map(one => [...one.querySelectorAll('code')].map(code => code.innerText))",
+    )
+    paths = {(route.method, min(route.paths, key=len).replace(":path", "")) for route in ROUTES}
+    assert {tuple(pair) for pair in shown} == paths and len(shown) == len(paths)
+    groups = tab.page.locator("#groups h2").all_inner_texts()
+    assert groups[0] == "search" and "admin" in groups
+
+
+def test_fields_have_types_and_meanings(tab: Any) -> None:
+    table = opened(tab, "post_search").locator("table")
+    row = table.locator("tr", has=tab.page.locator("th", has_text="retriever"))
+    assert row.locator("td").all_inner_texts()[0] == '"dense" or "lexical" or "learned-sparse" or "hybrid"'
+    filter_row = table.locator("tr", has=tab.page.locator("th", has_text="top_k"))
+    assert "max_top_k" in filter_row.inner_text()
+
+
+def test_forms_send_and_show_what_comes(tab: Any) -> None:
+    tab.expected.append("422")
+    part = opened(tab, "post_search")
+    status, found = sent(part)
+    assert status == 200 and found["hits"]
+    part.get_by_label("Body").fill('{"query": 1}')
+    part.get_by_role("button", name="Send").click()
+    part.locator("pre", has_text="422").wait_for()
+    document = opened(tab, "get_document")
+    document.get_by_label("id").fill("toy/0")
+    status, found = sent(document)
+    assert (status, found["id"]) == (200, "toy/0")
+
+
+def test_a_key_is_sent_once_it_is_given(
+    open_page: Callable[..., Any],
+    serve: Serve,
+) -> None:
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    with serve(api_keys=f"tester:{digest}") as client:
+        with open_page(str(client.base_url)) as tab:
+            tab.expected += ["401"]
+            part = opened(tab, "get_info")
+            assert sent(part)[0] == 401
+            tab.page.get_by_label("Key, where").fill(KEY)
+            tab.page.get_by_role("button", name="Use key").click()
+            tab.page.get_by_text("The key is used from now on.").wait_for()
+            part.locator("summary").click()
+            assert sent(part)[0] == 200
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_wrong(full_tab: Any, scheme: str) -> None:
+    full_tab.page.emulate_media(color_scheme=scheme)
+    sent(opened(full_tab, "post_search"))
+    full_tab.page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = full_tab.page.evaluate("axe.run().then(found => found.violations)")
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+
+
+def test_the_page_offers_every_retriever() -> None:
+    page = files("glow_service") / "page"
+    offered = re.findall(r'name="retriever" value="([\w-]+)"', (page / "index.html").read_text())
+    assert sorted(offered) == sorted(RETRIEVERS)
+    names = re.search(r"RETRIEVER_NAMES = {(.*)}", (page / "results.js").read_text())
+    assert names and all(re.search(rf'"?{name}"?: ', names[1]) for name in offered)
+
+
+# The page without a mouse, and for those who hear it: keys, focus, and axe.
+
+
+def test_arrows_step_through_results_and_enter_opens_one(full_tab: Any) -> None:
+    page = full_tab.page
+    page.route("https://www.example.org/**", lambda route: route.abort())
+    full_tab.expected.append("ERR_FAILED")
+    full_tab.open()
+    page.keyboard.press("/")
+    page.keyboard.type("water")
+    page.keyboard.press("Enter")
+    titles = full_tab.titles()
+    page.keyboard.press("ArrowDown")
+    assert full_tab.step() == titles[0]
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("j")
+    assert full_tab.step() == titles[2]
+    page.keyboard.press("k")
+    assert full_tab.step() == titles[1]
+    address = page.locator("#hits .address").nth(1).inner_text()
+    with page.expect_request(address):
+        page.keyboard.press("Enter")
+    full_tab.wrong.clear()  # the document's own address
+
+
+def test_stepping_up_from_the_first_result_leads_back_to_the_query(full_tab: Any) -> None:
+    full_tab.open("water")
+    titles = full_tab.titles()
+    full_tab.page.keyboard.press("ArrowDown")
+    full_tab.page.keyboard.press("ArrowUp")
+    assert full_tab.page.evaluate("document.activeElement.id") == "query"
+    for _ in range(12):
+        full_tab.page.keyboard.press("ArrowDown")
+    assert full_tab.step() == titles[-1]
+
+
+def test_letters_typed_into_a_query_are_letters(full_tab: Any) -> None:
+    full_tab.open("water")
+    full_tab.titles()
+    query = full_tab.page.get_by_label("Search the documents")
+    query.fill("")
+    full_tab.page.keyboard.type("jake/e")
+    assert query.input_value() == "jake/e"
+
+
+def test_e_opens_reasons_and_escape_closes_them(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open("water")
+    titles = full_tab.titles()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("e")
+    region = page.get_by_role("region", name=f"Why “{titles[0]}” was found")
+    region.locator("table").first.wait_for()
+    page.keyboard.press("Escape")
+    assert not region.is_visible()
+    assert full_tab.step() == titles[0]
+
+
+def test_a_filter_ticked_by_key_keeps_the_focus(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open("water")
+    full_tab.titles()
+    full_tab.unfold("#filters")
+    page.locator(".tick", has_text="en").locator("input").focus()
+    page.keyboard.press("Space")
+    page.locator(".chip", has_text="lang: en").wait_for()
+    full_tab.titles()
+    assert page.evaluate("document.activeElement.dataset.choice") == "lang en"
+    assert page.get_by_role("status").inner_text() == "10 results"
+
+
+def test_the_line_above_the_results_unfolds_by_key(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open("water")
+    titles = full_tab.titles()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.parentElement.id") == "how"
+    page.keyboard.press("Enter")
+    assert page.locator("#terms").is_visible()
+    page.keyboard.press("Tab")
+    assert full_tab.step() == titles[0]
+
+
+def findings(tab: Any) -> list[str]:
+    """What axe finds wrong, minor things included."""
+    tab.stand_still()  # what fades in has no contrast yet
+    tab.page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = tab.page.evaluate("axe.run().then(found => found.violations)")
+    return [
+        f"{one['impact']} {one['id']}: {node['html']} {node['failureSummary']}"
+        for one in found
+        for node in one["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_wrong_in_any_state(full_tab: Any, scheme: str) -> None:
+    page = full_tab.page
+    page.emulate_media(color_scheme=scheme)
+    full_tab.expected.append("422")
+    full_tab.open()
+    page.locator("#examples a").first.wait_for()
+    assert findings(full_tab) == []
+    page.keyboard.type("zzyzx honey bees")
+    page.locator("#doubt", has_text="zzyzx").wait_for()
+    assert findings(full_tab) == []
+    full_tab.open("how do bees find the way home", "&f.short=true")
+    full_tab.titles()
+    full_tab.unfold("#filters")
+    full_tab.unfold("#how")
+    page.get_by_role("button", name="Why this result").first.click()
+    page.get_by_role("columnheader", name="Score change").wait_for()
+    assert findings(full_tab) == []
+    full_tab.search("x" * 2_001)
+    full_tab.alert()
+    assert findings(full_tab) == []
+
+
+def test_axe_does_find_what_is_wrong(full_tab: Any) -> None:
+    full_tab.open()
+    full_tab.page.evaluate("document.querySelector('label.unseen').remove()")
+    full_tab.page.evaluate("document.getElementById('query').removeAttribute('placeholder')")
+    assert re.search(r"critical label", "\n".join(findings(full_tab)))

@@ -1,4 +1,4 @@
-"""Searching from the page: results, weights, timings, pages, the address."""
+"""The search page: searching, searching while the user types, and why a hit was found."""
 
 import json
 import re
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from glow.feedback import read_feedback
-from glow_service.app import create_app
-from glow_service.settings import Settings
+from tests.service.asking import Serve
 from tests.until import until
 
 
@@ -151,14 +150,14 @@ def test_documents_are_shown_as_text_and_only_web_addresses_are_links(
         assert tab.page.title() == "bees · GLOW"
 
 
-def test_no_page_where_it_is_switched_off(toy_index: Path, serve_app: Callable[..., Any]) -> None:
-    with serve_app(create_app(Settings(index_root=toy_index, page=False), on_failure=lambda: None)) as client:
+def test_no_page_where_it_is_switched_off(serve: Serve) -> None:
+    with serve(page=False) as client:
         assert client.get("/").status_code == client.get("/static/app.js").status_code == 404
         assert client.get("/healthz").status_code == 200
 
 
 def test_every_file_that_the_page_names_is_served_and_no_other(http: Any) -> None:
-    from glow_service.api.page import PAGE_FILES
+    from glow_service.api.routes import PAGE_FILES
 
     folder = Path(__file__).parent.parent.parent.parent / "service" / "page"
     assert {name for name, _ in PAGE_FILES.values()} == {path.name for path in folder.iterdir()}
@@ -250,3 +249,279 @@ def test_clicks_are_nobodys_business_elsewhere(tab: Any) -> None:
     link.click()
     tab.page.wait_for_timeout(300)
     assert not [url for url in asked if "feedback" in url]
+
+
+# Results while a query is typed: few searches, one at a time, quiet, and nothing lost by them.
+
+QUERY = "how do bees find the way home"
+FAST_MS, SLOW_MS = 10, 400
+"""Between two keys: less and more than the pause after which the page searches."""
+COUNT = """() => {
+  const underWay = new Set();
+  const send = window.fetch;
+  window.counts = { dropped: 0, most: 0 };
+  window.fetch = (path, options) => {
+    underWay.add(options.signal);
+    counts.most = Math.max(counts.most, [...underWay].filter((signal) => !signal.aborted).length);
+    options.signal.addEventListener("abort", () => (counts.dropped += underWay.has(options.signal)));
+    return send(path, options).finally(() => underWay.delete(options.signal));
+  };
+}"""
+
+KEYS_AT_ONCE = """(text) => {
+  const box = document.getElementById("query");
+  for (let end = 1; end <= text.length; end++) {
+    box.value = text.slice(0, end);
+    box.dispatchEvent(new InputEvent("input", { bubbles: true }));
+  }
+}"""
+"""Keys that no machine is too slow for: not one pause is between them."""
+
+
+def watched(tab: Any) -> list[str]:
+    """Queries that the page sends from now on."""
+    queries: list[str] = []
+
+    def note(request: Any) -> None:
+        if request.url.endswith("/search") and "query" in (body := json.loads(request.post_data)):
+            queries.append(body["query"])
+
+    tab.page.on("request", note)
+    return queries
+
+
+def begin(tab: Any) -> list[str]:
+    """Opens the page without a query, ready to type."""
+    tab.open()
+    tab.page.locator("#examples a").first.wait_for()
+    return watched(tab)
+
+
+def shown(tab: Any, query: str) -> None:
+    """Waits until the page shows the results of a query."""
+    tab.page.wait_for_url(f"**/?q={query.replace(' ', '%20')}")
+    tab.page.locator("#hits > li").first.wait_for()
+
+
+def test_a_pause_shows_results_and_the_focus_stays(full_tab: Any) -> None:
+    queries = begin(full_tab)
+    full_tab.page.evaluate(KEYS_AT_ONCE, QUERY)
+    shown(full_tab, QUERY)
+    assert full_tab.titles()[0] == "Bees"
+    assert queries == [QUERY]
+    assert full_tab.page.evaluate("document.activeElement.id") == "query"
+    full_tab.page.keyboard.type(" now")
+    shown(full_tab, f"{QUERY} now")
+
+
+def test_enter_sends_nothing_again_and_the_way_back_has_one_step(full_tab: Any) -> None:
+    queries = begin(full_tab)
+    for part in ("honey", " bees", " eat"):
+        full_tab.page.keyboard.type(part)
+        full_tab.page.wait_for_timeout(SLOW_MS)
+    shown(full_tab, "honey bees eat")
+    full_tab.page.wait_for_timeout(SLOW_MS)
+    sent = len(queries)
+    full_tab.page.keyboard.press("Enter")
+    assert full_tab.page.get_by_role("status").inner_text() == "10 results"
+    full_tab.page.wait_for_timeout(SLOW_MS)
+    assert len(queries) == sent
+    full_tab.page.go_back()
+    full_tab.page.locator("#welcome").wait_for()
+    assert full_tab.page.get_by_label("Search the documents").input_value() == ""
+
+
+def test_a_search_that_is_overtaken_is_dropped(full_tab: Any) -> None:
+    page = full_tab.page
+    begin(full_tab)
+    page.evaluate(COUNT)
+    page.route(
+        "**/search", lambda route: route.continue_() if "honey bees" in route.request.post_data else None
+    )
+    page.keyboard.insert_text("honey")
+    page.wait_for_timeout(SLOW_MS)
+    page.keyboard.insert_text(" bees")
+    shown(full_tab, "honey bees")
+    full_tab.titles()
+    assert page.evaluate("counts") == {"dropped": 1, "most": 1}
+
+
+def test_a_screen_reader_hears_the_end_and_not_each_key(full_tab: Any) -> None:
+    page = full_tab.page
+    begin(full_tab)
+    page.evaluate(
+        "window.heard = []; new MutationObserver(() => heard.push(document.getElementById('status').textContent))"
+        ".observe(document.getElementById('status'), {childList: true, characterData: true, subtree: true})"
+    )
+    for part in ("zzyzx", " honey", " bees"):
+        page.keyboard.insert_text(part)
+        page.wait_for_timeout(SLOW_MS)
+    shown(full_tab, "zzyzx honey bees")
+    page.locator("#status", has_text="10 results").wait_for()
+    assert page.evaluate("heard") == ["10 results"]
+    assert "zzyzx" in page.locator("#doubt").inner_text()
+
+
+def test_results_that_somebody_steps_through_stay(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.open("honey bees")
+    titles = full_tab.titles()
+    held: list[Any] = []
+    page.route("**/search", lambda route: held.append(route))
+    page.keyboard.press("End")
+    with page.expect_request("**/search"):
+        page.keyboard.type(" eat", delay=FAST_MS)
+    page.keyboard.press("ArrowDown")
+    assert full_tab.step() == titles[0]
+    for route in held:
+        route.continue_()
+    page.unroute("**/search")
+    page.wait_for_url("**/?q=honey%20bees")
+    assert full_tab.step() == titles[0]
+    page.keyboard.press("e")
+    page.locator(".explanation table").first.wait_for()
+
+
+def test_what_cannot_be_searched_is_passed_over(full_tab: Any) -> None:
+    full_tab.expected.append("422")
+    begin(full_tab)
+    query = full_tab.page.get_by_label("Search the documents")
+    with full_tab.page.expect_response("**/search") as refused:
+        query.fill("x" * 2_001)
+    assert refused.value.status == 422 and not full_tab.page.locator("#problem").is_visible()
+    query.fill("honey bees")
+    shown(full_tab, "honey bees")
+
+
+def test_a_service_that_is_busy_is_not_asked_again_before_enter(
+    open_page: Callable[..., Any], serve: Serve
+) -> None:
+    with serve(rate_limit=0.1, rate_burst=2) as http, open_page(str(http.base_url)) as tab:
+        tab.expected.append("429")
+        tab.open("bees")  # two requests: /info and the search
+        titles = tab.titles()
+        queries = watched(tab)
+        tab.page.keyboard.press("End")
+        for letter in "abcdef":
+            tab.page.keyboard.type(letter)
+            tab.page.wait_for_timeout(SLOW_MS)
+        assert len(queries) == 1
+        assert tab.titles() == titles and not tab.page.locator("#problem").is_visible()
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_url("**/?q=beesabcdef")
+        assert queries[1:] == ["beesabcdef"]
+
+
+def test_a_setting_leaves_it_to_enter(
+    open_page: Callable[..., Any], run_server: Callable[..., Any], toy_index: Path
+) -> None:
+    with run_server("--index-root", toy_index, "--no-page-live") as server, open_page(server.url) as tab:
+        queries = begin(tab)
+        tab.page.keyboard.type("honey bees")
+        tab.page.wait_for_timeout(2 * SLOW_MS)
+        assert queries == []
+        tab.page.keyboard.press("Enter")
+        assert tab.titles() and queries == ["honey bees"]
+
+
+# Highlights, and why a result was found: asked for when it is opened, and not before.
+
+
+def cells(tab: Any, table: str, column: str) -> list[tuple[str, str]]:
+    """Each word of a table in the open explanation, with what a column says of it."""
+    found = tab.page.locator(".explanation:visible .table", has_text=table).locator("table")
+    heads = found.locator("thead th").all_inner_texts()
+    rows = found.locator("tbody tr:visible").all()
+    lines = [row.locator("th, td").all_inner_texts() for row in rows]
+    return [(line[0], line[heads.index(column)]) for line in lines]
+
+
+def test_words_of_the_query_are_marked_in_text_and_title(full_tab: Any) -> None:
+    full_tab.open(QUERY)
+    assert full_tab.titles()[0] == "Bees"
+    first = full_tab.page.locator("#hits > li").first
+    marks = {word.lower() for word in first.locator(".snippet mark").all_inner_texts()}
+    assert {"bees", "home"} <= marks
+    assert "hive" not in marks
+    assert not {"how", "do", "the"} & marks
+    assert first.locator("h3 mark").all_inner_texts() == ["Bees"]
+    assert first.locator(".snippet mark.attended").count() == 0
+
+
+def test_reasons_are_asked_for_the_opened_result_alone_and_once(full_tab: Any) -> None:
+    page = full_tab.page
+    bodies: list[Any] = []
+    page.on("request", lambda asked: bodies.append(json.loads(asked.post_data)) if asked.post_data else None)
+    full_tab.open(QUERY)
+    title = full_tab.titles()[1]
+    assert [body.get("explain") for body in bodies] == [None]
+    buttons = page.get_by_role("button", name="Why this result")
+    assert buttons.count() == 10
+    buttons.nth(1).click()
+    page.get_by_role("region", name=f"Why “{title}” was found").locator("table").first.wait_for()
+    assert (bodies[1]["top_k"], bodies[1]["offset"], bodies[1]["explain"]) == (1, 1, {"leave_one_out": True})
+    buttons.nth(1).click()
+    assert not page.get_by_role("region", name=f"Why “{title}” was found").is_visible()
+    assert buttons.nth(1).get_attribute("aria-expanded") == "false"
+    buttons.nth(1).click()
+    assert page.get_by_role("region", name=f"Why “{title}” was found").is_visible()
+    assert len(bodies) == 2
+
+
+def test_an_explanation_says_what_each_word_did_and_where_the_encoder_looked(full_tab: Any) -> None:
+    """Effects come first; the weights that a tower reads are its inputs, which it may turn round, and are not shown."""
+    page = full_tab.page
+    full_tab.open(QUERY)
+    full_tab.titles()
+    page.get_by_role("button", name="Why this result").first.click()
+    page.locator(".explanation table").first.wait_for()
+    heads = page.locator(".explanation:visible .table", has_text="Your words").locator("thead th")
+    assert heads.all_inner_texts()[:2] == ["Word", "Score change"]
+    assert "Weight" not in page.locator(".explanation:visible").first.inner_text()
+    deltas = dict(cells(full_tab, "Your words", "Score change"))
+    assert any(value not in ("–", "0.000") for value in deltas.values())
+    assert "bees" in deltas
+    answered = dict(cells(full_tab, "Your words", "Answered by"))
+    assert answered["bees"] == "bees" and set(answered) == set(QUERY.split())
+    alike = [float(value) for _, value in cells(full_tab, "Your words", "How alike")]
+    assert all(-1 <= value <= 1 for value in alike) and max(alike) > 0.5
+    attention = [float(value) for _, value in cells(full_tab, "Your words", "Attention")]
+    assert 0 < sum(attention) <= 1.01
+    fields = cells(full_tab, "What its encoder looked at", "Field")
+    assert {field for _, field in fields} <= {"title", "url", "anchor", "clicked_queries", "text"}
+    looked = [float(value) for _, value in cells(full_tab, "What its encoder looked at", "Attention")]
+    assert looked == sorted(looked, reverse=True)
+    more = page.get_by_role("button", name="Show all")
+    if more.count():
+        more.click()
+        assert len(cells(full_tab, "What its encoder looked at", "Attention")) > len(looked)
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def test_bars_of_a_table_are_as_long_as_their_numbers(full_tab: Any) -> None:
+    full_tab.open(QUERY)
+    full_tab.titles()
+    full_tab.page.get_by_role("button", name="Why this result").first.click()
+    full_tab.page.locator(".explanation table").first.wait_for()
+    effects = [value.replace("−", "-") for _, value in cells(full_tab, "Your words", "Score change")]
+    numbers = [abs(float(value)) for value in effects if value != "–"]
+    shares = full_tab.shares(".explanation .table:first-of-type tbody td.measure:nth-child(2)")[
+        : len(numbers)
+    ]
+    for value, share in zip(numbers, shares, strict=True):
+        assert abs(value / max(numbers) - share) < 0.03
+
+
+def test_an_explanation_that_fails_says_so_in_its_place_and_can_be_tried_again(full_tab: Any) -> None:
+    page = full_tab.page
+    full_tab.expected.append("ERR_INTERNET_DISCONNECTED")
+    full_tab.open(QUERY)
+    full_tab.titles()
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Why this result").first.click()
+    panel = page.locator(".explanation").first
+    panel.get_by_text("cannot be reached").wait_for()
+    assert page.locator("#hits > li").count() == 10
+    page.context.set_offline(False)
+    panel.get_by_role("button", name="Try again").click()
+    panel.locator("table").first.wait_for()

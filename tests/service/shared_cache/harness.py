@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -84,21 +84,6 @@ async def open_cache(url: str, **settings: Any) -> AsyncIterator[tuple[Cache, Me
     finally:
         async with asyncio.timeout(5):
             await cache.close()
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Runs a test's coroutine; it may not hang, nor leave a task, nor an error that nobody looked at."""
-    unseen: list[dict[str, Any]] = []
-
-    async def watched() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
-        async with asyncio.timeout(60):
-            await work
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(watched())
-    assert not unseen
 
 
 async def until(true: Any, within_s: float = 15.0) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -114,19 +113,6 @@ def versions(tmp_path: Path, version_makers: dict[str, Path]) -> Versions:
 
 
 @pytest.fixture
-def until() -> Callable[..., None]:
-    """Waits until something is true: `until(lambda: …, within_s=60)`."""
-
-    def wait(true: Callable[[], object], within_s: float = 60.0) -> None:
-        deadline = time.monotonic() + within_s
-        while not true():
-            assert time.monotonic() < deadline, "it did not happen in time"
-            time.sleep(0.005)
-
-    return wait
-
-
-@pytest.fixture
 def serve(
     versions: Versions,
     serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]],
@@ -157,9 +143,7 @@ def admin_flags() -> list[str]:
 
 
 @pytest.fixture
-def start_redis(
-    tmp_path: Path, until: Callable[..., None]
-) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]:
+def start_redis(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]:
     """Starts a redis-server on a port, which ends with the test."""
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed: the channel of the index was not tested")

@@ -13,10 +13,10 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.contract import AdminResult, Workers
 from tests.records import read_whole
+from tests.until import until
 
 ROOT = Path(__file__).parents[3]
 Serve = Callable[..., AbstractContextManager[Any]]
-Until = Callable[..., None]
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 
 
@@ -153,7 +153,6 @@ def test_two_workers_follow_one_that_is_asked_and_a_read_only_root_is_a_409_with
     admin: dict[str, str],
     admin_flags: list[str],
     tmp_path: Path,
-    until: Until,
 ) -> None:
     flags = ["--index-root", str(versions.path), "--workers", "2", "--poll-interval-s", "0", *admin_flags]
     with start_server(tmp_path, *flags, preexec_fn=give_up_writing_anywhere) as server:

@@ -14,9 +14,9 @@ from glow_service.live.resources import OpenVersion, Resources
 from glow_service.live.swap import Swap
 from glow_service.live.workers import WorkerGroup
 from glow_service.telemetry.metrics import Metrics
+from tests.until import until
 
 Serve = Callable[..., AbstractContextManager[Any]]
-Until = Callable[..., None]
 
 
 def damage(folder: Path) -> None:
@@ -60,7 +60,7 @@ def refused(served: Any) -> Any:
 
 
 def test_bad_versions_are_refused_with_a_reason_and_the_live_one_goes_on(
-    versions: Any, serve: Serve, until: Until, toy_model: Path
+    versions: Any, serve: Serve, toy_model: Path
 ) -> None:
     with serve(document_model=str(toy_model)) as served:
         for count, (name, (spoil, code, word)) in enumerate(BAD.items(), start=1):
@@ -87,7 +87,7 @@ def test_bad_versions_are_refused_with_a_reason_and_the_live_one_goes_on(
 
 
 def test_a_refused_version_is_tried_again_when_its_manifest_is_written_anew_and_not_before(
-    versions: Any, serve: Serve, until: Until
+    versions: Any, serve: Serve
 ) -> None:
     with serve() as served:
         folder = versions.add("b1")
@@ -105,7 +105,7 @@ def test_a_refused_version_is_tried_again_when_its_manifest_is_written_anew_and_
         assert refused(served) is None
 
 
-def test_going_back_to_the_live_version_ends_a_refusal(versions: Any, serve: Serve, until: Until) -> None:
+def test_going_back_to_the_live_version_ends_a_refusal(versions: Any, serve: Serve) -> None:
     with serve() as served:
         damage(versions.add("b1"))
         versions.point("b1")
@@ -117,7 +117,7 @@ def test_going_back_to_the_live_version_ends_a_refusal(versions: Any, serve: Ser
 
 
 def test_current_that_is_absent_or_empty_for_a_while_changes_nothing(
-    versions: Any, serve: Serve, until: Until, caplog: pytest.LogCaptureFixture
+    versions: Any, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serve() as served:
         for spoil in (lambda: (versions.path / "CURRENT").unlink(), lambda: versions.point("")):

@@ -1,0 +1,63 @@
+"""What tests ask of a service, and how they start one in a thread of their own process."""
+
+import asyncio
+import functools
+import gc
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any
+
+import httpx
+
+from glow.contract import Problem, SearchResult
+from tests.records import read_whole
+
+QUERY = "how do bees find the way home"
+Serve = Callable[..., AbstractContextManager[httpx.Client]]
+"""`serve(root, wait=True, **settings)`, the fixture: a client of a service, ready when the block begins."""
+
+
+def ask(client: httpx.Client, query: str = QUERY, **more: Any) -> dict[str, Any]:
+    """The response to a search, which has the shape of the contract."""
+    response = client.post("/search", json={"query": query, **more})
+    assert response.status_code == 200, response.text
+    read_whole(response.content, SearchResult)
+    result: dict[str, Any] = response.json()
+    return result
+
+
+def ids(result: dict[str, Any]) -> list[str]:
+    """The ids of the hits, in order."""
+    return [hit["id"] for hit in result["hits"]]
+
+
+def assert_problem(response: httpx.Response, status: int, code: str) -> Problem:
+    """The problem of a response, which must have this status and code."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = read_whole(response.content, Problem)
+    assert (problem.status, problem.code, problem.type) == (status, code, f"/problems/{code}")
+    assert problem.detail
+    assert problem.request_id == response.headers["x-request-id"]
+    return problem
+
+
+def watched(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a coroutine as a test; it may not hang, nor leave a task, nor an error that nobody looked at."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        unseen: list[dict[str, Any]] = []
+
+        async def work() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+            async with asyncio.timeout(60):
+                await test(*arguments, **fixtures)
+            gc.collect()
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        asyncio.run(work())
+        assert not unseen
+
+    return run

@@ -1,0 +1,340 @@
+"""Scores that are probabilities, how sure the first hit is, and filters that change neither score nor order."""
+
+import io
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glow.artifact import CALIBRATION_FILE, IndexRoot
+from glow.errors import FormatError
+from glow.index import DEFAULT_FUSION, Calibration, Calibrations, Index
+from glow.index.vectors import VECTORS
+from glow_index_builder.building import build
+from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
+from glow_index_builder.options import BuildOptions
+from glow_index_builder.progress import Stages
+from glow_index_builder.versions.writer import derive
+from glow_service.access import Tenant
+from glow_service.search import SearchSession, check_search
+from glow_service.settings import Settings
+from tests.made_index import documents, made, write
+from tests.service import asking
+from tests.service.asking import Serve
+
+NIGHT = "how do bees find home at night"
+LATE = Calibration(
+    sharpness=50.0, standing=0.5, evidence=3.0, openness=-0.7, constant=-1.0, high=0.5, none=0.2
+)
+PLAIN = LATE.model_copy(update={"constant": -2.0})
+
+
+def calibrate(root: IndexRoot, text: str | None = None) -> None:
+    """Publishes the live version with a calibration."""
+    made_of = Calibrations(weights=DEFAULT_FUSION.weights, with_late=LATE, without_late=PLAIN)
+
+    def add(folder: Path) -> None:
+        if text is None:
+            made_of.save(folder / CALIBRATION_FILE)
+        else:
+            (folder / CALIBRATION_FILE).write_text(text)
+
+    root.publish(derive(root, root.current(), {}, {}, add))
+
+
+@pytest.fixture(scope="module")
+def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot:
+    folder = tmp_path_factory.mktemp("calibrated")
+    found = made(toy_model, write(folder / "made.jsonl", documents()), folder / "index", index="flat")
+    calibrate(found)
+    return found
+
+
+def ask(client: httpx.Client, query: str = NIGHT, **more: Any) -> dict[str, Any]:
+    return asking.ask(client, query, **{"top_k": 50, **more})
+
+
+def scores(found: dict[str, Any]) -> dict[str, float]:
+    return {hit["id"]: hit["score"] for hit in found["hits"]}
+
+
+def test_scores_are_probabilities_in_the_order_of_the_evidence(root: IndexRoot, serve: Serve) -> None:
+    with serve(root.path, cache_entries=100) as client:
+        found = ask(client)
+        assert all(0 < hit["score"] < 1 for hit in found["hits"])
+        evidence = [hit["scores"]["fused"] for hit in found["hits"]]
+        assert evidence == sorted(evidence, reverse=True) and found["confidence"] == "high"
+        assert ask(client) | {"request_id": "", "took_ms": 0, "timings_ms": {}} == found | {
+            "request_id": "", "took_ms": 0, "timings_ms": {},
+        }  # fmt: skip
+        without = ask(client, rerank=False)
+        assert "confidence" in without and scores(without) != scores(found)
+        least = found["hits"][9]["score"] - 1e-6  # it was rounded
+        kept = ask(client, min_score=least)
+        assert scores(kept) == {name: score for name, score in scores(found).items() if score >= least}
+
+
+def test_a_filter_changes_no_score(root: IndexRoot, serve: Serve) -> None:
+    with serve(root.path) as client:
+        every = scores(ask(client, top_k=100, candidates=240))
+        for wanted in (
+            {"field": "lang", "eq": "de"}, {"field": "year", "gte": 2010}, {"field": "tags", "eq": "t4"},
+        ):  # fmt: skip
+            kept = ask(client, filter=wanted, top_k=100, candidates=240)
+            assert kept["hits"] and "confidence" in kept
+            both = {name: score for name, score in scores(kept).items() if name in every}
+            assert both == {name: every[name] for name in both} and len(both) > 5
+
+
+def test_where_scores_are_no_probabilities_nothing_is_said(
+    root: IndexRoot, toy_index: Path, serve: Serve
+) -> None:
+    with serve(root.path) as client:
+        for more in ({"retriever": "dense"}, {"retriever": "lexical"}, {"fusion": {"method": "rrf"}},
+                     {"fusion": {"weights": {"dense": 1, "lexical": 3}}}):  # fmt: skip
+            found = ask(client, **more)
+            assert "confidence" not in found and "fused" not in found["hits"][0]["scores"]
+    with serve() as client:
+        assert "confidence" not in ask(client)
+
+
+def test_words_that_no_document_holds_are_named(root: IndexRoot, serve: Serve) -> None:
+    with serve(root.path) as client:
+        found = ask(client, "the zyzzyva and bees quuxify zyzzyva", typos="off")
+        assert found["query"]["unknown"] == ["zyzzyva", "quuxify"]
+        assert "unknown" not in ask(client)["query"]
+        nothing = ask(client, "zzqx wvvk", typos="off")
+        assert nothing["query"]["unknown"] == ["zzqx", "wvvk"] and nothing["hits"]
+
+
+def test_the_first_hit_decides_how_sure_an_answer_is(root: IndexRoot, serve: Serve) -> None:
+    with serve(root.path) as client:
+        for query in (NIGHT, "steam engines", "zzqx wvvk", "why is the sky blue in gardens"):
+            found = ask(client, query, typos="off", sort=[{"field": "year"}])
+            first = ask(client, query, typos="off")["hits"][0]["score"]
+            expected = "high" if first >= LATE.high else "none" if first < LATE.none else "low"
+            assert found["confidence"] == expected
+        assert ask(client, filter={"field": "lang", "eq": "xx"})["confidence"] == "none"
+
+
+def test_a_delta_and_its_compaction_keep_the_calibration(
+    toy_model: Path, toy_corpus: Path, serve: Serve, tmp_path: Path
+) -> None:
+    root = made(toy_model, toy_corpus, tmp_path / "index")
+    calibrate(root)
+    new = tmp_path / "new"
+    new.write_text('{"_id": "z", "text": "a zebra in the snow at night"}\n')
+    upsert(
+        UpsertOptions(index_root=root.path, source=str(new), model=toy_model),
+        Stages((tmp_path / "log").open("w")),
+    )
+    with serve(root.path) as client:
+        changed = ask(client)
+    compact(CompactOptions(index_root=root.path), Stages((tmp_path / "log").open("w")))
+    with serve(root.path) as client:
+        assert scores(ask(client)) == scores(changed) and changed["confidence"]
+
+
+@pytest.mark.parametrize("text", ["{", '{"format": 2}', '{"with_late": {"sharpness": 1}}'])
+def test_a_damaged_calibration_is_refused_by_name(
+    text: str, toy_model: Path, toy_corpus: Path, tmp_path: Path
+) -> None:
+    root = made(toy_model, toy_corpus, tmp_path / "index")
+    calibrate(root, text)
+    with pytest.raises(FormatError, match=r"calibration\.json"):
+        Index.open(root.folder(root.current()))
+
+
+def test_a_re_ranker_adds_to_evidence(rerank_index: Path, serve: Serve, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    shutil.copytree(rerank_index, folder)
+    with serve(folder) as client:
+        before = ask(client, rerank=True)
+    calibrate(IndexRoot(folder))
+    with serve(folder) as client:
+        assert scores(ask(client, rerank=True)) == scores(before) and "confidence" not in ask(
+            client, rerank=True
+        )
+        assert "confidence" in ask(client)
+
+
+def test_reasons_say_what_each_column_gave(root: IndexRoot, serve: Serve) -> None:
+    with serve(root.path) as client:
+        for more, columns in (({}, {"dense", "late", "words"}), ({"rerank": False}, {"dense", "words"})):
+            found = ask(client, "bees that find home", explain=True, top_k=5, **more)
+            for hit in found["hits"]:
+                gave = hit["explanation"]["fused"]
+                assert set(gave) == columns and sum(gave.values()) == pytest.approx(
+                    hit["scores"]["fused"], abs=3e-4
+                )
+                assert gave["words"] >= -1e-4 and (gave["words"] > 1e-4) == (hit["scores"]["lexical"] > 0)
+
+
+# A filter, a tenant's key or `min_score` changes neither score nor order of the hits that it keeps.
+
+Json = dict[str, Any]
+COUNT, ALL = 150, 400
+"""Documents of the made corpus, and more candidates than any version holds documents."""
+LIMITS = replace(Settings(index_root=Path("unused")).limits, max_candidates=ALL, max_top_k=ALL)
+QUERIES = (
+    "how do honey bees find the way home",
+    "ants trail of scent",
+    "boil an egg",
+    "volcano",
+    "the birds of the north",
+)
+FIELDS = st.sampled_from(
+    [
+        {"field": "lang", "eq": "en"},
+        {"field": "lang", "in": ["de", "fr"]},
+        {"field": "year", "gte": 2004},
+        {"field": "year", "lt": 2002},
+        {"field": "rare", "exists": True},
+        {"field": "owner", "eq": "bob"},
+    ]
+)
+FILTERS = st.one_of(
+    FIELDS,
+    st.builds(lambda each: {"not": each}, FIELDS),
+    st.builds(lambda each: {"and": each}, st.lists(FIELDS, min_size=2, max_size=2)),
+    st.builds(lambda each: {"or": each}, st.lists(FIELDS, min_size=2, max_size=2)),
+)
+MORE = st.sampled_from(
+    [
+        {},
+        {"boosts": [{"filter": {"field": "lang", "eq": "fr"}, "factor": 3}]},
+        {"fusion": {"method": "convex", "weights": {"dense": 0.2, "lexical": 0.8}}},
+        {"params": {"exact": True}},
+    ]
+)
+
+
+def records(seed: int, count: int, corpus: Path) -> list[Json]:
+    """Documents of the toy corpus's sentences, some with the same text, with metadata."""
+    chosen = random.Random(seed)  # noqa: S311 - test data
+    lines = [json.loads(line) for line in corpus.read_text(encoding="utf-8").split("\n") if line]
+    found = []
+    for number in range(count):
+        texts = [str(each["text"]) for each in chosen.choices(lines, k=chosen.choice((1, 1, 2, 12)))]
+        found.append(
+            {
+                "_id": f"d/{number}",
+                "title": chosen.choice(lines)["title"],
+                "text": " ".join(texts),
+                "lang": chosen.choice(("en", "de", "fr")),
+                "year": 2000 + number % 7,
+                "owner": chosen.choice(("alice", "bob")),
+                **({"rare": True} if number % 25 == 0 else {}),
+            }
+        )
+    return found
+
+
+@pytest.fixture(scope="module", params=["flat", "hnsw", "ivf-pq", "passages", "learned", "rerank"])
+def index(
+    request: pytest.FixtureRequest,
+    toy_model: Path,
+    learned_model: Path,
+    toy_reranker: Path,
+    toy_corpus: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Index:
+    """A base with a delta that replaces, adds and deletes."""
+    folder, kind = tmp_path_factory.mktemp("kept"), str(request.param)
+    model = learned_model if kind == "learned" else toy_model
+    special: Json = {
+        "passages": {"passages": True, "index": "hnsw"},
+        "learned": {"learned": True, "index": "flat"},
+        "rerank": {"rerank": toy_reranker, "index": "flat"},
+    }.get(kind, {"index": kind})
+    stages = Stages(io.StringIO())
+
+    def written(name: str, lines: list[Json]) -> str:
+        path = folder / name
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        return str(path)
+
+    source = written("base.jsonl", records(1, COUNT, toy_corpus))
+    root = folder / "index"
+    build(BuildOptions(model=model, source=source, index_root=root, threads=1, **special), stages)
+    source = written("new.jsonl", records(2, COUNT + 20, toy_corpus)[COUNT - 20 :])
+    upsert(UpsertOptions(index_root=root, source=source, model=model), stages)
+    source = written("gone.jsonl", [{"_id": f"d/{number}"} for number in range(3, COUNT, 17)])
+    delete(DeleteOptions(index_root=root, source=source), stages)
+    opened = IndexRoot(root)
+    return Index.open(opened.folder(opened.current()))
+
+
+def hits(index: Index, body: Json) -> dict[str, float]:
+    """Id -> score as it is ranked by, unrounded, best first."""
+    call = check_search({"candidates": ALL, "top_k": ALL, "typos": "off", **body}, LIMITS, index).call
+    session = SearchSession(index, call)
+    found = session.run().found.hits
+    assert session.ranked is not None
+    return {hit.id: score for hit, score in zip(found, session.ranked.scores.tolist(), strict=True)}
+
+
+def require_kept(whole: dict[str, float], kept: dict[str, float]) -> None:
+    """What both have has the same scores, to the bit, in the same order."""
+    both = [name for name in whole if name in kept]
+    assert [name for name in kept if name in whole] == both
+    assert {name: kept[name] for name in both} == {name: whole[name] for name in both}
+
+
+@settings(max_examples=12)
+@given(
+    query=st.sampled_from(QUERIES),
+    wanted=FILTERS,
+    more=MORE,
+    retriever=st.sampled_from(("hybrid", "hybrid", "dense", "lexical")),
+)
+def test_a_filter_changes_no_score_and_no_order(
+    index: Index, query: str, wanted: Json, more: Json, retriever: str
+) -> None:
+    body = {"query": query, "retriever": retriever, **(more if retriever == "hybrid" else {})}
+    whole = hits(index, body)
+    kept = hits(index, {**body, "filter": wanted})
+    require_kept(whole, kept)
+    if index[VECTORS].kind == "flat" and retriever == "hybrid":
+        assert kept.keys() <= whole.keys()
+    few = hits(index, {**body, "filter": wanted, "candidates": 20, "top_k": 20})
+    if index[VECTORS].kind == "flat":  # the others go deeper when they are asked for more
+        require_kept(whole, few)
+    tenant = Tenant(filter={"field": "owner", "eq": "alice"})
+    require_kept(whole, hits(index, tenant.confine({**body, "filter": wanted})))
+    least = float(np.median(list(whole.values()) or [0.0]))
+    assert hits(index, {**body, "min_score": least}) == {
+        name: score for name, score in whole.items() if score >= least
+    }
+    require_kept(whole, hits(index, {**body, "filter": wanted, "min_score": least}))
+
+
+@settings(max_examples=4)
+@given(wanted=FILTERS)
+def test_nor_does_it_without_a_text(index: Index, wanted: Json) -> None:
+    vector = index.encoder.run([index.preprocessor.query(QUERIES[0])])[0].tolist()
+    for body in ({"vector": vector}, {"like": {"id": "d/12"}}):
+        require_kept(hits(index, body), hits(index, {**body, "filter": wanted}))
+
+
+@settings(max_examples=8)
+@given(query=st.sampled_from(QUERIES), wanted=FILTERS)
+def test_nor_for_hits_that_a_re_ranker_reads(index: Index, query: str, wanted: Json) -> None:
+    """States of several documents are scored together, so the last bits are those of the batch."""
+    if index.reranker is None:
+        return
+    body = {"query": query, "retriever": "hybrid", "rerank": {"depth": 200}, "candidates": 180, "top_k": 180}
+    whole, kept = hits(index, body), hits(index, {**body, "filter": wanted})
+    assert bool(kept) == bool(
+        hits(index, {**body, "rerank": False, "filter": wanted})
+    )  # none match some filters
+    for name, score in kept.items():
+        assert score == pytest.approx(whole[name], abs=1e-4)
