@@ -21,7 +21,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from benchmarks.machine import machine
+from benchmarks.report import machine
 from glow.collection import read_queries
 
 ROOT = Path(__file__).parent.parent

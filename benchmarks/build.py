@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.machine import machine
+from benchmarks.report import machine
 from glow.artifact import IndexRoot
 
 ROOT = Path(__file__).parent.parent
@@ -35,21 +35,15 @@ MIB = 2**20
 
 @dataclass
 class Built:
-    """One build in one or more runs.
+    """One build in one or more runs."""
 
-    Attributes:
-        seconds: time of all runs.
-        report: report of the last run.
-        tree_bytes: peak memory of all processes of one run together.
-        kills: number of killed runs.
-        files: path in the version -> SHA-256, except for files that hold times.
-    """
-
-    seconds: float = 0.0
-    report: dict[str, Any] = field(default_factory=dict)
-    tree_bytes: int = 0
-    kills: int = 0
-    files: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0  # time of all runs
+    report: dict[str, Any] = field(default_factory=dict)  # report of the last run
+    tree_bytes: int = 0  # peak memory of all processes of one run together
+    kills: int = 0  # number of killed runs
+    files: dict[str, str] = field(
+        default_factory=dict
+    )  # path in the version -> SHA-256, except for files that hold times
 
 
 def main(
@@ -216,7 +210,7 @@ def _kills(
     return [
         f"{sizes[0]:,} documents with {counts[0]} threads, killed {killed.kills} times: {killed.seconds:.0f} s against "
         f"{whole.seconds:.0f} s, {100 * (killed.seconds / whole.seconds - 1):.1f} % more; files that differ: "
-        f"{', '.join(other) or 'none'}; recall@10 {recalls[1]:.3f} against {recalls[0]:.3f}.",
+        f"{', '.join(other) or 'none'}; recall@10 {recalls[1]:.3f} against {recalls[0]:.3f}."
     ]
 
 

@@ -20,7 +20,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
-from benchmarks.machine import machine
+from benchmarks.report import machine
 from glow.evaluation import (
     DEFAULT_MEASURES,
     Corpus,

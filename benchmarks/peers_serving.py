@@ -36,9 +36,7 @@ from benchmarks.serving.contenders import (
     contender,
     peers_environment,
 )
-from benchmarks.serving.generators import Closed, run_wrk
-from benchmarks.serving.servers import Running, running
-from benchmarks.serving.workload import query_texts, send, write_requests
+from benchmarks.serving.load import Closed, Running, query_texts, run_wrk, running, send, write_requests
 from glow.artifact import default_model
 from glow.evaluation import Task, evaluate, find_tasks
 from glow.records import Hit

@@ -1,6 +1,9 @@
-"""Reports as JSON and as Markdown tables for docs/results, and whether targets were reached."""
+"""Describes the machine, reports as JSON and as Markdown tables for docs/results, and says whether targets were reached."""
 
 import json
+import os
+import platform
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,9 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.machine import machine
 
-__all__ = ["emit", "emit_json", "percentiles", "table", "verdict"]
+def machine() -> dict[str, str]:
+    """CPU model, cores, memory, Python and commit, as plain strings."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [
+            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line
+        ]
+        flags = next((line for line in info.read_text().splitlines() if line.startswith("flags")), "")
+        vectors = [name for name in ("avx2", "avx512_vnni", "amx_int8", "amx_bf16") if name in flags.split()]
+        cpu = f"{names[0] if names else cpu} ({', '.join(vectors)})"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "cpu": cpu,
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory:.0f} GiB",
+        "python": platform.python_version(),
+        "commit": git.stdout.strip(),
+    }
 
 
 def percentiles(values: NDArray[np.float64]) -> dict[str, float | None]:
@@ -25,6 +46,18 @@ def percentiles(values: NDArray[np.float64]) -> dict[str, float | None]:
 def verdict(target: str, found: object, holds: bool) -> dict[str, object]:
     """One target and whether it was reached."""
     return {"target": target, "found": found, "holds": bool(holds)}
+
+
+def say(text: str) -> None:
+    """Prints a line immediately."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def status_bytes(field: str) -> int:
+    """A kB field of /proc/self/status in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -44,13 +77,7 @@ def _cell(value: object) -> str:
 def emit(
     report: Mapping[str, Any], markdown: str, json_file: Path | None, markdown_file: Path | None
 ) -> None:
-    """Writes a report to the requested files, and its Markdown to stdout.
-
-    Args:
-        report: plain values; the machine is added, and `verdicts` are also printed.
-        markdown: the table or tables.
-        json_file, markdown_file: files to write, if any.
-    """
+    """Writes a report to the requested files, and its Markdown to stdout."""
     whole = {"machine": machine(), **report}
     lines = [
         f"- {'holds' if row['holds'] else '**falls short**'}: {row['target']} (found {_cell(row['found'])})"
@@ -66,12 +93,7 @@ def emit(
 
 
 def emit_json(report: Mapping[str, Any], json_file: Path | None = None) -> None:
-    """Writes a report as JSON to stdout, and to a file if requested.
-
-    Args:
-        report: plain values; the machine is added.
-        json_file: file to write, if any.
-    """
+    """Writes a report as JSON to stdout, and to a file if requested."""
     text = json.dumps({"machine": machine(), **report}, indent=2, ensure_ascii=False) + "\n"
     if json_file:
         json_file.write_text(text, encoding="utf-8")

@@ -17,7 +17,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from benchmarks.machine import machine
+from benchmarks.report import machine
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
 from glow.index import Index

@@ -1,19 +1,17 @@
 """Measures hot swaps under load: failed and mixed responses, p99 during swaps and at rest, memory after many swaps.
 
-python -m benchmarks.swap --index-root INDEX_ROOT --data $DATA/tldr [--swaps 20] [--workers 1] [--leak]
+python -m benchmarks.swap --index-root INDEX_ROOT --data $DATA/tldr [--swaps 20] [--workers 1]
 
 INDEX_ROOT has two versions of about the same size (the newest two, or `--version` twice), preferably with different
 documents: every hit is checked against the version that its response names. They are linked into a private root, where
 CURRENT alternates between them while two clients send distinct queries. `during` are requests that overlap the time from
-a change of CURRENT until every worker has followed. With `--leak` the service does not release old versions, and the
-memory check must fail.
+a change of CURRENT until every worker has followed.
 """
 
 import http.client
 import json
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -26,15 +24,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-HERE = Path(__file__).resolve().parent
 from benchmarks.report import emit, percentiles, table, verdict
-from benchmarks.serving.servers import ROOT, Running, ServerSpec, our_service, running
-from benchmarks.serving.workload import Request as Asked
-from benchmarks.serving.workload import call, query_texts, search_request
+from benchmarks.serving.load import Request as Asked
+from benchmarks.serving.load import Running, call, our_service, query_texts, running, search_request
 from glow.artifact import IndexRoot
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow_service.settings import Settings
 
 MOST_SLOWER, MOST_GROWTH = 3.0, 1.1
 FOLLOW_WITHIN_S = 600.0
@@ -88,7 +83,6 @@ def main(
     rest_s: Annotated[float, typer.Option(help="Seconds at rest before.")] = 15.0,
     pause_s: Annotated[float, typer.Option(help="Seconds between two swaps.")] = 1.0,
     workers: Annotated[int, typer.Option(help="Processes that serve.")] = 1,
-    leak: Annotated[bool, typer.Option(help="Remove the release: the check must fail.")] = False,
     cores: Annotated[str, typer.Option(help="Cores of the service.")] = "0,1",
     flags: Annotated[str, typer.Option(help="More flags of the service.")] = "--cache-entries 0",
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
@@ -96,7 +90,7 @@ def main(
         Path | None, typer.Option("--markdown", help="Where to write the table.")
     ] = None,
 ) -> None:
-    """Swaps during searches; exits with status 1 if a check does not have the expected result."""
+    """Swaps during searches; exits with status 1 if a check fails."""
     names = version or IndexRoot(index_root).versions()[-2:]
     if len(names) != 2:
         raise typer.BadParameter(f"expected two versions in {index_root}, found {names}")
@@ -106,7 +100,7 @@ def main(
         root = _linked(index_root, names, folder / "root")
         ids = {name: _ids(root / name) for name in names}
         options = ["--workers", str(workers), *flags.split()]
-        spec = _leaking(root) if leak else our_service(root, *options)
+        spec = our_service(root, *options)
         with running(spec, folder, cores) as server, _asking(server, texts, ids) as clients:
             time.sleep(2.0)  # the first requests initialize lazy parts
             begun = time.perf_counter()
@@ -114,13 +108,12 @@ def main(
             rest = (begun, time.perf_counter())
             spans, memory = [], []
             for number in range(swaps):
-                spans.append(_swap(server, root, names[(number + 1) % 2], wait_for_release=not leak))
+                spans.append(_swap(server, root, names[(number + 1) % 2]))
                 memory.append(round(server.memory_mb(), 1))
                 time.sleep(pause_s)
-    report = _report(clients, rest, spans, memory, leak=leak)
+    report = _report(clients, rest, spans, memory)
     emit(report, _markdown(report), json_file, markdown_file)
-    good = [row["holds"] for row in report["verdicts"]]
-    raise typer.Exit(int(good[-1]) if leak else int(not all(good)))
+    raise typer.Exit(int(not all(row["holds"] for row in report["verdicts"])))
 
 
 def _linked(index_root: Path, names: list[str], target: Path) -> Path:
@@ -157,7 +150,7 @@ def _asking(server: Running, texts: list[str], ids: dict[str, frozenset[str]]) -
             client.join(60)
 
 
-def _swap(server: Running, root: Path, name: str, *, wait_for_release: bool) -> tuple[float, float]:
+def _swap(server: Running, root: Path, name: str) -> tuple[float, float]:
     """Changes CURRENT; returns the time span until every worker serves it and holds no other version."""
     started = time.perf_counter()
     _point(root, name)
@@ -167,22 +160,14 @@ def _swap(server: Running, root: Path, name: str, *, wait_for_release: bool) -> 
         info = json.loads(body) if status == 200 else {"index": {"version": ""}}
         if info["index"]["version"] == name and info["workers"]["following"] == info["workers"]["count"]:
             followed = time.perf_counter()
-            while (
-                wait_for_release
-                and b"glow_index_versions_open 1.0" not in call(server.port, Asked("/metrics"))[1]
-            ):
+            while b"glow_index_versions_open 1.0" not in call(server.port, Asked("/metrics"))[1]:
                 time.sleep(0.1)
             return started, followed
     raise RuntimeError(f"{name} is not served after {FOLLOW_WITHIN_S:g} s")
 
 
 def _report(
-    clients: list[Client],
-    rest: tuple[float, float],
-    spans: list[tuple[float, float]],
-    memory: list[float],
-    *,
-    leak: bool,
+    clients: list[Client], rest: tuple[float, float], spans: list[tuple[float, float]], memory: list[float]
 ) -> dict[str, Any]:
     times = np.array([row[:2] for client in clients for row in client.rows])
     took_ms = (times[:, 1] - times[:, 0]) * 1_000
@@ -205,7 +190,7 @@ def _report(
         verdict(
             f"p99 during swaps at most {MOST_SLOWER:g} times that at rest", slower, slower <= MOST_SLOWER
         ),
-        verdict(f"{bar}, release removed: must fall short" if leak else bar, growth, growth <= MOST_GROWTH),
+        verdict(bar, growth, growth <= MOST_GROWTH),
     ]
     return {
         "swaps": len(spans),
@@ -229,26 +214,6 @@ def _markdown(report: dict[str, Any]) -> str:
         ["resident MB after first, last; most", memory[0], memory[-1], max(memory)],
     ]
     return table([f"{report['swaps']} swaps, milliseconds", "p50", "p99", "max"], [*rows, *more])
-
-
-def _leaking(root: Path) -> ServerSpec:
-    plain = our_service(root)
-    settings = Settings(index_root=root, access_log=False, page=False, log_level="warning", workers=1)
-    command = [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "benchmarks.swap_leak:leaking",
-        "--factory",
-        "--port",
-        "{port}",
-    ]
-    return ServerSpec(
-        "leaking",
-        [*command, "--no-access-log", "--log-level", "warning"],
-        plain.ready,
-        {**settings.to_environment(), "GLOW_CACHE_ENTRIES": "0", "PYTHONPATH": f"{HERE}:{ROOT}"},
-    )
 
 
 if __name__ == "__main__":

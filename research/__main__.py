@@ -12,38 +12,27 @@ import typer
 
 from glow.commands import say
 
-__all__ = ["STUDIES", "Study", "run"]
-
 
 class Study(NamedTuple):
-    """A study.
+    """A study."""
 
-    Attributes:
-        page: the page of results that it repeats.
-        text: what it does, in one line.
-    """
-
-    page: str
-    text: str
+    page: str  # of the results that it repeats
+    text: str  # what it does, in one line
 
 
 STUDIES = {
     "debian": Study("docs/data.md", "training texts from packages of Debian"),
     "encoders": Study("docs/results/models.md", "glow-base's and glow-mini's training"),
     "ndrm": Study("docs/papers/conformer-kernel.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
-    "prettr": Study("docs/papers/prettr.md", "PreTTR's tables by layers apart and stored numbers"),
+    "prettr": Study("docs/papers/prettr.md", "PreTTR's table by layers apart, beside late interaction"),
     "pretraining": Study("docs/papers/cross-thought.md", "pre-training objectives at equal text"),
     "questions": Study("docs/results/quality.md", "judged questions from documentation"),
-    "ranking": Study("docs/results/quality.md", "what hybrid search scores by, and its probabilities"),
+    "ranking": Study("docs/results/quality.md", "the probabilities of hybrid search"),
 }
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Runs a study, or lists them.
-
-    Args:
-        arguments: its name and its arguments, with `--dry` anywhere.
-    """
+    """Runs a study by its name and its arguments, with `--dry` anywhere, or lists all."""
     if not arguments:
         for name, study in STUDIES.items():
             say(f"{name:12} {study.text} ({study.page})")
@@ -51,7 +40,10 @@ def run(arguments: Sequence[str]) -> None:
     name, *rest = arguments
     if name not in STUDIES:
         sys.exit(f"no study {name!r}; there are {', '.join(STUDIES)}")
-    command = typer.main.get_command(importlib.import_module(f"research.{name}.__main__").app)
+    module = importlib.import_module(f"research.{name}")
+    if not hasattr(module, "app"):
+        module = importlib.import_module(f"research.{name}.__main__")
+    command = typer.main.get_command(module.app)
     if "--dry" in rest:
         _only_tell(command)
     command([each for each in rest if each != "--dry"], f"python -m research {name}")

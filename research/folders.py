@@ -8,10 +8,6 @@ from typing import Any
 
 import typer
 
-__all__ = [
-    "Record", "append", "given_file", "given_folder", "names_among", "read_records", "write_folder", "write_lines",
-]  # fmt: skip
-
 Record = dict[str, Any]
 
 
@@ -48,13 +44,7 @@ def write_folder(
     queries: Iterable[Record],
     judged: Mapping[str, Mapping[str, Iterable[str]]],
 ) -> None:
-    """Writes documents, queries and relevance judgments with grade 1; replaces files of an earlier call.
-
-    Args:
-        folder: directory, created if missing.
-        documents, queries: in the order of writing.
-        judged: split -> query -> documents.
-    """
+    """Writes documents, queries and judgments of grade 1 (split -> query -> documents); replaces files of an earlier call."""
     for name, records in (("corpus", documents), ("queries", queries)):
         write_lines(folder / f"{name}.jsonl", (json.dumps(each, ensure_ascii=False) for each in records))
     for split, qrels in judged.items():

@@ -1,7 +1,7 @@
-"""Training for studies: `glow.training`'s loop over random batches, in a temporary directory."""
+"""Training for studies, `glow.training`'s loop over random batches in a temporary directory, and measures of rankings."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -9,6 +9,9 @@ from typing import Generic, TypeVar
 import numpy as np
 from torch import Tensor, nn
 
+from glow.evaluation import Evaluation, evaluate
+from glow.records import Hit, Qrel
+from glow.training.data import Collection
 from glow.training.run import (
     Adam,
     Group,
@@ -24,8 +27,6 @@ from glow.training.run import (
     run,
 )
 
-__all__ = ["UNCLIPPED", "Draws", "take_steps"]
-
 UNCLIPPED = 1e9
 """A gradient norm limit that no gradient reaches."""
 ADAM = Adam(eps=1e-8)
@@ -34,16 +35,10 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class Draws(Generic[Read]):
-    """A run's batches, each drawn with its own generator.
-
-    Attributes:
-        seed: seed of all batches.
-        count: number of steps.
-        draw: draws a batch.
-    """
+    """A run's batches, each drawn with its own generator."""
 
     seed: int
-    count: int
+    count: int  # of steps
     draw: Callable[[np.random.Generator], Read]
 
     def steps(self, processes: int) -> int:
@@ -80,18 +75,7 @@ def take_steps(
 ) -> list[float]:
     """Trains a model in place by AdamW, with torch's constants unless others are given; leaves it in evaluation mode.
 
-    Args:
-        model: holds all trainable parameters.
-        draws: the batches.
-        loss: computes a batch's loss, a scalar.
-        options: optimizer options.
-        warmup, floor: steps in which the rate rises, and its final fraction.
-        tell: called after every step.
-        rate: another schedule than that of `warmup` and `floor`.
-        groups, adam, device: as for `Recipe` and `Place`.
-
-    Returns:
-        The loss of every step.
+    The rate rises in `warmup` steps and ends at the fraction `floor`, or follows `rate`. The losses of all steps are returned.
     """
     losses: list[float] = []
 
@@ -100,18 +84,21 @@ def take_steps(
         tell(progress)
 
     config = RunConfig(name="study", seed=draws.seed, checkpoint_steps=draws.count, optimizer=options)
+    objective, schedule = _Objective(model, loss), rate or floored(warmup, floor)
     recipe = Recipe(
-        config,
-        draws,
-        model,
-        _Objective(model, loss),
-        lambda out, report: None,
-        [],
-        groups,
-        adam,
-        rate or floored(warmup, floor),
-        unit="steps",
+        config, draws, model, objective, lambda out, report: None, [], groups, adam, schedule, unit="steps"
     )
     with tempfile.TemporaryDirectory() as folder:
         run(recipe, Place(Path(folder), device=device), note)
     return losses
+
+
+def measured(collection: Collection, ranked: Iterable[Iterable[int]], names: Sequence[str]) -> Evaluation:
+    """Measures the rows of each query's best documents, best first."""
+    queries = list(zip(collection.query_ids, collection.relevant, strict=True))
+    qrels = [Qrel(query, str(row), 1) for query, relevant in queries for row in sorted(relevant)]
+    run = {
+        query: [Hit(str(row), -float(place)) for place, row in enumerate(rows)]
+        for query, rows in zip(collection.query_ids, ranked, strict=True)
+    }
+    return evaluate(run, qrels, names)

@@ -12,17 +12,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-__all__ = ["join"]
-
 PART = re.compile(r"\.zip\.(\d{3})$")
 
 
 def join(wheels: Path, out: Path) -> None:
-    """Unpacks the joined zip file; its only directory becomes `out`.
-
-    Raises:
-        ValueError: if a part is missing, `out` exists, or the zip file is damaged or does not have a single directory.
-    """
+    """Unpacks the joined zip file; its only directory becomes `out`."""
     if out.exists():
         raise ValueError(f"{out} exists; remove it or choose another --out")
     parts: dict[int, tuple[Path, str]] = {}

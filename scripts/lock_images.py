@@ -16,8 +16,6 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["BUILD", "FOLDER", "LOCKS", "UNLOCKED", "requirements"]
-
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docker" / "requirements"
 LOCKS: dict[str, tuple[str, ...]] = {
@@ -42,14 +40,7 @@ TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
 def requirements(lock: str) -> list[str]:
-    """The requirements of a lock file according to pyproject.toml.
-
-    Args:
-        lock: a key of `LOCKS`.
-
-    Returns:
-        Requirements; those of the extra `gpu` lack the two packages that it replaces.
-    """
+    """The requirements of a lock file by pyproject.toml; the extra `gpu` replaces two packages."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = LOCKS[lock]
     wanted = [

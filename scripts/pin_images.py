@@ -13,8 +13,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["NAMED_IN", "faults", "images", "pin", "registry_digest"]
-
 ROOT = Path(__file__).parent.parent
 LIST = Path("docker/images.env")
 NAMED_IN = ("docker/*.Dockerfile", "docker-compose*.yml", "k8s/**/*.yaml")
@@ -23,14 +21,7 @@ DIGEST = r"@sha256:[0-9a-f]{64}"
 
 
 def images(root: Path = ROOT) -> dict[str, str]:
-    """The base images.
-
-    Args:
-        root: the checkout.
-
-    Returns:
-        Variable of the compose file and Dockerfiles -> `name:tag`, with `@sha256:…` if it is pinned.
-    """
+    """Variable of the compose file and Dockerfiles -> `name:tag`, with `@sha256:…` if it is pinned."""
     lines = (root / LIST).read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
@@ -44,17 +35,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def registry_digest(image: str) -> str:
-    """Asks the registry for the present digest of a tag, which covers all platforms.
-
-    Args:
-        image: `name:tag`.
-
-    Returns:
-        `sha256:…`.
-
-    Raises:
-        OSError: if the registry cannot be reached, or returns no digest.
-    """
+    """Asks the registry for the present digest of a tag, which covers all platforms: `sha256:…`."""
     command = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{.Manifest.Digest}}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = done.stdout.strip()
@@ -64,15 +45,7 @@ def registry_digest(image: str) -> str:
 
 
 def pin(root: Path = ROOT, ask: Callable[[str], str] = registry_digest) -> dict[str, str]:
-    """Writes the digests of all base images after all are known.
-
-    Args:
-        root: the checkout.
-        ask: `name:tag` -> `sha256:…`.
-
-    Returns:
-        The pinned images.
-    """
+    """Writes the digests of all base images after all are known."""
     tags = [image.partition("@")[0] for image in images(root).values()]
     pinned = {tag: f"{tag}@{ask(tag)}" for tag in tags}
     for path in _files(root):
@@ -84,15 +57,7 @@ def pin(root: Path = ROOT, ask: Callable[[str], str] = registry_digest) -> dict[
 
 
 def faults(root: Path = ROOT, *, release: bool) -> list[str]:
-    """Finds faults of the base images.
-
-    Args:
-        root: the checkout.
-        release: whether every image must have a digest.
-
-    Returns:
-        One line for each fault.
-    """
+    """Finds faults of the base images."""
     listed = images(root)
     found = [
         f"{LIST}: {image} has no digest, and a release needs one: python -m scripts.pin_images"

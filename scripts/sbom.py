@@ -23,8 +23,6 @@ from packaging.markers import Marker
 from glow import __version__
 from scripts.lock_images import FOLDER, LOCKS
 
-__all__ = ["NAMES", "Contents", "contents", "sbom"]
-
 ROOT = Path(__file__).parent.parent
 NOT_IMAGES = ("dev", "serve")
 NAMES = tuple(name for name in LOCKS if name not in NOT_IMAGES)
@@ -48,33 +46,16 @@ _PYTHON = "3.11.7"
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of an image.
+    """The contents of an image."""
 
-    Attributes:
-        system: Debian's release, such as `debian-12`.
-        debian: name, version and architecture of each Debian package.
-        python: version of Python; empty without one.
-        packages: normalized name -> version of each Python package.
-    """
-
-    system: str
-    debian: tuple[tuple[str, str, str], ...]
-    python: str
-    packages: dict[str, str]
+    system: str  # Debian's release, such as `debian-12`
+    debian: tuple[tuple[str, str, str], ...]  # name, version and architecture of each Debian package
+    python: str  # version of Python; empty without one
+    packages: dict[str, str]  # normalized name -> version of each Python package
 
 
 def contents(shell: Sequence[str]) -> Contents:
-    """Lists the packages of an image, or of this machine.
-
-    Args:
-        shell: command that runs the program in its last argument, such as `sh -c`.
-
-    Returns:
-        The installed packages.
-
-    Raises:
-        OSError: if the command fails.
-    """
+    """Lists the packages of an image, or of this machine."""
     done = subprocess.run([*shell, _ASK], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(f"{' '.join(shell)}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
@@ -89,18 +70,7 @@ def contents(shell: Sequence[str]) -> Contents:
 
 
 def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
-    """The bill of materials of one image.
-
-    Args:
-        name: one of `NAMES`, or an image with only Debian packages.
-        held: contents of the finished image, if it was inspected.
-
-    Returns:
-        A CycloneDX document as JSON values.
-
-    Raises:
-        ValueError: if the image holds Python packages that its lock file lacks.
-    """
+    """The bill of materials of one image."""
     locked = (FOLDER / f"{name}.txt").read_text(encoding="utf-8") if name in NAMES else ""
     document = _of_lock(locked, held.python if held and held.python else _PYTHON)
     components = document.setdefault("components", [])
@@ -109,15 +79,9 @@ def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
         component.pop("description", None)
     if held is not None:
         found = {_plain(each["name"]): each for each in components}
-        unknown = {
-            package
-            for package, version in held.packages.items()
-            if package not in found or found[package]["version"] != version
-        }
-        if unknown:
-            raise ValueError(
-                f"the image {name} holds packages that {name}.txt lacks: {', '.join(sorted(unknown))}"
-            )
+        listed = {package: each["version"] for package, each in found.items()}
+        if unknown := sorted(each for each, version in held.packages.items() if listed.get(each) != version):
+            raise ValueError(f"the image {name} holds packages that {name}.txt lacks: {', '.join(unknown)}")
         components[:] = [found[package] for package in sorted(held.packages)]
         components += [_debian(held.system, *row) for row in held.debian]
         if held.python:
@@ -146,10 +110,8 @@ def _of_lock(text: str, python: str) -> dict[str, Any]:
 
 
 def _debian(system: str, name: str, version: str, architecture: str) -> dict[str, Any]:
-    place = f"arch={architecture}&distro={quote(system)}"
-    return _component(
-        name, version, f"pkg:deb/debian/{quote(name, safe='')}@{quote(version, safe='')}?{place}"
-    )
+    package = f"{quote(name, safe='')}@{quote(version, safe='')}"
+    return _component(name, version, f"pkg:deb/debian/{package}?arch={architecture}&distro={quote(system)}")
 
 
 def _component(name: str, version: str, purl: str) -> dict[str, Any]:
@@ -163,11 +125,10 @@ def _plain(name: str) -> str:
 def main() -> None:
     """Writes the SBOMs."""
     parser = argparse.ArgumentParser(prog="python -m scripts.sbom", description=__doc__)
+    folder = ROOT / "dist" / "sbom"
+    parser.add_argument("--out", type=Path, default=folder, help="folder that they are written to")
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "dist" / "sbom", help="folder that they are written to"
-    )
-    parser.add_argument(
-        "--image", action="append", metavar="NAME=REFERENCE", help="a finished image to ask; repeat it"
+        "--image", action="append", metavar="NAME=REFERENCE", help="a finished image; repeatable"
     )
     options = parser.parse_args()
     asked = dict(item.split("=", 1) for item in options.image or ())

@@ -34,13 +34,7 @@ USES_VECTORS_OF_A = ("d", "f")
 """Peers that would encode with the same weights as (a); they use its vectors, and their seconds include its encoding."""
 COLLECTION = "documents"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-CHROMA_FILES = (
-    "config.json",
-    "special_tokens_map.json",
-    TOKENIZER_CONFIG,
-    "tokenizer.json",
-    "vocab.txt",
-)
+CHROMA_FILES = ("config.json", "special_tokens_map.json", TOKENIZER_CONFIG, "tokenizer.json", "vocab.txt")
 MAX_TOKENS = 256
 """Length at which sentence-transformers and Chroma cut a text; fastembed takes its own from the tokenizer's file."""
 CHUNK = 512

@@ -15,26 +15,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchmarks.serving.build_peers import INDEXES, USES_VECTORS_OF_A, seconds_file
-from benchmarks.serving.servers import ROOT, ServerSpec, our_service
-from benchmarks.serving.workload import Request, search_request
+from benchmarks.serving.load import ROOT, Request, ServerSpec, our_service, search_request
 from glow.collection import read_documents
 from glow.records import Document
 from glow.schema import FieldSchema
-
-__all__ = [
-    "OURS",
-    "OURS_DENSE",
-    "OURS_HYBRID",
-    "OURS_WORDS",
-    "PEERS",
-    "WORDS_ONLY",
-    "Contender",
-    "Site",
-    "build",
-    "build_seconds",
-    "contender",
-    "peers_environment",
-]
 
 OURS = "GLOW"
 """Hybrid search with its second stage, late interaction: the default."""
@@ -57,15 +41,6 @@ PEERS = {
 }
 WORDS_ONLY = ("g", "h")
 """Peers without vectors; targets do not apply to them."""
-APPS = {
-    "a": "peer_minilm",
-    "b": "peer_minilm",
-    "d": "peer_chroma",
-    "e": "peer_fastembed",
-    "f": "peer_milvus",
-    "g": "peer_tantivy",
-    "h": "peer_bm25s",
-}
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
 PROBE = "how do i list the files of a folder"
@@ -75,36 +50,22 @@ OFFLINE = {"HF_HUB_OFFLINE": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A compared server.
+    """A compared server."""
 
-    Attributes:
-        key: GLOW with its kind of search, or the peer's letter.
-        spec: how to start it.
-        request: makes the request for a query's ten best documents.
-        ids: reads the documents' ids from the response's JSON, best first.
-    """
-
-    key: str
-    spec: ServerSpec
-    request: Callable[[str], Request]
-    ids: Callable[[Any], list[str]]
+    key: str  # GLOW with its kind of search, or the peer's letter
+    spec: ServerSpec  # how to start it
+    request: Callable[[str], Request]  # makes the request for a query's ten best documents
+    ids: Callable[[Any], list[str]]  # reads the documents' ids from the response's JSON, best first
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The paths of one dataset's artifacts.
+    """The paths of one dataset's artifacts."""
 
-    Attributes:
-        data: BEIR data directory.
-        cache: directory of files that are built once for all datasets.
-        peers_python: interpreter of the peers' environment.
-        documents: number of documents of the corpus; 0: all.
-    """
-
-    data: Path
-    cache: Path
-    peers_python: Path
-    documents: int = 0
+    data: Path  # BEIR data directory
+    cache: Path  # directory of files that are built once for all datasets
+    peers_python: Path  # interpreter of the peers' environment
+    documents: int = 0  # number of documents of the corpus; 0: all
 
     @property
     def folder(self) -> Path:
@@ -117,11 +78,7 @@ class Site:
 
 
 def peers_environment(cache: Path) -> Path:
-    """Makes the peers' environment in the cache if it is missing or its requirements changed; returns its interpreter.
-
-    Args:
-        cache: directory for `env`.
-    """
+    """Makes the peers' environment in the cache if it is missing or its requirements changed; returns its interpreter."""
     folder = cache / "env"
     python, mark = folder / "bin" / "python", folder / REQUIREMENTS.name
     if not mark.exists() or mark.read_bytes() != REQUIREMENTS.read_bytes():
@@ -134,13 +91,7 @@ def peers_environment(cache: Path) -> Path:
 
 
 def build(site: Site, names: Sequence[str], model: Path) -> None:
-    """Builds the contenders' missing files.
-
-    Args:
-        site: the dataset's paths.
-        names: kinds of GLOW's search and letters of peers.
-        model: GLOW's model directory.
-    """
+    """Builds the contenders' missing files."""
     site.folder.mkdir(parents=True, exist_ok=True)
     if set(RETRIEVERS) & set(names) and not seconds_file(site.index(OURS)).exists():
         _build_ours(site, model)
@@ -193,14 +144,7 @@ def _peers(site: Site, *arguments: str) -> None:
 
 
 def contender(site: Site, key: str, workers: int, flags: Sequence[str]) -> Contender:
-    """A contender by its name or letter.
-
-    Args:
-        site: the dataset's paths.
-        key: kind of GLOW's search, or letter of a peer.
-        workers: uvicorn's workers of a peer.
-        flags: more flags of GLOW's service.
-    """
+    """A contender by its name or letter."""
     return _peer(site, key, workers) if key in PEERS else _ours(site, key, flags)
 
 
@@ -219,12 +163,10 @@ def _peer(site: Site, key: str, workers: int) -> Contender:
         spec = _uvicorn(site, key, "txtai.api:app", variables, _txtai_request(PROBE), workers)
         return Contender(key, spec, _txtai_request, lambda answer: [str(hit["id"]) for hit in answer])
     weights = cache / {"d": "chroma", "e": "fastembed"}.get(key, "minilm")
-    variables = {"PEER_INDEX": str(folder), "PEER_WEIGHTS": str(weights)}
-    if key == "b":
-        variables["PEER_BACKEND"] = "onnx"
+    variables = {"PEER": key, "PEER_INDEX": str(folder), "PEER_WEIGHTS": str(weights)}
     # Milvus Lite locks its file: one process can serve it.
     workers = 1 if key == "f" else workers
-    spec = _uvicorn(site, key, f"{APPS[key]}:app", variables, _peer_request(PROBE), workers)
+    spec = _uvicorn(site, key, "peer:app", variables, _peer_request(PROBE), workers)
     return Contender(key, spec, _peer_request, lambda answer: [str(found) for found in answer["ids"]])
 
 

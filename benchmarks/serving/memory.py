@@ -1,11 +1,10 @@
 """Measures the service's memory: its growth over 50,000 queries of mixed length, and the cost of another worker.
 
-python -m benchmarks.serving.memory --index-root INDEX_ROOT --data $DATA/tldr [--leak]
+python -m benchmarks.serving.memory --index-root INDEX_ROOT --data $DATA/tldr
 python -m benchmarks.serving.memory --index-root INDEX_ROOT --data $DATA/tldr --queries 1000000 --distinct 20000 --writes 20
 
-Growth is resident memory after all queries minus that after half of them. With `--leak` the check runs on a service
-that keeps every request, and must fail. `--distinct` draws that many texts by Zipf's law, so that most responses come from the
-cache. `--writes` upserts so many documents after each twentieth, which the service loads, in a copy of the index. Workers are
+Growth is resident memory after all queries minus that after half of them. `--distinct` draws that many texts by Zipf's law, so that
+most responses come from the cache. `--writes` upserts so many documents after each twentieth, which the service loads, in a copy of the index. Workers are
 compared by PSS, which counts a page shared by n processes as 1/n, after each has served.
 """
 
@@ -23,11 +22,19 @@ import numpy as np
 import typer
 
 from benchmarks.report import emit, table, verdict
-from benchmarks.serving.generators import OpenLoop
-from benchmarks.serving.servers import ROOT, Running, ServerSpec, our_service, running
-from benchmarks.serving.workload import mixed_texts, query_texts, search_request, write_requests
+from benchmarks.serving.load import (
+    ROOT,
+    OpenLoop,
+    Running,
+    ServerSpec,
+    mixed_texts,
+    our_service,
+    query_texts,
+    running,
+    search_request,
+    write_requests,
+)
 from glow.artifact import default_model
-from glow_service.settings import Settings
 
 MAX_GROWTH_MB = 20.0
 ZIPF = 1.3
@@ -48,7 +55,6 @@ def main(
     workers: Annotated[str, typer.Option(help="Numbers of workers to compare; empty for none.")] = "1 2 4",
     distinct: Annotated[int, typer.Option(help="Different texts; 0: all.")] = 0,
     writes: Annotated[int, typer.Option(help="Documents to upsert after each twentieth.")] = 0,
-    leak: Annotated[bool, typer.Option(help="Plant a leak: the check must fail.")] = False,
     cores: Annotated[str, typer.Option(help="Cores of all.")] = "0,1",
     flags: Annotated[str, typer.Option(help="More flags of the service.")] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the report.")] = None,
@@ -56,7 +62,7 @@ def main(
         Path | None, typer.Option("--markdown", help="Where to write the table.")
     ] = None,
 ) -> None:
-    """Sends queries and reads the memory; exits with status 1 if the check does not have the expected result."""
+    """Sends queries and reads the memory; exits with status 1 if it grows too much or a query fails."""
     texts = mixed_texts(query_texts(data), distinct or queries)
     if distinct:
         drawn = np.random.default_rng(0).zipf(ZIPF, queries) % distinct
@@ -65,10 +71,10 @@ def main(
         folder = Path(scratch)
         if writes:
             index_root = Path(shutil.copytree(index_root, folder / "index"))
-        spec = _leaking(index_root) if leak else our_service(index_root, *flags.split())
+        spec = our_service(index_root, *flags.split())
         samples = growth(spec, texts, folder, clients, cores, index_root, writes)
         shared = []
-        for number in () if leak else map(int, workers.split()):
+        for number in map(int, workers.split()):
             settings = ["--workers", str(number), *flags.split()]
             shared.append(workers_memory(our_service(index_root, *settings), number, texts, folder, cores))
     grown = round(samples[-1]["rss_mb"] - samples[len(samples) // 2]["rss_mb"], 1)
@@ -76,14 +82,14 @@ def main(
     statuses = [status for sample in samples for status in sample.get("statuses", {})]
     bar = f"second half of {queries} queries grows < {MAX_GROWTH_MB:g} MB"
     verdicts = [
-        verdict(f"{bar}, leak planted: must fall short" if leak else bar, grown, grown < MAX_GROWTH_MB),
+        verdict(bar, grown, grown < MAX_GROWTH_MB),
         verdict(
             f"no failed query{f' (status {sorted({*statuses})})' if failed else ''}", failed, failed == 0
         ),
     ]
-    report = {"leak": leak, "samples": samples, "growth_mb": grown, "workers": shared, "verdicts": verdicts}
+    report = {"samples": samples, "growth_mb": grown, "workers": shared, "verdicts": verdicts}
     emit(report, _markdown(samples, shared), json_file, markdown_file)
-    raise typer.Exit(0 if (grown < MAX_GROWTH_MB) != leak and not failed else 1)
+    raise typer.Exit(int(grown >= MAX_GROWTH_MB or bool(failed)))
 
 
 def growth(
@@ -142,28 +148,6 @@ def workers_memory(
             "pss_mb": round(server.memory_mb("Pss"), 1),
             "rss_mb": round(server.memory_mb("Rss"), 1),
         }
-
-
-def _leaking(index_root: Path) -> ServerSpec:
-    """The wrapped app, with the settings that `our_service` would give."""
-    plain = our_service(index_root)
-    settings = Settings(index_root=index_root.resolve(), access_log=False, page=False, log_level="warning")
-    paths = f"{Path(__file__).resolve().parent}:{ROOT}"
-    command = [
-        sys.executable,
-        "-m",
-        "uvicorn",
-        "benchmarks.serving.leaking_app:leaking",
-        "--factory",
-        "--port",
-        "{port}",
-    ]
-    return ServerSpec(
-        "leaking",
-        [*command, "--no-access-log", "--log-level", "warning"],
-        plain.ready,
-        {**settings.to_environment(), "PYTHONPATH": paths},
-    )
 
 
 def _markdown(samples: list[dict[str, Any]], shared: list[dict[str, Any]]) -> str:

@@ -9,21 +9,77 @@ and again after the own cache has seen the stream. Nothing else should run on th
 """
 
 import statistics
+import subprocess
 import tempfile
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from redis import Redis
+from redis.exceptions import RedisError
 
 from benchmarks.report import emit, table
-from benchmarks.serving.generators import run_wrk
-from benchmarks.serving.redis_chaos import zipf
-from benchmarks.serving.redis_server import RedisServer
-from benchmarks.serving.servers import our_service, running
-from benchmarks.serving.workload import query_texts, search_request, write_requests
+from benchmarks.serving.load import (
+    free_port,
+    our_service,
+    query_texts,
+    run_wrk,
+    running,
+    search_request,
+    write_requests,
+)
+
+START_TIMEOUT_S = 20.0
+
+
+class RedisServer:
+    """A redis-server on a free port that saves nothing to disk."""
+
+    def __init__(self, folder: Path, cores: str) -> None:
+        self._folder = folder
+        self._cores = cores
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+
+    @property
+    def url(self) -> str:
+        """Its address for `--redis-url`."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Starts it empty, and waits until it responds."""
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen(
+            ["taskset", "-c", self._cores, "redis-server", *options, "--dir", str(self._folder)],
+            stdout=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                self._client().ping()
+                return
+            except RedisError as error:
+                if time.monotonic() > deadline:
+                    raise RuntimeError("redis-server did not start; is it installed?") from error
+                time.sleep(0.05)
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _client(self) -> Redis:
+        return Redis(port=self.port, socket_timeout=5)
+
 
 CLIENTS = 8
+HOT = 1.1
+"""Exponent of the query frequencies (Zipf)."""
+REQUESTS = 200_000
 COLD, WARM = "first seconds", "later"
 
 
@@ -55,6 +111,13 @@ def main(
                     ]
     summary = _summary(rows)
     emit({"rows": rows, "summary": summary}, _markdown(summary), json_file, markdown_file)
+
+
+def zipf(texts: list[str]) -> list[str]:
+    """A stream in which the n-th text has a frequency proportional to n to the power of -1.1."""
+    weights = np.arange(1, len(texts) + 1, dtype=np.float64) ** -HOT
+    rows = np.random.default_rng(0).choice(len(texts), size=REQUESTS, p=weights / weights.sum())
+    return [texts[row] for row in rows]
 
 
 def _measure(

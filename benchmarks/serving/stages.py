@@ -3,7 +3,7 @@
 python -m benchmarks.serving.stages --index-root INDEX_ROOT --data $DATA/tldr
 
 One thread of this process runs whole searches, from text to the bytes of the result. Functions are timed by the thread's CPU clock; a
-stage does not contain the stages that it calls. `benchmarks.serving.limit` measures HTTP.
+stage does not contain the stages that it calls.
 """
 
 import time
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.machine import machine
+from benchmarks.report import machine
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
 from glow.index import Index, set_numpy_threads

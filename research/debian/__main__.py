@@ -16,12 +16,8 @@ from typing import Annotated
 import typer
 
 from glow.commands import package_app, say
-from research.debian.books import book_pairs
-from research.debian.dictionaries import dictd_pairs, wordnet_pairs
-from research.debian.docstrings import docstring_pairs
-from research.debian.manpages import manual_pairs
-from research.debian.packages import package_pairs
-from research.debian.pair import Pair
+from research.debian import readers
+from research.debian.text import Pair
 from research.folders import given_folder, names_among, write_folder, write_lines
 
 # A query with more relevant documents is too general to be a question ("Installation").
@@ -30,46 +26,35 @@ MAX_DOCUMENTS_OF_A_QUERY = 5
 
 @dataclass(frozen=True)
 class Source:
-    """One kind of text.
+    """One kind of text."""
 
-    Attributes:
-        prefix: prefix of the document ids, before a colon or a hyphen.
-        install: the command that installs this source.
-        licence: note for a model card.
-    """
-
-    prefix: str
-    install: str
-    licence: str
+    prefix: str  # prefix of the document ids, before a colon or a hyphen
+    install: str  # the command that installs this source
+    licence: str  # note for a model card
 
 
 def _docstrings(root: Path) -> Iterator[Pair]:
     folders = sorted(root.glob("usr/lib/python3*")) + sorted(root.glob("usr/lib/python3/dist-packages"))
     if root == Path("/"):
         folders.append(Path(sysconfig.get_path("purelib")))
-    return docstring_pairs(folders)
+    return readers.docstring_pairs(folders)
 
 
 READERS: Mapping[str, Callable[[Path], Iterable[Pair]]] = {
-    "packages": package_pairs,
-    "manuals": manual_pairs,
+    "packages": readers.package_pairs,
+    "manuals": readers.manual_pairs,
     "docstrings": _docstrings,
-    "books": book_pairs,
-    "wordnet": wordnet_pairs,
-    "dictionaries": dictd_pairs,
+    "books": readers.book_pairs,
+    "wordnet": readers.wordnet_pairs,
+    "dictionaries": readers.dictd_pairs,
 }
-SOURCES = {
-    name: Source(**values)
-    for name, values in tomllib.loads(
-        (Path(__file__).parent / "sources.toml").read_text(encoding="utf-8")
-    ).items()
-}
+_TABLES = tomllib.loads((Path(__file__).parent / "sources.toml").read_text(encoding="utf-8"))
+SOURCES = {name: Source(**values) for name, values in _TABLES.items()}
 
 
 def main(
     out: Annotated[Path, typer.Option(help="folder to write; a corpus.jsonl in it is replaced")],
-    limit_per_source: Annotated[int, typer.Option(min=0, help="most documents of a source; 0: all")] = 0,
-    seed: Annotated[int, typer.Option(help="for the choice under a limit and for the order")] = 0,
+    seed: Annotated[int, typer.Option(help="for the order")] = 0,
     sources: Annotated[str, names_among(list(SOURCES), "names with commas between")] = ",".join(SOURCES),
     whole_sections: Annotated[
         bool, typer.Option("--whole-sections", help="books: every passage of a section, not its first alone")
@@ -87,9 +72,8 @@ def main(
         if not pairs:
             say(f"{name}: not on this machine; to have it: {SOURCES[name].install}")
             continue
-        kept = generator.sample(pairs, limit_per_source) if 0 < limit_per_source < len(pairs) else pairs
-        say(f"{name}: {len(kept):,} documents")
-        chosen += kept
+        say(f"{name}: {len(pairs):,} documents")
+        chosen += pairs
     if not chosen:
         say("Nothing was written: none of the sources is on this machine.")
         raise typer.Exit(1)
@@ -97,7 +81,7 @@ def main(
     generator.shuffle(chosen)
     documents, queries = write(chosen, out, dev)
     say(
-        f"{out}: {documents:,} documents, {queries:,} queries; those of a query with more than 5 are left out"
+        f"{out}: {documents:,} documents, {queries:,} queries; queries with more than 5 documents are left out"
     )
 
 
@@ -106,14 +90,6 @@ def write(pairs: list[Pair], out: Path, dev: int = 0) -> tuple[int, int]:
 
     Pairs with the same query, ignoring case and punctuation, share it. A query of more than five documents is
     dropped with its documents.
-
-    Args:
-        pairs: pairs with distinct ids, in the order of writing.
-        out: the directory, created if missing.
-        dev: number of queries, the first, of split `dev`; the others are split `train`.
-
-    Returns:
-        Number of documents and of queries.
     """
     by_query: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
@@ -154,7 +130,7 @@ def _read(name: str, roots: list[Path], whole_sections: bool) -> list[Pair]:
     texts: set[str] = set()
     for root in roots:
         whole = whole_sections and name == "books"
-        for pair in book_pairs(root, whole=True) if whole else READERS[name](root):
+        for pair in readers.book_pairs(root, whole=True) if whole else READERS[name](root):
             if pair.id not in found and pair.text not in texts:
                 found[pair.id] = pair
                 texts.add(pair.text)

@@ -13,12 +13,8 @@ from glow.nn import TowerConfig, TwoTowers, init_from_bert, minilm_folder
 from glow.runtime import Model
 from glow.training import read_towers, save_checkpoint, with_few_layers
 from glow_model_export.imported.queries import QueriesAbout, write_queries_file
-from research.encoders.average import average
-from research.encoders.descent import imitate
-from research.encoders.pack import make_pack
-from research.encoders.prepare import LEXICAL, flat_texts, prepare, same_tokens
-from research.encoders.texts import make_texts
-from research.encoders.towers import train_towers
+from research.encoders.pack import make_pack, make_texts
+from research.encoders.train import LEXICAL, average, flat_texts, imitate, prepare, same_tokens, train_towers
 from research.folders import given_file, given_folder
 
 MINI_LAYERS = (0, 4, 5)

@@ -3,8 +3,6 @@
 import inspect
 from collections.abc import Iterable, Sequence
 
-__all__ = ["code", "first", "page", "table"]
-
 
 def page(title: str, sentence: str, *parts: str) -> str:
     """A page: title, one sentence, a note for editors, and the non-empty parts."""

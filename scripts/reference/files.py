@@ -18,8 +18,6 @@ from glow_index_builder.input import lines
 from glow_service import writes
 from scripts.reference import code, first, page, table
 
-__all__ = ["files_page"]
-
 SECTIONS = {
     "Index root": (root, lock, lines),
     "Log of writes": (log, state, reader, records, writes),

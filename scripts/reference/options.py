@@ -17,8 +17,6 @@ from glow_service.commands import serve
 from glow_service.settings import Settings, settings_table
 from scripts.reference import code, page, table
 
-__all__ = ["commands_page", "help_texts", "settings_page"]
-
 
 def help_texts() -> str:
     """The output of each command's `--help` as JSON, for installations that cannot import the command."""

@@ -19,8 +19,6 @@ from glow_service.settings import Settings
 from glow_service.telemetry import metrics
 from scripts.reference import code, first, page, table
 
-__all__ = ["errors_page", "http_page", "metrics_page"]
-
 PACKAGES = ("glow", "glow_service", "glow_index_builder", "glow_model_export")
 FAMILY = "MetricFamily"
 SHAPES = "#/components/schemas/"

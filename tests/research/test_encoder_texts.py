@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.encoders.texts import OPENINGS, TASKS, make_texts, question
+from research.encoders.pack import OPENINGS, TASKS, make_texts, question
 
 
 @pytest.mark.parametrize(

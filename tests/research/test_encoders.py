@@ -11,11 +11,8 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.runtime import Model
 from glow.text import Preprocessor
 from glow.training import with_few_layers
-from research.encoders.descent import imitate
-from research.encoders.flat import Flat, to_bytes
-from research.encoders.pack import Tensors, flat, make_pack
-from research.encoders.prepare import bm25_of, flat_texts, prepare, same_tokens
-from research.encoders.towers import train_towers
+from research.encoders.pack import Flat, Tensors, flat, make_pack, to_bytes
+from research.encoders.train import bm25_of, flat_texts, imitate, prepare, same_tokens, train_towers
 from research.folders import write_folder
 
 WORDS = "bees find their way home by the sun and dance honey fox jumps over lazy dog quick brown".split()
@@ -88,8 +85,8 @@ def margin(packed: Packed, made: TwoTowers, weighted: bool) -> float:
 
 @pytest.mark.parametrize("weighted", [True, False])
 def test_towers_learn_the_lists(packed: Packed, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("QUERY_RATE", 0.01), ("DOCUMENT_RATE", 0.01), ("PULL", 0.0)):
-        monkeypatch.setattr(f"research.encoders.towers.{name}", value)
+    for name, value in (("QUERY_RATE", 0.01), ("DOCUMENT_RATE", 0.01), ("START_PULL", 0.0)):
+        monkeypatch.setattr(f"research.encoders.train.{name}", value)
     start, teacher = towers(packed, 1, "log", "weighted"), towers(packed, 2, "plain", "mean")
     pieces, more = packed[1].pieces, flat_texts(["bees dance"], packed[1], torch.device("cpu"))
     made = prepare(*packed, start, teacher, same_tokens(pieces, pieces), pieces.pad_id, more, 20)

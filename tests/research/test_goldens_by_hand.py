@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from research.ndrm.model import KernelPooling, NdrmConfig
+from research.ndrm_model import KernelPooling, NdrmConfig
 
 
 def test_kernels_of_padding_do_not_count() -> None:

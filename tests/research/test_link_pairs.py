@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from research.questions.pages import html_parts
-from research.questions.pairs import link_pairs
+from research.questions.__main__ import link_pairs
+from research.questions.parts import html_parts
 
 TEXT = "<p>Words that say enough about this matter to make a section.</p>"
 SAILS = f"<h1>Sails</h1>{TEXT}<h2 id='reefing'>Reefing</h2>{TEXT[:-4]} See more.</p><h2 id='sheet'>The sheet</h2>{TEXT[:-4]} Again.</p>"

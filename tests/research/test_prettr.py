@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from glow.evaluation import read_run, write_run
+from glow.evaluation import write_run
 from glow.records import Hit
 from research.folders import write_folder
-from research.prettr.__main__ import app
-from research.prettr.models import Study, judged
-from research.prettr.report import difference, tables
+from research.prettr import Study, app, difference, judged, tables
 
 WORDS = "bees find their way home by the sun and dance honey bread water salt boil oven bake clay".split()
 
@@ -35,27 +33,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def corpus(folder: Path) -> Path:
-    lines = [
-        json.dumps({"title": f"bees {n}", "text": "find their way home", "source": "book"}) for n in range(20)
-    ]
-    path = folder / "corpus.jsonl"
-    path.write_text("\n".join([*lines, json.dumps({"title": "a", "text": "b", "source": "man"})]) + "\n")
-    return path
-
-
 def test_arms_are_measured_once_and_a_second_call_trains_nothing(folder: Path) -> None:
     out = folder / "out"
-    made = CliRunner().invoke(app, ["pairs", "--corpus", str(corpus(folder)), "--out", str(out)])
-    assert made.output == "20 headings\n"
     run = str(folder / "toy.trec")
     given = ["rank", "--data", str(folder / "toy"), "--train-run", run, "--dev-run", run, "--out", str(out)]
-    arguments = [*given, "--arms", "late1,both1,e64", "--seeds", "0", "--steps", "2", "--layers", "0,5"]
-    done = CliRunner().invoke(app, [*arguments, "--compressor-steps", "1", "--queries", "9"])
+    arguments = [*given, "--arms", "late1,both1", "--seeds", "0", "--steps", "2", "--layers", "0,5"]
+    done = CliRunner().invoke(app, [*arguments, "--queries", "9"])
     assert done.exit_code == 0, done.output
     lines = (out / "results.jsonl").read_text().splitlines()
     found = {each["arm"]: each for each in map(json.loads, lines)}
-    assert list(found) == ["first", "late1", "both1", "e64", "e64:16", "e64:8", "e64:4"]
+    assert list(found) == ["first", "late1", "both1"]
     assert all(len(each["ndcg"]) == 9 for each in found.values())
     alone, both = (found[name]["losses"] for name in ("late1", "both1"))
     assert alone[0] == both[0] and alone[1] != both[1]  # joined layers start at 0 and learn
@@ -66,14 +53,8 @@ def test_arms_are_measured_once_and_a_second_call_trains_nothing(folder: Path) -
 def test_a_query_without_a_relevant_candidate_counts_as_0(folder: Path) -> None:
     candidates, qrels = judged(folder / "toy", folder / "toy.trec", "dev", 20)
     assert len(candidates.rows) == 19 and len({each.query_id for each in qrels}) == 20
-    first = Study({}, candidates, qrels).first()
+    first = Study(folder, folder, candidates, qrels).first()
     assert sorted(first["ndcg"]) == [0] + [10_000] * 19
-
-
-def test_half_of_the_pairs_are_random(folder: Path) -> None:
-    CliRunner().invoke(app, ["pairs", "--corpus", str(corpus(folder)), "--out", str(folder)])
-    for name, (own, other) in read_run(folder / "pairs.trec").items():
-        assert own.document_id == name != other.document_id
 
 
 def test_a_difference_pairs_queries_and_seeds() -> None:
@@ -88,12 +69,3 @@ def test_a_difference_pairs_queries_and_seeds() -> None:
         for arm in ("l0", "l1")
     ]
     assert tables(rows)[-1] == "|l1-l0|1|+0.000 (+0.000 to +0.000)|"
-
-
-def test_costs_have_all_parts_and_storage_its_scales() -> None:
-    done = CliRunner().invoke(app, ["cost", "--documents", "3", "--document-tokens", "7", "--layers", "2"])
-    found = [json.loads(line) for line in done.output.splitlines()]
-    for each in found[:2]:
-        parts = each["query"] + each["decompress"] + each["join"]
-        assert each["total"] == pytest.approx(parts) and "late interaction" in each
-    assert found[3] == {"e": 64, "bytes": {"32": 256, "16": 128, "8": 66, "4": 34}}

@@ -7,15 +7,15 @@ import pytest
 
 from glow.collection import read_documents, read_qrels, read_queries
 from glow.errors import InputError
-from research.questions.collection import make_documents
-from research.questions.faq import faq_questions, is_question
-from research.questions.halves import half_of, write_collection
-from research.questions.howto import howto_questions
-from research.questions.infos import info_parts
-from research.questions.pages import html_parts
-from research.questions.part import Part
-from research.questions.pods import pod_parts
-from research.questions.sources import Source, read_parts
+from research.questions.__main__ import (
+    faq_questions,
+    half_of,
+    howto_questions,
+    is_question,
+    make_documents,
+    write_collection,
+)
+from research.questions.parts import Part, Source, html_parts, info_parts, pod_parts, read_parts
 
 SAILS = """<html><body class="wy-body-for-nav"><nav><p>Menu of all pages that nobody asks for at all here</p></nav>
 <section id="sails"><span id="alias"></span><h1>Sails<a class="headerlink" href="#sails">¶</a></h1>

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from glow.collection import read_documents, read_qrels, read_queries
-from scripts.convert_cranfield import app
+from scripts.convert import app
 
 DOCUMENTS = """.I 1
 .T
@@ -62,7 +62,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def convert(source: Path, out: Path) -> str:
-    done = CliRunner().invoke(app, ["--source", str(source), "--out", str(out)])
+    done = CliRunner().invoke(app, ["cranfield", "--source", str(source), "--out", str(out)])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -122,7 +122,7 @@ def test_judgements_are_binary_and_bad_ones_are_kept_aside(source: Path, tmp_pat
 
 def test_a_wrong_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "cran.qry").write_text(QUERIES)
-    done = CliRunner().invoke(app, ["--source", str(tmp_path), "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(app, ["cranfield", "--source", str(tmp_path), "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
     assert "has no cran.all.1400, cranqrel; expected the unpacked files" in done.output
     assert not (tmp_path / "out").exists()
@@ -130,14 +130,14 @@ def test_a_wrong_folder_is_named(tmp_path: Path) -> None:
 
 def test_what_is_there_already_is_not_overwritten(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    done = CliRunner().invoke(app, ["--source", str(source), "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(app, ["cranfield", "--source", str(source), "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
     assert "choose another --out" in done.output
 
 
 def test_files_without_records_leave_nothing_behind(source: Path, tmp_path: Path) -> None:
     (source / "cran.all.1400").write_text("<html>not found</html>\n")
-    done = CliRunner().invoke(app, ["--source", str(source), "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(app, ["cranfield", "--source", str(source), "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
     assert "0 documents and 2 queries" in done.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cran"]

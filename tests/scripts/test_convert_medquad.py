@@ -12,7 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from glow.collection import read_qrels, read_queries
-from scripts.convert_medquad import JUDGED, LIVEQA_SPLITS, SPLITS, app
+from scripts.convert import JUDGED, LIVEQA_SPLITS, MEDQUAD_SPLITS, app
 
 XML = """<?xml version="1.0" encoding="UTF-8"?>
 <Document id="{id}" source="{source}" url="https://example.org/{id}">
@@ -123,7 +123,9 @@ def liveqa(tmp_path: Path) -> Path:
 
 
 def run(source: Path, liveqa: Path, out: Path) -> Result:
-    return CliRunner().invoke(app, ["--source", str(source), "--liveqa", str(liveqa), "--out", str(out)])
+    return CliRunner().invoke(
+        app, ["medquad", "--source", str(source), "--liveqa", str(liveqa), "--out", str(out)]
+    )
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -178,7 +180,7 @@ def test_a_judged_answer_that_is_no_document_is_added(out: Path) -> None:
 def test_a_question_is_one_query_with_every_answer(out: Path) -> None:
     texts = {query.id: query.text for query in read_queries(out / "queries.jsonl")}
     assert texts["medquad-1_0000001_1-1"] == "What is (are) Aarskog syndrome ?"
-    assert judgements(out, [name for name, _ in SPLITS]) == {
+    assert judgements(out, [name for name, _ in MEDQUAD_SPLITS]) == {
         ("medquad-1_0000001_1-1", "1_0000001_1-1", 1),
         ("medquad-1_0000001_1-1", "3_0000001-1", 1),
         ("medquad-3_0000001-3", "3_0000001-3", 1),

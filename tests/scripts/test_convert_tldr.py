@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from glow.collection import read_qrels, read_queries
 from glow.errors import RecordError
-from scripts.convert_layout import share, split_of
-from scripts.convert_tldr import SPLITS, app, parse_page
+from scripts.convert import TLDR_SPLITS, app, parse_page, share, split_of
 
 TAR = """# tar
 
@@ -65,7 +64,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def convert(source: Path, out: Path) -> str:
-    done = CliRunner().invoke(app, ["--source", str(source), "--out", str(out)])
+    done = CliRunner().invoke(app, ["tldr", "--source", str(source), "--out", str(out)])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -150,7 +149,7 @@ def test_no_page_has_a_query_that_it_answers_among_its_clicked_queries(source: P
         document["_id"]: {text.casefold() for text in document["clicked_queries"]}
         for document in read(out / "corpus.jsonl")
     }
-    judged = [qrel for split, _ in SPLITS for qrel in read_qrels(out / "qrels" / f"{split}.tsv")]
+    judged = [qrel for split, _ in TLDR_SPLITS for qrel in read_qrels(out / "qrels" / f"{split}.tsv")]
     shared = [qrel for qrel in judged if texts[qrel.query_id].startswith("list item")]
     assert shared
     assert any(text.startswith("list item") for found in clicked.values() for text in found)
@@ -165,7 +164,7 @@ def test_an_intent_has_all_its_pages_up_to_three_and_is_dropped_above(source: Pa
     assert not [text for text in texts.values() if text.startswith("Once")]
     relevant: dict[str, set[str]] = {}
     split_of_text: dict[str, set[str]] = {}
-    for split, _ in SPLITS:
+    for split, _ in TLDR_SPLITS:
         for qrel in read_qrels(out / "qrels" / f"{split}.tsv"):
             relevant.setdefault(qrel.query_id, set()).add(qrel.document_id)
             split_of_text.setdefault(texts[qrel.query_id], set()).add(split)
@@ -184,13 +183,13 @@ def test_the_same_checkout_gives_the_same_bytes(source: Path, tmp_path: Path) ->
 
 def test_splits_have_their_shares() -> None:
     keys = [f"key {number}" for number in range(4000)]
-    counts = {name: sum(split_of(key, SPLITS) == name for key in keys) / 4000 for name, _ in SPLITS}
+    counts = {name: sum(split_of(key, TLDR_SPLITS) == name for key in keys) / 4000 for name, _ in TLDR_SPLITS}
     assert counts == pytest.approx({"train": 0.75, "dev": 0.125, "test": 0.125}, abs=0.02)
     assert sum(share(key) < 0.2 for key in keys) / 4000 == pytest.approx(0.2, abs=0.02)
 
 
 def test_a_wrong_folder_is_named(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["--source", str(tmp_path), "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(app, ["tldr", "--source", str(tmp_path), "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
     assert "expected a checkout of tldr-pages/tldr" in done.output
 

@@ -26,12 +26,9 @@ from glow.training.impacts import ImpactsConfig
 from glow.training.pretraining import PretrainConfig
 from glow.training.rerank import RerankConfig
 from glow.training.run import RunConfig
-from research.ndrm.conformer import ConformerConfig
-from research.ndrm.model import Ndrm, NdrmConfig
-from research.ndrm.search import bm25, rank
-from research.ndrm.train import Options
-from research.ndrm.train import train as train_ndrm
-from research.ndrm.words import TermCollection
+from research.ndrm import Options, TermCollection, bm25, rank
+from research.ndrm import train as train_ndrm
+from research.ndrm_model import ConformerConfig, Ndrm, NdrmConfig
 
 RECORDED = Path(__file__).with_name("goldens.json")
 GOLDENS = json.loads(RECORDED.read_bytes())

@@ -19,7 +19,7 @@ from glow.training.data import Collection, PairBatches, count_terms, topics_of
 from glow.training.lexical import lexical_part
 from glow.training.objective import Objective, Targets
 from glow.training.teacher import Aims
-from research.encoders.average import average
+from research.encoders.train import average
 
 TOWERS = """
 [towers]

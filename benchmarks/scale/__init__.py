@@ -1,1 +1,0 @@
-"""Benchmarks over a million and more synthetic vectors that resemble real ones."""

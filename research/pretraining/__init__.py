@@ -1,1 +1,0 @@
-"""Compares pre-training objectives at equal tokens, from random and from pre-trained layers."""
