@@ -195,8 +195,7 @@ def _judge_cranfield(path: Path, folder: DataFolder, documents: set[str], querie
 
 @app.command()
 def cranfield(
-    source: Annotated[Path, typer.Option(help="Folder of cran.all.1400, cran.qry and cranqrel.")],
-    out: Out,
+    source: Annotated[Path, typer.Option(help="Folder of cran.all.1400, cran.qry and cranqrel.")], out: Out
 ) -> None:
     """Convert the Cranfield collection to a data folder."""
     with reporting():
@@ -261,9 +260,7 @@ def parse_page(identifier: str, text: str) -> Page:
         elif line.startswith("`") and line.endswith("`") and len(commands) < len(intents):
             commands.append(collapsed(_PLACEHOLDER.sub(r"\1", line[1:-1])))
         else:
-            raise RecordError(
-                f"expected `# `, `> `, `- ` or an example's command in backticks, found {line:.60}"
-            )
+            raise RecordError(f"expected `# `, `> `, `- ` or a command in backticks, found {line:.60}")
     if len(titles) != 1 or not intents or len(intents) != len(commands):
         counts = f"{len(titles)} titles, {len(intents)} intents and {len(commands)} commands"
         raise RecordError(f"expected one title and as many commands as intents, found {counts}")
@@ -308,10 +305,7 @@ def _write(pages: list[Page], folder: DataFolder) -> None:
 
 
 @app.command()
-def tldr(
-    source: Annotated[Path, typer.Option(help="Checkout of tldr-pages/tldr.")],
-    out: Out,
-) -> None:
+def tldr(source: Annotated[Path, typer.Option(help="Checkout of tldr-pages/tldr.")], out: Out) -> None:
     """Convert tldr-pages to a data folder."""
     with reporting():
         paths = sorted((source / "pages").glob("*/*.md"))

@@ -75,9 +75,7 @@ def faults(root: Path = ROOT, *, release: bool) -> list[str]:
 def main() -> None:
     """Pins the base images, or checks them."""
     parser = argparse.ArgumentParser(prog="python -m scripts.pin_images", description=__doc__)
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit status 1 if one has no digest"
-    )
+    parser.add_argument("--check", action="store_true", help="only check; status 1 if one has no digest")
     if parser.parse_args().check:
         lines = faults(release=True)
         sys.stderr.writelines(f"{line}\n" for line in lines)
