@@ -63,32 +63,6 @@ def test_the_docs_list_every_metric_with_its_type_and_labels_and_no_other() -> N
     assert listed == shown(metrics)
 
 
-def test_requests_are_counted_by_route_and_status_and_timed_by_route() -> None:
-    metrics = Metrics()
-    metrics.request("/search", 200, 0.003)
-    metrics.request("/search", 422, 0.0002)
-    metrics.request("/search", 200, 0.004)
-    found = samples(metrics.text())
-    assert found['glow_requests_total{route="/search",status="200"}'] == 2
-    assert found['glow_requests_total{route="/search",status="422"}'] == 1
-    assert found['glow_request_seconds_count{route="/search"}'] == 3
-    assert found['glow_request_seconds_sum{route="/search"}'] == pytest.approx(0.0072)
-    assert found['glow_request_seconds_bucket{le="0.00025",route="/search"}'] == 1
-
-
-def test_stages_and_truncations_go_into_the_series_that_labels_would_find() -> None:
-    metrics = Metrics()
-    metrics.stages({"encode": 2.0, "search": 0.5})
-    metrics.stage_seconds.labels("encode").observe(0.004)
-    metrics.rejected.labels("overloaded").inc()
-    metrics.truncate("query")
-    found = samples(metrics.text())
-    assert found['glow_stage_seconds_sum{stage="encode"}'] == pytest.approx(0.006)
-    assert found['glow_stage_seconds_count{stage="search"}'] == 1
-    assert found['glow_rejected_total{reason="overloaded"}'] == 1
-    assert found['glow_truncated_total{field="query"}'] == 1
-
-
 def test_counting_a_request_costs_less_than_20_microseconds() -> None:
     metrics, timings = Metrics(), dict.fromkeys(("queue", "preprocess", "encode", "search", "fetch"), 1.0)
     costs = []

@@ -28,7 +28,8 @@ def test_only_the_admin_key_opens_them(versions: Any, serve: Serve, admin: dict[
             assert (wrong.status_code, wrong.json()["code"]) == (403, "key_refused")
         assert served.live == "a1"
     with serve(admin_key="") as served:
-        assert served.http.post("/admin/reload", headers=admin).status_code == 404
+        for headers in (admin, {}, {"X-API-Key": "wrong"}):
+            assert served.http.post("/admin/reload", headers=headers).status_code == 404
 
 
 def test_reload_follows_current_where_nothing_is_watched(
