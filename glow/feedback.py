@@ -12,35 +12,22 @@ from glow.collection import parse_object
 from glow.errors import RecordError
 from glow.query_log import SkippedLines, read_log_lines
 
-__all__ = ["FEEDBACK_KINDS", "Feedback", "FeedbackKind", "read_feedback"]
-
 FeedbackKind = Literal["click", "like", "dislike"]
 FEEDBACK_KINDS: tuple[FeedbackKind, ...] = get_args(FeedbackKind)
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One click or relevance judgment.
+    """One click or relevance judgment."""
 
-    Attributes:
-        request_id: id of the search that found the document.
-        id: the document's id.
-        kind: what the user did.
-        rank: rank of the hit, from 1, as the client sent it; None if it did not.
-        dwell_s: seconds that the user spent on the document; None if unknown.
-        source: pseudonym of the user within one salt period.
-        time: UTC, ISO 8601; the writer sets it if it is "".
-        period: salt period of `source`. A user has another pseudonym in each period.
-    """
-
-    request_id: str
-    id: str
-    kind: FeedbackKind
-    rank: int | None = None
-    dwell_s: float | None = None
-    source: str = ""
-    time: str = ""
-    period: str = ""
+    request_id: str  # of the search that found the document
+    id: str  # the document's id
+    kind: FeedbackKind  # what the user did
+    rank: int | None = None  # of the hit, from 1, as the client sent it; None if it did not
+    dwell_s: float | None = None  # seconds that the user spent on the document; None if unknown
+    source: str = ""  # pseudonym of the user within one salt period
+    time: str = ""  # UTC, ISO 8601; the writer sets it if it is ""
+    period: str = ""  # salt period of `source`; a user has another pseudonym in each period
 
     def values(self) -> dict[str, Any]:
         """The line as JSON values, in the order in which it is written."""
@@ -57,23 +44,13 @@ class Feedback:
 
 
 def read_feedback(path: Path, skipped: SkippedLines | None = None) -> Iterator[Feedback]:
-    """Reads a feedback log from its oldest line on, as `read_query_log` does.
-
-    Args:
-        path: the file.
-        skipped: counts lines that cannot be read.
-
-    Raises:
-        InputError: if a file cannot be read.
-    """
+    """Reads a feedback log from its oldest line on, as `read_query_log` does."""
     for line, place in read_log_lines(path):
         try:
-            feedback = _parse(line, place)
+            yield _parse(line, place)
         except RecordError as error:
             if skipped is not None:
                 skipped.note(error)
-            continue
-        yield feedback
 
 
 def _parse(line: bytes, place: str) -> Feedback:
