@@ -103,7 +103,7 @@ def known_id(line: bytes, rename: Mapping[str, str] | None = None) -> str | None
         value = parse_object(line)
     except RecordError:
         return None
-    id_key = next((key for key, wanted in (rename or {}).items() if wanted == "_id"), "_id")
+    id_key = next((key for key, target in (rename or {}).items() if target == "_id"), "_id")
     identifier = value.get(id_key)
     return identifier if isinstance(identifier, str) else None
 
@@ -183,10 +183,10 @@ def _renamed(value: dict[str, Any], rename: Mapping[str, str]) -> dict[str, Any]
         return value
     renamed: dict[str, Any] = {}
     for key, item in value.items():
-        wanted = rename.get(key, key)
-        if wanted in renamed:
-            raise RecordError(f"two keys of the line have the name {wanted!r} after renaming")
-        renamed[wanted] = item
+        target = rename.get(key, key)
+        if target in renamed:
+            raise RecordError(f"two keys of the line have the name {target!r} after renaming")
+        renamed[target] = item
     return renamed
 
 

@@ -30,14 +30,14 @@ class GlowDocumentStore:
 
     def to_dict(self) -> dict[str, Any]:
         """Serializes the store for Haystack, without its API keys."""
-        kept = {name: value for name, value in self._options.items() if not name.endswith("_key")}
-        return default_to_dict(self, most=self._most, **kept)
+        options = {name: value for name, value in self._options.items() if not name.endswith("_key")}
+        return default_to_dict(self, most=self._most, **options)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "GlowDocumentStore":
         """Restores a store that Haystack saved."""
-        made: GlowDocumentStore = default_from_dict(cls, data)
-        return made
+        store: GlowDocumentStore = default_from_dict(cls, data)
+        return store
 
     def count_documents(self) -> int:
         """Number of documents, up to `most`."""
@@ -45,8 +45,10 @@ class GlowDocumentStore:
 
     def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
         """The documents that match a Haystack filter."""
-        found = [_document(each) for each in self.store.scan(limit=self._most)]
-        return [each for each in found if document_matches_filter(filters, each)] if filters else found
+        documents = [_document(each) for each in self.store.scan(limit=self._most)]
+        return (
+            [each for each in documents if document_matches_filter(filters, each)] if filters else documents
+        )
 
     def write_documents(
         self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
@@ -59,19 +61,19 @@ class GlowDocumentStore:
         """
         if not isinstance(documents, list) or not all(isinstance(each, Document) for each in documents):
             raise ValueError("expected a list of haystack.Document")
-        wanted = documents
+        new = documents
         if policy != DuplicatePolicy.OVERWRITE:
             there = {each.id for each in documents if self.store.get(each.id) is not None}
             if there and policy != DuplicatePolicy.SKIP:
                 raise DuplicateDocumentError(f"document {sorted(there)[0]} already exists")
-            wanted = [each for each in documents if each.id not in there]
-        if wanted:
+            new = [each for each in documents if each.id not in there]
+        if new:
             self.store.write(
-                [each.id for each in wanted],
-                [each.content or "" for each in wanted],
-                [each.meta for each in wanted],
+                [each.id for each in new],
+                [each.content or "" for each in new],
+                [each.meta for each in new],
             )
-        return len(wanted)
+        return len(new)
 
     def delete_documents(self, document_ids: list[str]) -> None:
         """Deletes documents by id; unknown ids are ignored."""
@@ -105,31 +107,32 @@ class GlowHaystackRetriever:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "GlowHaystackRetriever":
         """Restores a retriever that Haystack saved."""
-        given = data["init_parameters"]
-        store = GlowDocumentStore.from_dict(given["document_store"])
-        made: GlowHaystackRetriever = default_from_dict(
-            cls, {**data, "init_parameters": {**given, "document_store": store}}
+        parameters = data["init_parameters"]
+        store = GlowDocumentStore.from_dict(parameters["document_store"])
+        retriever: GlowHaystackRetriever = default_from_dict(
+            cls, {**data, "init_parameters": {**parameters, "document_store": store}}
         )
-        return made
+        return retriever
 
     @component.output_types(documents=list[Document])
     def run(
         self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
     ) -> dict[str, list[Document]]:
         """Returns the documents that match a query."""
-        wanted = _wanted(filters or self.filters)
-        found = self.document_store.store.search(query, top_k or self.top_k, wanted)
-        return {"documents": [_document(each) for each in found]}
+        texts = self.document_store.store.search(
+            query, top_k or self.top_k, _service_filter(filters or self.filters)
+        )
+        return {"documents": [_document(each) for each in texts]}
 
 
-def _wanted(filters: dict[str, Any] | None) -> dict[str, Any] | None:
+def _service_filter(filters: dict[str, Any] | None) -> dict[str, Any] | None:
     """Converts a Haystack filter to a service filter; other filters stay unchanged."""
     if not filters or "operator" not in filters:
         return filters
     if "conditions" not in filters:
         field = str(filters.get("field", "")).removeprefix("meta.")
         return comparison(field, filters["operator"], filters.get("value"))
-    parts = [_wanted(each) for each in filters["conditions"]]
+    parts = [_service_filter(each) for each in filters["conditions"]]
     joined: dict[str, dict[str, Any]] = {
         "AND": {"and": parts},
         "OR": {"or": parts},
@@ -140,5 +143,5 @@ def _wanted(filters: dict[str, Any] | None) -> dict[str, Any] | None:
     return joined[filters["operator"]]
 
 
-def _document(found: FoundText) -> Document:
-    return Document(id=found.id, content=found.text, meta=found.metadata, score=found.score or None)
+def _document(text: FoundText) -> Document:
+    return Document(id=text.id, content=text.text, meta=text.metadata, score=text.score or None)

@@ -84,8 +84,7 @@ class GlowVectorStore(VectorStore):
 
     def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
         """Adds documents, or replaces those with the same ids; returns the ids."""
-        given: list[str] | None = kwargs.pop("ids", None)
-        ids = given or [document.id or uuid.uuid4().hex for document in documents]
+        ids = kwargs.pop("ids", None) or [document.id or uuid.uuid4().hex for document in documents]
         texts = [document.page_content for document in documents]
         return self.add_texts(texts, [document.metadata for document in documents], ids=ids, **kwargs)
 
@@ -122,12 +121,12 @@ class GlowVectorStore(VectorStore):
             lambda_mult: 1 for relevance alone, 0 for diversity alone.
             kwargs: `filter`, as for `GlowStore.search`.
         """
-        found = self._store.search(query, fetch_k, kwargs.get("filter"), vectors=True)
-        (asked,) = self._store.client.embeddings([query]).vectors
+        texts = self._store.search(query, fetch_k, kwargs.get("filter"), vectors=True)
+        (vector,) = self._store.client.embeddings([query]).vectors
         chosen = maximal_marginal_relevance(
-            np.array(asked), [list(each.vector) for each in found], lambda_mult, k
+            np.array(vector), [list(each.vector) for each in texts], lambda_mult, k
         )
-        return [_document(found[place]) for place in chosen]
+        return [_document(texts[place]) for place in chosen]
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         """Function from score to relevance in [0, 1]: hybrid scores are probabilities, dense ones cosines.
@@ -162,14 +161,14 @@ class GlowVectorStore(VectorStore):
             kwargs: arguments of `GlowStore`.
         """
         if index_root is None:
-            made = cls(GlowStore(**kwargs))
-            made.add_texts(texts, metadatas, ids=list(ids) if ids else None)
-            return made
+            store = cls(GlowStore(**kwargs))
+            store.add_texts(texts, metadatas, ids=list(ids) if ids else None)
+            return store
         named = list(ids) if ids else [uuid.uuid4().hex for _ in texts]
         local = LocalService(records_of(named, texts, metadatas or [{}] * len(texts)), Path(index_root))
-        made = cls(GlowStore(local.url, write_key=local.write_key, **kwargs))
-        made._local = local
-        return made
+        store = cls(GlowStore(local.url, write_key=local.write_key, **kwargs))
+        store._local = local
+        return store
 
 
 def _document(found: FoundText) -> Document:

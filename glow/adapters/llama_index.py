@@ -34,15 +34,15 @@ class GlowLlamaRetriever(BaseRetriever):
     ) -> None:
         super().__init__()
         self._store, self._k = store, similarity_top_k
-        self._wanted = _wanted(filters) if isinstance(filters, MetadataFilters) else filters
+        self._filter = _service_filter(filters) if isinstance(filters, MetadataFilters) else filters
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._store.search(query_bundle.query_str, self._k, self._wanted)
+        texts = self._store.search(query_bundle.query_str, self._k, self._filter)
         return [
             NodeWithScore(
                 node=TextNode(id_=each.id, text=each.text, metadata=each.metadata), score=each.score
             )
-            for each in found
+            for each in texts
         ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -63,13 +63,13 @@ def delete_nodes(store: GlowStore, ids: Sequence[str]) -> None:
     store.delete(ids)
 
 
-def _wanted(filters: MetadataFilters) -> dict[str, Any]:
+def _service_filter(filters: MetadataFilters) -> dict[str, Any]:
     if filters.condition not in (FilterCondition.AND, FilterCondition.OR):
         raise ConfigError(f"filters can be joined by `and` or `or`, not by {filters.condition}")
     parts: list[dict[str, Any]] = []
     for each in filters.filters:
         if isinstance(each, MetadataFilters):
-            parts.append(_wanted(each))
+            parts.append(_service_filter(each))
         else:
             parts.append(comparison(each.key, each.operator.value, each.value))
     return {filters.condition.value: parts}

@@ -101,13 +101,13 @@ class _Tools:
             query: query that selects the documents; empty for all.
             limit: number of values per field, 1 to 50.
         """
-        asked = [{"field": field, "limit": max(1, min(limit, MOST_HITS))} for field in fields]
-        given: dict[str, Any] = {"query": query} if query else {"filter": {"and": []}}
-        found = self._ask(lambda: self._client.search(**given, facets=asked, top_k=1))
+        counted = [{"field": field, "limit": max(1, min(limit, MOST_HITS))} for field in fields]
+        selection: dict[str, Any] = {"query": query} if query else {"filter": {"and": []}}
+        result = self._ask(lambda: self._client.search(**selection, facets=counted, top_k=1))
         excerpt = Excerpt(MOST_HIT_CHARACTERS, MOST_CHARACTERS)
         return {
             name: {excerpt.copy(str(each.value)): each.count for each in facet.values}
-            for name, facet in found.facets.items()
+            for name, facet in result.facets.items()
         }
 
     def _ask(self, call: Callable[[], T]) -> T:
@@ -162,10 +162,10 @@ class Excerpt:
         return value
 
     def _text(self, value: str) -> str:
-        kept = value[: max(min(self._each, self._left), 0)]
-        self._left -= len(kept)
-        self.is_cut |= len(kept) < len(value)
-        return kept
+        copied = value[: max(min(self._each, self._left), 0)]
+        self._left -= len(copied)
+        self.is_cut |= len(copied) < len(value)
+        return copied
 
     def _is_full(self, needed: int) -> bool:
         is_full = self._left < needed
@@ -177,10 +177,10 @@ def _hit(hit: Hit, room: int) -> dict[str, Any]:
     excerpt = Excerpt(room, MOST_CHARACTERS)
     text = hit.passage.text if hit.passage is not None else hit.text("text")
     texts = {"title": hit.text("title"), "url": hit.text("url"), "text": text}
-    found = {"id": hit.id, "score": round(hit.score, 4)}
-    found |= {name: excerpt.copy(value) for name, value in texts.items() if value}
-    return _marked({**found, "metadata": excerpt.copy(dict(hit.metadata))}, excerpt)
+    members = {"id": hit.id, "score": round(hit.score, 4)}
+    members |= {name: excerpt.copy(value) for name, value in texts.items() if value}
+    return _marked({**members, "metadata": excerpt.copy(dict(hit.metadata))}, excerpt)
 
 
-def _marked(found: dict[str, Any], excerpt: Excerpt) -> dict[str, Any]:
-    return {**found, "truncated": True} if excerpt.is_cut else found
+def _marked(members: dict[str, Any], excerpt: Excerpt) -> dict[str, Any]:
+    return {**members, "truncated": True} if excerpt.is_cut else members

@@ -117,9 +117,8 @@ class GlowStore:
 
     def scan(self, wanted: Mapping[str, Any] | None = None, limit: int = 1_000) -> Iterator[FoundText]:
         """The texts that match a filter, in index order, up to a limit."""
-        given = self._filter(wanted) or {"and": []}
-        found = self._client.search_pages(filter=given, page_size=PAGE, limit=limit)
-        for page in found:
+        every = self._filter(wanted) or {"and": []}
+        for page in self._client.search_pages(filter=every, page_size=PAGE, limit=limit):
             yield from map(self._of_hit, page.hits)
 
     def _writing(self) -> GlowClient:
@@ -141,9 +140,9 @@ class GlowStore:
 
     def _of_hit(self, hit: Hit) -> FoundText:
         fields = {name: hit.values(name) for name in hit.fields}
-        found = self._of_document(Document(hit.id, fields, hit.metadata))
-        text = hit.passage.text if hit.passage is not None and hit.passage.text else found.text
-        return FoundText(found.id, text, found.metadata, hit.score, hit.vector or ())
+        whole = self._of_document(Document(hit.id, fields, hit.metadata))
+        text = hit.passage.text if hit.passage is not None and hit.passage.text else whole.text
+        return FoundText(whole.id, text, whole.metadata, hit.score, hit.vector or ())
 
     def _of_document(self, document: Document) -> FoundText:
         identifier = document.id.removeprefix(f"{self._namespace}/") if self._namespace else document.id
@@ -161,8 +160,8 @@ def records_of(
     ids: Sequence[str], texts: Sequence[str], metadata: Sequence[Mapping[str, Any]], body: str = "text"
 ) -> list[dict[str, Any]]:
     """Makes documents of texts and their metadata."""
-    given = zip(ids, texts, metadata, strict=True)
-    return [{**dict(more), body: text, "_id": identifier} for identifier, text, more in given]
+    rows = zip(ids, texts, metadata, strict=True)
+    return [{**dict(more), body: text, "_id": identifier} for identifier, text, more in rows]
 
 
 def _plain(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -75,10 +75,10 @@ class LazyGroup(typer.core.TyperGroup):
 
     def get_params(self, ctx: Any) -> Any:
         """The options of `glow` itself; the help omits `--show-completion`."""
-        found: list[Any] = [*super().get_params(ctx)]
-        for each in found:
+        options: list[Any] = [*super().get_params(ctx)]
+        for each in options:
             each.hidden = each.name == "show_completion"
-        return found
+        return options
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands in their groups."""
@@ -130,8 +130,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         sys.stdout.write(f"glow {__version__}\n")
         raise typer.Exit
 
@@ -156,8 +156,8 @@ FLAG = re.compile(r"^ {2}(--[a-z-]+)(?: / (--[a-z-]+))?", re.MULTILINE)
 
 @cache
 def _texts() -> dict[str, str]:
-    found: dict[str, str] = json.loads(files(__name__).joinpath(HELP_FILE).read_text(encoding="utf-8"))
-    return found
+    texts: dict[str, str] = json.loads(files(__name__).joinpath(HELP_FILE).read_text(encoding="utf-8"))
+    return texts
 
 
 def help_of(name: str) -> str:
