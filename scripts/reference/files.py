@@ -41,8 +41,8 @@ def files_page() -> str:
     parts += ["## Dataset", inspect.cleandoc(glow.collection.__doc__ or "")]
     for title, kind in RECORDS.items():
         members = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
-        members = ATTRIBUTE.findall(members) or MEMBER.findall(inspect.getsource(kind))
-        rows = [(code(*names.split(", ")), text) for names, text in members]
+        pairs = ATTRIBUTE.findall(members) or MEMBER.findall(inspect.getsource(kind))
+        rows = [(code(*names.split(", ")), text) for names, text in pairs]
         parts += [f"## {title}", table(("member", "meaning"), rows)]
     return page("Files", "The files that GLOW reads and writes.", *parts)
 
