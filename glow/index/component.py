@@ -34,57 +34,37 @@ class VectorRows(Protocol):
 
 
 class Texts(NamedTuple):
-    """Documents or passages with the document tower's outputs.
+    """Documents or passages with the document tower's outputs."""
 
-    Attributes:
-        texts, sequences: b texts, and their tokens.
-        vectors: float32 [b, D], L2-normalized.
-        outputs: name of an output of the tower -> float32 [b, L, K]; at least each output that an encoder of the build reads.
-    """
-
-    texts: Sequence[Document]
+    texts: Sequence[Document]  # texts, sequences: b texts, and their tokens
     sequences: Sequence[WeightedTokens]
-    vectors: NDArray[np.float32]
+    vectors: NDArray[np.float32]  # float32 [b, D], L2-normalized
+    # Name of an output of the tower -> float32 [b, L, K]; at least each output that an encoder of the build
+    # reads
     outputs: Mapping[str, NDArray[np.float32]]
 
 
 class Records(NamedTuple):
-    """Stored records of a component for some texts.
+    """Stored records of a component for some texts."""
 
-    Attributes:
-        records: of the component's dtype, of one text after another, [sum of counts].
-        counts: int64 [b], number of records of each text.
-    """
-
-    records: NDArray[Any]
-    counts: NDArray[np.int64]
+    records: NDArray[Any]  # of the component's dtype, of one text after another, [sum of counts]
+    counts: NDArray[np.int64]  # int64 [b], number of records of each text
 
 
 class RowEncoder(Protocol):
-    """Makes records; opened where texts are encoded (thread, process, Ray), used by many threads.
+    """Makes records; opened where texts are encoded (thread, process, Ray), used by many threads."""
 
-    Attributes:
-        reads: outputs of the document tower besides the vector; the encoder then gets one batch at a time. If empty, it gets
-            some hundred texts at a time, without outputs.
-    """
-
+    # Outputs of the document tower besides the vector; the encoder then gets one batch at a time. If empty,
+    # it gets some hundred texts at a time, without outputs
     reads: tuple[str, ...]
 
     def encode(self, batch: Texts) -> Records:
-        """Makes the records of texts, in their order.
-
-        Raises:
-            ValueError: if a number is not finite, because the model or a document is broken.
-        """
+        """Makes the records of texts, in their order."""
         ...
 
 
 class EncodeJob(Protocol):
-    """Opens an encoder; small, can be pickled, names files by absolute path.
-
-    Attributes:
-        dtype: of a record.
-    """
+    """Opens an encoder; small, can be pickled, names files by absolute path."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -92,17 +72,7 @@ class EncodeJob(Protocol):
         ...
 
     def open(self, model: Model, terms: TermTable, device: Device) -> RowEncoder:
-        """Opens the encoder.
-
-        Args:
-            model: encodes the documents.
-            terms: the index's term statistics.
-            device: of the tower.
-
-        Raises:
-            ArtifactError: if a file is missing or damaged.
-            DeviceError: if the device is missing.
-        """
+        """Opens the encoder."""
         ...
 
 
@@ -190,14 +160,11 @@ class ComponentOptions(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How to build a component: from a command's options, or as in an existing version that is extended.
+    """How to build a component: from a command's options, or as in an existing version that is extended."""
 
-    Attributes:
-        hashes: name -> hash of an input, for the manifest and a build's key.
-        parents: name -> input artifact, for the manifest.
-    """
-
+    # Name -> hash of an input, for the manifest and a build's key
     hashes: Mapping[str, str] = field(default_factory=dict)
+    # Name -> input artifact, for the manifest
     parents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -208,91 +175,54 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Inputs of a build besides a component's own options.
+    """Inputs of a build besides a component's own options."""
 
-    Attributes:
-        model: encodes the documents.
-        dimensions: D of its document tower.
-        device: for encoding and building.
-        threads: number of encoding threads, >= 1.
-        term_stats: source of idf.
-        rules: of the earlier components, by name.
-    """
-
-    model: Model
-    dimensions: int
-    device: Device
-    threads: int
-    term_stats: TermStats
-    rules: Mapping[str, Rules]
+    model: Model  # encodes the documents
+    dimensions: int  # D of its document tower
+    device: Device  # for encoding and building
+    threads: int  # number of encoding threads, >= 1
+    term_stats: TermStats  # source of idf
+    rules: Mapping[str, Rules]  # of the earlier components, by name
 
 
 class Explained(NamedTuple):
-    """A hit to explain.
+    """A hit to explain."""
 
-    Attributes:
-        row: of the document.
-        because: word of the query -> the document's word that it matches through.
-    """
-
-    row: int
-    because: Mapping[str, str]
+    row: int  # of the document
+    because: Mapping[str, str]  # word of the query -> the document's word that it matches through
 
 
 class Component(ABC, Key[S, R], Generic[S, R, C, O]):
-    """One component of an index. Only it knows its files, options and terms; methods with a body are optional.
+    """One component of an index. Only it knows its files, options and terms; methods with a body are optional."""
 
-    Attributes:
-        name: its key.
-        label: its name in messages: "impacts in its delta alone".
-        stage: of a build and of `compact`, in reports and progress.
-        paths: its files below a segment, for building and merging; a trailing slash marks a directory.
-        stays: its files below a version that a compaction keeps unchanged.
-        per: unit of its rows; empty for a component of the whole index.
-        needs: earlier components whose readers it uses; if their files change, it is reopened too.
-        options: its own options of `glow build`, from which flags and documentation are generated.
-        prepares: stage of `prepare`; empty if there is none.
-        part: its name in `/info`'s list of components; empty if it is not listed.
-    """
-
-    stage: ClassVar[str]
+    stage: ClassVar[str]  # of a build and of `compact`, in reports and progress
+    # Its files below a segment, for building and merging; a trailing slash marks a directory
     paths: ClassVar[tuple[str, ...]]
-    stays: ClassVar[tuple[str, ...]] = ()
-    per: ClassVar[Per] = "document"
+    stays: ClassVar[tuple[str, ...]] = ()  # its files below a version that a compaction keeps unchanged
+    per: ClassVar[Per] = "document"  # unit of its rows; empty for a component of the whole index
+    # Earlier components whose readers it uses; if their files change, it is reopened too
     needs: ClassVar[tuple[str, ...]] = ()
+    # Its own options of `glow build`, from which flags and documentation are generated
     options: ClassVar[type[ComponentOptions]] = ComponentOptions
-    prepares: ClassVar[str] = ""
-    part: ClassVar[str] = ""
+    prepares: ClassVar[str] = ""  # stage of `prepare`; empty if there is none
+    part: ClassVar[str] = ""  # its name in `/info`'s list of components; empty if it is not listed
 
     # Building.
 
     @abstractmethod
     def rules(self, options: O, asked: Asked) -> C | None:
-        """How a build makes it; None: it was not requested.
-
-        Raises:
-            ConfigError: if the options conflict, or the model cannot make it.
-            DeviceError, DependencyError, StoreError: if something that it needs is missing.
-        """
+        """How a build makes it; None: it was not requested."""
 
     @abstractmethod
     def rules_of(self, segment: Segment, *, delta: bool) -> C | None:
         """How a segment's was made, to extend it (`delta`) or to replace it; None: the segment lacks it."""
 
     def check_model(self, rules: C, model: Model) -> None:
-        """Refuses a model that cannot make the segment's kind, before reading anything.
-
-        Raises:
-            MismatchError: with both hashes.
-        """
+        """Refuses a model that cannot make the segment's kind, before reading anything."""
         return None
 
     def check_rows(self, rows: Rows, rules: C) -> None:
-        """Refuses a number of rows, as soon as that is known.
-
-        Raises:
-            ConfigError: if there are too few or too many rows.
-        """
+        """Refuses a number of rows, as soon as that is known."""
         return None
 
     def prepare(self, corpus: Corpus, rules: C) -> None:
@@ -305,30 +235,19 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
 
     @abstractmethod
     def build(self, corpus: Corpus, rules: C) -> None:
-        """Writes its files into `corpus.made.folder`.
-
-        Raises:
-            OSError: if the disk is full or cannot be written.
-        """
+        """Writes its files into `corpus.made.folder`."""
 
     @abstractmethod
-    def merge(self, kept: Sequence[MergeSource], rules: C, made: Segment) -> None:
-        """Merges the live rows of several segments into one, in order; nothing is encoded or tokenized again.
-
-        Args:
-            kept: at least one segment; all have the component.
-            rules: of the new segment.
-            made: the new segment; the components before this one are merged, and open in it.
-        """
+    def merge(
+        self,
+        kept: Sequence[MergeSource],
+        rules: C,
+        made: Segment,  # the new segment; the components before this one are merged, and open in it
+    ) -> None:
+        """Merges the live rows of several segments into one, in order; nothing is encoded or tokenized again."""
 
     def report(self, made: Segment, rules: C, seconds: Mapping[str, float]) -> dict[str, Any]:
-        """Its entries in `report.json`, JSON values.
-
-        Args:
-            made: the segment, with its files written and open.
-            rules: with which it was made.
-            seconds: stage -> duration so far.
-        """
+        """Its entries in `report.json`, JSON values."""
         return {}
 
     def counts(self, reader: R) -> dict[str, int]:
@@ -343,12 +262,7 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
 
     @abstractmethod
     def open(self, segment: Segment) -> S | None:
-        """Opens it from verified files, mapped if they are large; None: the segment lacks it.
-
-        Raises:
-            FormatError: if a file is damaged or of another format; the message names it.
-            MismatchError: if the manifest lacks a file, or rows or artifact differ from the segment's.
-        """
+        """Opens it from verified files, mapped if they are large; None: the segment lacks it."""
 
     def first(self, reader: S) -> NDArray[np.uint32] | None:
         """The first vector of each document, and v, uint32 [n + 1], for the component that splits documents; otherwise None."""
@@ -360,12 +274,7 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
 
     @abstractmethod
     def join(self, both: BaseAndDelta[S]) -> R:
-        """One reader of a base and its delta, with exactly the results of a rebuild of both.
-
-        Raises:
-            MismatchError: if their rules differ.
-            DeviceError: if deleted rows cannot be left out on the base's device.
-        """
+        """One reader of a base and its delta, with exactly the results of a rebuild of both."""
 
     def serves(self, reader: R | None) -> Mapping[str, str]:
         """Request -> "", or why this index cannot serve it and how to build one that can."""
@@ -396,11 +305,9 @@ class RowComponent(Component[S, R, C, O], Generic[S, R, C, O, B]):
         """Writes the files into a segment's directory."""
 
     def build(self, corpus: Corpus, rules: C) -> None:
-        """As `Component`."""
         self.write(corpus.made.folder, rules, self.blocks(corpus, rules))
 
     def merge(self, kept: Sequence[MergeSource], rules: C, made: Segment) -> None:
-        """As `Component`."""
         self.write(made.folder, rules, self._stored(kept))
 
     def _stored(self, kept: Sequence[MergeSource]) -> Iterator[B]:

@@ -34,49 +34,33 @@ Count = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class DeltaHeader(StrictModel):
-    """`delta.json`.
+    """`delta.json`."""
 
-    Attributes:
-        format: format version.
-        base_documents, base_vectors: rows of the base: documents, and passages if it has them.
-        documents, vectors: the same for the delta.
-        tombstones: number of deleted rows of the base.
-    """
-
-    format: Literal[1] = 1
+    format: Literal[1] = 1  # format version
+    # base_documents, base_vectors: rows of the base: documents, and passages if it has them
     base_documents: Count
     base_vectors: Count
-    documents: Count
+    documents: Count  # documents, vectors: the same for the delta
     vectors: Count
-    tombstones: Count
+    tombstones: Count  # number of deleted rows of the base
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaRows:
-    """Row numbers of a delta, besides its components.
+    """Row numbers of a delta, besides its components."""
 
-    Attributes:
-        header: their sizes.
-        tombstones: deleted rows of the base, int64 [t], ascending.
-        order: uint32 [N + M], the rank of each document's id among all ids of base and delta.
-    """
-
-    header: DeltaHeader
-    tombstones: NDArray[np.int64]
+    header: DeltaHeader  # their sizes
+    tombstones: NDArray[np.int64]  # deleted rows of the base, int64 [t], ascending
+    # uint32 [N + M], the rank of each document's id among all ids of base and delta
     order: NDArray[np.uint32]
 
     @classmethod
-    def open(cls, version: Path, files: Collection[str]) -> "DeltaRows":
-        """Reads the files in `delta/` that belong to no component.
-
-        Args:
-            version: the version's directory.
-            files: its files with verified checksums, by their path in it.
-
-        Raises:
-            FormatError: if a file is damaged.
-            MismatchError: if the manifest lacks one, or its rows differ from `delta.json`.
-        """
+    def open(
+        cls,
+        version: Path,
+        files: Collection[str],  # its files with verified checksums, by their path in it
+    ) -> "DeltaRows":
+        """Reads the files in `delta/` that belong to no component."""
         header, there = read_delta_header(version), in_delta(files)
         for name in (HEADER_FILE, TOMBSTONES_FILE, ORDER_FILE):
             if name not in there:
@@ -96,23 +80,14 @@ def in_delta(files: Collection[str]) -> frozenset[str]:
 
 
 def read_delta_header(version: Path) -> DeltaHeader:
-    """Reads `delta.json` from a version's directory.
-
-    Raises:
-        FormatError: if it is missing, or of another format.
-    """
+    """Reads `delta.json` from a version's directory."""
     return read_header(
         version / DELTA_HEADER, DeltaHeader, "a newer GLOW may read it, or roll back to its base"
     )
 
 
 def read_tombstones(version: Path, header: DeltaHeader) -> NDArray[np.int64]:
-    """The deleted rows of the base, int64 [t], ascending.
-
-    Raises:
-        FormatError: if it is damaged.
-        MismatchError: if the base lacks such rows.
-    """
+    """The deleted rows of the base, int64 [t], ascending."""
     path = version / DELTA / TOMBSTONES_FILE
     rows = map_array(path, np.uint32, header.tombstones).astype(np.int64)
     if (rows[1:] <= rows[:-1]).any():
@@ -126,41 +101,27 @@ def read_tombstones(version: Path, header: DeltaHeader) -> NDArray[np.int64]:
 
 
 def read_order(version: Path, header: DeltaHeader) -> NDArray[np.uint32]:
-    """The rank of each document's id among all ids of base and delta, uint32 [N + M].
-
-    Raises:
-        FormatError: if it is damaged.
-    """
+    """The rank of each document's id among all ids of base and delta, uint32 [N + M]."""
     rows = header.base_documents + header.documents
     order: NDArray[np.uint32] = map_array(version / DELTA / ORDER_FILE, np.uint32, rows)
     return order
 
 
 def write_delta_rows(folder: Path, rows: DeltaRows) -> None:
-    """Writes `tombstones.npy`, `order.npy` and `delta.json`.
-
-    Args:
-        folder: `delta/` of an unfinished version.
-        rows: to write.
-
-    Raises:
-        OSError: if the disk is full or cannot be written.
-    """
+    """Writes `tombstones.npy`, `order.npy` and `delta.json`."""
     np.save(folder / TOMBSTONES_FILE, rows.tombstones.astype(np.uint32), allow_pickle=False)
     np.save(folder / ORDER_FILE, rows.order, allow_pickle=False)
     rows.header.save(folder / HEADER_FILE)
 
 
-def joined_order(order: NDArray[np.uint32], documents: SortedIds, ids: Sequence[str]) -> NDArray[np.uint32]:
+def joined_order(
+    order: NDArray[np.uint32],  # uint32 [N], ranks within the base
+    documents: SortedIds,  # the base's; its index is searched once for each of the other ids
+    ids: Sequence[str],
+) -> NDArray[np.uint32]:
     """The rank of each id among those of a base and others, in code point order; of equal ids the later comes first.
 
-    Args:
-        order: uint32 [N], ranks within the base.
-        documents: the base's; its index is searched once for each of the other ids.
-        ids: M other ids, each once.
-
-    Returns:
-        uint32 [N + M], a permutation.
+    Returns uint32 [N + M], a permutation.
     """
     # For each other id, how many ids of the base come before it.
     rows = documents.rows_before(ids)

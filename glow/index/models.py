@@ -31,23 +31,15 @@ TERM_FILES = ("terms.json", "words.bin", "offsets.npy", "dfs.npy")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Models:
-    """The open models of a version; they are never closed, because several versions may share one.
+    """The open models of a version; they are never closed, because several versions may share one."""
 
-    Attributes:
-        files: of the version: path -> identity of the file, and its SHA-256.
-        place: device and threads.
-        preprocessor: with the index's own term statistics.
-        encoder: the query tower.
-        explainer: explains hits, opened at its first use; None in a version without explain graphs.
-        reranker: re-ranks hits; None in a version without one.
-    """
-
-    files: Files
-    place: tuple[Device, int]
-    preprocessor: Preprocessor
-    encoder: Encoder
+    files: Files  # of the version: path -> identity of the file, and its SHA-256
+    place: tuple[Device, int]  # device and threads
+    preprocessor: Preprocessor  # with the index's own term statistics
+    encoder: Encoder  # the query tower
+    # Explains hits, opened at its first use; None in a version without explain graphs
     explainer: Explainer | None
-    reranker: Reranker | None
+    reranker: Reranker | None  # re-ranks hits; None in a version without one
 
     def has_files(self, files: Files, *folders: str) -> bool:
         """Whether another version has the same files in some directories."""
@@ -67,20 +59,15 @@ def _below(files: Files, folders: Sequence[str]) -> dict[str, Any]:
 
 
 def open_models(
-    folder: Path, manifest: Manifest, files: Files, device: Device, threads: int, like: Models | None
+    folder: Path,
+    manifest: Manifest,
+    files: Files,
+    device: Device,
+    threads: int,
+    # Models of an open version. Those with the same files, or towers with the same content, are shared
+    like: Models | None,
 ) -> Models:
-    """Opens the models of a verified version.
-
-    Args:
-        folder, manifest: of the version.
-        files: all of its files.
-        device, threads: as for `Index.open`.
-        like: models of an open version. Those with the same files, or towers with the same content, are shared.
-
-    Raises:
-        ArtifactError: if a model is damaged, or is not the one of the manifest.
-        DeviceError: if the device is missing.
-    """
+    """Opens the models of a verified version."""
     for name in TERM_FILES:
         if f"{TERMS_FOLDER}/{name}" not in files:
             raise MismatchError(
@@ -103,27 +90,19 @@ def open_models(
 
 
 def model_parent(manifest: Manifest) -> Mapping[str, Any]:
-    """The manifest's record of the model that built the version.
-
-    Raises:
-        MismatchError: if it has none.
-    """
+    """The manifest's record of the model that built the version."""
     parent = manifest.parents.get("model")
     if not isinstance(parent, dict) or not isinstance(parent.get("files"), dict):
         raise MismatchError(f"index {manifest.name} does not say which model built it; rebuild the index")
     return parent
 
 
-def open_preprocessor(folder: Path, manifest: Manifest, like: Models | None = None) -> Preprocessor:
-    """The preprocessor of queries, with the index's own term statistics.
-
-    Args:
-        folder, manifest: of the version.
-        like: models of the same kind, whose subword vocabulary is shared.
-
-    Raises:
-        ArtifactError: if a file is damaged, or the statistics are not those of the manifest.
-    """
+def open_preprocessor(
+    folder: Path,
+    manifest: Manifest,
+    like: Models | None = None,  # models of the same kind, whose subword vocabulary is shared
+) -> Preprocessor:
+    """The preprocessor of queries, with the index's own term statistics."""
     terms = TermTable.load(folder / TERMS_FOLDER)
     if terms.hash != manifest.hashes.get("terms"):
         raise MismatchError(

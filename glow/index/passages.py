@@ -45,76 +45,47 @@ Folded = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
 
 
 class PassagesHeader(StrictModel):
-    """`passages.json`.
+    """`passages.json`."""
 
-    Attributes:
-        format: format version.
-        field: the field that was split.
-        limit: most passages per document.
-        documents: n.
-        passages: p.
-        left_out: number of documents with text beyond the limit, which was left out.
-    """
-
-    format: Literal[1] = FORMAT_VERSION
-    field: str
-    limit: Annotated[int, Field(ge=1)]
-    documents: Count
-    passages: Count
-    left_out: Count
+    format: Literal[1] = FORMAT_VERSION  # format version
+    field: str  # the field that was split
+    limit: Annotated[int, Field(ge=1)]  # most passages per document
+    documents: Count  # n
+    passages: Count  # p
+    left_out: Count  # number of documents with text beyond the limit, which was left out
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPassage:
-    """A part of a document's body.
+    """A part of a document's body."""
 
-    Attributes:
-        field: the field that was split.
-        start, end: in characters of its value; list values are joined by line feeds.
-        text: the text between them.
-    """
-
-    field: str
-    start: int
+    field: str  # the field that was split
+    start: int  # start, end: in characters of its value; list values are joined by line feeds
     end: int
-    text: str
+    text: str  # the text between them
 
 
 def read_passages_header(folder: Path) -> PassagesHeader:
-    """Reads `passages.json` from the directory `passages`.
-
-    Raises:
-        FormatError: if it is missing, or of another format.
-    """
+    """Reads `passages.json` from the directory `passages`."""
     return read_header(folder / PASSAGES_HEADER, PassagesHeader)
 
 
 class PassageMap:
-    """Maps rows of passages to documents and positions in them; safe to use from many threads.
-
-    Args:
-        header: of the directory.
-        documents, starts, ends: uint32 [p], see the module's docstring; documents ascend.
-        first: uint32 [n + 1].
-        order: uint32 [n], each document's rank among ties, each once; None: its row.
-
-    Attributes:
-        header, documents, starts, ends, first: as given.
-        count: number of live passages; rows exceed it if some are deleted.
-        order: uint32 [p], each passage's rank among ties: by document, then as in its body; None: its row.
-    """
+    """Maps rows of passages to documents and positions in them; safe to use from many threads."""
 
     def __init__(
         self,
-        header: PassagesHeader,
+        header: PassagesHeader,  # of the directory
+        # documents, starts, ends: uint32 [p], see the module's docstring; documents ascend
         documents: NDArray[np.uint32],
         starts: NDArray[np.uint32],
         ends: NDArray[np.uint32],
-        first: NDArray[np.uint32],
+        first: NDArray[np.uint32],  # uint32 [n + 1]
+        # uint32 [n], each document's rank among ties, each once; None: its row
         order: NDArray[np.uint32] | None = None,
     ) -> None:
         self.header = header
-        self.count = len(documents)
+        self.count = len(documents)  # number of live passages; rows exceed it if some are deleted
         self.documents = documents
         self.starts = starts
         self.ends = ends
@@ -125,17 +96,13 @@ class PassageMap:
         return len(self.documents)
 
     @classmethod
-    def open(cls, folder: Path, order: NDArray[np.uint32] | None = None) -> "PassageMap":
-        """Opens the directory `passages` of a version.
-
-        Args:
-            folder: the directory.
-            order: uint32 [n], ranks of documents among ties, as for the class.
-
-        Raises:
-            FormatError: if a file is missing, damaged, of another format version, or inconsistent with the others; the
-                message names it.
-        """
+    def open(
+        cls,
+        folder: Path,
+        # uint32 [n], ranks of documents among ties, as for the class
+        order: NDArray[np.uint32] | None = None,
+    ) -> "PassageMap":
+        """Opens the directory `passages` of a version."""
         header = read_passages_header(folder)
         lengths = {name: header.passages for name in ARRAYS} | {"first": header.documents + 1}
         arrays = {name: map_array(folder / f"{name}.npy", np.uint32, lengths[name]) for name in ARRAYS}
@@ -146,13 +113,7 @@ class PassageMap:
     def followed_by(
         self, other: "PassageMap", order: NDArray[np.uint32] | None = None, gone: int = 0
     ) -> "PassageMap":
-        """Appends another map in memory: its documents and passages follow these.
-
-        Args:
-            other: split by the same rules.
-            order: for the documents of both, as for the class.
-            gone: number of deleted passages of both.
-        """
+        """Appends another map in memory: its documents and passages follow these."""
         documents, passages = self.header.documents, self.header.passages
         header = self.header.model_copy(
             update={
@@ -173,12 +134,7 @@ class PassageMap:
         return joined
 
     def passage_of(self, document: Document, row: int) -> FoundPassage:
-        """The passage of a row.
-
-        Args:
-            document: the passage's document.
-            row: of the passage, in [0, p).
-        """
+        """The passage of a row."""
         start, end = int(self.starts[row]), int(self.ends[row])
         return FoundPassage(self.header.field, start, end, body_text(document, self.header.field)[start:end])
 
@@ -188,15 +144,14 @@ class PassageMap:
         mask.tell(allowed.expression)
         return mask
 
-    def fold(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> Folded:
+    def fold(
+        self,
+        scores: NDArray[np.float32],  # float32 [m], descending
+        rows: NDArray[np.int64],  # int64 [m], of passages, best first and each once; -1 is not a hit
+    ) -> Folded:
         """Hits of passages as hits of documents: each document has the place of its best passage.
 
-        Args:
-            scores: float32 [m], descending.
-            rows: int64 [m], of passages, best first and each once; -1 is not a hit.
-
-        Returns:
-            Scores, documents and best passages, as `Folded`.
+        Returns scores, documents and best passages, as `Folded`.
         """
         met = self.documents[rows[rows >= 0]]
         places = np.sort(np.unique(met, return_index=True)[1])
@@ -242,20 +197,7 @@ def build_passages(
     folder: Path,
     advance: Callable[[int], None] = lambda count: None,
 ) -> PassageMap:
-    """Splits documents and writes the positions.
-
-    Args:
-        documents: in row order.
-        cutter: splits them.
-        folder: of the version; `passages/` is created in it.
-        advance: called with the number of finished documents.
-
-    Returns:
-        The map, opened from its files.
-
-    Raises:
-        BuildError: if the number of passages, or the length of a body, exceeds 32 bits.
-    """
+    """Splits documents and writes the positions. Returns the map, opened from its files."""
     target = folder / PASSAGES_FOLDER
     target.mkdir()
     count = rows = left_out = 0
@@ -300,11 +242,6 @@ def merge_passages(key: Key[PassageMap, PassageMap], kept: Sequence[MergeSource]
     """Writes `passages/` from segments that were split by the same rules.
 
     It is unknown which documents lost text to the limit, so the new header's number is an upper bound.
-
-    Args:
-        key: of the component.
-        kept: at least one segment.
-        folder: of an unfinished version or segment.
     """
     maps = [each.segment[key] for each in kept]
     sizes = [np.diff(passages.first)[each.live] for passages, each in zip(maps, kept, strict=True)]
@@ -345,13 +282,9 @@ class PassagesOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassagesRules(Rules):
-    """How documents are split.
+    """How documents are split."""
 
-    Attributes:
-        cut: field and limit.
-    """
-
-    cut: PassageOptions
+    cut: PassageOptions  # field and limit
 
 
 class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]):
@@ -458,22 +391,17 @@ def _describe(passages: PassageMap, seconds: Mapping[str, float]) -> dict[str, A
 
 
 class TextsOfDocuments:
-    """The texts of one document at a time; safe to use from many threads.
+    """The texts of one document at a time; safe to use from many threads."""
 
-    Args:
-        passages: map of passages; None: documents are not split.
-    """
-
-    def __init__(self, passages: PassageMap | None = None) -> None:
+    def __init__(
+        self,
+        passages: PassageMap | None = None,  # map of passages; None: documents are not split
+    ) -> None:
         self._passages = passages
 
     @classmethod
     def open(cls, cuts: Path | None) -> "TextsOfDocuments":
-        """Opens it with a directory of passages; None: documents are not split.
-
-        Raises:
-            FormatError: as `PassageMap.open`.
-        """
+        """Opens it with a directory of passages; None: documents are not split."""
         return cls(None if cuts is None else PassageMap.open(cuts))
 
     def of(self, document: Document, row: int) -> Iterator[Document]:

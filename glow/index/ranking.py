@@ -18,16 +18,12 @@ Ranking = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def best(
-    scores: NDArray[np.float32], rows: NDArray[np.int64], k: int, order: NDArray[np.uint32] | None = None
+    scores: NDArray[np.float32],  # float32 [m], in any order
+    rows: NDArray[np.int64],  # int64 [m], each once
+    k: int,  # maximum number of hits, >= 1
+    order: NDArray[np.uint32] | None = None,  # uint32 [n], each document's rank among ties; None: its row
 ) -> Ranking:
-    """The k best of some scored documents; ties for the last place are resolved by `order`.
-
-    Args:
-        scores: float32 [m], in any order.
-        rows: int64 [m], each once.
-        k: maximum number of hits, >= 1.
-        order: uint32 [n], each document's rank among ties; None: its row.
-    """
+    """The k best of some scored documents; ties for the last place are resolved by `order`."""
     if len(scores) > k:
         kept = scores >= np.partition(scores, -k)[-k]
         scores, rows = scores[kept], rows[kept]
@@ -41,25 +37,21 @@ KEPT_SHARE = 8
 
 
 class RowMask:
-    """Rows that a search may return; immutable, so safe to share between threads.
-
-    Args:
-        mask: bool [n]; this object takes ownership.
-
-    Attributes:
-        mask: bool [n], read-only.
-        count: number of allowed rows.
-        expression: a filter that matches every row of the mask and few others, for a vector store; None unless `tell` was called.
-        packed: uint8 [n / 8], the mask as bits, lowest first, for FAISS.
-    """
+    """Rows that a search may return; immutable, so safe to share between threads."""
 
     __slots__ = ("_rows", "count", "expression", "mask", "packed")
 
-    def __init__(self, mask: NDArray[np.bool_]) -> None:
+    def __init__(
+        self,
+        mask: NDArray[np.bool_],  # bool [n]; this object takes ownership
+    ) -> None:
         self.mask = mask
+        # A filter that matches every row of the mask and few others, for a vector store; None unless `tell`
+        # was called
         self.expression: Any = None
         self.mask.flags.writeable = False
         self.count = int(np.count_nonzero(mask))
+        # uint8 [n / 8], the mask as bits, lowest first, for FAISS
         self.packed: NDArray[np.uint8] = np.packbits(mask, bitorder="little")
         self._rows: NDArray[np.int64] | None = None
 
@@ -101,17 +93,11 @@ VectorReader = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class SearchParams:
-    """Search parameters; None takes the index's default.
+    """Search parameters; None takes the index's default."""
 
-    Attributes:
-        ef_search: candidates that `hnsw` keeps, 1 to 10,000.
-        nprobe: number of inverted lists that `ivf-pq` searches, 1 to 65,536.
-        exact: compare with every stored vector, for any kind; those of `ivf-pq` have 8 bits.
-    """
-
-    ef_search: int | None = None
-    nprobe: int | None = None
-    exact: bool = False
+    ef_search: int | None = None  # candidates that `hnsw` keeps, 1 to 10,000
+    nprobe: int | None = None  # number of inverted lists that `ivf-pq` searches, 1 to 65,536
+    exact: bool = False  # compare with every stored vector, for any kind; those of `ivf-pq` have 8 bits
 
 
 def list_count(count: int) -> int:
@@ -119,17 +105,15 @@ def list_count(count: int) -> int:
     return int(min(max(4 * count**0.5, 1), max(count // TRAIN_VECTORS_PER_LIST, 1)))
 
 
-def products(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
+def products(
+    vectors: NDArray[np.float32],  # float32 [m, D]
+    vector: NDArray[np.float32],  # float32 [D]
+) -> NDArray[np.float32]:
     """The inner product of each vector with one; a vector's score is bit for bit the same in any batch.
 
     The rounding of a BLAS product would depend on the batch.
 
-    Args:
-        vectors: float32 [m, D].
-        vector: float32 [D].
-
-    Returns:
-        float32 [m].
+    Returns float32 [m].
     """
     found: NDArray[np.float32] = np.einsum("ij,j->i", vectors, vector)
     return found
@@ -141,12 +125,10 @@ _pool = ThreadPoolExecutor(WAITING_THREADS, "store")  # starts threads when they
 
 
 @contextmanager
-def wanted_until(at: float) -> Iterator[None]:
-    """Sets the deadline of the search in this block.
-
-    Args:
-        at: in seconds of `time.perf_counter()`; infinity: none.
-    """
+def wanted_until(
+    at: float,  # in seconds of `time.perf_counter()`; infinity: none
+) -> Iterator[None]:
+    """Sets the deadline of the search in this block."""
     token = _until.set(at)
     try:
         yield
@@ -159,16 +141,13 @@ def time_left_s() -> float:
     return max(_until.get() - time.perf_counter(), 0.0)
 
 
-def run_all(calls: Sequence[Callable[[], Any]], *, waits: bool) -> list[Any]:
-    """Results of some calls, in their order.
-
-    Args:
-        calls: none may call this function.
-        waits: whether they wait for a store, so that they run at once, each with the deadline of this thread.
-
-    Raises:
-        Exception: of the first call that failed; the others have ended then.
-    """
+def run_all(
+    calls: Sequence[Callable[[], Any]],
+    *,
+    # Whether they wait for a store, so that they run at once, each with the deadline of this thread
+    waits: bool,
+) -> list[Any]:
+    """Results of some calls, in their order."""
     if not waits:
         return [call() for call in calls]
     started = [_pool.submit(copy_context().run, call) for call in calls[1:]]

@@ -29,27 +29,18 @@ DELTA = "delta/"
 
 
 class Key(Generic[S, R]):
-    """Key of a component's readers.
+    """Key of a component's readers."""
 
-    Attributes:
-        name: of the component.
-        label: the component in messages.
-    """
-
-    name: ClassVar[str]
-    label: ClassVar[str]
+    name: ClassVar[str]  # of the component
+    label: ClassVar[str]  # the component in messages
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The rows of a segment, or of a base and its delta.
+    """The rows of a segment, or of a base and its delta."""
 
-    Attributes:
-        documents: n.
-        first: uint32 [n + 1], the first vector of each document, and v; None: row i is document i.
-    """
-
-    documents: int
+    documents: int  # n
+    # uint32 [n + 1], the first vector of each document, and v; None: row i is document i
     first: NDArray[np.uint32] | None = None
 
     def count(self, per: Per) -> int:
@@ -65,31 +56,21 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """A base, a delta, or an unfinished segment: one directory, and the readers that are open so far.
+    """A base, a delta, or an unfinished segment: one directory, and the readers that are open so far."""
 
-    Attributes:
-        name: of the version, for messages.
-        folder: directory of its files.
-        root: the version's directory, or for an unfinished delta its base's; shared files are there (`reranker/`, `learned-words/`).
-        below: "" for a base, `DELTA` for a delta.
-        hashes, parameters: of the version's manifest.
-        files: the verified ones, by their paths in the directory; None: the segment is unfinished.
-        rows: its rows; the vectors are known once the component that splits documents is open.
-        device: of vector search.
-        readers: name of a component -> its reader.
-        earlier: directories of a build's previous steps; each step has its own, so that a build can resume.
-    """
-
-    name: str
-    folder: Path
+    name: str  # of the version, for messages
+    folder: Path  # directory of its files
+    # The version's directory, or for an unfinished delta its base's; shared files are there (`reranker/`,
+    # `learned-words/`)
     root: Path
-    below: str
-    hashes: Mapping[str, str]
+    below: str  # "" for a base, `DELTA` for a delta
+    hashes: Mapping[str, str]  # hashes, parameters: of the version's manifest
     parameters: Mapping[str, Any]
-    files: Files | None
-    rows: Rows
-    device: Device = "cpu"
-    readers: Mapping[str, Any] = field(default_factory=dict)
+    files: Files | None  # the verified ones, by their paths in the directory; None: the segment is unfinished
+    rows: Rows  # its rows; the vectors are known once the component that splits documents is open
+    device: Device = "cpu"  # of vector search
+    readers: Mapping[str, Any] = field(default_factory=dict)  # name of a component -> its reader
+    # Directories of a build's previous steps; each step has its own, so that a build can resume
     earlier: tuple[Path, ...] = ()
 
     @property
@@ -113,11 +94,7 @@ class Segment:
         return any(name.startswith(tuple(paths)) for name in self.files)
 
     def require(self, *paths: str) -> None:
-        """Refuses files that the manifest lacks.
-
-        Raises:
-            MismatchError: with the first missing file.
-        """
+        """Refuses files that the manifest lacks."""
         for path in paths:
             if not self.has(path):
                 lacks = f"manifest lacks {self.below}{path}; {self.remedy}"
@@ -129,25 +106,20 @@ class Segment:
         return reader
 
     def __getitem__(self, component: Key[S, Any]) -> S:
-        """A component's reader.
-
-        Raises:
-            MismatchError: if the segment lacks the component.
-        """
+        """A component's reader."""
         reader = self.get(component)
         if reader is None:
             raise MismatchError(f"index {self.name} has no {component.label}; {self.remedy}")
         return reader
 
     def with_reader(
-        self, component: Key[S, Any], reader: S, first: NDArray[np.uint32] | None = None
+        self,
+        component: Key[S, Any],
+        reader: S,
+        # See `Rows`, if the component splits documents; None: rows do not change
+        first: NDArray[np.uint32] | None = None,
     ) -> "Segment":
-        """The same segment with one more component open.
-
-        Args:
-            component, reader: the component.
-            first: see `Rows`, if the component splits documents; None: rows do not change.
-        """
+        """The same segment with one more component open."""
         rows = self.rows if first is None else Rows(self.rows.documents, first)
         return replace(self, rows=rows, readers={**self.readers, component.name: reader})
 
@@ -178,17 +150,11 @@ class MergeSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The components of a base and its delta as one, or of a base alone, for searches.
+    """The components of a base and its delta as one, or of a base alone, for searches."""
 
-    Attributes:
-        name: of the version, for messages.
-        rows: of both.
-        readers: name of a component -> its reader.
-    """
-
-    name: str
-    rows: Rows
-    readers: Mapping[str, Any]
+    name: str  # of the version, for messages
+    rows: Rows  # of both
+    readers: Mapping[str, Any]  # name of a component -> its reader
 
     def holds(self, component: Key[Any, Any]) -> bool:
         """Whether the index has a component."""
@@ -200,11 +166,7 @@ class View:
         return reader
 
     def __getitem__(self, component: Key[Any, R]) -> R:
-        """A component's reader.
-
-        Raises:
-            MismatchError: if the index lacks the component; callers check that first.
-        """
+        """A component's reader."""
         reader = self.get(component)
         if reader is None:
             raise MismatchError(f"index {self.name} has no {component.label}; rebuild the index")
@@ -212,16 +174,15 @@ class View:
 
 
 class SegmentMask(RowMask):
-    """A mask of all rows that keeps its two parts, so that no search splits it again.
-
-    Args:
-        base: mask of the base's rows, without deleted ones.
-        delta: mask of the delta's rows.
-    """
+    """A mask of all rows that keeps its two parts, so that no search splits it again."""
 
     __slots__ = ("base", "delta")
 
-    def __init__(self, base: RowMask, delta: RowMask) -> None:
+    def __init__(
+        self,
+        base: RowMask,  # mask of the base's rows, without deleted ones
+        delta: RowMask,  # mask of the delta's rows
+    ) -> None:
         super().__init__(np.concatenate([base.mask, delta.mask]))
         self.base = base
         self.delta = delta
@@ -237,23 +198,18 @@ class SegmentMask(RowMask):
 
 
 class Segments:
-    """The sizes of base and delta, and the deleted rows of the base; immutable.
+    """The sizes of base and delta, and the deleted rows of the base; immutable."""
 
-    Args:
-        base, delta: N and M.
-        gone: distinct deleted rows of the base, int64 [t].
-
-    Attributes:
-        base, delta: as given.
-        alive: the live rows of the base; None: all.
-        count: number of live rows, N - t + M.
-    """
-
-    def __init__(self, base: int, delta: int, gone: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        base: int,  # base, delta: N and M
+        delta: int,
+        gone: NDArray[np.int64],  # distinct deleted rows of the base, int64 [t]
+    ) -> None:
         self.base = base
         self.delta = delta
-        self.count = base - len(gone) + delta
-        self.alive: RowMask | None = None
+        self.count = base - len(gone) + delta  # number of live rows, N - t + M
+        self.alive: RowMask | None = None  # the live rows of the base; None: all
         if len(gone):
             alive = np.ones(base, np.bool_)
             alive[gone] = False
@@ -266,23 +222,18 @@ class Segments:
         """Whether a row of the base is deleted."""
         return self.alive is not None and not self.alive.mask[row]
 
-    def join(self, base: NDArray[np.bool_], delta: NDArray[np.bool_]) -> SegmentMask:
-        """Masks of both as one, without deleted rows.
-
-        Args:
-            base: bool [N]; the mask takes ownership.
-            delta: bool [M], likewise.
-        """
+    def join(
+        self,
+        base: NDArray[np.bool_],  # bool [N]; the mask takes ownership
+        delta: NDArray[np.bool_],  # bool [M], likewise
+    ) -> SegmentMask:
+        """Masks of both as one, without deleted rows."""
         if self.alive is not None:
             base &= self.alive.mask
         return SegmentMask(RowMask(base), RowMask(delta))
 
     def split(self, allowed: RowMask | None) -> tuple[RowMask | None, RowMask | None]:
-        """The parts of a mask of all rows; deleted rows are never allowed.
-
-        Raises:
-            MismatchError: if the mask has another number of rows.
-        """
+        """The parts of a mask of all rows; deleted rows are never allowed."""
         if allowed is None:
             return self.alive, None
         if len(allowed) != len(self):
@@ -296,22 +247,14 @@ class Segments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaseAndDelta(Generic[S]):
-    """The readers of a base and its delta; row N + i is row i of the delta.
+    """The readers of a base and its delta; row N + i is row i of the delta."""
 
-    Attributes:
-        name: of the version, for messages.
-        base, delta: the readers.
-        segments: rows of both, and deleted ones of the base, in the component's own rows.
-        tombstones: deleted documents of the base, int64 [t], ascending.
-        order: uint32 [N + M], the rank of each document's id among those of both.
-    """
-
-    name: str
-    base: S
+    name: str  # of the version, for messages
+    base: S  # base, delta: the readers
     delta: S
-    segments: Segments
-    tombstones: NDArray[np.int64]
-    order: NDArray[np.uint32]
+    segments: Segments  # rows of both, and deleted ones of the base, in the component's own rows
+    tombstones: NDArray[np.int64]  # deleted documents of the base, int64 [t], ascending
+    order: NDArray[np.uint32]  # uint32 [N + M], the rank of each document's id among those of both
 
     def gather(
         self, rows: NDArray[np.int64], read: Callable[[S, NDArray[np.int64]], NDArray[Scalar]]
@@ -337,19 +280,13 @@ class BaseAndDelta(Generic[S]):
 
     def search(
         self,
+        # Searches one reader: allowed rows, ranks of its rows -> scores and rows [..., k']
         find: Callable[[S, RowMask | None, NDArray[np.uint32] | None], Ranking],
         k: int,
-        allowed: RowMask | None,
-        order: NDArray[np.uint32] | None,
+        allowed: RowMask | None,  # rows of both; None: all
+        order: NDArray[np.uint32] | None,  # ranks of the rows of both, which break ties; None: by row
     ) -> Ranking:
-        """The k best of both, without deleted rows.
-
-        Args:
-            find: searches one reader: allowed rows, ranks of its rows -> scores and rows [..., k'].
-            k: number of hits.
-            allowed: rows of both; None: all.
-            order: ranks of the rows of both, which break ties; None: by row.
-        """
+        """The k best of both, without deleted rows."""
         base, delta = self.segments.split(allowed)
         later = None if order is None else order[self.segments.base :]
         (old_scores, old_rows), (new_scores, new_rows) = (

@@ -31,16 +31,12 @@ class FusionWeights(StrictModel):
 
 
 class Fusion(StrictModel):
-    """How to combine two rankings; `fusion.json` of an index.
+    """How to combine two rankings; `fusion.json` of an index."""
 
-    Attributes:
-        method: `convex` (normalized scores) or `rrf` (reciprocal ranks).
-        k: constant of `rrf` that reduces the advantage of the first ranks, 0 to 10,000.
-        weights: of the two retrievers, for either method.
-    """
-
-    method: Literal["convex", "rrf"] = "convex"
+    method: Literal["convex", "rrf"] = "convex"  # `convex` (normalized scores) or `rrf` (reciprocal ranks)
+    # Constant of `rrf` that reduces the advantage of the first ranks, 0 to 10,000
     k: int = Field(default=RRF_K, ge=0, le=MAX_K)
+    # Of the two retrievers, for either method
     weights: FusionWeights = FusionWeights(dense=0.55, lexical=0.45)
 
 
@@ -49,12 +45,9 @@ DEFAULT_FUSION = Fusion()
 
 
 class RerankWeight(StrictModel):
-    """How much the re-ranker's score counts beside the first search's; `mixture.json`.
+    """How much the re-ranker's score counts beside the first search's; `mixture.json`."""
 
-    Attributes:
-        share: times its score, in units of the first search's (`score_unit`); 0 leaves the first search's order.
-    """
-
+    # Times its score, in units of the first search's (`score_unit`); 0 leaves the first search's order
     share: float = Field(default=0.06, ge=0.0, le=1e3)
 
 
@@ -75,21 +68,11 @@ def load_rerank_weight(folder: Path, manifest: Manifest) -> RerankWeight:
 def load_setting(
     folder: Path,
     manifest: Manifest,
-    names: tuple[str, ...],
+    names: tuple[str, ...],  # files that may contain it; the first one in the manifest is read
     default: Setting,
     remedy: Literal["tune", "rebuild"],
 ) -> Setting:
-    """A setting of a version.
-
-    Args:
-        folder, manifest: of the version.
-        names: files that may contain it; the first one in the manifest is read.
-        default: if the manifest lists none.
-        remedy: advice for a damaged file.
-
-    Raises:
-        FormatError: if the file cannot be read.
-    """
+    """A setting of a version."""
     name = next((each for each in names if each in manifest.files), None)
     if name is None:
         return default
@@ -104,21 +87,14 @@ class Calibration(StrictModel):
     """Calibration for one set of score columns; `glow.search.calibration` uses it.
 
     The odds of a hit grow with its evidence for any of these numbers, so hits never change places.
-
-    Attributes:
-        sharpness: factor of the evidence in a softmax over hits, > 0.
-        standing: weight of a hit's odds against the nearest documents, >= 0.
-        evidence: weight of a hit's own evidence, >= 0.
-        openness: weight of the uncertainty of the dense ranking.
-        constant: term of the log odds.
-        high, none: a first hit of at least `high` has high confidence; below `none`, no hit answers the query.
     """
 
-    sharpness: float = Field(gt=0, le=1e4)
-    standing: float = Field(ge=0, le=1e3)
-    evidence: float = Field(ge=0, le=1e4)
-    openness: float = Field(ge=-1e3, le=1e3)
-    constant: float = Field(ge=-1e4, le=1e4)
+    sharpness: float = Field(gt=0, le=1e4)  # factor of the evidence in a softmax over hits, > 0
+    standing: float = Field(ge=0, le=1e3)  # weight of a hit's odds against the nearest documents, >= 0
+    evidence: float = Field(ge=0, le=1e4)  # weight of a hit's own evidence, >= 0
+    openness: float = Field(ge=-1e3, le=1e3)  # weight of the uncertainty of the dense ranking
+    constant: float = Field(ge=-1e4, le=1e4)  # term of the log odds
+    # high, none: a first hit of at least `high` has high confidence; below `none`, no hit answers the query
     high: float = Field(ge=0, le=1)
     none: float = Field(ge=0, le=1)
 
@@ -132,26 +108,17 @@ class Calibration(StrictModel):
 
 
 class Calibrations(StrictModel):
-    """`calibration.json`: one calibration per set of score columns.
+    """`calibration.json`: one calibration per set of score columns."""
 
-    Attributes:
-        format: format version of the file.
-        weights: of the calibrated fusion; other weights give evidence on another scale.
-        with_late, without_late: with late interaction, and with only vectors and terms; None: not calibrated.
-    """
-
-    format: Literal[1] = 1
+    format: Literal[1] = 1  # format version of the file
+    # Of the calibrated fusion; other weights give evidence on another scale
     weights: FusionWeights | None = None
+    # with_late, without_late: with late interaction, and with only vectors and terms; None: not calibrated
     with_late: Calibration | None = None
     without_late: Calibration | None = None
 
     def of(self, fusion: Fusion, *, late: bool) -> Calibration | None:
-        """The calibration for a ranking; None: its scores stay evidence.
-
-        Args:
-            fusion: how it was fused.
-            late: whether it includes late interaction.
-        """
+        """The calibration for a ranking; None: its scores stay evidence."""
         if fusion.method != "convex" or fusion.weights != self.weights:
             return None
         return self.with_late if late else self.without_late
@@ -161,10 +128,6 @@ UNCALIBRATED = Calibrations()
 
 
 def load_calibrations(folder: Path, manifest: Manifest) -> Calibrations:
-    """A version's own calibrations, as tuned, or its model's.
-
-    Raises:
-        FormatError: if the file cannot be read.
-    """
+    """A version's own calibrations, as tuned, or its model's."""
     names = (CALIBRATION_FILE, f"{MODEL_FOLDER}/{CALIBRATION_FILE}")
     return load_setting(folder, manifest, names, UNCALIBRATED, "tune")

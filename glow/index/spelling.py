@@ -73,21 +73,14 @@ MOST_LOOKED_AT = 256
 
 
 class SpellingTable:
-    """Words and their forms, memory-mapped; immutable and safe to read from many threads.
-
-    Args:
-        words: the words, sorted.
-        dfs: uint32 [n], document frequency of each.
-        keys: uint32 [f], ascending: keys of the words' forms.
-        places: uint32 [f], the word of each form.
-    """
+    """Words and their forms, memory-mapped; immutable and safe to read from many threads."""
 
     def __init__(
         self,
-        words: SortedStrings,
-        dfs: NDArray[np.uint32],
-        keys: NDArray[np.uint32],
-        places: NDArray[np.uint32],
+        words: SortedStrings,  # the words, sorted
+        dfs: NDArray[np.uint32],  # uint32 [n], document frequency of each
+        keys: NDArray[np.uint32],  # uint32 [f], ascending: keys of the words' forms
+        places: NDArray[np.uint32],  # uint32 [f], the word of each form
     ) -> None:
         self._words, self._dfs, self._keys, self._places = words, dfs, keys, places
 
@@ -118,11 +111,7 @@ class SpellingTable:
 
     @classmethod
     def open(cls, folder: Path) -> "SpellingTable":
-        """Maps the files that `build_spelling` wrote.
-
-        Raises:
-            FormatError: if a file is missing, damaged, of another format version, or inconsistent with the others.
-        """
+        """Maps the files that `build_spelling` wrote."""
         header = read_header(folder / SPELLING_HEADER, SpellingHeader)
         words = SortedStrings.open(folder / WORDS_FILE, folder / OFFSETS_FILE, header.words)
         dfs = map_array(folder / DFS_FILE, np.uint32, header.words)
@@ -145,20 +134,13 @@ def is_spelled(word: str) -> bool:
     return SHORTEST_WORD <= len(word) <= LONGEST_WORD and word.isalpha()
 
 
-def build_spelling(folder: Path, words: Iterable[tuple[str, int]]) -> SpellingHeader:
-    """Writes the spelling table of a collection.
-
-    Args:
-        folder: created if missing.
-        words: each word once, in the order of its UTF-8 bytes, with its document frequency; words that typo correction
-            does not cover are left out.
-
-    Returns:
-        The written header.
-
-    Raises:
-        OSError: if the disk is full or cannot be written.
-    """
+def build_spelling(
+    folder: Path,
+    # Each word once, in the order of its UTF-8 bytes, with its document frequency; words that typo correction
+    # does not cover are left out
+    words: Iterable[tuple[str, int]],
+) -> SpellingHeader:
+    """Writes the spelling table of a collection. Returns the written header."""
     folder.mkdir(parents=True, exist_ok=True)
     kept: list[bytes] = []
     dfs, keys, places = array("I"), array("I"), array("I")
@@ -186,10 +168,6 @@ def merged_words(impacts: SegmentImpacts, tables: Iterable[SpellingTable]) -> It
 
     Without stemming, the merged index counts them. With stemming, those words of the tables stay whose stem it still has, with the
     sums of their document frequencies; words of deleted documents may stay until the next build.
-
-    Args:
-        impacts: merged.
-        tables: of the merged segments.
     """
     if impacts.analyzer.name == "plain":
         yield from impacts.word_counts()
@@ -202,13 +180,11 @@ def merged_words(impacts: SegmentImpacts, tables: Iterable[SpellingTable]) -> It
             yield word, counts[word]
 
 
-def count_words(known: TermTable, documents: Iterable[Iterable[str]]) -> Iterator[tuple[str, int]]:
-    """Words that typo correction covers, with their document frequencies, for `build_spelling`.
-
-    Args:
-        known: statistics of the documents' words; they limit the memory.
-        documents: the indexed words of each.
-    """
+def count_words(
+    known: TermTable,  # statistics of the documents' words; they limit the memory
+    documents: Iterable[Iterable[str]],
+) -> Iterator[tuple[str, int]]:
+    """Words that typo correction covers, with their document frequencies, for `build_spelling`."""
     words = [word for word, _ in known.items() if is_spelled(word) and is_lexical(word)]
     wanted, counts = frozenset(words), Counter[str]()
     for document in documents:
@@ -228,32 +204,21 @@ _JOINTS = frozenset("._/\\@#:=$`<>-~^*+|&%'0123456789")
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A query after correction.
+    """A query after correction."""
 
-    Attributes:
-        text: with its words corrected; unchanged without corrections.
-        words: unknown word -> its correction.
-    """
-
-    text: str
-    words: dict[str, str]
+    text: str  # with its words corrected; unchanged without corrections
+    words: dict[str, str]  # unknown word -> its correction
 
 
 class Speller:
-    """Checks and corrects words with one index version; safe to use from many threads.
-
-    Args:
-        pieces: splits text into words.
-        terms: the index's term statistics, of the words of all fields.
-        tables: of the version's segments.
-        impacts: its lexical index, which may know other forms of a word by its stem; None: it has none.
-    """
+    """Checks and corrects words with one index version; safe to use from many threads."""
 
     def __init__(
         self,
-        pieces: WordPieces,
-        terms: TermTable,
-        tables: Sequence[SpellingTable],
+        pieces: WordPieces,  # splits text into words
+        terms: TermTable,  # the index's term statistics, of the words of all fields
+        tables: Sequence[SpellingTable],  # of the version's segments
+        # Its lexical index, which may know other forms of a word by its stem; None: it has none
         impacts: ImpactsView | None = None,
     ) -> None:
         self._spans = WordSpans(pieces)
@@ -281,11 +246,7 @@ class Speller:
         )
 
     def correct(self, text: str) -> Correction:
-        """The query with its typos corrected if the index is clear; names, numbers, code and short words do not change.
-
-        Args:
-            text: any string.
-        """
+        """The query with its typos corrected if the index is clear; names, numbers, code and short words do not change."""
         if not self.suspects(self._spans.pieces.whole_words(text)):
             return Correction(text, {})
         words: dict[str, str] = {}
@@ -377,13 +338,11 @@ class Spelling(Component[SpellingTable, tuple[SpellingTable, ...], Rules, Compon
         build_spelling(corpus.made.folder / SPELLING_FOLDER, words)
 
     def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
-        """As `Component`."""
         found = (each.segment.get(self) for each in kept)
         words = merged_words(made[POSTINGS], (table for table in found if table is not None))
         build_spelling(made.folder / SPELLING_FOLDER, words)
 
     def open(self, segment: Segment) -> SpellingTable | None:
-        """As `Component`."""
         if not segment.has_any(self.paths):
             return None
         segment.require(*(f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES))

@@ -59,13 +59,12 @@ CREATE TABLE documents (
 
 
 class DocumentWriter:
-    """Writes a new document store; use as a context manager.
+    """Writes a new document store; use as a context manager."""
 
-    Args:
-        path: file to create; must not exist.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,  # file to create; must not exist
+    ) -> None:
         self._connection = sqlite3.connect(path)
         # The file is part of an artifact that is complete or absent: a journal would only cost time.
         self._connection.execute("PRAGMA journal_mode = OFF")
@@ -83,11 +82,7 @@ class DocumentWriter:
         self._connection.close()
 
     def add(self, document: Document) -> int:
-        """Stores a document under the next row, which it returns.
-
-        Raises:
-            RecordError: if the id exists already.
-        """
+        """Stores a document under the next row, which it returns."""
         fields = {name: values for name, values in document.fields.items() if values}
         try:
             self._connection.execute(
@@ -103,16 +98,12 @@ class DocumentWriter:
 
 
 class DocumentStore:
-    """Reads a document store; safe to use from many threads (each has its own connection).
+    """Reads a document store; safe to use from many threads (each has its own connection)."""
 
-    Args:
-        path: a store that `DocumentWriter` wrote and that no longer changes.
-
-    Raises:
-        FormatError: if the file is not a document store; from every method, if the data that it reads are damaged.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,  # a store that `DocumentWriter` wrote and that no longer changes
+    ) -> None:
         self._name = path.name
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._local = threading.local()
@@ -128,11 +119,7 @@ class DocumentStore:
             self.count = int(self._connect().execute("SELECT count(*) FROM documents").fetchone()[0])
 
     def get(self, document_id: str) -> Document:
-        """The document with an id.
-
-        Raises:
-            DocumentNotFoundError: if there is none.
-        """
+        """The document with an id."""
         query = "SELECT id, fields, metadata FROM documents WHERE id = ?"
         with self._reading():
             record = self._connect().execute(query, (document_id,)).fetchone()
@@ -218,11 +205,7 @@ class DocumentStore:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Reports any failure on the file's contents as damage, with the file's name.
-
-        Raises:
-            FormatError: with the failure.
-        """
+        """Reports any failure on the file's contents as damage, with the file's name."""
         try:
             yield
         except (sqlite3.Error, ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
@@ -271,11 +254,7 @@ def _dump(value: object) -> str:
 
 
 def parse_document(found: Sequence[str]) -> Document:
-    """The document of an id, and of its fields and metadata as stored JSON.
-
-    Raises:
-        ValueError, TypeError, AttributeError: if they are damaged.
-    """
+    """The document of an id, and of its fields and metadata as stored JSON."""
     identifier, fields, metadata = found
     values = {name: tuple(texts) for name, texts in _parsed(fields).items()}
     if not isinstance(identifier, str) or {type(text) for texts in values.values() for text in texts} - {str}:
@@ -300,19 +279,15 @@ def _metadata(text: str) -> dict[str, Any]:
 
 
 class SegmentedDocuments:
-    """Documents of both: those of the delta replace those of the base with the same id.
+    """Documents of both: those of the delta replace those of the base with the same id."""
 
-    Args:
-        both: the stores.
-
-    Attributes:
-        count: number of live documents; rows exceed it if some are deleted.
-    """
-
-    def __init__(self, both: BaseAndDelta[StoredDocuments]) -> None:
+    def __init__(
+        self,
+        both: BaseAndDelta[StoredDocuments],  # the stores
+    ) -> None:
         self._both = both
         self._segments = both.segments
-        self.count = both.segments.count
+        self.count = both.segments.count  # number of live documents; rows exceed it if some are deleted
 
     def find(self, document_id: str) -> int | None:
         """The row of an id; None if it does not exist or is deleted."""
@@ -328,11 +303,7 @@ class SegmentedDocuments:
         return found
 
     def get(self, document_id: str) -> Document:
-        """The document with an id.
-
-        Raises:
-            DocumentNotFoundError: if it does not exist or is deleted.
-        """
+        """The document with an id."""
         row = self.find(document_id)
         if row is None:
             raise not_found(document_id)

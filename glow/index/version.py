@@ -60,16 +60,11 @@ Stage = Callable[[AnyComponent], AbstractContextManager[object]]
 """Context manager of a component's merge, such as a stage of a report."""
 
 
-def asked_rules(options: StrictModel, asked: Asked) -> dict[str, Rules]:
-    """The requested components of a build: name -> rules.
-
-    Args:
-        options: of the build, including those of every component.
-        asked: other inputs; its rules are filled in.
-
-    Raises:
-        ConfigError, DeviceError, DependencyError, StoreError: as `Component.rules`.
-    """
+def asked_rules(
+    options: StrictModel,  # of the build, including those of every component
+    asked: Asked,
+) -> dict[str, Rules]:
+    """The requested components of a build: name -> rules."""
     rules: dict[str, Rules] = {}
     for component in COMPONENTS:
         values = {name: getattr(options, name) for name in component.options.model_fields}
@@ -91,21 +86,13 @@ def is_made_anew(name: str) -> bool:
 
 
 def open_component(component: AnyComponent, segment: Segment) -> Any:
-    """Opens a component, from its files or from a collection that has its rows; None: the segment lacks it.
-
-    Raises:
-        ArtifactError, StoreError: as `Component.open` and `open_stored`.
-    """
+    """Opens a component, from its files or from a collection that has its rows; None: the segment lacks it."""
     stored = open_stored(component, segment)
     return component.open(segment) if stored is None else stored
 
 
 def open_segment(segment: Segment, like: Segment | None = None) -> Segment:
-    """Opens every component; readers of identical files are taken from another open segment.
-
-    Raises:
-        ArtifactError: as `Component.open`.
-    """
+    """Opens every component; readers of identical files are taken from another open segment."""
     for component in COMPONENTS:
         paths = (
             STORED_PATH,
@@ -137,19 +124,12 @@ def view_of(segment: Segment) -> View:
 
 
 def join_segments(
-    base: Segment, delta: Segment, tombstones: NDArray[np.int64], order: NDArray[np.uint32]
+    base: Segment,
+    delta: Segment,
+    tombstones: NDArray[np.int64],  # deleted rows of the base, int64 [t], ascending
+    order: NDArray[np.uint32],  # uint32 [N + M], the rank of each document's id among those of both
 ) -> View:
-    """A base and its delta as one.
-
-    Args:
-        base, delta: N and M documents.
-        tombstones: deleted rows of the base, int64 [t], ascending.
-        order: uint32 [N + M], the rank of each document's id among those of both.
-
-    Raises:
-        MismatchError: if one of them lacks a component, or they do not belong together.
-        DeviceError: as `Component.join`.
-    """
+    """A base and its delta as one."""
     live = np.ones(base.rows.documents, np.bool_)
     live[tombstones] = False
     documents = Segments(base.rows.documents, delta.rows.documents, tombstones)
@@ -176,24 +156,13 @@ def join_segments(
 
 
 def merge_segments(
-    kept: Sequence[MergeSource],
-    made: Segment,
+    kept: Sequence[MergeSource],  # segments with the same components; the rules are those of the first
+    made: Segment,  # destination; the result has its components open
     *,
     delta: bool,
     stage: Stage = lambda component: nullcontext(),
 ) -> Segment:
-    """Merges the live documents of several segments: into a new delta, or a compacted version.
-
-    Args:
-        kept: segments with the same components; the rules are those of the first.
-        made: destination; the result has its components open.
-        delta: whether it is a delta.
-        stage: context manager of each merge.
-
-    Raises:
-        OSError: if the disk is full or cannot be written.
-        ArtifactError: if the segments do not belong together.
-    """
+    """Merges the live documents of several segments: into a new delta, or a compacted version."""
     for component in COMPONENTS:
         rules = component.rules_of(kept[0].segment, delta=delta)
         if rules is None:
@@ -248,15 +217,10 @@ def explain_hit(view: View, retriever: str, words: Sequence[str], hit: Explained
 
 
 class Delta(NamedTuple):
-    """The changes since a version's base.
+    """The changes since a version's base."""
 
-    Attributes:
-        rows: row numbers of the delta and of deleted documents.
-        segment: the added documents, open.
-    """
-
-    rows: DeltaRows
-    segment: Segment
+    rows: DeltaRows  # row numbers of the delta and of deleted documents
+    segment: Segment  # the added documents, open
 
 
 def files_of(folder: Path, manifest: Manifest) -> Files:
@@ -265,28 +229,19 @@ def files_of(folder: Path, manifest: Manifest) -> Files:
 
 
 def closed_base(
-    folder: Path, manifest: Manifest, files: Files, delta: Delta | None, device: Device = "cpu"
+    folder: Path,
+    manifest: Manifest,
+    files: Files,
+    delta: Delta | None,  # changes since; None if there are none
+    device: Device = "cpu",
 ) -> Segment:
-    """The base of a version as a segment, with no component open.
-
-    Args:
-        folder, manifest, files: of the version.
-        delta: changes since; None if there are none.
-        device: of vector search.
-    """
+    """The base of a version as a segment, with no component open."""
     documents = manifest.counts.get("documents", 0) if delta is None else delta.rows.header.base_documents
     return _segment(folder, manifest, files, "", documents, device)
 
 
 def open_delta(folder: Path, manifest: Manifest, files: Files) -> Delta | None:
-    """Opens the delta of a version with all components; None if it has none.
-
-    Args:
-        folder, manifest, files: of the version.
-
-    Raises:
-        ArtifactError: if a file is missing, damaged, or inconsistent with the others.
-    """
+    """Opens the delta of a version with all components; None if it has none."""
     if DELTA_HEADER not in files:
         return None
     rows = DeltaRows.open(folder, files)
@@ -350,48 +305,33 @@ class Index:
     """One version of an index, immutable and safe to search from many threads.
 
     `index[VECTORS]` is a component's reader; with a delta, it reads base and delta together.
-
-    Attributes:
-        manifest: of the version; `manifest.name` is the version.
-        models: of the version.
-        base: the open files outside the delta, for `open` of a version that shares some.
-        delta: changes since the base; None if there are none.
-        view: the components, for searches.
-        fusion: default fusion of a hybrid search.
-        rerank_weight: weight of a re-ranker's score.
-        calibrations: turn a hybrid search's scores into probabilities.
-        speller: corrects the words of queries; None in a version without a lexical component.
-        refusals: request, such as a retriever -> why it cannot be served, and how to build an index that can; "" if it can.
     """
 
-    manifest: Manifest
-    models: Models
-    base: Segment
-    delta: Delta | None
-    view: View
-    fusion: Fusion = DEFAULT_FUSION
-    rerank_weight: RerankWeight = DEFAULT_RERANK_WEIGHT
+    manifest: Manifest  # of the version; `manifest.name` is the version
+    models: Models  # of the version
+    base: Segment  # the open files outside the delta, for `open` of a version that shares some
+    delta: Delta | None  # changes since the base; None if there are none
+    view: View  # the components, for searches
+    fusion: Fusion = DEFAULT_FUSION  # default fusion of a hybrid search
+    rerank_weight: RerankWeight = DEFAULT_RERANK_WEIGHT  # weight of a re-ranker's score
+    # Corrects the words of queries; None in a version without a lexical component
     speller: Speller | None = None
+    # Request, such as a retriever -> why it cannot be served, and how to build an index that can; "" if it
+    # can
     refusals: Mapping[str, str] = field(default_factory=dict)
-    calibrations: Calibrations = UNCALIBRATED
+    calibrations: Calibrations = UNCALIBRATED  # turn a hybrid search's scores into probabilities
 
     @classmethod
     def open(
-        cls, folder: Path, device: Device = "cpu", threads: int = 1, like: "Index | None" = None
+        cls,
+        folder: Path,
+        device: Device = "cpu",
+        threads: int = 1,
+        # An open index, on the same device with as many threads. Identical files (hard links) of both
+        # versions are neither read nor opened again; their readers are shared
+        like: "Index | None" = None,
     ) -> "Index":
-        """Verifies every file of a version, then opens it.
-
-        Args:
-            folder: the version's directory.
-            device: of the query encoder and the vectors.
-            threads: of one encoding.
-            like: an open index, on the same device with as many threads. Identical files (hard links) of both versions are neither
-                read nor opened again; their readers are shared.
-
-        Raises:
-            ArtifactError: if a file is missing or damaged (the message names it), or components do not belong together.
-            DeviceError: if the device is missing, or the version has a delta and the device is a GPU.
-        """
+        """Verifies every file of a version, then opens it."""
         manifest = verify(folder, "index", dict(like.models.files.values()) if like is not None else None)
         files = files_of(folder, manifest)
         models = open_models(folder, manifest, files, device, threads, like.models if like else None)
@@ -427,11 +367,7 @@ class Index:
         return self.view.holds(component)
 
     def __getitem__(self, component: Key[Any, R]) -> R:
-        """A component's reader.
-
-        Raises:
-            MismatchError: if the version lacks the component.
-        """
+        """A component's reader."""
         return self.view[component]
 
     def with_reader(self, component: Key[Any, R], reader: R) -> "Index":

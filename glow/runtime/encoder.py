@@ -23,18 +23,12 @@ Device = Literal["cpu", "cuda"]
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
-def open_session(path: Path, device: Device = "cpu", threads: int = 1) -> onnxruntime.InferenceSession:
-    """Opens a model on one device.
-
-    Args:
-        path: an ONNX file; its external data are beside it.
-        device: `cpu` or `cuda`.
-        threads: intra-op threads, >= 1; 1 suits a service whose requests run side by side.
-
-    Raises:
-        DeviceError: if the device's provider is missing, or ONNX Runtime chose another.
-        FormatError: if this ONNX Runtime cannot read the file as a model.
-    """
+def open_session(
+    path: Path,  # an ONNX file; its external data are beside it
+    device: Device = "cpu",
+    threads: int = 1,  # intra-op threads, >= 1; 1 suits a service whose requests run side by side
+) -> onnxruntime.InferenceSession:
+    """Opens a model on one device."""
     provider = _PROVIDERS[device]
     available = onnxruntime.get_available_providers()
     if provider not in available:
@@ -68,44 +62,23 @@ TOKENS = "tokens"
 
 
 class EncodedText(NamedTuple):
-    """A tower's outputs for one text.
+    """A tower's outputs for one text."""
 
-    Attributes:
-        vector: float32 [D], L2-normalized.
-        tokens: float32 [L, P], each L2-normalized; None if the tower has no token embeddings.
-    """
-
-    vector: NDArray[np.float32]
+    vector: NDArray[np.float32]  # float32 [D], L2-normalized
+    # float32 [L, P], each L2-normalized; None if the tower has no token embeddings
     tokens: NDArray[np.float32] | None
 
 
 class Encoder:
-    """One tower, open on one device.
-
-    Args:
-        path: `query.onnx` or `document.onnx`.
-        pad_id: id of [PAD] in the model's vocabulary.
-        device: `cpu` or `cuda`.
-        threads: intra-op threads.
-        batch_tokens: most tokens of a batch, including padding.
-
-    Attributes:
-        batch_tokens: as given.
-        dimensions: D.
-        outputs: names of the graph's outputs; at least `vector`.
-        token_size: P, a multiple of 8; None if the graph has no output `tokens`.
-
-    Raises:
-        DeviceError, FormatError: as `open_session`; FormatError also if the model is not a tower.
-    """
+    """One tower, open on one device. `token_size`: P, a multiple of 8; None if the graph has no output `tokens`."""
 
     def __init__(
         self,
-        path: Path,
-        pad_id: int = 0,
-        device: Device = "cpu",
-        threads: int = 1,
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        path: Path,  # `query.onnx` or `document.onnx`
+        pad_id: int = 0,  # id of [PAD] in the model's vocabulary
+        device: Device = "cpu",  # `cpu` or `cuda`
+        threads: int = 1,  # intra-op threads
+        batch_tokens: int = DEFAULT_BATCH_TOKENS,  # most tokens of a batch, including padding
     ) -> None:
         self._session = open_session(path, device, threads)
         self._pad_id = pad_id
@@ -113,6 +86,7 @@ class Encoder:
         self.device = device
         self.dimensions, self.token_size = self._check(path.name)
         self.providers: list[str] = self._session.get_providers()
+        # Names of the graph's outputs; at least `vector`
         self.outputs = tuple(value.name for value in self._session.get_outputs())
 
     def _check(self, name: str) -> tuple[int, int | None]:
@@ -137,8 +111,7 @@ class Encoder:
     def encode(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
         """Encodes sequences in batches of similar length.
 
-        Returns:
-            float32 [n, D], L2-normalized, row i for sequence i; [0, D] if there are none.
+        Returns float32 [n, D], L2-normalized, row i for sequence i; [0, D] if there are none.
         """
         vectors = np.empty((len(sequences), self.dimensions), np.float32)
         for rows in batches_by_length([len(sequence) for sequence in sequences], self.batch_tokens):
@@ -155,8 +128,8 @@ class Encoder:
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Encodes sequences as one padded batch, at least one, by a tower with token embeddings.
 
-        Returns:
-            Vectors, float32 [n, D], and token embeddings, float32 [n, L, P], both L2-normalized; those of padding are undefined.
+        Returns vectors, float32 [n, D], and token embeddings, float32 [n, L, P], both L2-normalized; those of padding
+        are undefined.
         """
         vectors, tokens = self.run_outputs(sequences, [VECTOR, TOKENS])
         return vectors, tokens

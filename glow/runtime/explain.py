@@ -30,39 +30,27 @@ MAX_BATCH_TOKENS = 512
 
 @dataclass(frozen=True, slots=True)
 class ExplainedWord:
-    """A word in one field of a text, as the tower read it.
+    """A word in one field of a text, as the tower read it."""
 
-    Attributes:
-        field: of the schema, or `query`.
-        word: as preprocessing yields it.
-        tf: how often the field has it, before truncation; the weight is computed from it.
-        idf: from the index's term statistics; finite, >= 0.
-        weight: the tower's input for each of the word's subword tokens; the same in every field of a document.
-        attention: of [CLS] in the last layer, mean over heads: the fraction in [0, 1] that all subword tokens of the word
-            in this field get.
-    """
-
-    field: str
-    word: str
-    tf: int
-    idf: float
+    field: str  # of the schema, or `query`
+    word: str  # as preprocessing yields it
+    tf: int  # how often the field has it, before truncation; the weight is computed from it
+    idf: float  # from the index's term statistics; finite, >= 0
+    # The tower's input for each of the word's subword tokens; the same in every field of a document
     weight: float
+    # Of [CLS] in the last layer, mean over heads: the fraction in [0, 1] that all subword tokens of the word
+    # in this field get
     attention: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """Explanation of one query or document.
+    """Explanation of one query or document."""
 
-    Attributes:
-        terms: every word that reached the tower, once per field: most attended first, ties as in the text.
-        specials: attention on [CLS] and [SEP]; with that of all terms it adds up to 1.
-        vector: float32 [D], L2-normalized, bit for bit that of the tower without attention.
-    """
-
+    # Every word that reached the tower, once per field: most attended first, ties as in the text
     terms: tuple[ExplainedWord, ...]
-    specials: float
-    vector: NDArray[np.float32]
+    specials: float  # attention on [CLS] and [SEP]; with that of all terms it adds up to 1
+    vector: NDArray[np.float32]  # float32 [D], L2-normalized, bit for bit that of the tower without attention
 
     def attended_words(self, count: int = 5) -> tuple[str, ...]:
         """The words with most attention, summed over fields and without punctuation; at most `count`."""
@@ -82,11 +70,7 @@ class TermAblation:
 
 
 class AttentionEncoder:
-    """A tower with attention as an output; arguments as `Encoder`, for an explain graph.
-
-    Raises:
-        FormatError: if the graph has no output `attention`; otherwise as `Encoder`.
-    """
+    """A tower with attention as an output; arguments as `Encoder`, for an explain graph."""
 
     def __init__(self, path: Path, pad_id: int = 0, device: Device = "cpu", threads: int = 1) -> None:
         self.tower = Encoder(path, pad_id, device, threads, MAX_BATCH_TOKENS)
@@ -103,16 +87,15 @@ class AttentionEncoder:
 
 
 class Explainer:
-    """Explains queries and documents of one index version; safe to use from many threads.
-
-    Args:
-        folder: directory of the explain graphs with their weights (`glow.artifact.model.EXPLAIN_FILES`).
-        preprocessor: of the index, whose term statistics give the towers' weights.
-        device, threads: as for `Encoder`.
-    """
+    """Explains queries and documents of one index version; safe to use from many threads."""
 
     def __init__(
-        self, folder: Path, preprocessor: Preprocessor, device: Device = "cpu", threads: int = 1
+        self,
+        # Directory of the explain graphs with their weights (`glow.artifact.model.EXPLAIN_FILES`)
+        folder: Path,
+        preprocessor: Preprocessor,  # of the index, whose term statistics give the towers' weights
+        device: Device = "cpu",  # device, threads: as for `Encoder`
+        threads: int = 1,
     ) -> None:
         self._folder = folder
         self._preprocessor = preprocessor
@@ -127,11 +110,7 @@ class Explainer:
         return len(self._towers) == len(EXPLAIN_TOWERS)
 
     def explain_query(self, text: str) -> Explanation:
-        """Explains a query; one without words has no terms.
-
-        Raises:
-            ArtifactError: if a graph cannot be opened.
-        """
+        """Explains a query; one without words has no terms."""
         tokens = self._preprocessor.query(text)
         fields = {QUERY: self._preprocessor.pieces.words(text)}
         vectors, attention = self._tower(QUERY_TOWER).run([tokens])
@@ -142,17 +121,12 @@ class Explainer:
         return self.explain_documents([document])[0]
 
     def explain_documents(
-        self, documents: Sequence[Document], check: Callable[[], None] = lambda: None
+        self,
+        documents: Sequence[Document],
+        # Called before every document and every batch; what it raises ends the work
+        check: Callable[[], None] = lambda: None,
     ) -> list[Explanation]:
-        """Explains documents (or passages, as documents of their own), in the order given.
-
-        Args:
-            documents: to encode, in batches of similar lengths.
-            check: called before every document and every batch; what it raises ends the work.
-
-        Raises:
-            ArtifactError: if a graph cannot be opened.
-        """
+        """Explains documents (or passages, as documents of their own), in the order given."""
         own = self._preprocessor
         sequences = []
         for document in documents:
@@ -168,22 +142,18 @@ class Explainer:
                 explanations[row] = self._explanation(sequences[row], fields, shares, vector)
         return [explanations[row] for row in range(len(documents))]
 
-    def leave_one_out(self, text: str, vectors: NDArray[np.float32]) -> list[TermAblation]:
+    def leave_one_out(
+        self,
+        text: str,
+        vectors: NDArray[np.float32],  # float32 [n, D], L2-normalized, of the hits (`Explanation.vector`)
+    ) -> list[TermAblation]:
         """Removes each different word from the query, at all its places; encodes and scores the rest.
 
-        The rest is preprocessed like a query of its own: the other words' weights change with the query's length, and words
-        that the token limit had cut off may come in.
+        The rest is preprocessed like a query of its own: the other words' weights change with the query's length, and
+        words that the token limit had cut off may come in.
 
-        Args:
-            text: the query.
-            vectors: float32 [n, D], L2-normalized, of the hits (`Explanation.vector`).
-
-        Returns:
-            One for each different word that reached the tower, in order; none for a query of one different word, because
-            nothing would be left.
-
-        Raises:
-            ArtifactError: if a graph cannot be opened.
+        Returns one for each different word that reached the tower, in order; none for a query of one different word,
+        because nothing would be left.
         """
         words = self._preprocessor.pieces.words(text)
         tokens = self._preprocessor.query_words(words)

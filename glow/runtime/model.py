@@ -27,23 +27,20 @@ _CHUNK_WORDS = 2048
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedHead:
-    """Weights of the head, stored in `learned.npz`.
+    """Weights of the head, stored in `learned.npz`."""
 
-    Attributes:
-        projection, bias: float32 [D, K] and [K], from a word's vector to its direction.
-        gain_weight, gain_bias, gain_idf, scale: float32 [D] and three numbers. A word's gain, in the unit of BM25's impacts, is
-            scale · softplus(vector · gain_weight + gain_bias + gain_idf · idf).
-        cut: cosine below which a token contributes nothing to a word, > -1.
-        words, priors: words of queries, and float32 > 0, the frequency of each among all words of the training queries.
-    """
-
+    # projection, bias: float32 [D, K] and [K], from a word's vector to its direction
     projection: NDArray[np.float32]
     bias: NDArray[np.float32]
+    # gain_weight, gain_bias, gain_idf, scale: float32 [D] and three numbers. A word's gain, in the unit of
+    # BM25's impacts, is scale · softplus(vector · gain_weight + gain_bias + gain_idf · idf)
     gain_weight: NDArray[np.float32]
     gain_bias: float
     gain_idf: float
     scale: float
-    cut: float
+    cut: float  # cosine below which a token contributes nothing to a word, > -1
+    # words, priors: words of queries, and float32 > 0, the frequency of each among all words of the training
+    # queries
     words: tuple[str, ...]
     priors: NDArray[np.float32]
 
@@ -53,15 +50,12 @@ class LearnedHead:
         return len(self.bias)
 
     def directions(
-        self, words: Sequence[str], preprocessor: Preprocessor, encoder: Encoder
+        self,
+        words: Sequence[str],
+        preprocessor: Preprocessor,  # of the index, whose term statistics give the words' idf
+        encoder: Encoder,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Directions of words, float32 [W, K], L2-normalized, and their gains, float32 [W], > 0.
-
-        Args:
-            words: as `WordPieces.words` returns them.
-            preprocessor: of the index, whose term statistics give the words' idf.
-            encoder: the query tower.
-        """
+        """Directions of words, float32 [W, K], L2-normalized, and their gains, float32 [W], > 0."""
         directions = np.empty((len(words), self.dimensions), np.float32)
         gains = np.empty(len(words), np.float32)
         terms = preprocessor.terms
@@ -87,11 +81,7 @@ class LearnedHead:
 
     @classmethod
     def load(cls, path: Path) -> "LearnedHead":
-        """Reads the file, which must be verified already.
-
-        Raises:
-            FormatError: if it is missing, damaged, or its arrays do not fit together.
-        """
+        """Reads the file, which must be verified already."""
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _SHAPES}
@@ -123,27 +113,16 @@ CHUNK_DOCUMENTS = 512
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A verified model directory.
+    """A verified model directory."""
 
-    Attributes:
-        folder: the directory.
-        manifest: its manifest.
-        hash: the model hash (ARCHITECTURE.md section 3).
-        preprocessor: with the model's own term statistics.
-    """
-
-    folder: Path
-    manifest: Manifest
-    hash: str
-    preprocessor: Preprocessor
+    folder: Path  # the directory
+    manifest: Manifest  # its manifest
+    hash: str  # the model hash (ARCHITECTURE.md section 3)
+    preprocessor: Preprocessor  # with the model's own term statistics
 
     @classmethod
     def open(cls, folder: Path) -> "Model":
-        """Verifies and opens a model directory.
-
-        Raises:
-            ArtifactError, ConfigError: if it is missing, damaged, or not a model.
-        """
+        """Verifies and opens a model directory."""
         manifest, digest = open_model(folder)
         return cls(folder, manifest, digest, load_preprocessor(folder))
 
@@ -174,8 +153,8 @@ def preprocess_documents(
 ) -> Iterator[tuple[list[Document], dict[str, int], list[WeightedTokens]]]:
     """Preprocesses a stream of documents in bounded memory.
 
-    Yields:
-        A chunk of documents; per field, how many of them lost words to its token limit; the tower's inputs, in order.
+    Yields A chunk of documents; per field, how many of them lost words to its token limit; the tower's inputs, in
+    order.
     """
     stream = iter(documents)
     while chunk := list(islice(stream, CHUNK_DOCUMENTS)):

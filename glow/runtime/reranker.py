@@ -47,69 +47,45 @@ READ_TOKENS = 512
 
 
 class RerankerShape(StrictModel):
-    """`reranker.json`: the shape that stored token embeddings must have.
+    """`reranker.json`: the shape that stored token embeddings must have."""
 
-    Attributes:
-        layers, split: n and l.
-        size: e.
-        compressed: whether they come from a compressor, so that fewer than 16 bits suffice.
-        query_tokens: longest query; positions of documents begin there.
-        document_tokens: longest document.
-        methods: supported scoring methods, the default first.
-    """
-
-    layers: int = Field(ge=2)
+    layers: int = Field(ge=2)  # layers, split: n and l
     split: int = Field(ge=1)
-    size: int = Field(ge=1)
-    compressed: bool
-    query_tokens: int = Field(ge=3)
-    document_tokens: int = Field(ge=2)
-    methods: tuple[RerankMethod, ...] = Field(min_length=1)
+    size: int = Field(ge=1)  # e
+    compressed: bool  # whether they come from a compressor, so that fewer than 16 bits suffice
+    query_tokens: int = Field(ge=3)  # longest query; positions of documents begin there
+    document_tokens: int = Field(ge=2)  # longest document
+    methods: tuple[RerankMethod, ...] = Field(min_length=1)  # supported scoring methods, the default first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryStates:
-    """A query after layer l.
+    """A query after layer l."""
 
-    Attributes:
-        tokens: of the query, [CLS] first.
-        states: float32 [1, Lq, H], token embeddings.
-        mask: int64 [1, Lq], 1 everywhere.
-    """
-
-    tokens: WeightedTokens
-    states: NDArray[np.float32]
-    mask: NDArray[np.int64]
+    tokens: WeightedTokens  # of the query, [CLS] first
+    states: NDArray[np.float32]  # float32 [1, Lq, H], token embeddings
+    mask: NDArray[np.int64]  # int64 [1, Lq], 1 everywhere
 
 
-def reranker_preprocessor(folder: Path, terms: TermTable, pieces: WordPieces | None = None) -> Preprocessor:
-    """The preprocessor of a re-ranker's input; the weights of words are ignored.
-
-    Args:
-        folder: the re-ranker's directory.
-        terms: any term statistics.
-        pieces: subword vocabulary to share, which must be the same; None: loaded anew.
-
-    Raises:
-        ConfigError, FormatError: as `load_preprocessor`.
-    """
+def reranker_preprocessor(
+    folder: Path,
+    terms: TermTable,
+    # Subword vocabulary to share, which must be the same; None: loaded anew
+    pieces: WordPieces | None = None,
+) -> Preprocessor:
+    """The preprocessor of a re-ranker's input; the weights of words are ignored."""
     return load_preprocessor(folder, terms, pieces)
 
 
 class DocumentReader:
-    """Runs documents through layers 1 to l; safe to use from many threads.
-
-    Args:
-        folder: the re-ranker's directory.
-        preprocessor: its own.
-        device, threads: as for `open_session`.
-
-    Raises:
-        DeviceError, FormatError: as `open_session`.
-    """
+    """Runs documents through layers 1 to l; safe to use from many threads."""
 
     def __init__(
-        self, folder: Path, preprocessor: Preprocessor, device: Device = "cpu", threads: int = 1
+        self,
+        folder: Path,  # the re-ranker's directory
+        preprocessor: Preprocessor,  # its own
+        device: Device = "cpu",  # device, threads: as for `open_session`
+        threads: int = 1,
     ) -> None:
         self.shape = RerankerShape.load(folder / RERANKER_SHAPE)
         self._preprocessor = preprocessor
@@ -139,24 +115,16 @@ class DocumentReader:
 
 
 class Reranker:
-    """Scores stored documents for a query; safe to use from many threads.
-
-    Args:
-        folder: the re-ranker's directory.
-        preprocessor: its own.
-        device, threads: as for `open_session`.
-
-    Attributes:
-        shape: that stored token embeddings must have.
-
-    Raises:
-        DeviceError, FormatError: as `open_session`; FormatError also for graphs with other inputs.
-    """
+    """Scores stored documents for a query; safe to use from many threads."""
 
     def __init__(
-        self, folder: Path, preprocessor: Preprocessor, device: Device = "cpu", threads: int = 1
+        self,
+        folder: Path,  # the re-ranker's directory
+        preprocessor: Preprocessor,  # its own
+        device: Device = "cpu",  # device, threads: as for `open_session`
+        threads: int = 1,
     ) -> None:
-        self.shape = RerankerShape.load(folder / RERANKER_SHAPE)
+        self.shape = RerankerShape.load(folder / RERANKER_SHAPE)  # that stored token embeddings must have
         self.preprocessor = preprocessor
         self._folder, self._device, self._threads = folder, device, threads
         self._query = open_session(folder / QUERY_READER, device, threads)
@@ -179,19 +147,13 @@ class Reranker:
         return QueryStates(tokens, states, batch.mask)
 
     def score(
-        self, query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64], method: RerankMethod
+        self,
+        query: QueryStates,
+        stored: NDArray[np.float32],  # float32 [B, Ld, e]
+        mask: NDArray[np.int64],  # int64 [B, Ld], 1 for tokens
+        method: RerankMethod,  # one of `shape.methods`
     ) -> NDArray[np.float32]:
-        """Scores documents.
-
-        Args:
-            query: after layer l.
-            stored: float32 [B, Ld, e].
-            mask: int64 [B, Ld], 1 for tokens.
-            method: one of `shape.methods`.
-
-        Returns:
-            float32 [B], finite, of any sign; higher is better.
-        """
+        """Scores documents. Returns float32 [B], finite, of any sign; higher is better."""
         scores: NDArray[np.float32] = self._run(query, stored, mask, method, "score")
         return scores
 

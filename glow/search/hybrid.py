@@ -28,18 +28,16 @@ DEPTH = 8
 
 
 def coverage_scorer(
-    impacts: ImpactsView, words: Sequence[str], idf: Callable[[str], float]
+    impacts: ImpactsView,
+    # Of the query; repeated words count repeatedly, and words that no document holds count too
+    words: Sequence[str],
+    # Weight of a word, >= 0; from statistics that no delta changes, so that scores stay the same
+    idf: Callable[[str], float],
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
     """Returns a function that computes the factors of documents' lexical scores.
 
-    Args:
-        impacts: index of the documents that hold a word.
-        words: of the query; repeated words count repeatedly, and words that no document holds count too.
-        idf: weight of a word, >= 0; from statistics that no delta changes, so that scores stay the same.
-
-    Returns:
-        Documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to the power min(1, 8 / words); float32 [m]
-        in [0, 1], 1 for a query without lexical words.
+    Returns documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to the power min(1, 8 /
+    words); float32 [m] in [0, 1], 1 for a query without lexical words.
     """
     counts = Counter(word for word in words if is_lexical(word))
     shares = np.array([count * idf(word) for word, count in counts.items()])
@@ -57,17 +55,13 @@ def coverage_scorer(
     return covered
 
 
-def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
-    """Fuses rankings.
-
-    Args:
-        rankings: document ids, best first; a repeated document counts at its best rank, and the ones behind it
-            keep their ranks.
-        k: constant that reduces the advantage of the first ranks, >= 0.
-
-    Returns:
-        Every document once, best first; ties go to the smaller id, so the order of the rankings never matters.
-    """
+def rrf(
+    # Document ids, best first; a repeated document counts at its best rank, and the ones behind it keep their
+    # ranks
+    rankings: Sequence[Sequence[str]],
+    k: int = RRF_K,  # constant that reduces the advantage of the first ranks, >= 0
+) -> list[Hit]:
+    """Fuses rankings. Returns every document once, best first; ties go to the smaller id, so the order of the rankings never matters."""
     shares: dict[str, list[float]] = {}
     for ranking in rankings:
         seen: set[str] = set()
@@ -81,18 +75,12 @@ def rrf(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[Hit]:
 
 
 def fuse(
-    runs: Sequence[Mapping[str, Sequence[Hit]]], top_k: int, k: int = RRF_K
+    # At least one, query id -> hits, best first; a query that some runs lack is fused from the others
+    runs: Sequence[Mapping[str, Sequence[Hit]]],
+    top_k: int,  # number of hits of each run to fuse, and of hits to keep, >= 1
+    k: int = RRF_K,
 ) -> Mapping[str, Sequence[Hit]]:
-    """Fuses runs query by query.
-
-    Args:
-        runs: at least one, query id -> hits, best first; a query that some runs lack is fused from the others.
-        top_k: number of hits of each run to fuse, and of hits to keep, >= 1.
-        k: as for `rrf`.
-
-    Returns:
-        The queries in the order in which the runs first name them.
-    """
+    """Fuses runs query by query. Returns the queries in the order in which the runs first name them."""
     queries = dict.fromkeys(query for run in runs for query in run)
     return {
         query: rrf([[hit.document_id for hit in run.get(query, ())[:top_k]] for run in runs], k)[:top_k]
@@ -115,56 +103,45 @@ Late = Callable[[NDArray[np.int64]], NDArray[np.float32] | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fused:
-    """A fused ranking of all documents that either retriever found.
+    """A fused ranking of all documents that either retriever found."""
 
-    Attributes:
-        scores: float32 [m], descending.
-        rows: int64 [m], each once.
-        parts: `dense` and `lexical` -> float32 [m], the retriever's score; NaN if unknown. Also `late`, if it is known for
-            every document.
-        head: float32 [h], evidence of the documents nearest to the query, regardless of filters; None: unknown, or the
-            fusion adds up ranks.
-        openness: `uncertainty` of these vectors.
-    """
-
-    scores: NDArray[np.float32]
-    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]  # float32 [m], descending
+    rows: NDArray[np.int64]  # int64 [m], each once
+    # `dense` and `lexical` -> float32 [m], the retriever's score; NaN if unknown. Also `late`, if it is known
+    # for every document
     parts: Mapping[str, NDArray[np.float32]]
+    # float32 [h], evidence of the documents nearest to the query, regardless of filters; None: unknown, or
+    # the fusion adds up ranks
     head: NDArray[np.float32] | None = None
-    openness: float = 1.0
+    openness: float = 1.0  # `uncertainty` of these vectors
 
 
 def fuse_rankings(
     fusion: Fusion,
+    # dense, lexical: candidates, best first; scores finite. A repeated row counts at its best place
     dense: Ranking,
     lexical: Ranking,
-    order: NDArray[np.uint32] | None = None,
+    order: NDArray[np.uint32] | None = None,  # uint32 [n], each document's place among ties; None: its row
+    # score_dense, score_lexical: true scores of rows that only the other retriever found. None: unknown; such
+    # rows count as the lowest candidate of that retriever, an upper bound
     score_dense: Scorer | None = None,
     score_lexical: Scorer | None = None,
+    # The largest impact of any term (`ImpactIndex.largest`); None: the highest lexical score here
     lexical_scale: float | None = None,
+    # The first of the dense ranking of all documents, regardless of filters: for `uncertainty`, and as rivals
+    # of the hits. None: no filter applies, so the dense candidates are used
     head: Ranking | None = None,
+    # late-interaction scores of rows, with weight `LATE_SHARE` in the dense score under `convex`; its result
+    # is None if time runs out. None: the index or the query has no tokens
     score_late: Late | None = None,
+    # Fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1
     score_covered: Scorer | None = None,
     *,
-    waits: bool = False,
+    waits: bool = False,  # whether the scorers wait for a store, so that they are called at once
 ) -> Fused:
     """Fuses the candidates of both retrievers.
 
     The result depends only on the candidates, so every page is a part of the same ranking.
-
-    Args:
-        fusion: method and weights.
-        dense, lexical: candidates, best first; scores finite. A repeated row counts at its best place.
-        order: uint32 [n], each document's place among ties; None: its row.
-        score_dense, score_lexical: true scores of rows that only the other retriever found. None: unknown; such rows count
-            as the lowest candidate of that retriever, an upper bound.
-        lexical_scale: the largest impact of any term (`ImpactIndex.largest`); None: the highest lexical score here.
-        head: the first of the dense ranking of all documents, regardless of filters: for `uncertainty`, and as rivals of the
-            hits. None: no filter applies, so the dense candidates are used.
-        score_late: late-interaction scores of rows, with weight `LATE_SHARE` in the dense score under `convex`; its result is None if
-            time runs out. None: the index or the query has no tokens.
-        score_covered: fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1.
-        waits: whether the scorers wait for a store, so that they are called at once.
     """
     found = np.concatenate([dense[1], lexical[1]])
     rows, places = np.unique(found, return_inverse=True)
@@ -220,15 +197,10 @@ def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.in
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Weighted sum of score columns.
+    """Weighted sum of score columns."""
 
-    Attributes:
-        fusion: weights.
-        lexical_scale: factor of lexical scores.
-    """
-
-    fusion: Fusion
-    lexical_scale: float
+    fusion: Fusion  # weights
+    lexical_scale: float  # factor of lexical scores
 
     def of(self, dense: Floats, lexical: Floats, late: NDArray[np.float32] | None = None) -> Floats:
         """Evidence, float64 [m], from three columns of that length."""
@@ -255,13 +227,7 @@ def _fused(
 
 
 def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -> dict[str, float]:
-    """Parts of a hit's evidence under `convex`, which add up to it: `dense`, `words`, and `late` if tokens were compared.
-
-    Args:
-        fusion: weights of the fusion.
-        parts: the hit's scores; `dense` is known.
-        evidence: the hit's evidence.
-    """
+    """Parts of a hit's evidence under `convex`, which add up to it: `dense`, `words`, and `late` if tokens were compared."""
     share = fusion.weights.dense / (fusion.weights.dense + fusion.weights.lexical)
     if "late" in parts:
         told = {
@@ -273,13 +239,13 @@ def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -
     return {**told, "words": evidence - sum(told.values())}
 
 
-def uncertainty(scores: NDArray[np.float32]) -> float:
+def uncertainty(
+    # float32 [c], cosines, descending; if empty, the result is 1 and terms decide
+    scores: NDArray[np.float32],
+) -> float:
     """How uncertain the dense ranking is: 2 (1 - top) exp(-(top - tenth) / 0.15), in [0, 4].
 
     Small if the first hit is near the query and well ahead of the tenth.
-
-    Args:
-        scores: float32 [c], cosines, descending; if empty, the result is 1 and terms decide.
     """
     if not len(scores):
         return 1.0
@@ -288,24 +254,14 @@ def uncertainty(scores: NDArray[np.float32]) -> float:
 
 
 class _Candidates:
-    """One retriever's view of all documents that either retriever found.
-
-    Args:
-        scores: float32 [c], of the retriever's candidates, best first.
-        places: int64 [c], position of each candidate in `rows`.
-        rows: int64 [m], every document, ascending.
-        score: computes true scores of rows that are not candidates; None: unknown.
-
-    Attributes:
-        scores: float64 [m]; NaN if unknown, or before `complete`.
-    """
+    """One retriever's view of all documents that either retriever found."""
 
     def __init__(
         self,
-        scores: NDArray[np.float32],
-        places: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        score: Scorer | None,
+        scores: NDArray[np.float32],  # float32 [c], of the retriever's candidates, best first
+        places: NDArray[np.int64],  # int64 [c], position of each candidate in `rows`
+        rows: NDArray[np.int64],  # int64 [m], every document, ascending
+        score: Scorer | None,  # computes true scores of rows that are not candidates; None: unknown
     ) -> None:
         self._places = places
         # Backwards, so that a repeated row counts at its best place.

@@ -43,23 +43,16 @@ class Span(NamedTuple):
 
 
 class WordSpans:
-    """Finds words in texts; keeps no text.
+    """Finds words in texts; keeps no text."""
 
-    Args:
-        pieces: splits text into words.
-    """
-
-    def __init__(self, pieces: BertWords) -> None:
+    def __init__(
+        self,
+        pieces: BertWords,  # splits text into words
+    ) -> None:
         self.pieces = pieces
 
     def of_url(self, url: str, spec: FieldSpec, among: Container[str]) -> Iterator[Span]:
-        """Words of a url as preprocessing splits it.
-
-        Args:
-            url: the value.
-            spec: of its field.
-            among: the wanted words.
-        """
+        """Words of a url as preprocessing splits it."""
         for run, start in url_runs(url, keep_digits=spec.keep_digits):
             for word in self.pieces.whole_words(run):
                 if word in among:
@@ -189,14 +182,13 @@ _START = attrgetter("start")
 
 
 class WantedWords:
-    """The words that an analyzer maps to given terms.
+    """The words that an analyzer maps to given terms."""
 
-    Args:
-        analyzer: turns words into terms.
-        terms: the wanted ones.
-    """
-
-    def __init__(self, analyzer: Analyzer, terms: Set[str]) -> None:
+    def __init__(
+        self,
+        analyzer: Analyzer,  # turns words into terms
+        terms: Set[str],  # the wanted ones
+    ) -> None:
         self._term, self._terms = analyzer.term, terms
         # No analyzer changes the start of a word of ASCII letters, so most words can be skipped.
         self._first = frozenset(term[:1] for term in terms)
@@ -210,13 +202,12 @@ class WantedWords:
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self._term(word) in self._terms
 
-    def among(self, words: Set[str], text: str) -> dict[str, str]:
-        """The wanted words among a text's words -> their terms.
-
-        Args:
-            words: of the text, as `WordSpans.different_words` yields them.
-            text: searched for marks.
-        """
+    def among(
+        self,
+        words: Set[str],  # of the text, as `WordSpans.different_words` yields them
+        text: str,
+    ) -> dict[str, str]:
+        """The wanted words among a text's words -> their terms."""
         first, term, terms, found = self._first, self._term, self._terms, dict[str, str]()
         for word in words - self._others:
             start = word[:1]
@@ -245,20 +236,16 @@ class _Stretch:
 
 
 class FoundWords:
-    """The wanted words of one value of a field, each as its term, in order; can be iterated repeatedly.
+    """The wanted words of one value of a field, each as its term, in order; can be iterated repeatedly."""
 
-    Args:
-        spans: finds words.
-        text: the value.
-        spec: of the field; None for plain text.
-        wanted: the words.
-
-    Attributes:
-        terms: those that have a word in the text.
-    """
-
-    def __init__(self, spans: WordSpans, text: str, spec: FieldSpec | None, wanted: WantedWords) -> None:
-        self.terms: set[str] = set()
+    def __init__(
+        self,
+        spans: WordSpans,  # finds words
+        text: str,  # the value
+        spec: FieldSpec | None,  # of the field; None for plain text
+        wanted: WantedWords,  # the words
+    ) -> None:
+        self.terms: set[str] = set()  # those that have a word in the text
         self._stretches: list[_Stretch] = []
         if spec is not None and spec.kind == "url":
             found = [span._replace(word=wanted.term(span.word)) for span in spans.of_url(text, spec, wanted)]
@@ -321,17 +308,14 @@ class Window:
 
 
 def best_windows(
-    spans: Iterable[Span], worth: Mapping[str, float], count: int, width: int, length: int
+    # Words of the text in order; read once per window, and only until nothing better can follow
+    spans: Iterable[Span],
+    worth: Mapping[str, float],  # word -> weight > 0; other words do not count
+    count: int,
+    width: int,  # characters of a window; a longer word is kept whole
+    length: int,
 ) -> list[Window]:
-    """Chooses windows that do not overlap, best first; each takes at most one pass over the words.
-
-    Args:
-        spans: words of the text in order; read once per window, and only until nothing better can follow.
-        worth: word -> weight > 0; other words do not count.
-        count: most windows.
-        width: characters of a window; a longer word is kept whole.
-        length: of the text in characters.
-    """
+    """Chooses windows that do not overlap, best first; each takes at most one pass over the words."""
     chosen: list[Window] = []
     shown: set[str] = set()
     while worth and len(chosen) < count:

@@ -159,8 +159,7 @@ def _postings(seen: Seen) -> Any:
 def _learned(seen: Seen) -> Any:
     learned = seen.view[LEARNED_SPARSE]
     expansions = [learned.expansions(WORDS, row) for row in seen.rows.tolist()]
-    weighed = [_words(seen, learned.with_weight(weight)) for weight in (0.5, 0.0)]
-    return learned.weight, expansions, _words(seen, learned), weighed
+    return expansions, _words(seen, learned)
 
 
 def _spelling(seen: Seen) -> Any:

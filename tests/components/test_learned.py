@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glow.errors import ConfigError, FormatError, MismatchError
+from glow.errors import ConfigError, MismatchError
 from glow.index import DELTA, Explained, Rows, Segment
 from glow.index.learned_sparse import (
     LEARNED_SPARSE,
-    LEARNED_WEIGHT_FILE,
-    LearnedImpacts,
     LearnedOptions,
     LearnedRules,
-    LearnedWeight,
 )
 from glow.index.postings import POSTINGS, ImpactIndex, PostingsRules
 from glow.runtime import Model
@@ -71,7 +68,6 @@ def made(tmp_path: Path, learned_model: Path) -> Segment:
     model = Model.open(learned_model)
     corpus = corpus_of(model, made_up(8), tmp_path / "base")
     segment = learned_segment(corpus, PostingsRules(analyzer="plain"), rules_for(model), Made())
-    LearnedWeight(weight=0.25).save(segment.folder / LEARNED_WEIGHT_FILE)
     return verified(segment)
 
 
@@ -94,21 +90,6 @@ def test_words_of_other_rows_are_refused(made: Segment) -> None:
             component.open(replace(other, below=DELTA))
 
 
-def test_a_version_says_how_much_learned_impacts_count(made: Segment) -> None:
-    segment = made.with_reader(POSTINGS, POSTINGS.open(made))
-
-    def weight(of: Segment) -> float:
-        reader = LEARNED_SPARSE.open(of)
-        assert isinstance(reader, LearnedImpacts)
-        return reader.weight
-
-    assert weight(segment) == 0.25
-    assert weight(replace(segment, files=None)) == weight(replace(segment, below=DELTA)) == 1.0
-    (made.folder / LEARNED_WEIGHT_FILE).write_text("{}x")
-    with pytest.raises(FormatError, match=r"index made: .*; tune the index again"):
-        weight(segment)
-
-
 def test_they_say_what_they_serve_and_why_a_document_was_found(made: Segment) -> None:
     impacts = POSTINGS.open(made)
     assert impacts is not None
@@ -123,7 +104,6 @@ def test_they_say_what_they_serve_and_why_a_document_was_found(made: Segment) ->
     )
     assert LEARNED_SPARSE.serves(None)["learned-sparse"].endswith("build it with glow build --learned-sparse")
     assert POSTINGS.info(impacts) == {"analyzer": "plain"} and POSTINGS.info(None) == {"analyzer": None}
-    assert LEARNED_SPARSE.info(learned) == {"learned": {"weight": 0.25}}
     row = int(impacts.search(["bees"], 1)[1][0])
     hit = Explained(row, {"bees": "owls"})
     lines = POSTINGS.explain(impacts, "hybrid", ["bees", "unheard"], hit)["lexical"]

@@ -27,7 +27,6 @@ from glow.index import (
     asked_rules,
     open_segment,
 )
-from glow.index.learned_sparse import LEARNED_WEIGHT_FILE, LearnedWeight
 from glow.index.passages import PASSAGES, TextsOfDocuments
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
 from glow.records import Document
@@ -113,8 +112,6 @@ class Maker:
         made = Segment("made", folder, folder, "", *given)
         terms.save(folder.with_name(f"{folder.name}-terms"))
         folder.mkdir(parents=True)
-        if "learned_sparse" in rules:  # as tuning leaves it
-            LearnedWeight(weight=0.5).save(folder / LEARNED_WEIGHT_FILE)
         return self._write(held, rules, _Corpus(self.model, terms, counted, stems, made), self.model)
 
     def added(

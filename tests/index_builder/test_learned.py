@@ -225,13 +225,6 @@ def test_a_delta_and_its_compaction_have_the_impacts_of_each_document(
     assert names[0] == names[1]
 
 
-def test_a_weight_of_nothing_is_bm25(make: Make) -> None:
-    index = opened(make("one", made_up(40)))
-    assert index.holds(LEARNED_SPARSE) and index.holds(POSTINGS)
-    plain = index[LEARNED_SPARSE].with_weight(0.0).search(QUERY, 40)
-    assert [part.tolist() for part in plain] == [part.tolist() for part in index[POSTINGS].search(QUERY, 40)]
-
-
 def test_a_gate_measures_them_and_refuses_a_version_that_lost_them(make: Make, tmp_path: Path) -> None:
     data = judged(tmp_path / "data", 20)
     make("one", made_up(30))

@@ -66,7 +66,7 @@ def test_edited_term_representations_are_refused_by_name_or_searched(rerank_inde
 
 
 def test_edited_learned_impacts_and_documents_are_refused_by_name_or_searched(learned_index: Path) -> None:
-    report = edited(learned_index, "learned/,learned-words/,learned.json,documents.sqlite", 0.12)
+    report = edited(learned_index, "learned/,learned-words/,documents.sqlite", 0.12)
     assert report["refused"] > 60 and report["answered"] > 10
 
 

@@ -93,14 +93,13 @@ class ValuesFile:
 
 
 class PartWriter:
-    """Collects (row, value) pairs of one type in row order.
+    """Collects (row, value) pairs of one type in row order."""
 
-    Args:
-        runs: path of its working files, which are created if needed.
-        kind: the type.
-    """
-
-    def __init__(self, runs: Path, kind: ValueType) -> None:
+    def __init__(
+        self,
+        runs: Path,  # path of its working files, which are created if needed
+        kind: ValueType,  # the type
+    ) -> None:
         self._kind = kind
         self._rows = array("I")
         self._keys: list[Key] = []
@@ -142,12 +141,7 @@ class PartWriter:
         self._rows, self._keys = array("I"), []
 
     def finish(self, file: ValuesFile, count: int) -> PartHeader:
-        """Writes the part's arrays and removes its working files.
-
-        Args:
-            file: destination.
-            count: n.
-        """
+        """Writes the part's arrays and removes its working files."""
         self.spill()
         arrays, moves, distinct = self._write_dictionary(file)
         arrays |= self._write_codes(file, moves, distinct, count)
@@ -269,18 +263,7 @@ Metadata = Mapping[str, Any]
 
 
 def build_columns(store: StoredDocuments, folder: Path) -> ColumnsHeader:
-    """Writes `columns/` into the directory of an unfinished version.
-
-    Args:
-        store: the finished document store.
-        folder: the version's directory, without columns/.
-
-    Returns:
-        the header, for the report.
-
-    Raises:
-        OSError: if the disk is full or cannot be written.
-    """
+    """Writes `columns/` into the directory of an unfinished version. Returns the header, for the report."""
     target = folder / COLUMNS_FOLDER
     target.mkdir()
     np.save(target / ORDER_FILE, store.id_ranks(), allow_pickle=False)

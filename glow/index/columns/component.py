@@ -30,26 +30,17 @@ from glow.storage import read_header
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilteredColumns:
-    """Columns and their filter masks, for searches.
+    """Columns and their filter masks, for searches."""
 
-    Attributes:
-        columns: the metadata, of one segment or of two.
-        masks: which rows a filter allows.
-    """
-
-    columns: Columns
-    masks: FilterMasks
+    columns: Columns  # the metadata, of one segment or of two
+    masks: FilterMasks  # which rows a filter allows
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentedColumns(Columns):
-    """Columns of two segments. `fields` has names, types and documents; codes belong to each segment.
+    """Columns of two segments. `fields` has names, types and documents; codes belong to each segment."""
 
-    Attributes:
-        base, delta: the segments' columns.
-    """
-
-    base: Columns
+    base: Columns  # base, delta: the segments' columns
     delta: Columns
 
     @property
@@ -59,15 +50,12 @@ class SegmentedColumns(Columns):
 
 
 def join_columns(
-    base: Columns, delta: Columns, gone: NDArray[np.int64], order: NDArray[np.uint32]
+    base: Columns,
+    delta: Columns,
+    gone: NDArray[np.int64],  # deleted rows of the base, int64 [t]
+    order: NDArray[np.uint32],  # uint32 [N + M], the rank of each document's id
 ) -> SegmentedColumns:
-    """The columns of both. A field that one of them left out has no column, as in a rebuild.
-
-    Args:
-        base, delta: N and M documents.
-        gone: deleted rows of the base, int64 [t].
-        order: uint32 [N + M], the rank of each document's id.
-    """
+    """The columns of both. A field that one of them left out has no column, as in a rebuild."""
     left_out = {**base.left_out, **delta.left_out}
     fields = {}
     for name in sorted({*base.fields, *delta.fields} - left_out.keys()):

@@ -154,11 +154,7 @@ _PLURALS: Mapping[ValueType, str] = {
 
 
 def count_terms(value: Any) -> int:
-    """Number of conditions, groups and values of a filter, valid or not; much cheaper than parsing.
-
-    Args:
-        value: JSON values.
-    """
+    """Number of conditions, groups and values of a filter, valid or not; much cheaper than parsing."""
     terms, waiting = 0, [value]
     while waiting:
         item = waiting.pop()
@@ -177,22 +173,11 @@ def count_terms(value: Any) -> int:
 def parse_filter(
     value: Any,
     columns: Columns,
-    max_terms: int = MAX_TERMS,
-    max_depth: int = MAX_DEPTH,
-    pointer: str = "/filter",
+    max_terms: int = MAX_TERMS,  # most conditions, groups and values in all, >= 1
+    max_depth: int = MAX_DEPTH,  # most levels of groups, >= 1
+    pointer: str = "/filter",  # JSON pointer to the filter, for error messages
 ) -> Expression:
-    """Parses a filter and checks it against the index.
-
-    Args:
-        value: the filter as JSON values.
-        columns: the index's metadata.
-        max_terms: most conditions, groups and values in all, >= 1.
-        max_depth: most levels of groups, >= 1.
-        pointer: JSON pointer to the filter, for error messages.
-
-    Raises:
-        FilterError: if the filter is invalid, or does not fit this index; every fault has its pointer.
-    """
+    """Parses a filter and checks it against the index."""
     parser = _Parser(columns, max_terms, max_depth)
     try:
         expression = parser.node(value, pointer, 1)
@@ -204,11 +189,7 @@ def parse_filter(
 
 
 def field_of(columns: Columns, name: Any, pointer: str) -> Field:
-    """The field that a request names.
-
-    Raises:
-        FilterError: if it is not a string, is unknown, or has no column; the message lists the known fields.
-    """
+    """The field that a request names."""
     if not isinstance(name, str):
         raise FilterError([Fault(pointer, f"expected the name of a field, found {_shown(name)}")])
     field = columns.fields.get(name)

@@ -36,18 +36,16 @@ class FilterMasks:
     """LRU cache of an index's filter masks; safe to use from many threads.
 
     The key is a digest of the expression, because clients may send long expressions.
-
-    Args:
-        columns: the index's metadata, or a function that computes the mask of an expression.
-        max_bytes: size of the cache; the least recently used entry is removed first.
-        tells_filters: whether masks carry their filter, for a vector store that evaluates filters itself.
     """
 
     def __init__(
         self,
+        # The index's metadata, or a function that computes the mask of an expression
         columns: Columns | Callable[[Expression, Check], RowMask],
+        # Size of the cache; the least recently used entry is removed first
         max_bytes: int = DEFAULT_MAX_BYTES,
         *,
+        # Whether masks carry their filter, for a vector store that evaluates filters itself
         tells_filters: bool = False,
     ) -> None:
         self._tells_filters = tells_filters
@@ -57,13 +55,12 @@ class FilterMasks:
         self._lock = threading.Lock()
         self.size_bytes = 0
 
-    def mask(self, expression: Expression, check: Check = nothing) -> RowMask:
-        """The rows that an expression matches.
-
-        Args:
-            expression: checked against these columns.
-            check: called before each term; what it raises ends the work.
-        """
+    def mask(
+        self,
+        expression: Expression,
+        check: Check = nothing,  # called before each term; what it raises ends the work
+    ) -> RowMask:
+        """The rows that an expression matches."""
         key = blake2b(repr(expression).encode(), digest_size=KEY_BYTES).digest()
         with self._lock:
             cached = self._kept.get(key)
@@ -92,14 +89,12 @@ def _maker(columns: Columns) -> Callable[[Expression, Check], RowMask]:
     return lambda expression, check: RowMask(evaluate(expression, columns, check))
 
 
-def evaluate(expression: Expression, columns: Columns, check: Check = nothing) -> Mask:
-    """The documents that an expression matches, bool [n], a new array.
-
-    Args:
-        expression: checked against these columns, or those of an index with this segment.
-        columns: n documents.
-        check: called before each term; what it raises ends the work.
-    """
+def evaluate(
+    expression: Expression,  # checked against these columns, or those of an index with this segment
+    columns: Columns,
+    check: Check = nothing,  # called before each term; what it raises ends the work
+) -> Mask:
+    """The documents that an expression matches, bool [n], a new array."""
     check()
     if isinstance(expression, Not):
         return ~evaluate(expression.term, columns, check)
@@ -192,30 +187,19 @@ class ValueCount:
 
 @dataclass(frozen=True, slots=True)
 class FacetCounts:
-    """The values of one field.
+    """The values of one field."""
 
-    Attributes:
-        values: by count, largest first, then by value: booleans, numbers, strings.
-        counted: number of counted documents, including those without the field.
-        approximate: whether only some of the search's matches were counted.
-    """
-
-    values: tuple[ValueCount, ...]
-    counted: int
-    approximate: bool
+    values: tuple[ValueCount, ...]  # by count, largest first, then by value: booleans, numbers, strings
+    counted: int  # number of counted documents, including those without the field
+    approximate: bool  # whether only some of the search's matches were counted
 
 
-def parse_facets(value: Any, columns: Columns, pointer: str = "/facets") -> tuple[FacetRequest, ...]:
-    """Checks a request's facets: `[{"field": "lang", "limit": 10}]`.
-
-    Args:
-        value: JSON values; a list of at most 16 objects, each field once.
-        columns: the index's metadata.
-        pointer: JSON pointer to the facets, for error messages.
-
-    Raises:
-        FilterError: if malformed, or if a field is unknown; every fault has its pointer.
-    """
+def parse_facets(
+    value: Any,  # JSON values; a list of at most 16 objects, each field once
+    columns: Columns,
+    pointer: str = "/facets",  # JSON pointer to the facets, for error messages
+) -> tuple[FacetRequest, ...]:
+    """Checks a request's facets: `[{"field": "lang", "limit": 10}]`."""
     if not isinstance(value, list) or len(value) > MAX_FACETS:
         raise FilterError([Fault(pointer, f"expected a list of at most {MAX_FACETS} facets")])
     faults: list[Fault] = []
@@ -234,18 +218,16 @@ def parse_facets(value: Any, columns: Columns, pointer: str = "/facets") -> tupl
 
 
 def count_values(
-    columns: Columns, field: str, rows: NDArray[np.int64] | NDArray[np.bool_], limit: int, matching: int
+    columns: Columns,
+    field: str,
+    # The documents, as distinct rows int64 [m], or as a mask bool [n]
+    rows: NDArray[np.int64] | NDArray[np.bool_],
+    limit: int,
+    # Documents that the search is about (n, or those that its filter allows); with fewer rows the counts are
+    # approximate
+    matching: int,
 ) -> FacetCounts:
-    """Counts the values of a field over some documents.
-
-    Args:
-        columns: n documents.
-        field: one of its fields.
-        rows: the documents, as distinct rows int64 [m], or as a mask bool [n].
-        limit: most values to return, 1 to 100.
-        matching: documents that the search is about (n, or those that its filter allows); with fewer rows the counts
-            are approximate.
-    """
+    """Counts the values of a field over some documents."""
     documents = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
     segments, counts = columns.segments, list[tuple[int, Scalar]]()
     shown = columns.fields[field].parts.keys() & set(VALUE_TYPES)

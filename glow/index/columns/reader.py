@@ -29,23 +29,16 @@ MAX_NAME_CHARACTERS = 256
 """A longer path is ignored: unlimited names would let one document take all memory."""
 
 
-def field_values(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
-    """Yields each value with its field, in the document's order; a list's members one by one.
-
-    Args:
-        metadata: JSON values, nested no deeper than `glow.collection` allows.
-    """
+def field_values(
+    metadata: Mapping[str, Any],  # JSON values, nested no deeper than `glow.collection` allows
+) -> Iterator[tuple[str, Scalar]]:
+    """Yields each value with its field, in the document's order; a list's members one by one."""
     for name, value in metadata.items():
         yield from _walk(name, value)
 
 
 def pick(metadata: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
-    """The fields of a document's metadata with the given names, nested as in the document.
-
-    Args:
-        metadata: as for `field_values`.
-        names: dotted paths; missing fields are left out.
-    """
+    """The fields of a document's metadata with the given names, nested as in the document."""
     found: dict[str, Any] = {}
     for key, value in metadata.items():
         below = {name[len(key) + 1 :] for name in names if name.startswith(f"{key}.")}
@@ -118,22 +111,18 @@ def duration_s(text: str) -> int | None:
     return None if parsed is None else int(parsed[1]) * _UNITS[parsed[2]]
 
 
-def now_s(now: datetime | None = None) -> int:
-    """Seconds since 1970 of the last full minute, so that requests within a minute share masks and responses.
-
-    Args:
-        now: the time; None: the clock's.
-    """
+def now_s(
+    now: datetime | None = None,  # the time; None: the clock's
+) -> int:
+    """Seconds since 1970 of the last full minute, so that requests within a minute share masks and responses."""
     return int((now or datetime.now(UTC)).timestamp()) // NOW_STEP_S * NOW_STEP_S
 
 
-def span_of(text: str, now: datetime | None = None) -> DateSpan | None:
-    """The meaning of a date in a request; None if the text is not a date.
-
-    Args:
-        text: a date as in documents, or `now`, `now-7d`, `now+1h`, with the units of `duration_s`.
-        now: the time; None: the clock's.
-    """
+def span_of(
+    text: str,  # a date as in documents, or `now`, `now-7d`, `now+1h`, with the units of `duration_s`
+    now: datetime | None = None,  # the time; None: the clock's
+) -> DateSpan | None:
+    """The meaning of a date in a request; None if the text is not a date."""
     if relative := _NOW.fullmatch(text):
         seconds = now_s(now)
         sign, duration = relative.groups()
@@ -180,23 +169,14 @@ class Place(StrictModel):
 
 
 class PartHeader(StrictModel):
-    """The values of one type in one field.
+    """The values of one type in one field."""
 
-    Attributes:
-        type: of the values.
-        distinct: number of distinct values.
-        values: number of values, each counted once per document.
-        documents: number of documents with a value of this type.
-        has_lists: whether a document has more than one value.
-        arrays: positions of its arrays.
-    """
-
-    type: ValueType
-    distinct: Annotated[int, Field(ge=1, lt=2**32)]
-    values: Count
-    documents: Count
-    has_lists: bool
-    arrays: dict[ArrayName, Place]
+    type: ValueType  # of the values
+    distinct: Annotated[int, Field(ge=1, lt=2**32)]  # number of distinct values
+    values: Count  # number of values, each counted once per document
+    documents: Count  # number of documents with a value of this type
+    has_lists: bool  # whether a document has more than one value
+    arrays: dict[ArrayName, Place]  # positions of its arrays
 
 
 class FieldHeader(StrictModel):
@@ -208,22 +188,14 @@ class FieldHeader(StrictModel):
 
 
 class ColumnsHeader(StrictModel):
-    """`columns.json`.
+    """`columns.json`."""
 
-    Attributes:
-        format: format version.
-        documents: rows of every column.
-        fields: sorted by name.
-        left_out: field -> why it has no column; the first thousand by name.
-        left_out_fields: total number of those fields, as far as they were counted.
-        mixed: fields that hold dates and other texts, and therefore count as texts.
-    """
-
-    format: Literal[1]
-    documents: Annotated[int, Field(ge=0, lt=2**32)]
-    fields: Annotated[list[FieldHeader], Field(max_length=MAX_FIELDS)]
-    left_out: dict[str, str]
-    left_out_fields: Count
+    format: Literal[1]  # format version
+    documents: Annotated[int, Field(ge=0, lt=2**32)]  # rows of every column
+    fields: Annotated[list[FieldHeader], Field(max_length=MAX_FIELDS)]  # sorted by name
+    left_out: dict[str, str]  # field -> why it has no column; the first thousand by name
+    left_out_fields: Count  # total number of those fields, as far as they were counted
+    # Fields that hold dates and other texts, and therefore count as texts
     mixed: list[str] = Field(default_factory=list)
 
 
@@ -294,21 +266,14 @@ class NumberValues:
 
 @dataclass(frozen=True, slots=True)
 class TypedColumn:
-    """The values of one type in one field.
+    """The values of one type in one field."""
 
-    Attributes:
-        type: of the values.
-        codes: unsigned [n] of single values; [m] if documents have lists.
-        offsets: int64 [n + 1]: document i has codes[offsets[i]:offsets[i + 1]]; None for single values.
-        values: the dictionary.
-        documents: documents with a value.
-    """
-
-    type: ValueType
-    codes: NDArray[np.unsignedinteger]
+    type: ValueType  # of the values
+    codes: NDArray[np.unsignedinteger]  # unsigned [n] of single values; [m] if documents have lists
+    # int64 [n + 1]: document i has codes[offsets[i]:offsets[i + 1]]; None for single values
     offsets: NDArray[np.int64] | None
-    values: StringValues | NumberValues
-    documents: int
+    values: StringValues | NumberValues  # the dictionary
+    documents: int  # documents with a value
 
     def find(self, value: Scalar) -> int:
         """The code of a value, 0 if no document has it."""
@@ -343,19 +308,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of an index version; immutable, so safe to read from many threads.
+    """The columns of an index version; immutable, so safe to read from many threads."""
 
-    Attributes:
-        documents: n.
-        fields: by name, sorted.
-        left_out: field -> why it has no column.
-        order: uint32 [n], the rank of each document's id in code point order.
-    """
-
-    documents: int
-    fields: Mapping[str, Field]
-    left_out: Mapping[str, str]
-    order: NDArray[np.uint32]
+    documents: int  # n
+    fields: Mapping[str, Field]  # by name, sorted
+    left_out: Mapping[str, str]  # field -> why it has no column
+    order: NDArray[np.uint32]  # uint32 [n], the rank of each document's id in code point order
 
     @property
     def segments(self) -> "tuple[tuple[int, Columns], ...]":
@@ -363,18 +321,14 @@ class Columns:
         return ((0, self),)
 
     @classmethod
-    def open(cls, folder: Path, documents: int, verified: Collection[str] | None = None) -> "Columns":
-        """Opens `columns/` of an index version.
-
-        Args:
-            folder: the version's directory.
-            documents: n.
-            verified: paths in the version with verified checksums; None accepts every file.
-
-        Raises:
-            FormatError: if a file is missing, damaged or of another format version; the message names it.
-            MismatchError: if the number of documents differs, or a file was not verified.
-        """
+    def open(
+        cls,
+        folder: Path,
+        documents: int,
+        # Paths in the version with verified checksums; None accepts every file
+        verified: Collection[str] | None = None,
+    ) -> "Columns":
+        """Opens `columns/` of an index version."""
         header = read_header(folder / COLUMNS_FOLDER / COLUMNS_HEADER, ColumnsHeader)
         if header.documents != documents:
             raise MismatchError(
@@ -454,18 +408,16 @@ def order_kind(field: Field) -> ValueType:
 
 
 def value_ranks(
-    columns: Columns, name: str, rows: NDArray[np.int64], *, largest: bool = False
+    columns: Columns,
+    name: str,
+    rows: NDArray[np.int64],  # int64 [m]
+    *,
+    # Whether a document with several values has the rank of its largest, not its smallest
+    largest: bool = False,
 ) -> NDArray[np.int64]:
     """The rank of each document's value among all values.
 
-    Args:
-        columns: of the index.
-        name: of a field with a column.
-        rows: int64 [m].
-        largest: whether a document with several values has the rank of its largest, not its smallest.
-
-    Returns:
-        int64 [m], >= 0, equal for equal values; -1 for a document without a value.
+    Returns int64 [m], >= 0, equal for equal values; -1 for a document without a value.
     """
     kind = order_kind(columns.fields[name])
     segments = columns.segments

@@ -48,13 +48,12 @@ class StoredLate(LateView, Protocol):
 
 
 class SegmentedLate:
-    """Token embeddings of both, from one model and of one size; arguments as for `LateTokens`.
+    """Token embeddings of both, from one model and of one size; arguments as for `LateTokens`."""
 
-    Args:
-        both: the stores.
-    """
-
-    def __init__(self, both: BaseAndDelta[StoredLate]) -> None:
+    def __init__(
+        self,
+        both: BaseAndDelta[StoredLate],  # the stores
+    ) -> None:
         self._both = both
         self.header: LateHeader = both.base.header
 
@@ -82,15 +81,10 @@ class SegmentedLate:
 
 @dataclass(frozen=True, slots=True)
 class LateJob:
-    """How token embeddings are stored.
+    """How token embeddings are stored."""
 
-    Attributes:
-        size: P, dimensions of a token embedding.
-        budget: most tokens of a document or passage.
-    """
-
-    size: int
-    budget: int
+    size: int  # P, dimensions of a token embedding
+    budget: int  # most tokens of a document or passage
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -104,23 +98,18 @@ class LateJob:
 
 
 class LateEncoder:
-    """Converts the tower's token embeddings to codes; safe to use from many threads.
-
-    Args:
-        job: parameters of the store.
-    """
+    """Converts the tower's token embeddings to codes; safe to use from many threads."""
 
     reads: tuple[str, ...] = (TOKENS,)
 
-    def __init__(self, job: LateJob) -> None:
+    def __init__(
+        self,
+        job: LateJob,  # parameters of the store
+    ) -> None:
         self._job = job
 
     def encode(self, batch: Texts) -> Records:
-        """Codes of documents or passages, in their order, at least one for each.
-
-        Raises:
-            ValueError: if an embedding is not finite, because the model or a document is broken.
-        """
+        """Codes of documents or passages, in their order, at least one for each."""
         tokens = list(batch.outputs[TOKENS])
         for document, sequence, read in zip(batch.texts, batch.sequences, tokens, strict=True):
             if not np.isfinite(read[stored_tokens(sequence)]).all():
@@ -148,13 +137,9 @@ class LateOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRules(Rules):
-    """How token embeddings are stored.
+    """How token embeddings are stored."""
 
-    Attributes:
-        header: of the store, with counts of 0.
-    """
-
-    header: LateHeader
+    header: LateHeader  # of the store, with counts of 0
 
 
 class LateInteraction(RowComponent[StoredLate, LateView, LateRules, LateOptions, CodedTokens]):

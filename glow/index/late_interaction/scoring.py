@@ -10,17 +10,13 @@ from numpy.typing import NDArray
 from glow.text import WeightedTokens
 
 
-def tokens_of_field(places: NDArray[np.uint16], field: int) -> slice:
-    """The tokens of one field.
-
-    Args:
-        places: uint16 [t], of every word token in a text that begins with [CLS] and ends each field with [SEP]. Pooled tokens
-            are incomplete, so their places give no answer.
-        field: its position in the schema, >= 0.
-
-    Returns:
-        Slice of the t tokens; empty for a field without words.
-    """
+def tokens_of_field(
+    # uint16 [t], of every word token in a text that begins with [CLS] and ends each field with [SEP]. Pooled
+    # tokens are incomplete, so their places give no answer
+    places: NDArray[np.uint16],
+    field: int,  # its position in the schema, >= 0
+) -> slice:
+    """The tokens of one field. Returns slice of the t tokens; empty for a field without words."""
     known = places.tolist()
 
     def before(number: int) -> int:
@@ -45,16 +41,14 @@ def stored_tokens(sequence: WeightedTokens) -> NDArray[np.int64]:
     return places if len(places) else np.zeros(1, np.int64)
 
 
-def pool(tokens: NDArray[np.float32], budget: int) -> NDArray[np.int64]:
+def pool(
+    tokens: NDArray[np.float32],  # float32 [L, P], finite, of norm 1
+    budget: int,  # most groups, >= 1
+) -> NDArray[np.int64]:
     """The group of each token: in rounds, two groups are merged if each is the other's nearest, the most similar first.
 
-    Args:
-        tokens: float32 [L, P], finite, of norm 1.
-        budget: most groups, >= 1.
-
-    Returns:
-        int64 [L], groups 0 to g - 1 in the order of their first tokens; g is L, or `budget` if that is less. The result is
-        deterministic.
+    Returns int64 [L], groups 0 to g - 1 in the order of their first tokens; g is L, or `budget` if that is less. The
+    result is deterministic.
     """
     label, sums = np.arange(len(tokens)), tokens.copy()
     while len(sums) > budget:
@@ -72,15 +66,10 @@ def pool(tokens: NDArray[np.float32], budget: int) -> NDArray[np.int64]:
     return label
 
 
-def nearest(sums: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The nearest other group of each; of ties, the first.
-
-    Args:
-        sums: float32 [g, P], the sum of each group's tokens; g >= 2.
-
-    Returns:
-        int64 [g], never the group itself, and float32 [g], their cosine.
-    """
+def nearest(
+    sums: NDArray[np.float32],  # float32 [g, P], the sum of each group's tokens; g >= 2
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The nearest other group of each; of ties, the first. Returns int64 [g], never the group itself, and float32 [g], their cosine."""
     unit = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)
     near = unit @ unit.T
     np.fill_diagonal(near, -2.0)
@@ -99,36 +88,21 @@ MOST_NUMBERS = 512
 
 
 class Answers(NamedTuple):
-    """The best match of each query token.
+    """The best match of each query token."""
 
-    Attributes:
-        places: int64 [q] or [m, q], positions of the document's tokens.
-        similarities: float32 of the same shape.
-    """
-
-    places: NDArray[np.int64]
-    similarities: NDArray[np.float32]
+    places: NDArray[np.int64]  # int64 [q] or [m, q], positions of the document's tokens
+    similarities: NDArray[np.float32]  # float32 of the same shape
 
 
 def max_sim(
-    codes: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    tokens: NDArray[np.float32],
-    weights: NDArray[np.float32],
+    codes: NDArray[np.uint8],  # uint8 [t, P / 8] of m rows, one after another
+    starts: NDArray[np.int64],  # int64 [m], the start of each row; every row has a token
+    tokens: NDArray[np.float32],  # float32 [q, P], finite, of norm 1
+    weights: NDArray[np.float32],  # float32 [q], which add up to 1
 ) -> NDArray[np.float32]:
     """The weighted mean, over a query's tokens, of each token's best similarity in a row.
 
-    Args:
-        codes: uint8 [t, P / 8] of m rows, one after another.
-        starts: int64 [m], the start of each row; every row has a token.
-        tokens: float32 [q, P], finite, of norm 1.
-        weights: float32 [q], which add up to 1.
-
-    Returns:
-        float32 [m], each in about -1 to 1; 0 for a query without tokens.
-
-    Raises:
-        ValueError: if tokens and codes differ in P.
+    Returns float32 [m], each in about -1 to 1; 0 for a query without tokens.
     """
     query, unit = _whole(tokens)
     found = _products(codes, query)
@@ -138,16 +112,12 @@ def max_sim(
     return scores
 
 
-def best_tokens(codes: NDArray[np.uint8], places: NDArray[np.uint16], tokens: NDArray[np.float32]) -> Answers:
-    """The best match of each query token in one row, as in `max_sim`; of ties, the first.
-
-    Args:
-        codes, places: uint8 [t, P / 8] and uint16 [t] of the row, t >= 1.
-        tokens: float32 [q, P], finite, of norm 1.
-
-    Raises:
-        ValueError: if tokens and codes differ in P.
-    """
+def best_tokens(
+    codes: NDArray[np.uint8],  # codes, places: uint8 [t, P / 8] and uint16 [t] of the row, t >= 1
+    places: NDArray[np.uint16],
+    tokens: NDArray[np.float32],  # float32 [q, P], finite, of norm 1
+) -> Answers:
+    """The best match of each query token in one row, as in `max_sim`; of ties, the first."""
     query, unit = _whole(tokens)
     found = _products(codes, query)
     best = found.argmax(0)
@@ -155,19 +125,14 @@ def best_tokens(codes: NDArray[np.uint8], places: NDArray[np.uint16], tokens: ND
     return Answers(places[best].astype(np.int64), signed.astype(np.float32))
 
 
-def best_in(codes: NDArray[np.uint8], parts: Sequence[slice], tokens: NDArray[np.float32]) -> Answers:
+def best_in(
+    codes: NDArray[np.uint8],  # uint8 [t, P / 8] of some rows
+    parts: Sequence[slice],
+    tokens: NDArray[np.float32],  # float32 [q, P], finite, of norm 1
+) -> Answers:
     """The best match of each query token in each of several parts, as in `max_sim`; of ties, the first.
 
-    Args:
-        codes: uint8 [t, P / 8] of some rows.
-        parts: m slices of these t, none empty.
-        tokens: float32 [q, P], finite, of norm 1.
-
-    Returns:
-        Both [m, q]; positions count from the start of their part.
-
-    Raises:
-        ValueError: if tokens and codes differ in P.
+    Returns both [m, q]; positions count from the start of their part.
     """
     query, unit = _whole(tokens)
     found, each = _products(codes, query), np.arange(len(tokens))

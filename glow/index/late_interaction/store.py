@@ -25,48 +25,35 @@ LATE_FILES = (LATE_HEADER, STARTS_FILE, CODES_FILE, PLACES_FILE)
 
 
 class LateHeader(StrictModel):
-    """`late.json`.
+    """`late.json`."""
 
-    Attributes:
-        format: format version.
-        model: hash of the model that encoded the documents; queries must be encoded by the same one.
-        size: P, dimensions of a token, each stored as its sign.
-        budget: most tokens of a row.
-        rows, tokens: v and t.
-    """
-
-    format: Literal[1] = FORMAT_VERSION
+    format: Literal[1] = FORMAT_VERSION  # format version
+    # Hash of the model that encoded the documents; queries must be encoded by the same one
     model: str = Field(min_length=1)
+    # P, dimensions of a token, each stored as its sign
     size: int = Field(ge=8, le=MOST_NUMBERS, multiple_of=8)
-    budget: int = Field(ge=1, le=2**16 - 1)
-    rows: int = Field(ge=0, le=2**32 - 1)
+    budget: int = Field(ge=1, le=2**16 - 1)  # most tokens of a row
+    rows: int = Field(ge=0, le=2**32 - 1)  # rows, tokens: v and t
     tokens: int = Field(ge=0)
 
 
 class CodedTokens(NamedTuple):
-    """Rows in their stored form.
+    """Rows in their stored form."""
 
-    Attributes:
-        lengths: number of groups of each, int64 [r].
-        codes: uint8 [t, P / 8], one row after another.
-        places: uint16 [t], position of the group's representative in the document or passage; [CLS] is 0.
-    """
-
-    lengths: NDArray[np.int64]
-    codes: NDArray[np.uint8]
+    lengths: NDArray[np.int64]  # number of groups of each, int64 [r]
+    codes: NDArray[np.uint8]  # uint8 [t, P / 8], one row after another
+    # uint16 [t], position of the group's representative in the document or passage; [CLS] is 0
     places: NDArray[np.uint16]
 
 
-def encode_tokens(tokens: NDArray[np.float32], budget: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def encode_tokens(
+    tokens: NDArray[np.float32],  # float32 [L, P], finite, of norm 1; L >= 1, P a multiple of 8
+    budget: int,  # most groups, >= 1
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Binary codes of one document's tokens.
 
-    Args:
-        tokens: float32 [L, P], finite, of norm 1; L >= 1, P a multiple of 8.
-        budget: most groups, >= 1.
-
-    Returns:
-        uint8 [g, P / 8], a bit for each dimension of a group's mean, 1 if it is at least 0, and int64 [g], the token of each group
-        that is nearest to its mean; of ties, the first.
+    Returns uint8 [g, P / 8], a bit for each dimension of a group's mean, 1 if it is at least 0, and int64 [g], the
+    token of each group that is nearest to its mean; of ties, the first.
     """
     label = pool(tokens, budget)
     mates = np.argsort(label, kind="stable")
@@ -78,15 +65,12 @@ def encode_tokens(tokens: NDArray[np.float32], budget: int) -> tuple[NDArray[np.
 
 
 def code_texts(
-    sequences: Sequence[WeightedTokens], tokens: Sequence[NDArray[np.float32]], budget: int
+    sequences: Sequence[WeightedTokens],
+    # float32 [L or more, P] of each, finite, of norm 1; padding is ignored
+    tokens: Sequence[NDArray[np.float32]],
+    budget: int,  # most groups of a row, >= 1
 ) -> CodedTokens:
-    """The stored form of documents or passages, in their order.
-
-    Args:
-        sequences: their tokens; at least one text.
-        tokens: float32 [L or more, P] of each, finite, of norm 1; padding is ignored.
-        budget: most groups of a row, >= 1.
-    """
+    """The stored form of documents or passages, in their order."""
     kept = [stored_tokens(each) for each in sequences]
     coded = [encode_tokens(each[places], budget) for each, places in zip(tokens, kept, strict=True)]
     return CodedTokens(
@@ -99,14 +83,13 @@ def code_texts(
 
 
 class LateWriter:
-    """Writes a store row by row; only the rows of one call are held in memory.
+    """Writes a store row by row; only the rows of one call are held in memory."""
 
-    Args:
-        folder: to create; it must not exist.
-        header: of the store; its counts are set at the end.
-    """
-
-    def __init__(self, folder: Path, header: LateHeader) -> None:
+    def __init__(
+        self,
+        folder: Path,  # to create; it must not exist
+        header: LateHeader,  # of the store; its counts are set at the end
+    ) -> None:
         folder.mkdir(parents=True)
         self._folder, self._header = folder, header
         self._starts = ArrayWriter(folder / STARTS_FILE, np.int64)
@@ -122,11 +105,7 @@ class LateWriter:
             file.close()
 
     def add(self, rows: CodedTokens) -> None:
-        """Adds rows, in their order.
-
-        Raises:
-            ValueError: if a row has no token or more than the limit, or tokens have another size.
-        """
+        """Adds rows, in their order."""
         lengths = rows.lengths
         if ((lengths < 1) | (lengths > self._header.budget)).any():
             raise ValueError(
@@ -147,21 +126,14 @@ class LateWriter:
 
 
 class LateTokens:
-    """An open store; safe to read from many threads.
-
-    Args:
-        header: of the store.
-        starts: int64 [v + 1], the start of each row's tokens, and t.
-        codes: uint8 [t, P / 8], signs.
-        places: uint16 [t], position of the token that each code represents.
-    """
+    """An open store; safe to read from many threads."""
 
     def __init__(
         self,
-        header: LateHeader,
-        starts: NDArray[np.int64],
-        codes: NDArray[np.uint8],
-        places: NDArray[np.uint16],
+        header: LateHeader,  # of the store
+        starts: NDArray[np.int64],  # int64 [v + 1], the start of each row's tokens, and t
+        codes: NDArray[np.uint8],  # uint8 [t, P / 8], signs
+        places: NDArray[np.uint16],  # uint16 [t], position of the token that each code represents
     ) -> None:
         self.header = header
         self._starts, self._codes, self._places = starts, codes, places
@@ -174,14 +146,13 @@ class LateTokens:
         lengths: NDArray[np.int64] = self._starts[rows + 1] - self._starts[rows]
         return lengths
 
-    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    def read(
+        self,
+        rows: NDArray[np.int64],  # int64 [m], each in 0 to v - 1, in any order
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """The codes of rows, for `max_sim`.
 
-        Args:
-            rows: int64 [m], each in 0 to v - 1, in any order.
-
-        Returns:
-            uint8 [tokens of these rows, P / 8], one row after another, and int64 [m], the start of each row.
+        Returns uint8 [tokens of these rows, P / 8], one row after another, and int64 [m], the start of each row.
         """
         lengths = self.lengths(rows)
         # Three times as fast as an index in brackets.
@@ -197,11 +168,7 @@ class LateTokens:
         return CodedTokens(self.lengths(rows), self._codes.take(tokens, axis=0), self._places[tokens])
 
     def require_like(self, other: LateHeader) -> None:
-        """Refuses a store that cannot be combined with another.
-
-        Raises:
-            MismatchError: if model, size or token limit differ.
-        """
+        """Refuses a store that cannot be combined with another."""
         mine = self.header.model_copy(update={"rows": other.rows, "tokens": other.tokens})
         if mine != other:
             told = [
@@ -212,16 +179,12 @@ class LateTokens:
             )
 
     @classmethod
-    def open(cls, folder: Path, rows: int | None = None) -> "LateTokens":
-        """Opens a store with verified checksums; arrays are memory-mapped.
-
-        Args:
-            folder: directory with `LATE_FILES`.
-            rows: expected number of rows; None: that of the header.
-
-        Raises:
-            FormatError: if a file is missing, truncated, of another format, or inconsistent with the others; the message names it.
-        """
+    def open(
+        cls,
+        folder: Path,
+        rows: int | None = None,  # expected number of rows; None: that of the header
+    ) -> "LateTokens":
+        """Opens a store with verified checksums; arrays are memory-mapped."""
         header = read_header(folder / LATE_HEADER, LateHeader)
         if rows is not None and header.rows != rows:
             raise _damaged(folder, LATE_HEADER, f"it counts {header.rows} rows, the index has {rows}")

@@ -2,17 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from glow.artifact import LEARNED_HEAD, learned_hash
-from glow.errors import ConfigError, FormatError, MismatchError
+from glow.errors import ConfigError, MismatchError
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Records, Rules, Texts
 from glow.index.learned_sparse.impacts import (
     LEARNED_WORDS_FILES,
@@ -42,7 +41,7 @@ from glow.index.postings import (
 )
 from glow.index.ranking import set_numpy_threads
 from glow.index.segment import BaseAndDelta, MergeSource, Segment
-from glow.options import StrictModel, option
+from glow.options import option
 from glow.records import Document
 from glow.runtime import TERMS, Device, LearnedHead, Model
 from glow.text import TermTable, is_lexical, lexical_tokens
@@ -53,11 +52,7 @@ RECORD = np.dtype([("word", "<u4"), ("cause", "u1"), ("code", "u1")])
 
 
 def require_learned(model: Model) -> str:
-    """The hash of a model's head for learned impacts.
-
-    Raises:
-        ConfigError: if the model has none.
-    """
+    """The hash of a model's head for learned impacts."""
     digest = learned_hash(model.manifest.files)
     if digest is None:
         raise ConfigError(
@@ -68,18 +63,14 @@ def require_learned(model: Model) -> str:
 
 
 def make_word_side(
-    model: Model, documents: Iterable[Document], corpus: TermTable, terms: TermTable, limit: int, threads: int
+    model: Model,
+    documents: Iterable[Document],  # of the index; their clicked queries show which words are searched
+    corpus: TermTable,
+    terms: TermTable,
+    limit: int,
+    threads: int,
 ) -> WordSide:
-    """The vocabulary of an index's learned impacts, with the outputs of the model's head.
-
-    Args:
-        model: with a head.
-        documents: of the index; their clicked queries show which words are searched.
-        corpus: their word statistics.
-        terms: the index's term statistics.
-        limit: maximum number of words.
-        threads: number of encoding threads.
-    """
+    """The vocabulary of an index's learned impacts, with the outputs of the model's head."""
     head = LearnedHead.load(model.folder / LEARNED_HEAD)
     encoder = model.encoder("query", "cpu", threads)
     pieces = model.preprocessor.pieces
@@ -95,17 +86,11 @@ def make_word_side(
 
 @dataclass(frozen=True, slots=True)
 class LearnedJob:
-    """Makes learned impacts.
+    """Makes learned impacts."""
 
-    Attributes:
-        words: directory of the vocabulary.
-        budget: most words of a document.
-        unit: the index's impact of code 1; None: derived from the vocabulary.
-    """
-
-    words: Path
-    budget: int
-    unit: float | None = None
+    words: Path  # directory of the vocabulary
+    budget: int  # most words of a document
+    unit: float | None = None  # the index's impact of code 1; None: derived from the vocabulary
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -113,34 +98,25 @@ class LearnedJob:
         return RECORD
 
     def open(self, model: Model, terms: TermTable, device: Device) -> "LearnedEncoder":
-        """Opens the encoder, for a model with a head.
-
-        Raises:
-            ArtifactError: if a file is missing or damaged.
-        """
+        """Opens the encoder, for a model with a head."""
         set_numpy_threads(1)
         head = LearnedHead.load(model.folder / LEARNED_HEAD)
         return LearnedEncoder(WordScorer(WordSide.load(self.words), head.cut, self.budget, self.unit))
 
 
 class LearnedEncoder:
-    """Converts directions of tokens to learned words; safe to use from many threads.
-
-    Args:
-        scorer: scores words.
-    """
+    """Converts directions of tokens to learned words; safe to use from many threads."""
 
     reads: tuple[str, ...] = (TERMS,)
 
-    def __init__(self, scorer: WordScorer) -> None:
+    def __init__(
+        self,
+        scorer: WordScorer,  # scores words
+    ) -> None:
         self._scorer = scorer
 
     def encode(self, batch: Texts) -> Records:
-        """The most important words of each text.
-
-        Raises:
-            ValueError: if a direction is not finite, because the head is broken.
-        """
+        """The most important words of each text."""
         directions = batch.outputs[TERMS]
         found = [np.empty(0, RECORD)]
         for place, sequence in enumerate(batch.sequences):
@@ -167,24 +143,16 @@ def words_of(blocks: Iterable[Records]) -> Iterator[LearnedWords]:
 
 def build_learned(
     folder: Path,
-    rows: Iterable[LearnedWords],
-    words: Sequence[str],
+    rows: Iterable[LearnedWords],  # the words of each document, or of each passage, in order
+    words: Sequence[str],  # the vocabulary, sorted by UTF-8 bytes
     unit: float,
     budget: int,
+    # Combines the words of a document's passages, as `WordScorer.best_of`; required for passages
     join: Callable[[Sequence[LearnedWords]], LearnedWords] | None = None,
+    # Int [n + 1], the first row of each document if rows are passages; None: row i is document i
     first: NDArray[np.int64] | NDArray[np.uint32] | None = None,
 ) -> ImpactHeader:
-    """Writes the folder.
-
-    Args:
-        folder: created if missing.
-        rows: the words of each document, or of each passage, in order.
-        words: the vocabulary, sorted by UTF-8 bytes.
-        unit: impact of code 1.
-        budget: most words of a document.
-        join: combines the words of a document's passages, as `WordScorer.best_of`; required for passages.
-        first: int [n + 1], the first row of each document if rows are passages; None: row i is document i.
-    """
+    """Writes the folder."""
     documents = iter(rows)
     if first is not None and join is not None:
         documents = _by_document(documents, first, join)
@@ -202,33 +170,6 @@ def _by_document(
 ) -> Iterator[LearnedWords]:
     for start, stop in pairwise(first.tolist()):
         yield join(list(islice(rows, stop - start)))
-
-
-LEARNED_WEIGHT_FILE = "learned.json"
-
-
-class LearnedWeight(StrictModel):
-    """`learned.json` of a version: the weight of learned impacts, fitted by `glow tune`.
-
-    Attributes:
-        weight: 1 as in the head's training; 0 leaves only BM25.
-    """
-
-    weight: float = Field(default=1.0, ge=0.0, le=100.0)
-
-
-def read_weight(segment: Segment) -> float:
-    """The weight of a base, 1 by default; 1 for a delta, which gets its base's when they are joined.
-
-    Raises:
-        FormatError: if the file cannot be read.
-    """
-    if segment.below or segment.files is None or not segment.has(LEARNED_WEIGHT_FILE):
-        return LearnedWeight().weight
-    try:
-        return LearnedWeight.load(segment.root / LEARNED_WEIGHT_FILE).weight
-    except ConfigError as error:
-        raise FormatError(f"index {segment.name}: {error}; tune the index again") from error
 
 
 WEIGHT_DIGITS = 4
@@ -256,21 +197,13 @@ class LearnedOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True)
 class LearnedRules(Rules):
-    """How learned impacts are made.
+    """How learned impacts are made."""
 
-    Attributes:
-        budget: most words of a document.
-        limit: most words of the vocabulary; ignored if `words` is given.
-        words: directory of the index's vocabulary; None: it is still to be chosen.
-        unit: the index's impact of code 1; None: derived from the vocabulary.
-        index: its name, for messages; empty: there is none yet.
-    """
-
-    budget: int = 100
-    limit: int = 10_000
-    words: Path | None = None
-    unit: float | None = None
-    index: str = ""
+    budget: int = 100  # most words of a document
+    limit: int = 10_000  # most words of the vocabulary; ignored if `words` is given
+    words: Path | None = None  # directory of the index's vocabulary; None: it is still to be chosen
+    unit: float | None = None  # the index's impact of code 1; None: derived from the vocabulary
+    index: str = ""  # its name, for messages; empty: there is none yet
 
 
 class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedOptions]):
@@ -278,12 +211,11 @@ class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedO
 
     name, label, stage, prepares = "learned_sparse", "learned impacts", "learned", "learned-words"
     part = "learned"
-    paths, stays = (f"{LEARNED_FOLDER}/",), (f"{LEARNED_WORDS_FOLDER}/", LEARNED_WEIGHT_FILE)
+    paths, stays = (f"{LEARNED_FOLDER}/",), (f"{LEARNED_WORDS_FOLDER}/",)
     needs = ("postings",)
     options = LearnedOptions
 
     def rules(self, options: LearnedOptions, asked: Asked) -> LearnedRules | None:
-        """As `Component`."""
         if not options.learned:
             return None
         digest = require_learned(asked.model)
@@ -294,7 +226,6 @@ class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedO
         )
 
     def rules_of(self, segment: Segment, *, delta: bool) -> LearnedRules | None:
-        """As `Component`."""
         if not segment.has(f"{LEARNED_FOLDER}/{IMPACTS_HEADER}"):
             return None
         header = read_impacts_header(segment.path(LEARNED_FOLDER))
@@ -326,11 +257,9 @@ class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedO
             side.save(corpus.made.folder / LEARNED_WORDS_FOLDER)
 
     def encoding(self, made: Segment, rules: LearnedRules) -> LearnedJob:
-        """As `Component`."""
         return LearnedJob(_words_folder(made, rules), rules.budget, rules.unit)
 
     def build(self, corpus: Corpus, rules: LearnedRules) -> None:
-        """As `Component`."""
         made = corpus.made
         side = WordSide.load(_words_folder(made, rules))
         # Nothing is scored here: only the head's unit is needed, which an existing index has.
@@ -341,7 +270,6 @@ class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedO
         build_learned(folder, rows, side.words, scorer.unit, rules.budget, scorer.best_of, made.rows.first)
 
     def merge(self, kept: Sequence[MergeSource], rules: LearnedRules, made: Segment) -> None:
-        """As `Component`."""
         merge_impacts(
             [(each.segment[self].learned, each.live) for each in kept], made.folder / LEARNED_FOLDER
         )
@@ -381,30 +309,25 @@ class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedO
             raise MismatchError(
                 f"index {segment.name}: BM25 is in a store, learned impacts are not; {segment.remedy}"
             )
-        return LearnedImpacts(bm25, learned, read_weight(segment))
+        return LearnedImpacts(bm25, learned)
 
     def alone(self, reader: StoredLearned, segment: Segment) -> LearnedView:
         """The reader itself."""
         return reader
 
     def join(self, both: BaseAndDelta[StoredLearned]) -> LearnedView:
-        """As `Component`, with the base's weight."""
         base, delta = both.base.learned.header.unit, both.delta.learned.header.unit
         if base != delta:
             raise MismatchError(
                 f"index {both.name}: learned impacts of its base in the unit {base:g}, of its delta in {delta:g}; "
                 "roll back to its base"
             )
-        return JoinedLearned(replace(both, delta=both.delta.with_weight(both.base.weight)))
+        return JoinedLearned(both)
 
     def serves(self, reader: LearnedView | None) -> Mapping[str, str]:
         """Learned sparse retrieval."""
         why = "this index holds no learned impacts; build it with glow build --learned-sparse"
         return {"learned-sparse": "" if reader is not None else why}
-
-    def info(self, reader: LearnedView | None) -> dict[str, Any]:
-        """Their weight."""
-        return {"learned": None if reader is None else {"weight": reader.weight}}
 
     def explain(
         self, reader: LearnedView, retriever: str, words: Sequence[str], hit: Explained

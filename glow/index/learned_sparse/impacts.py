@@ -5,7 +5,7 @@ L   tokens      W   words       K   dimensions of a direction       b   most wor
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -26,7 +26,6 @@ from glow.index.postings import (
     look_up_each,
 )
 from glow.index.ranking import Ranking, RowMask
-from glow.index.segment import BaseAndDelta
 from glow.runtime import Encoder, LearnedHead
 from glow.storage import map_array, map_matrix
 from glow.text import Analyzer, Preprocessor, TermTable, is_lexical
@@ -41,32 +40,20 @@ _LEAST = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordSide:
-    """The vocabulary, in the order of the words' UTF-8 bytes.
+    """The vocabulary, in the order of the words' UTF-8 bytes."""
 
-    Attributes:
-        words: W.
-        directions: float32 [W, K], L2-normalized.
-        gains: float32 [W], > 0.
-        weights: float32 [W], > 0: factor of an impact when a document's are pruned; greater for words that are frequent in queries.
-    """
-
-    words: tuple[str, ...]
-    directions: NDArray[np.float32]
-    gains: NDArray[np.float32]
+    words: tuple[str, ...]  # W
+    directions: NDArray[np.float32]  # float32 [W, K], L2-normalized
+    gains: NDArray[np.float32]  # float32 [W], > 0
+    # float32 [W], > 0: factor of an impact when a document's are pruned; greater for words that are frequent
+    # in queries
     weights: NDArray[np.float32]
 
     @classmethod
     def make(
         cls, shares: Mapping[str, float], head: LearnedHead, preprocessor: Preprocessor, encoder: Encoder
     ) -> "WordSide":
-        """Computes the head's outputs for words.
-
-        Args:
-            shares: words and frequencies from `choose_words`.
-            head: of the model.
-            preprocessor: with the index's own term statistics.
-            encoder: the model's query encoder.
-        """
+        """Computes the head's outputs for words."""
         words = sorted(shares, key=str.encode)
         directions, gains = head.directions(words, preprocessor, encoder)
         weights = np.array([shares[word] + _LEAST for word in words], np.float64) ** WEIGHT_POWER
@@ -84,11 +71,7 @@ class WordSide:
 
     @classmethod
     def load(cls, folder: Path) -> "WordSide":
-        """Reads a directory with verified checksums.
-
-        Raises:
-            FormatError: if a file is missing or inconsistent with the others; the message names it.
-        """
+        """Reads a directory with verified checksums."""
         vocabulary = Vocabulary.load(folder)
         count = len(vocabulary)
         directions = map_matrix(folder / _VECTORS, np.float32, count)
@@ -102,18 +85,16 @@ class WordSide:
 
 
 def choose_words(
-    corpus: TermTable, head: LearnedHead, limit: int, asked: Mapping[str, int] | None = None
+    corpus: TermTable,
+    head: LearnedHead,
+    limit: int,
+    # Count of each word in the documents' clicked queries; None or empty: there are none
+    asked: Mapping[str, int] | None = None,
 ) -> dict[str, float]:
     """The words that are most likely in queries, at most `limit`, each with its estimated frequency.
 
     The estimate is the mean of the known frequencies: in the head's training queries, in the index's own documents, and in
     the queries whose users clicked those documents.
-
-    Args:
-        corpus: the documents' word statistics.
-        head: of the model.
-        limit: maximum number of words.
-        asked: count of each word in the documents' clicked queries; None or empty: there are none.
     """
     counted = {word: df for word, df in corpus.items() if is_lexical(word)}
     learned = dict(zip(head.words, head.priors.tolist(), strict=True))
@@ -131,45 +112,35 @@ LARGEST_CODE, NO_CAUSE = 255, 255
 
 
 class LearnedWords(NamedTuple):
-    """A document's most important words, in the order of the vocabulary.
+    """A document's most important words, in the order of the vocabulary."""
 
-    Attributes:
-        words: uint32 [b'], b' <= b, positions in `WordSide.words`.
-        codes: uint8 [b'], > 0; an impact is the code times the unit.
-        causes: uint8 [b'], position of the document's word that each comes from; 255 if it is greater, or in a passage.
-    """
-
-    words: NDArray[np.uint32]
-    codes: NDArray[np.uint8]
+    words: NDArray[np.uint32]  # uint32 [b'], b' <= b, positions in `WordSide.words`
+    codes: NDArray[np.uint8]  # uint8 [b'], > 0; an impact is the code times the unit
+    # uint8 [b'], position of the document's word that each comes from; 255 if it is greater, or in a passage
     causes: NDArray[np.uint8]
 
 
 class WordScorer:
-    """Scores every word for a document and keeps the most important ones; safe to use from many threads.
+    """Scores every word for a document and keeps the most important ones; safe to use from many threads."""
 
-    Args:
-        side: the vocabulary.
-        cut: cosine below which a token contributes nothing to a word.
-        budget: b.
-        unit: impact of code 1; None: code 255 is the largest possible impact.
-
-    Attributes:
-        unit: as given or computed.
-    """
-
-    def __init__(self, side: WordSide, cut: float, budget: int, unit: float | None = None) -> None:
+    def __init__(
+        self,
+        side: WordSide,  # the vocabulary
+        cut: float,  # cosine below which a token contributes nothing to a word
+        budget: int,  # b
+        unit: float | None = None,  # impact of code 1; None: code 255 is the largest possible impact
+    ) -> None:
         self._side, self._cut, self.budget = side, cut, budget
         self._transposed = np.ascontiguousarray(side.directions.T)
         largest = float(side.gains.max(initial=0.0)) * (1.0 - cut)
         self.unit = unit or max(largest, 1e-6) / LARGEST_CODE
 
-    def score(self, tokens: NDArray[np.float32], places: NDArray[np.int64]) -> LearnedWords:
-        """The b most important words of a document.
-
-        Args:
-            tokens: float32 [L, K], L2-normalized.
-            places: int64 [L], position of each token's word in the document.
-        """
+    def score(
+        self,
+        tokens: NDArray[np.float32],  # float32 [L, K], L2-normalized
+        places: NDArray[np.int64],  # int64 [L], position of each token's word in the document
+    ) -> LearnedWords:
+        """The b most important words of a document."""
         if not len(tokens) or not len(self._side.words):
             return LearnedWords(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
         nearest = (tokens @ self._transposed).max(0)
@@ -202,37 +173,25 @@ class WordScorer:
 
 
 class Expansion(NamedTuple):
-    """What a query word adds to a document's score, by source.
+    """What a query word adds to a document's score, by source."""
 
-    Attributes:
-        bm25: because the document has the word, or another with the same term.
-        learned: the learned impact.
-        cause: position of the document's word that `learned` comes from; None if it is 0.
-    """
-
-    bm25: float
-    learned: float
-    cause: int | None
+    bm25: float  # because the document has the word, or another with the same term
+    learned: float  # the learned impact
+    cause: int | None  # position of the document's word that `learned` comes from; None if it is 0
 
 
 class LearnedImpacts:
-    """BM25 and learned impacts of one segment as one inverted index; arguments and results as for `ImpactIndex`.
-
-    Args:
-        bm25: impacts of the documents' own terms.
-        learned: impacts of words, also of those that a document lacks.
-        weight: factor of learned impacts, >= 0; 0 leaves only BM25.
-    """
+    """BM25 and learned impacts of one segment as one inverted index; arguments and results as for `ImpactIndex`."""
 
     is_remote = False
 
-    def __init__(self, bm25: ImpactIndex, learned: ImpactIndex, weight: float = 1.0) -> None:
-        self._bm25, self._learned, self.weight = bm25, learned, weight
+    def __init__(
+        self,
+        bm25: ImpactIndex,  # impacts of the documents' own terms
+        learned: ImpactIndex,  # impacts of words, also of those that a document lacks
+    ) -> None:
+        self._bm25, self._learned = bm25, learned
         self._sums = ScoreAccumulator(len(bm25))
-
-    def with_weight(self, weight: float) -> "LearnedImpacts":
-        """The same impacts with another weight."""
-        return LearnedImpacts(self._bm25, self._learned, weight)
 
     @property
     def learned(self) -> ImpactIndex:
@@ -280,7 +239,7 @@ class LearnedImpacts:
         counts = Counter(words)
         added = (each.by_word(list(counts), at)[0].tolist() for each in (self._bm25, self._learned))
         for (word, count), own, related in zip(counts.items(), *added, strict=True):
-            bm25, learned = count * own, self.weight * count * related
+            bm25, learned = count * own, count * related
             if bm25 or learned:
                 cause = self._learned.cause(word, row) if learned else None
                 found[word] = Expansion(bm25, learned, None if cause == NO_CAUSE else cause)
@@ -292,21 +251,15 @@ class LearnedImpacts:
 
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores."""
-        return self._bm25.bound(words) + self.weight * self._learned.bound(words)
+        return self._bm25.bound(words) + self._learned.bound(words)
 
     def _lists(self, words: Sequence[str]) -> list[PostingList]:
-        lists = self._bm25.lists(words)
-        return (
-            lists + [each.times(self.weight) for each in self._learned.lists(words)] if self.weight else lists
-        )
+        return self._bm25.lists(words) + self._learned.lists(words)
 
 
 class LearnedView(ImpactsView, Protocol):
     """Learned impacts with BM25, for searches; `LearnedImpacts` describes each method."""
 
-    @property
-    def weight(self) -> float: ...
-    def with_weight(self, weight: float) -> "LearnedView": ...
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]: ...
 
 
@@ -315,26 +268,10 @@ class StoredLearned(LearnedView, StoredImpacts, Protocol):
 
     @property
     def learned(self) -> SegmentImpacts: ...
-    def with_weight(self, weight: float) -> "StoredLearned": ...
 
 
 class JoinedLearned(JoinedImpacts[StoredLearned]):
-    """Learned impacts of both, with those of BM25.
-
-    Args:
-        both: the impacts, with one weight.
-    """
-
-    def __init__(self, both: BaseAndDelta[StoredLearned]) -> None:
-        super().__init__(both)
-        self.weight = both.base.weight
-
-    def with_weight(self, weight: float) -> "JoinedLearned":
-        """The same impacts with another weight."""
-        both = self._both
-        return JoinedLearned(
-            replace(both, base=both.base.with_weight(weight), delta=both.delta.with_weight(weight))
-        )
+    """Learned impacts of both, with those of BM25."""
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
         """What each query word adds to one document's score, by source."""

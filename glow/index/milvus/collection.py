@@ -61,14 +61,14 @@ def single_parts(columns: Columns) -> dict[Part, TypedColumn]:
 
 
 class FilterFields:
-    """The fields of a collection, and the codes that they hold.
+    """The fields of a collection, and the codes that they hold."""
 
-    Args:
-        columns: of the version.
-        names: of the parts, as in `StoreHeader.fields`; None: those for a new collection.
-    """
-
-    def __init__(self, columns: Columns, names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        columns: Columns,  # of the version
+        # Of the parts, as in `StoreHeader.fields`; None: those for a new collection
+        names: Sequence[str] | None = None,
+    ) -> None:
         self._columns = columns
         parts = single_parts(columns)
         by_name = {f"{kind}:{field}": (field, kind) for field, kind in parts}
@@ -145,26 +145,20 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowSearch:
-    """Searches for one query.
+    """Searches for one query."""
 
-    Attributes:
-        ask: one search.
-        missing: scores rows that a search among them did not return; None: they do not match.
-        rows: number of rows of the collection.
-    """
-
-    ask: Ask
-    rows: int
+    ask: Ask  # one search
+    rows: int  # number of rows of the collection
+    # Scores rows that a search among them did not return; None: they do not match
     missing: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None
 
-    def nearest(self, k: int, allowed: RowMask | None, said: str | None) -> Found:
-        """At least the k best allowed rows, within the limits of an approximate search.
-
-        Args:
-            k: hits, >= 1.
-            allowed: rows that may be found; None: all.
-            said: the same in Milvus' language; None: it has no equivalent.
-        """
+    def nearest(
+        self,
+        k: int,  # hits, >= 1
+        allowed: RowMask | None,  # rows that may be found; None: all
+        said: str | None,  # the same in Milvus' language; None: it has no equivalent
+    ) -> Found:
+        """At least the k best allowed rows, within the limits of an approximate search."""
         if allowed is None:
             return self._ask(k + SPARE_HITS, "")
         if allowed.count <= NAMED_ROWS and (said is None or allowed.count <= k):
@@ -199,32 +193,21 @@ class RowSearch:
 
 
 class Collection:
-    """An open collection; safe to read and search from many threads.
-
-    Args:
-        connection: to the server.
-        name: of the collection.
-        rows: number of entities, whose primary keys are 0 to rows - 1.
-        sizes: field -> its most bytes, if they may be many.
-    """
+    """An open collection; safe to read and search from many threads."""
 
     def __init__(
-        self, connection: Connection, name: str, rows: int, sizes: Mapping[str, int] | None = None
+        self,
+        connection: Connection,  # to the server
+        name: str,  # of the collection
+        rows: int,  # number of entities, whose primary keys are 0 to rows - 1
+        sizes: Mapping[str, int] | None = None,  # field -> its most bytes, if they may be many
     ) -> None:
         self.connection, self.name, self.rows, self._sizes = connection, name, rows, sizes or {}
         self._cached: OrderedDict[tuple[int, tuple[str, ...]], Entity] = OrderedDict()
         self._lock = threading.Lock()
 
     def require_bound(self, file: str, binding: str) -> None:
-        """Refuses the collection of another version by its name.
-
-        Args:
-            file: that names the collection, for messages.
-            binding: end of the name that the version expects.
-
-        Raises:
-            MismatchError: if it is another.
-        """
+        """Refuses the collection of another version by its name."""
         if not self.name.endswith(binding):
             raise MismatchError(
                 f"{file} names collection {self.name}, which belongs to another model, term statistics or set of vectors; "
@@ -232,16 +215,7 @@ class Collection:
             )
 
     def check(self, sample: Callable[[], str], expected: str) -> None:
-        """Loads the collection, and verifies that it is the version's own.
-
-        Args:
-            sample: computes the hash of some rows.
-            expected: that hash.
-
-        Raises:
-            MismatchError: if it has other rows, or is missing.
-            StoreError: if the server does not respond.
-        """
+        """Loads the collection, and verifies that it is the version's own."""
         name, address = self.name, self.connection.address
         try:
             self.connection.run(
@@ -274,11 +248,7 @@ class Collection:
         effort: Mapping[str, int],
         fields: Sequence[str] = (),
     ) -> Found:
-        """One search by a vector field; entities of the hits are cached with the requested fields.
-
-        Raises:
-            StoreError: if the server does not respond, or the collection is missing.
-        """
+        """One search by a vector field; entities of the hits are cached with the requested fields."""
         hits = self.connection.run(
             lambda client, within_s: client.search(
                 self.name,
@@ -297,18 +267,14 @@ class Collection:
             self._keep(tuple(fields), {int(row): hit["entity"] for row, hit in zip(rows, hits, strict=True)})
         return np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits)), rows
 
-    def read(self, rows: Sequence[int], fields: Sequence[str], *, caches: bool = False) -> list[Entity]:
-        """Entities of rows, in their order; rows may repeat.
-
-        Args:
-            rows: m rows.
-            fields: to read.
-            caches: whether to keep them for the next reads of the same search.
-
-        Raises:
-            StoreError: if the server does not respond.
-            MismatchError: if a row is missing.
-        """
+    def read(
+        self,
+        rows: Sequence[int],
+        fields: Sequence[str],
+        *,
+        caches: bool = False,  # whether to keep them for the next reads of the same search
+    ) -> list[Entity]:
+        """Entities of rows, in their order; rows may repeat."""
         wanted, names = list(dict.fromkeys(rows)), tuple(fields)
         held: dict[int, Entity] = {}
         with self._lock:
@@ -379,18 +345,18 @@ def _row_of(hit: Any) -> int:
 
 
 class MilvusVectors:
-    """An open collection; safe to search from many threads. Arguments and results as for `DenseIndex`.
-
-    Args:
-        connection: to the server.
-        header: of the collection.
-        columns: of the version, to translate filters; None: filters are sent as rows.
-    """
+    """An open collection; safe to search from many threads. Arguments and results as for `DenseIndex`."""
 
     device = "cpu"
     has_vectors = is_remote = True
 
-    def __init__(self, connection: Connection, header: StoreHeader, columns: Columns | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,  # to the server
+        header: StoreHeader,  # of the collection
+        # Of the version, to translate filters; None: filters are sent as rows
+        columns: Columns | None = None,
+    ) -> None:
         self._header = header
         sizes = {VECTOR_FIELD: 4 * header.dimensions}
         self._collection = Collection(connection, header.collection, header.vectors, sizes)
@@ -402,15 +368,7 @@ class MilvusVectors:
         return self._header.vectors
 
     def check(self, model: str, terms: str) -> None:
-        """Loads the collection, and verifies that the version was built with it.
-
-        Args:
-            model, terms: hashes of the version's manifest.
-
-        Raises:
-            MismatchError: if it is another, or has other vectors.
-            StoreError: if the server does not respond.
-        """
+        """Loads the collection, and verifies that the version was built with it."""
         header = self._header
         self._collection.require_bound(STORE_FILE, header.bound_to(model, terms))
         self._collection.check(lambda: sample_hash(self._read(sampled_rows(header.vectors))), header.sample)
@@ -423,13 +381,6 @@ class MilvusVectors:
         allowed: RowMask | None = None,
         order: NDArray[np.uint32] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """As `DenseIndex.search`.
-
-        Raises:
-            QueryError: if `exact` is requested, except for a `flat` collection, or more hits than Milvus allows.
-            StoreError: if the server does not respond, or the collection is missing.
-            MismatchError: if the mask has another number of rows.
-        """
         params = params or SearchParams()
         if params.exact and self.kind != "flat":
             raise QueryError("vectors in Milvus cannot be searched exactly, unless the index is flat")

@@ -40,25 +40,16 @@ SAMPLED = 100
 
 
 class StoredRows(StrictModel):
-    """A collection with rows of components.
+    """A collection with rows of components."""
 
-    Attributes:
-        collection: its name; its end, a hash of model, term statistics and rows, ties it to a version.
-        per: unit of its rows.
-        components: that are in it.
-        rows: their number.
-        text_bytes: size of the largest stored document.
-        sample: SHA-256 of the values of `sampled_rows`.
-        filters: as `StoreHeader.fields`.
-    """
-
+    # Its name; its end, a hash of model, term statistics and rows, ties it to a version
     collection: CollectionName
-    per: Literal["document", "vector"]
-    components: tuple[str, ...]
-    rows: Annotated[int, Field(ge=1, lt=2**32)]
-    text_bytes: Annotated[int, Field(ge=0)]
-    sample: str
-    filters: tuple[str, ...] = ()
+    per: Literal["document", "vector"]  # unit of its rows
+    components: tuple[str, ...]  # that are in it
+    rows: Annotated[int, Field(ge=1, lt=2**32)]  # their number
+    text_bytes: Annotated[int, Field(ge=0)]  # size of the largest stored document
+    sample: str  # SHA-256 of the values of `sampled_rows`
+    filters: tuple[str, ...] = ()  # as `StoreHeader.fields`
 
     def bound_to(self, model: str, terms: str) -> str:
         """End of the collection's name for a version with these hashes."""
@@ -66,39 +57,25 @@ class StoredRows(StrictModel):
 
 
 class StoredHeader(StrictModel):
-    """`store/store.json`: components whose rows are in collections.
+    """`store/store.json`: components whose rows are in collections."""
 
-    Attributes:
-        format: format version.
-        address: of the server, without credentials.
-        collections: one for each unit of rows.
-    """
-
-    format: Literal[1] = 1
-    address: str
-    collections: tuple[StoredRows, ...]
+    format: Literal[1] = 1  # format version
+    address: str  # of the server, without credentials
+    collections: tuple[StoredRows, ...]  # one for each unit of rows
 
 
 class StoreHeader(StrictModel):
-    """`vectors.json`.
+    """`vectors.json`."""
 
-    Attributes:
-        format: format version.
-        address: of the server, without credentials.
-        collection: its name; its end, a hash of model, term statistics and vectors, ties it to a version.
-        index: kind of dense index.
-        vectors, dimensions: size of the collection.
-        sample: SHA-256 of the vectors of `sampled_rows`.
-        fields: names of the columns that it can filter, in the order of its fields `f0`, `f1`, …
-    """
-
-    format: Literal[1] = 1
-    address: str
+    format: Literal[1] = 1  # format version
+    address: str  # of the server, without credentials
+    # Its name; its end, a hash of model, term statistics and vectors, ties it to a version
     collection: CollectionName
-    index: IndexKind
-    vectors: Annotated[int, Field(ge=1, lt=2**32)]
+    index: IndexKind  # kind of dense index
+    vectors: Annotated[int, Field(ge=1, lt=2**32)]  # vectors, dimensions: size of the collection
     dimensions: Annotated[int, Field(ge=1, le=32_768)]
-    sample: str
+    sample: str  # SHA-256 of the vectors of `sampled_rows`
+    # Names of the columns that it can filter, in the order of its fields `f0`, `f1`, …
     fields: tuple[str, ...] = ()
 
     def bound_to(self, model: str, terms: str) -> str:
@@ -112,20 +89,12 @@ def binding(model: str, terms: str, sample: str, rows: int) -> str:
 
 
 def read_stored_header(folder: Path) -> StoredHeader:
-    """Reads `store.json` from its directory.
-
-    Raises:
-        FormatError: if it is missing, damaged or of another format.
-    """
+    """Reads `store.json` from its directory."""
     return read_header(folder / STORED_HEADER, StoredHeader)
 
 
 def read_store_header(folder: Path) -> StoreHeader:
-    """Reads it from a version's directory.
-
-    Raises:
-        FormatError: if it is missing, damaged or of another format.
-    """
+    """Reads it from a version's directory."""
     return read_header(folder / STORE_FILE, StoreHeader)
 
 
@@ -140,11 +109,7 @@ def sample_hash(vectors: NDArray[np.float32]) -> str:
 
 
 def collections_of(folder: Path) -> dict[str, str]:
-    """The collections of a version: name -> address; empty if all its rows are in files.
-
-    Raises:
-        FormatError: if a header is damaged.
-    """
+    """The collections of a version: name -> address; empty if all its rows are in files."""
     found: dict[str, str] = {}
     if (folder / STORE_FILE).is_file():
         vectors = read_store_header(folder)
@@ -179,23 +144,14 @@ GONE = ("can't find collection", "collection not found", "not exist")
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
-    """Credentials and time limit of a server; no artifact contains them.
+    """Credentials and time limit of a server; no artifact contains them."""
 
-    Attributes:
-        token: `USER:PASSWORD` or a token; empty if there is none.
-        timeout_s: of a search.
-    """
-
-    token: str = field(default="", repr=False)
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    token: str = field(default="", repr=False)  # `USER:PASSWORD` or a token; empty if there is none
+    timeout_s: float = DEFAULT_TIMEOUT_S  # of a search
 
     @classmethod
     def of_environment(cls) -> "StoreAccess":
-        """From `GLOW_STORE_TOKEN` and `GLOW_STORE_TIMEOUT_MS`.
-
-        Raises:
-            ConfigError: if the time is not a number above 0.
-        """
+        """From `GLOW_STORE_TOKEN` and `GLOW_STORE_TIMEOUT_MS`."""
         text = os.environ.get(TIMEOUT_VARIABLE, "")
         try:
             timeout_s = float(text) / 1_000 if text else DEFAULT_TIMEOUT_S
@@ -207,11 +163,7 @@ class StoreAccess:
 
 
 def require_pymilvus() -> Any:
-    """Imports the package.
-
-    Raises:
-        DependencyError: if it is not installed.
-    """
+    """Imports the package."""
     try:
         return importlib.import_module("pymilvus")
     except ImportError as error:
@@ -221,19 +173,13 @@ def require_pymilvus() -> Any:
 
 
 class Connection:
-    """A client of one server; safe to use from many threads.
+    """A client of one server; safe to use from many threads."""
 
-    Args:
-        address: as in the module's docstring.
-        access: credentials and time limit.
-
-    Raises:
-        ConfigError: if the address is malformed, or the server refuses the credentials.
-        StoreError: if the server cannot be reached.
-        DependencyError: if pymilvus is not installed.
-    """
-
-    def __init__(self, address: str, access: StoreAccess) -> None:
+    def __init__(
+        self,
+        address: str,  # as in the module's docstring
+        access: StoreAccess,  # credentials and time limit
+    ) -> None:
         found = _ADDRESS.fullmatch(address)
         if found is None:
             raise ConfigError(
@@ -258,18 +204,15 @@ class Connection:
             uri=self._uri, timeout=max(self.access.timeout_s, 5.0), grpc_options=GRPC_OPTIONS, **options
         )
 
-    def run(self, call: Callable[[Any, float], T], within_s: float | None = None) -> T:
+    def run(
+        self,
+        call: Callable[[Any, float], T],  # function of the client and its time limit in seconds
+        # That limit; None: the limit of a search, and not longer than the current search may take
+        within_s: float | None = None,
+    ) -> T:
         """Calls the client; failures become GLOW's errors.
 
         After a failure, one call at a time checks whether the server responds again; other calls fail at once.
-
-        Args:
-            call: function of the client and its time limit in seconds.
-            within_s: that limit; None: the limit of a search, and not longer than the current search may take.
-
-        Raises:
-            StoreError: if the server is down, slow or refuses, failed a moment ago, or lacks the collection.
-            ConfigError: if it refuses the credentials, or lacks the database.
         """
         limit_s = within_s or min(self.access.timeout_s, SEARCH_SHARE * time_left_s())
         until, is_probe = time.monotonic() + limit_s, self._begin()
@@ -291,11 +234,7 @@ class Connection:
         return found
 
     def _begin(self) -> bool:
-        """Whether this call is to check if the server responds again.
-
-        Raises:
-            StoreError: if another call is checking.
-        """
+        """Whether this call is to check if the server responds again."""
         with self._lock:
             if not self._has_failed:
                 return False
@@ -357,12 +296,7 @@ def connect(address: str, access: StoreAccess | None = None) -> Connection:
 
 
 def require_version(connection: Connection) -> None:
-    """Refuses a server without sparse vectors.
-
-    Raises:
-        ConfigError: with its version.
-        StoreError: if it does not respond.
-    """
+    """Refuses a server without sparse vectors."""
     version: str = connection.run(
         lambda client, within_s: client.get_server_version(timeout=within_s), BUILD_S
     )

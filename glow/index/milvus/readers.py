@@ -61,15 +61,14 @@ def text_of(fields: str, metadata: str) -> str:
 
 
 class MilvusDocuments:
-    """Documents by row and by id; arguments and results as for `DocumentStore`.
+    """Documents by row and by id; arguments and results as for `DocumentStore`."""
 
-    Args:
-        collection: of the documents.
-        order: file with the rank of each row's id.
-        by_id: file with the rows in the order of their ids.
-    """
-
-    def __init__(self, collection: Collection, order: Path, by_id: Path) -> None:
+    def __init__(
+        self,
+        collection: Collection,  # of the documents
+        order: Path,  # file with the rank of each row's id
+        by_id: Path,  # file with the rows in the order of their ids
+    ) -> None:
         self._collection, self._order = collection, order
         self._by_id = map_array(by_id, np.uint32, collection.rows)
         self.count = collection.rows
@@ -83,11 +82,7 @@ class MilvusDocuments:
         return [each[ID_FIELD] for each in self._collection.read([int(row) for row in rows], (ID_FIELD,))]
 
     def get(self, document_id: str) -> Document:
-        """The document with an id.
-
-        Raises:
-            DocumentNotFoundError: if there is none.
-        """
+        """The document with an id."""
         row = self.find(document_id)
         if row is None:
             raise not_found(document_id)
@@ -163,11 +158,7 @@ class MilvusDocuments:
 
 
 def _record(entity: Any) -> tuple[str, str, str]:
-    """Id, fields and metadata.
-
-    Raises:
-        FormatError: if the text is not that of a document.
-    """
+    """Id, fields and metadata."""
     fields, line, metadata = join(entity[TEXT_FIELD]).partition("\n")
     if not line:
         raise FormatError(f"the stored document {entity[ID_FIELD]!r} is damaged; rebuild the index")
@@ -184,29 +175,17 @@ Term = tuple[int, np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Terms:
-    """The terms of BM25, or of learned impacts, whose files stay in the version's directory.
+    """The terms of BM25, or of learned impacts, whose files stay in the version's directory."""
 
-    Attributes:
-        header: kind and counts.
-        vocabulary: the words.
-        starts: int64 [v + 1]; the difference of two is a word's document frequency.
-        maxima: float32 [v], each word's largest impact.
-        first: dimension of the first word.
-    """
-
-    header: ImpactHeader
-    vocabulary: Vocabulary
-    starts: NDArray[np.int64]
-    maxima: NDArray[np.float32]
-    first: int
+    header: ImpactHeader  # kind and counts
+    vocabulary: Vocabulary  # the words
+    starts: NDArray[np.int64]  # int64 [v + 1]; the difference of two is a word's document frequency
+    maxima: NDArray[np.float32]  # float32 [v], each word's largest impact
+    first: int  # dimension of the first word
 
     @classmethod
     def open(cls, folder: Path, first: int) -> "Terms":
-        """Opens the files that stay.
-
-        Raises:
-            FormatError: if one is missing or damaged.
-        """
+        """Opens the files that stay."""
         header = read_impacts_header(folder)
         return cls(header, Vocabulary.load(folder), *read_counts(folder, header), first)
 
@@ -220,27 +199,23 @@ class Terms:
         counted = count_terms(self.analyzer, words).items()
         return sorted((row, count) for word, count in counted if (row := self.vocabulary.row(word)) >= 0)
 
-    def of(self, words: Sequence[str], weight: float = 1.0) -> list[Term]:
+    def of(self, words: Sequence[str]) -> list[Term]:
         """The terms of a query."""
         unit = self.header.unit
-        return [
-            (self.first + row, np.float32(np.float32(unit * count) * weight))
-            for row, count in self.rows(words)
-        ]
+        return [(self.first + row, np.float32(unit * count)) for row, count in self.rows(words)]
 
 
 class MilvusImpacts:
-    """Arguments and results as for `ImpactIndex`.
-
-    Args:
-        collection: of the documents.
-        filters: translates filters; None: they are sent as rows.
-        bm25: the terms; or those of learned impacts, for merging.
-    """
+    """Arguments and results as for `ImpactIndex`."""
 
     is_remote = True
 
-    def __init__(self, collection: Collection, filters: FilterFields | None, bm25: Terms) -> None:
+    def __init__(
+        self,
+        collection: Collection,  # of the documents
+        filters: FilterFields | None,  # translates filters; None: they are sent as rows
+        bm25: Terms,  # the terms; or those of learned impacts, for merging
+    ) -> None:
         self._collection, self._filters, self._bm25 = collection, filters, bm25
         self.header, self.vocabulary, self.analyzer = bm25.header, bm25.vocabulary, bm25.analyzer
         self.largest = float(bm25.maxima.max(initial=0.0))
@@ -365,37 +340,26 @@ class MilvusImpacts:
 
 
 class MilvusLearned(MilvusImpacts):
-    """BM25 and learned impacts as one; arguments and results as for `LearnedImpacts`.
-
-    Args:
-        collection, filters, bm25: as for `MilvusImpacts`.
-        learned: terms of the learned impacts.
-        weight: factor of learned impacts, >= 0.
-    """
+    """BM25 and learned impacts as one; arguments and results as for `LearnedImpacts`."""
 
     def __init__(
         self,
-        collection: Collection,
+        collection: Collection,  # collection, filters, bm25: as for `MilvusImpacts`
         filters: FilterFields | None,
         bm25: Terms,
-        learned: Terms,
-        weight: float = 1.0,
+        learned: Terms,  # terms of the learned impacts
     ) -> None:
         super().__init__(collection, filters, bm25)
-        self._learned, self.weight = learned, weight
+        self._learned = learned
 
     @property
     def learned(self) -> MilvusImpacts:
         """The learned impacts without BM25."""
         return MilvusImpacts(self._collection, self._filters, self._learned)
 
-    def with_weight(self, weight: float) -> "MilvusLearned":
-        """The same impacts with another weight."""
-        return MilvusLearned(self._collection, self._filters, self._bm25, self._learned, weight)
-
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores."""
-        return super().bound(words) + self.weight * self.learned.bound(words)
+        return super().bound(words) + self.learned.bound(words)
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
         """What each query word adds, by source; words that add nothing are left out."""
@@ -404,15 +368,14 @@ class MilvusLearned(MilvusImpacts):
             own, related = (
                 float(self._sums(terms, at)[0]) for terms in (self._bm25.of([word]), self._learned.of([word]))
             )
-            bm25, added = count * own, self.weight * count * related
+            bm25, added = count * own, count * related
             if bm25 or added:
                 cause = learned.cause(word, row) if added else None
                 found[word] = Expansion(bm25, added, None if cause == NO_CAUSE else cause)
         return found
 
     def _terms(self, words: Sequence[str]) -> list[Term]:
-        own = self._bm25.of(words)
-        return own + self._learned.of(words, self.weight) if self.weight else own
+        return self._bm25.of(words) + self._learned.of(words)
 
 
 def _sorted(vector: dict[int, float], first: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -428,14 +391,12 @@ LATE_FIELD, STATES_FIELD = "late", "states"
 Rest = NDArray[np.uint16] | NDArray[np.float16]
 
 
-def token_values(lengths: NDArray[np.int64], codes: NDArray[np.uint8], rest: Rest) -> list[list[str]]:
-    """The values of rows.
-
-    Args:
-        lengths: int64 [m].
-        codes: uint8 [t, b].
-        rest: positions or scales, [t]; [0] if there are none.
-    """
+def token_values(
+    lengths: NDArray[np.int64],  # int64 [m]
+    codes: NDArray[np.uint8],  # uint8 [t, b]
+    rest: Rest,  # positions or scales, [t]; [0] if there are none
+) -> list[list[str]]:
+    """The values of rows."""
     ends = np.cumsum(lengths).tolist()
     return [
         encode(codes[stop - size : stop].tobytes() + rest[stop - size : stop].tobytes())
@@ -455,14 +416,13 @@ def _read(
 
 
 class MilvusLate:
-    """Arguments and results as for `LateTokens`.
+    """Arguments and results as for `LateTokens`."""
 
-    Args:
-        collection: of the rows.
-        header: of the store; its file stays in the version's directory.
-    """
-
-    def __init__(self, collection: Collection, header: LateHeader) -> None:
+    def __init__(
+        self,
+        collection: Collection,  # of the rows
+        header: LateHeader,  # of the store; its file stays in the version's directory
+    ) -> None:
         self._collection, self.header = collection, header
 
     def __len__(self) -> int:

@@ -17,7 +17,7 @@ from glow.errors import MismatchError
 from glow.index.columns import COLUMNS, COLUMNS_FOLDER, ORDER_FILE
 from glow.index.component import Component
 from glow.index.late_interaction import LATE_FOLDER, LATE_HEADER, LATE_INTERACTION, LateHeader
-from glow.index.learned_sparse import LEARNED_SPARSE, read_weight
+from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.milvus.collection import Collection, FilterFields, sample_of
 from glow.index.milvus.connection import (
     BY_ID_FILE,
@@ -79,36 +79,24 @@ _COLLECTIONS: WeakValueDictionary[tuple[str, str], Collection] = WeakValueDictio
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """An open collection.
+    """An open collection."""
 
-    Attributes:
-        collection: the collection.
-        filters: translates filters on documents; None: the columns are not known.
-    """
-
-    collection: Collection
-    filters: FilterFields | None
+    collection: Collection  # the collection
+    filters: FilterFields | None  # translates filters on documents; None: the columns are not known
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One component in a collection.
+    """One component in a collection."""
 
-    Attributes:
-        component: the component.
-        per: unit of its rows.
-        fields: its fields of an entity, besides the sparse vector, with Milvus' type and options.
-        stays: names of its files that stay in the version's directory.
-        values: reads the values of rows from the local files; the second argument is a directory for temporary files.
-        open: what answers as the local reader does.
-    """
-
-    component: Component[Any, Any, Any, Any]
-    per: Per
+    component: Component[Any, Any, Any, Any]  # the component
+    per: Per  # unit of its rows
+    # Its fields of an entity, besides the sparse vector, with Milvus' type and options
     fields: Mapping[str, FieldType]
-    stays: tuple[str, ...]
+    stays: tuple[str, ...]  # names of its files that stay in the version's directory
+    # Reads the values of rows from the local files; the second argument is a directory for temporary files
     values: Callable[[Segment, Path], Values]
-    open: Callable[[Segment, Opened], Any]
+    open: Callable[[Segment, Opened], Any]  # what answers as the local reader does
 
     def files(self, folder: Path) -> Iterator[Path]:
         """The local files of a version that the collection replaces."""
@@ -155,7 +143,7 @@ def _learned_values(made: Segment, notes: Path) -> Values:
 def _open_learned(segment: Segment, opened: Opened) -> MilvusLearned:
     bm25 = _terms(segment)
     learned = Terms.open(segment.path(LEARNED_FOLDER), 1 + bm25.header.words)
-    return MilvusLearned(opened.collection, opened.filters, bm25, learned, read_weight(segment))
+    return MilvusLearned(opened.collection, opened.filters, bm25, learned)
 
 
 def _late_values(made: Segment, notes: Path) -> Values:
@@ -220,12 +208,7 @@ STORED: Mapping[str, Stored] = {
 
 
 def open_stored(component: Component[Any, Any, Any, Any], segment: Segment) -> Any:
-    """What reads a component from a collection; None if the segment does not have it in one.
-
-    Raises:
-        StoreError: if the server does not respond.
-        MismatchError: if the collection is another version's.
-    """
+    """What reads a component from a collection; None if the segment does not have it in one."""
     header = stored_header(segment)
     if header is not None:
         for rows in header.collections:
@@ -242,24 +225,13 @@ def stored_header(segment: Segment) -> StoredHeader | None:
 
 
 def store_segment(
-    made: Segment,
-    folder: Path,
+    made: Segment,  # a finished segment with local files, its components open
+    folder: Path,  # the version's directory; the imported files are removed from it
     address: str,
-    notes: Path,
+    notes: Path,  # directory that survives a killed build; created if missing
     advance: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Moves the rows of components into collections; a call after a killed one resumes the import.
-
-    Args:
-        made: a finished segment with local files, its components open.
-        folder: the version's directory; the imported files are removed from it.
-        address: of the server.
-        notes: directory that survives a killed build; created if missing.
-        advance: called with the number of imported rows.
-
-    Raises:
-        StoreError: if the server does not respond.
-    """
+    """Moves the rows of components into collections; a call after a killed one resumes the import."""
     connection = connect(address)
     held = [each for name, each in STORED.items() if name in made.readers]
     is_cut = made.rows.first is not None

@@ -43,28 +43,21 @@ RECORD = np.dtype([("row", "<u4"), ("word", "<u4"), ("value", "<f4"), ("cause", 
 
 
 class PostingsOfRow(NamedTuple):
-    """The postings of one document.
+    """The postings of one document."""
 
-    Attributes:
-        words: int64 [p], ascending rows of the vocabulary.
-        values: float32 [p], impacts or codes.
-        causes: uint8 [p], of learned impacts.
-    """
-
-    words: NDArray[np.int64]
-    values: NDArray[np.float32]
-    causes: NDArray[np.uint8]
+    words: NDArray[np.int64]  # int64 [p], ascending rows of the vocabulary
+    values: NDArray[np.float32]  # float32 [p], impacts or codes
+    causes: NDArray[np.uint8]  # uint8 [p], of learned impacts
 
 
 class DocumentPostings:
-    """Reads an inverted index document by document.
+    """Reads an inverted index document by document."""
 
-    Args:
-        impacts: the index.
-        folder: for temporary files; created, and removed by `close`.
-    """
-
-    def __init__(self, impacts: SegmentImpacts, folder: Path) -> None:
+    def __init__(
+        self,
+        impacts: SegmentImpacts,  # the index
+        folder: Path,  # for temporary files; created, and removed by `close`
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._open, self._sorted = folder, -1, np.empty(0, RECORD)
         self.close()
@@ -117,40 +110,29 @@ Values = Callable[[int, int], Mapping[str, Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Fields of a collection, and the index of one of them.
+    """Fields of a collection, and the index of one of them."""
 
-    Attributes:
-        fields: name -> Milvus' type and its options; the primary key is added.
-        indexed: field that is searched.
-        index: Milvus' kind of index.
-        options: of the index.
-    """
-
+    # Name -> Milvus' type and its options; the primary key is added
     fields: Mapping[str, tuple[str, Mapping[str, Any]]]
-    indexed: str
-    index: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    indexed: str  # field that is searched
+    index: str  # Milvus' kind of index
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the index
 
 
 class CollectionImport:
-    """Creates a collection and imports its rows; the same call after a kill resumes.
+    """Creates a collection and imports its rows; the same call after a kill resumes."""
 
-    Args:
-        connection: to the server.
-        name: of the collection.
-        layout: its fields.
-        note: file for the progress.
-    """
-
-    def __init__(self, connection: Connection, name: str, layout: Layout, note: Path) -> None:
+    def __init__(
+        self,
+        connection: Connection,  # to the server
+        name: str,  # of the collection
+        layout: Layout,  # its fields
+        note: Path,  # file for the progress
+    ) -> None:
         self._connection, self._name, self._layout, self._note = connection, name, layout, note
 
     def run(self, count: int, insert: Insert, advance: Advance) -> None:
-        """Imports `count` rows, builds the index, and loads the collection.
-
-        Raises:
-            StoreError: if the server does not respond; the same call resumes the import.
-        """
+        """Imports `count` rows, builds the index, and loads the collection."""
         done = self._begin()
         advance(done)
         for reached in insert(self._name, done, count):
@@ -200,17 +182,14 @@ class CollectionImport:
 
 
 class CollectionWriter:
-    """Imports vectors into a new collection.
-
-    Args:
-        connection: to the server.
-        prefix: start of its name; a killed import may have left such a collection.
-        kind: of its index.
-        fields: metadata for filters; None: none.
-    """
+    """Imports vectors into a new collection."""
 
     def __init__(
-        self, connection: Connection, prefix: str, kind: IndexKind, fields: FilterFields | None
+        self,
+        connection: Connection,  # to the server
+        prefix: str,  # start of its name; a killed import may have left such a collection
+        kind: IndexKind,  # of its index
+        fields: FilterFields | None,  # metadata for filters; None: none
     ) -> None:
         self._connection = connection
         self._prefix = prefix
@@ -220,28 +199,17 @@ class CollectionWriter:
     def write(
         self,
         folder: Path,
-        vectors: VectorRows,
-        model: str,
+        vectors: VectorRows,  # float32 [N, D], L2-normalized
+        model: str,  # model, terms: hashes that bind the collection to its version
         terms: str,
+        # Rows int64 [m] -> the document of each, if rows are passages; None: the row itself
         documents: Documents | None = None,
         advance: Advance = lambda _: None,
-        insert: Insert | None = None,
+        insert: Insert | None = None,  # imports rows in other processes; None: this process imports
+        # Directory for notes on progress, which survives a killed build; None: `folder`
         notes: Path | None = None,
     ) -> StoreHeader:
-        """Fills the collection, builds its index, loads it and writes `vectors.json`.
-
-        Args:
-            folder: directory for `vectors.json`.
-            vectors: float32 [N, D], L2-normalized.
-            model, terms: hashes that bind the collection to its version.
-            documents: rows int64 [m] -> the document of each, if rows are passages; None: the row itself.
-            advance: called with the number of imported rows.
-            insert: imports rows in other processes; None: this process imports.
-            notes: directory for notes on progress, which survives a killed build; None: `folder`.
-
-        Raises:
-            StoreError: if the server does not respond; the same call resumes the import.
-        """
+        """Fills the collection, builds its index, loads it and writes `vectors.json`."""
         count, dimensions = vectors.shape
         header = StoreHeader(
             address=self._connection.address,
@@ -310,15 +278,6 @@ def insert_rows(connection: Connection, collection: str, values: Values, start: 
     """Imports rows into a collection in batches.
 
     Rows are stored by key, so that importing them again changes nothing.
-
-    Args:
-        connection: to the server.
-        collection: its name.
-        values: of the rows.
-        start, stop: range of rows to import.
-
-    Raises:
-        StoreError: if the server does not respond.
     """
     for first in range(start, stop, BATCH_ROWS):
         last = min(first + BATCH_ROWS, stop)
@@ -352,20 +311,12 @@ def _bytes(value: Any) -> int:
 
 
 def release_collection(connection: Connection, name: str) -> None:
-    """Unloads a collection from the server's memory, not from its disks; opening its version loads it again.
-
-    Raises:
-        StoreError: if the server does not respond.
-    """
+    """Unloads a collection from the server's memory, not from its disks; opening its version loads it again."""
     connection.run(partial(_release, name), BUILD_S)
 
 
 def drop_collection(connection: Connection, name: str) -> None:
-    """Deletes a collection; a missing one is not an error.
-
-    Raises:
-        StoreError: if the server does not respond.
-    """
+    """Deletes a collection; a missing one is not an error."""
     connection.run(partial(_drop, name), BUILD_S)
 
 
@@ -385,29 +336,16 @@ def _drop(name: str, client: Any, within_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ImportRange:
-    """Imports any range of rows into a collection; a `RangeTask`.
+    """Imports any range of rows into a collection; a `RangeTask`."""
 
-    Attributes:
-        address: of the server; the token is in the environment of the process that runs this.
-        vectors: all of them, on a shared disk.
-        columns: directory whose `columns/` describe the documents.
-        documents: their number.
-        passages: directory of the map of passages; None: rows are documents.
-    """
-
-    address: str
-    vectors: VectorRows
-    columns: Path
-    documents: int
-    passages: Path | None
+    address: str  # of the server; the token is in the environment of the process that runs this
+    vectors: VectorRows  # all of them, on a shared disk
+    columns: Path  # directory whose `columns/` describe the documents
+    documents: int  # their number
+    passages: Path | None  # directory of the map of passages; None: rows are documents
 
     def __call__(self, collection: str, start: int, stop: int) -> None:
-        """Imports rows `start` to `stop`; existing ones are overwritten.
-
-        Raises:
-            StoreError: if the server does not respond.
-            FormatError: if columns or passages are damaged.
-        """
+        """Imports rows `start` to `stop`; existing ones are overwritten."""
         passages = None if self.passages is None else PassageMap.open(self.passages)
         fields = FilterFields(Columns.open(self.columns, self.documents))
         server = connect(self.address)

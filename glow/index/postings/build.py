@@ -44,15 +44,16 @@ ToImpacts = Callable[[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32
 
 
 class ImpactWriter:
-    """Writes an inverted index; use as a context manager, which removes the working file.
+    """Writes an inverted index; use as a context manager, which removes the working file."""
 
-    Args:
-        folder: to create; `finish` fills it.
-        words: the vocabulary (terms, if the analyzer makes them), sorted by UTF-8 bytes; words without postings are left out.
-        chunk_postings: number of postings to sort at once, which limits the memory.
-    """
-
-    def __init__(self, folder: Path, words: Sequence[str], chunk_postings: int = CHUNK_POSTINGS) -> None:
+    def __init__(
+        self,
+        folder: Path,  # to create; `finish` fills it
+        # The vocabulary (terms, if the analyzer makes them), sorted by UTF-8 bytes; words without postings
+        # are left out
+        words: Sequence[str],
+        chunk_postings: int = CHUNK_POSTINGS,  # number of postings to sort at once, which limits the memory
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.documents = 0
         self._folder = folder
@@ -72,13 +73,12 @@ class ImpactWriter:
         self._spool.close()
         (self._folder / SPOOL_FILE).unlink()
 
-    def add(self, words: Collection[int], values: Collection[float]) -> None:
-        """Adds the next document.
-
-        Args:
-            words: positions in the vocabulary, each once.
-            values: inputs of `to_impacts`, one per word; a float32 must hold them exactly.
-        """
+    def add(
+        self,
+        words: Collection[int],
+        values: Collection[float],  # inputs of `to_impacts`, one per word; a float32 must hold them exactly
+    ) -> None:
+        """Adds the next document."""
         self._ids.extend(words)
         self._values.extend(values)
         self._sizes.append(len(words))
@@ -88,17 +88,14 @@ class ImpactWriter:
 
     def finish(
         self,
+        # kind, parameters, analyzer: for the header. For `learned`, the values are from `pack_codes`, and
+        # `unit` is a parameter
         kind: Literal["bm25", "learned"],
         to_impacts: ToImpacts,
         parameters: dict[str, float],
         analyzer: AnalyzerName = "plain",
     ) -> ImpactHeader:
-        """Writes the index's files.
-
-        Args:
-            kind, parameters, analyzer: for the header. For `learned`, the values are from `pack_codes`, and `unit` is a parameter.
-            to_impacts: computes impacts from values.
-        """
+        """Writes the index's files."""
         self._flush()
         kept = np.flatnonzero(self._counts)
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._counts[kept])])
@@ -181,42 +178,30 @@ OnWords = Callable[[Iterable[tuple[str, int]]], object]
 
 @dataclass(frozen=True, slots=True)
 class Bm25:
-    """Parameters of BM25; docs/decisions/0006 has the measurements behind the defaults.
+    """Parameters of BM25; docs/decisions/0006 has the measurements behind the defaults."""
 
-    Attributes:
-        k1: how slowly repetitions of a word lose their effect, > 0.
-        b: effect of a document's length, in [0, 1].
-    """
-
-    k1: float = 1.2
-    b: float = 0.75
+    k1: float = 1.2  # how slowly repetitions of a word lose their effect, > 0
+    b: float = 0.75  # effect of a document's length, in [0, 1]
 
 
 def build_lexical(
     folder: Path,
     documents: Iterable[Iterable[str]],
+    # Word statistics of these documents: their words are the vocabulary, which limits the memory
     corpus: TermTable,
+    # The index's statistics, for idf; of terms, if the analyzer makes them. A missing word or term counts as
+    # one of a single document
     terms: TermTable,
     bm25: Bm25 | None = None,
     chunk_postings: int = CHUNK_POSTINGS,
+    # In words, > 0, of the collection that is extended; None: that of these documents
     average_length: float | None = None,
-    analyzer: Analyzer | None = None,
+    analyzer: Analyzer | None = None,  # turns words into terms; None: `plain`
+    # Called with each word of the documents and its document frequency, in the order of the words' UTF-8
+    # bytes
     on_words: OnWords | None = None,
 ) -> ImpactHeader:
-    """Writes BM25 impacts of documents into a directory.
-
-    Args:
-        folder: created if missing.
-        documents: the words of each, in the order of rows.
-        corpus: word statistics of these documents: their words are the vocabulary, which limits the memory.
-        terms: the index's statistics, for idf; of terms, if the analyzer makes them. A missing word or term counts as one of a
-            single document.
-        bm25: the parameters.
-        chunk_postings: number of postings to sort at once.
-        average_length: in words, > 0, of the collection that is extended; None: that of these documents.
-        analyzer: turns words into terms; None: `plain`.
-        on_words: called with each word of the documents and its document frequency, in the order of the words' UTF-8 bytes.
-    """
+    """Writes BM25 impacts of documents into a directory."""
     bm25 = bm25 or Bm25()
     vocabulary = _Vocabulary(corpus, analyzer or Analyzer())
     lengths = array("I")
@@ -242,23 +227,21 @@ def build_lexical(
 
 
 class _Vocabulary:
-    """The indexed words, with the term and document frequency of each.
+    """The indexed words, with the term and document frequency of each."""
 
-    Args:
-        corpus: source of the words, in the order of their UTF-8 bytes; words that are not indexed are left out.
-        analyzer: turns words into terms.
-
-    Attributes:
-        terms: sorted by UTF-8 bytes; without stemming the words themselves.
-    """
-
-    def __init__(self, corpus: TermTable, analyzer: Analyzer) -> None:
+    def __init__(
+        self,
+        # Source of the words, in the order of their UTF-8 bytes; words that are not indexed are left out
+        corpus: TermTable,
+        analyzer: Analyzer,  # turns words into terms
+    ) -> None:
         self.analyzer = analyzer
         self._words = [word for word, _ in corpus.items() if is_lexical(word)]
         self._ids = {word: place for place, word in enumerate(self._words)}
         self._dfs = np.zeros(len(self._words), np.uint32)
         self.terms, self._rows = self._words, np.empty(0, np.uint32)
         if analyzer.name != "plain":
+            # Sorted by UTF-8 bytes; without stemming the words themselves
             self.terms = sorted({analyzer.term(word) for word in self._words}, key=str.encode)
             rows = {term: row for row, term in enumerate(self.terms)}
             self._rows = np.fromiter((rows[analyzer.term(word)] for word in self._words), np.uint32)
@@ -290,16 +273,12 @@ def _idf(words: list[str], terms: TermTable) -> NDArray[np.float64]:
 BLOCK_POSTINGS = 1 << 20
 
 
-def merge_impacts(kept: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]], folder: Path) -> ImpactHeader:
-    """Writes one inverted index of the live documents of several: BM25's, or learned impacts of one unit.
-
-    Args:
-        kept: at least one, with its live documents, bool [n]. Parameters are those of the first.
-        folder: to create.
-
-    Raises:
-        OSError: if the disk is full or cannot be written.
-    """
+def merge_impacts(
+    # At least one, with its live documents, bool [n]. Parameters are those of the first
+    kept: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]],
+    folder: Path,
+) -> ImpactHeader:
+    """Writes one inverted index of the live documents of several: BM25's, or learned impacts of one unit."""
     folder.mkdir()
     sources, first_row = [], 0
     for index, live in kept:
@@ -323,20 +302,17 @@ def merge_impacts(kept: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]], fold
 
 
 class _Source:
-    """The live postings of one segment.
-
-    Attributes:
-        counts: int64 [v], number of live postings of each word.
-        moved: int64 [v], each word's position in the new vocabulary; -1 if it has no live postings.
-    """
+    """The live postings of one segment."""
 
     def __init__(self, index: SegmentImpacts, live: NDArray[np.bool_], first_row: int) -> None:
         self.index = index
         self.mask = live
         self.new_rows = np.cumsum(live, dtype=np.int64) - 1 + first_row
+        # int64 [v], number of live postings of each word
         self.counts = np.zeros(len(index.vocabulary), np.int64)
         for words, rows, _, _ in self.blocks():
             self.counts += np.bincount(words[self.mask[rows]], minlength=len(self.counts))
+        # int64 [v], each word's position in the new vocabulary; -1 if it has no live postings
         self.moved = np.empty(0, np.int64)
 
     def all_words(self) -> Iterator[str]:

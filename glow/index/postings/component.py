@@ -43,20 +43,14 @@ class PostingsOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True)
 class PostingsRules(Rules):
-    """How words are indexed.
+    """How words are indexed."""
 
-    Attributes:
-        analyzer: turns words into terms.
-        bm25: the parameters; None: the defaults.
-        average_length: in words, of the collection that is extended; None: that of the documents.
-        term_stats: source of the idf of stems.
-        stems: directory of the index's statistics for the idf of stems; None: they are to be computed.
-    """
-
-    analyzer: AnalyzerName = DEFAULT_ANALYZER
-    bm25: Bm25 | None = None
+    analyzer: AnalyzerName = DEFAULT_ANALYZER  # turns words into terms
+    bm25: Bm25 | None = None  # the parameters; None: the defaults
+    # In words, of the collection that is extended; None: that of the documents
     average_length: float | None = None
-    term_stats: TermStats = "corpus"
+    term_stats: TermStats = "corpus"  # source of the idf of stems
+    # Directory of the index's statistics for the idf of stems; None: they are to be computed
     stems: Path | None = None
 
 
@@ -69,18 +63,12 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
     options = PostingsOptions
 
     def rules(self, options: PostingsOptions, asked: Asked) -> PostingsRules | None:
-        """As `Component`."""
         if not options.lexical:
             return None
         check_analyzer(options.analyzer, asked.model.preprocessor.weighting.unit)
         return PostingsRules(analyzer=options.analyzer, term_stats=asked.term_stats)
 
     def rules_of(self, segment: Segment, *, delta: bool) -> PostingsRules | None:
-        """As `Component`.
-
-        Raises:
-            MismatchError: if the segment has learned impacts here, which cannot be extended.
-        """
         if not segment.has(f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}"):
             return None
         header = read_impacts_header(segment.path(IMPACTS_FOLDER))
@@ -111,7 +99,6 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
         )
 
     def merge(self, kept: Sequence[MergeSource], rules: PostingsRules, made: Segment) -> None:
-        """As `Component`."""
         merge_impacts([(each.segment[self], each.live) for each in kept], made.folder / IMPACTS_FOLDER)
 
     def report(self, made: Segment, rules: PostingsRules, seconds: Mapping[str, float]) -> dict[str, Any]:
@@ -131,7 +118,6 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
         }
 
     def open(self, segment: Segment) -> ImpactIndex | None:
-        """As `Component`."""
         if not segment.has_any(self.paths):
             return None
         segment.require(f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}")
@@ -153,7 +139,6 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
         return reader
 
     def join(self, both: BaseAndDelta[SegmentImpacts]) -> ImpactsView:
-        """As `Component`."""
         base, delta = both.base.analyzer.name, both.delta.analyzer.name
         if base != delta:
             raise MismatchError(

@@ -35,13 +35,11 @@ DOCUMENTS_PER_POSTING = 8
 """With less than one posting per this many documents, visiting postings is less work than visiting all documents."""
 
 
-def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The sums of given documents, float32 [m], bit for bit those of `ScoreAccumulator.search` over the same lists.
-
-    Args:
-        lists: in the order of addition.
-        rows: int64 [m], in any order.
-    """
+def look_up(
+    lists: Sequence[PostingList],
+    rows: NDArray[np.int64],  # int64 [m], in any order
+) -> NDArray[np.float32]:
+    """The sums of given documents, float32 [m], bit for bit those of `ScoreAccumulator.search` over the same lists."""
     return look_up_each([lists], rows)[:, 0]
 
 
@@ -58,13 +56,12 @@ def look_up_each(words: Sequence[Sequence[PostingList]], rows: NDArray[np.int64]
 
 
 class ScoreAccumulator:
-    """Accumulates term scores per document; safe to use from many threads. Each thread reuses one float32 array [n].
+    """Accumulates term scores per document; safe to use from many threads. Each thread reuses one float32 array [n]."""
 
-    Args:
-        documents: n.
-    """
-
-    def __init__(self, documents: int) -> None:
+    def __init__(
+        self,
+        documents: int,  # n
+    ) -> None:
         self._documents = documents
         self._local = threading.local()
 
@@ -174,24 +171,19 @@ class SegmentImpacts(StoredImpacts, Protocol):
 
 
 class ImpactIndex:
-    """An inverted index, memory-mapped; safe to search from many threads.
-
-    Args:
-        header: kind and counts.
-        vocabulary: the words.
-        lists: postings of every word.
-
-    Attributes:
-        analyzer: turns words into the vocabulary's terms.
-        is_remote: whether searches wait for a store.
-    """
+    """An inverted index, memory-mapped; safe to search from many threads."""
 
     is_remote = False
 
-    def __init__(self, header: ImpactHeader, vocabulary: Vocabulary, lists: Lists) -> None:
+    def __init__(
+        self,
+        header: ImpactHeader,  # kind and counts
+        vocabulary: Vocabulary,  # the words
+        lists: Lists,  # postings of every word
+    ) -> None:
         self.header = header
         self.vocabulary = vocabulary
-        self.analyzer = Analyzer(header.analyzer)
+        self.analyzer = Analyzer(header.analyzer)  # turns words into the vocabulary's terms
         self._lists = lists
         self._largest = float(lists.maxima.max(initial=0.0))
         self._sums = ScoreAccumulator(header.documents)
@@ -202,33 +194,25 @@ class ImpactIndex:
     def search(
         self,
         words: Sequence[str],
-        k: int,
-        allowed: RowMask | None = None,
-        order: NDArray[np.uint32] | None = None,
+        k: int,  # hits, >= 1
+        allowed: RowMask | None = None,  # the documents that may be found; None: all
+        order: NDArray[np.uint32] | None = None,  # uint32 [n], each document's rank among ties; None: its row
     ) -> Ranking:
         """Finds the k documents with the highest scores.
 
-        Args:
-            words: of the query; repetitions count.
-            k: hits, >= 1.
-            allowed: the documents that may be found; None: all.
-            order: uint32 [n], each document's rank among ties; None: its row.
-
-        Returns:
-            Scores float32 [k'] descending, all > 0, and rows int64 [k'], k' <= k: documents without a word of the query are
-            left out.
+        Returns scores float32 [k'] descending, all > 0, and rows int64 [k'], k' <= k: documents without a word of the
+        query are left out.
         """
         return self._sums.search(self.lists(words), k, allowed, order)
 
-    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def score(
+        self,
+        words: Sequence[str],
+        rows: NDArray[np.int64],  # int64 [m], in any order, each in 0 to n - 1
+    ) -> NDArray[np.float32]:
         """The scores of given documents, bit for bit those of `search`.
 
-        Args:
-            words: of the query.
-            rows: int64 [m], in any order, each in 0 to n - 1.
-
-        Returns:
-            float32 [m], 0 for a document without a word of the query.
+        Returns float32 [m], 0 for a document without a word of the query.
         """
         return look_up(self.lists(words), rows)
 
@@ -288,15 +272,11 @@ class ImpactIndex:
         return [self._lists.list(row, count) for row, count in rows]
 
     @classmethod
-    def open(cls, folder: Path) -> "ImpactIndex":
-        """Opens an index with verified checksums; postings are memory-mapped.
-
-        Args:
-            folder: directory with the files of `ImpactHeader.files`.
-
-        Raises:
-            FormatError: if a file is missing, of another format, or inconsistent with the others; the message names it.
-        """
+    def open(
+        cls,
+        folder: Path,  # directory with the files of `ImpactHeader.files`
+    ) -> "ImpactIndex":
+        """Opens an index with verified checksums; postings are memory-mapped."""
         header = read_impacts_header(folder)
         vocabulary = Vocabulary.load(folder)
         return cls(header, vocabulary, read_lists(folder, header, len(vocabulary)))
@@ -313,13 +293,12 @@ W = TypeVar("W", bound=StoredImpacts)
 
 
 class JoinedImpacts(Generic[W]):
-    """Impacts of both. The delta's use the base's idf and average length, so scores are comparable.
+    """Impacts of both. The delta's use the base's idf and average length, so scores are comparable."""
 
-    Args:
-        both: the lexical indexes, or those with learned impacts.
-    """
-
-    def __init__(self, both: BaseAndDelta[W]) -> None:
+    def __init__(
+        self,
+        both: BaseAndDelta[W],  # the lexical indexes, or those with learned impacts
+    ) -> None:
         self._both = both
         # Without deleted documents, as in a rebuild.
         self.largest = max(both.base.largest_of(both.segments.alive), both.delta.largest)

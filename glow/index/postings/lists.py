@@ -4,7 +4,7 @@ p   postings        v   words       m   some rows
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
@@ -25,13 +25,12 @@ CACHED_WORDS, CACHED_CHARACTERS = 100_000, 64
 
 
 class Vocabulary:
-    """Words and their rows, immutable and safe to read from many threads.
+    """Words and their rows, immutable and safe to read from many threads."""
 
-    Args:
-        words: the words, sorted.
-    """
-
-    def __init__(self, words: SortedStrings) -> None:
+    def __init__(
+        self,
+        words: SortedStrings,  # the words, sorted
+    ) -> None:
         self._words = words
 
         # A cached method would keep the mapped files in a reference cycle, which only the collector frees.
@@ -60,11 +59,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, folder: Path) -> "Vocabulary":
-        """Opens a vocabulary without reading its words.
-
-        Raises:
-            FormatError: if a file is missing, damaged, or inconsistent with the other.
-        """
+        """Opens a vocabulary without reading its words."""
         return cls(SortedStrings.open(folder / WORDS_FILE, folder / OFFSETS_FILE))
 
 
@@ -85,25 +80,17 @@ LARGEST_IMPACT = 1e30
 
 
 class ImpactHeader(StrictModel):
-    """`impacts.json`.
+    """`impacts.json`."""
 
-    Attributes:
-        format: format version.
-        kind: source of the impacts.
-        analyzer: turned words into terms.
-        layout: of the lists.
-        documents, words, postings: n, v and p.
-        parameters: of the impacts: for BM25 k1, b and the average length; for learned ones `unit`, the impact of
-            code 1, and `budget`, the most words of a document.
-    """
-
-    format: Literal[1] = FORMAT_VERSION
-    kind: Literal["bm25", "learned"]
-    analyzer: AnalyzerName = "plain"
-    layout: Literal["plain"] = "plain"
-    documents: int = Field(ge=0, le=2**32 - 1)
+    format: Literal[1] = FORMAT_VERSION  # format version
+    kind: Literal["bm25", "learned"]  # source of the impacts
+    analyzer: AnalyzerName = "plain"  # turned words into terms
+    layout: Literal["plain"] = "plain"  # of the lists
+    documents: int = Field(ge=0, le=2**32 - 1)  # documents, words, postings: n, v and p
     words: int = Field(ge=0)
     postings: int = Field(ge=0)
+    # Of the impacts: for BM25 k1, b and the average length; for learned ones `unit`, the impact of code 1,
+    # and `budget`, the most words of a document
     parameters: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -128,11 +115,7 @@ class ImpactHeader(StrictModel):
 
 
 def read_impacts_header(folder: Path) -> ImpactHeader:
-    """Reads the header.
-
-    Raises:
-        FormatError: if it is missing, or of another format.
-    """
+    """Reads the header."""
     return read_header(folder / IMPACTS_HEADER, ImpactHeader)
 
 
@@ -144,19 +127,12 @@ Found = tuple[NDArray[np.intp], NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostingList:
-    """The postings of one query word: its documents, and what it adds to each.
+    """The postings of one query word: its documents, and what it adds to each."""
 
-    Attributes:
-        rows: uint32 [p], ascending.
-        values: float32 [p], or uint8 codes.
-        factor: impact per unit of a value; 1 for float32 impacts.
-        largest: its largest impact on any document.
-    """
-
-    rows: NDArray[np.uint32]
-    values: NDArray[np.float32] | NDArray[np.uint8]
-    factor: np.float32
-    largest: float
+    rows: NDArray[np.uint32]  # uint32 [p], ascending
+    values: NDArray[np.float32] | NDArray[np.uint8]  # float32 [p], or uint8 codes
+    factor: np.float32  # impact per unit of a value; 1 for float32 impacts
+    largest: float  # its largest impact on any document
 
     @property
     def count(self) -> int:
@@ -176,10 +152,6 @@ class PostingList:
         here = np.flatnonzero(self.rows[places] == rows)
         return here, places[here]
 
-    def times(self, weight: float) -> Self:
-        """The same list with every impact multiplied by a weight > 0."""
-        return replace(self, factor=np.float32(self.factor * weight), largest=self.largest * weight)
-
 
 class Block(NamedTuple):
     """Some postings: the word of each, its row, its impact (or code) and its cause."""
@@ -192,23 +164,15 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
-    """The postings of all words.
+    """The postings of all words."""
 
-    Attributes:
-        starts: int64 [v + 1], start of each word's postings among all.
-        maxima: float32 [v], each word's largest impact.
-        rows: uint32 [p], the documents of each word, ascending.
-        impacts: float32 [p], finite and > 0; or uint8 codes > 0, to be multiplied by the unit.
-        causes: uint8 [p] of learned impacts; None if impacts are not learned.
-        unit: impact of code 1.
-    """
-
-    starts: NDArray[np.int64]
-    maxima: NDArray[np.float32]
-    rows: NDArray[np.uint32]
+    starts: NDArray[np.int64]  # int64 [v + 1], start of each word's postings among all
+    maxima: NDArray[np.float32]  # float32 [v], each word's largest impact
+    rows: NDArray[np.uint32]  # uint32 [p], the documents of each word, ascending
+    # float32 [p], finite and > 0; or uint8 codes > 0, to be multiplied by the unit
     impacts: NDArray[np.float32] | NDArray[np.uint8]
-    causes: NDArray[np.uint8] | None
-    unit: float = 1.0
+    causes: NDArray[np.uint8] | None  # uint8 [p] of learned impacts; None if impacts are not learned
+    unit: float = 1.0  # impact of code 1
 
     def list(self, word: int, times: float) -> PostingList:
         """A word's postings, with every impact multiplied by `times`."""
@@ -248,14 +212,6 @@ def read_lists(folder: Path, header: ImpactHeader, words: int) -> Lists:
     """Maps the lists and checks them.
 
     All values are checked, so that no later query fails at a row out of range.
-
-    Args:
-        folder: of the index.
-        header: the arrays must match it.
-        words: number of words in the vocabulary.
-
-    Raises:
-        FormatError: if a file is missing or inconsistent; the message names it.
     """
     if words != header.words:
         raise _damaged(
@@ -287,11 +243,7 @@ def read_lists(folder: Path, header: ImpactHeader, words: int) -> Lists:
 
 
 def read_counts(folder: Path, header: ImpactHeader) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Maps the start of each word's postings, int64 [v + 1], and its largest impact, float32 [v].
-
-    Raises:
-        FormatError: if a file is missing or inconsistent.
-    """
+    """Maps the start of each word's postings, int64 [v + 1], and its largest impact, float32 [v]."""
     starts = map_array(folder / STARTS_FILE, np.int64, header.words + 1)
     maxima = map_array(folder / MAXIMA_FILE, np.float32, header.words)
     if starts[0] != 0 or starts[-1] != header.postings or (starts[1:] <= starts[:-1]).any():

@@ -47,13 +47,12 @@ class StoredStates(StatesView, Protocol):
 
 
 class SegmentedStates:
-    """Token embeddings of both, from one re-ranker in one precision; arguments as for `TokenEmbeddingStore`.
+    """Token embeddings of both, from one re-ranker in one precision; arguments as for `TokenEmbeddingStore`."""
 
-    Args:
-        both: the stores.
-    """
-
-    def __init__(self, both: BaseAndDelta[StoredStates]) -> None:
+    def __init__(
+        self,
+        both: BaseAndDelta[StoredStates],  # the stores
+    ) -> None:
         self._both = both
         self.header: StatesHeader = both.base.header
 
@@ -88,17 +87,11 @@ class SegmentedStates:
 
 @dataclass(frozen=True, slots=True)
 class StatesJob:
-    """The re-ranker, and how its token embeddings are stored.
+    """The re-ranker, and how its token embeddings are stored."""
 
-    Attributes:
-        folder: the re-ranker's directory, or an index version's copy; absolute.
-        size: numbers per token.
-        bits: per number.
-    """
-
-    folder: Path
-    size: int
-    bits: StateBits
+    folder: Path  # the re-ranker's directory, or an index version's copy; absolute
+    size: int  # numbers per token
+    bits: StateBits  # per number
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -113,25 +106,20 @@ class StatesJob:
 
 
 class StatesEncoder:
-    """Encodes documents as codes; safe to use from many threads.
-
-    Args:
-        reader: of the re-ranker.
-        job: parameters of the store.
-    """
+    """Encodes documents as codes; safe to use from many threads."""
 
     reads: tuple[str, ...] = ()
 
-    def __init__(self, reader: DocumentReader, job: StatesJob) -> None:
+    def __init__(
+        self,
+        reader: DocumentReader,  # of the re-ranker
+        job: StatesJob,  # parameters of the store
+    ) -> None:
         self._reader = reader
         self._job = job
 
     def encode(self, batch: Texts) -> Records:
-        """Codes of documents or passages, at least one, in the order given.
-
-        Raises:
-            ValueError: if a number is not finite, because the re-ranker is broken.
-        """
+        """Codes of documents or passages, at least one, in the order given."""
         coded = CodedStates.of(self._reader.read(batch.texts), self._job.bits)
         records = np.empty(len(coded.codes), self._job.dtype)
         records["codes"] = coded.codes
@@ -148,16 +136,7 @@ def coded_of(records: Records) -> CodedStates:
 
 
 def states_header(folder: Path, digest: str, bits: StateBits) -> StatesHeader:
-    """The header of a re-ranker's store, with counts of 0.
-
-    Args:
-        folder: the re-ranker's directory, verified.
-        digest: its hash.
-        bits: per number.
-
-    Raises:
-        ConfigError: if fewer than 16 bits are requested of a re-ranker without a compressor.
-    """
+    """The header of a re-ranker's store, with counts of 0."""
     shape = RerankerShape.load(folder / RERANKER_SHAPE)
     if not shape.compressed and bits != 16:
         raise ConfigError(
@@ -188,17 +167,11 @@ class TokenEmbeddingsOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEmbeddingsRules(Rules):
-    """The re-ranker, and how its token embeddings are stored.
+    """The re-ranker, and how its token embeddings are stored."""
 
-    Attributes:
-        header: of the store, with counts of 0.
-        folder: the re-ranker's directory, absolute.
-        copied: files of the re-ranker to copy into a new index.
-    """
-
-    header: StatesHeader
-    folder: Path
-    copied: tuple[str, ...] = ()
+    header: StatesHeader  # of the store, with counts of 0
+    folder: Path  # the re-ranker's directory, absolute
+    copied: tuple[str, ...] = ()  # files of the re-ranker to copy into a new index
 
 
 class TokenEmbeddings(

@@ -27,20 +27,13 @@ def code_bytes(size: int, bits: StateBits) -> int:
 
 
 def encode_states(
-    states: NDArray[np.float32], bits: StateBits
+    states: NDArray[np.float32],  # float32 [t, e], finite; below 16 bits >= LEAST
+    bits: StateBits,
 ) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
     """Codes and scales of tokens.
 
-    Args:
-        states: float32 [t, e], finite; below 16 bits >= LEAST.
-        bits: per number.
-
-    Returns:
-        uint8 [t, b], and float16 [t], >= 0; [0] with 16 bits, which need none. The decoded number is within half a scale of the
-        original (16 bits: within a 2,048th of it).
-
-    Raises:
-        ValueError: if a number is not finite, too large for 16 bits, or, with fewer bits, below LEAST.
+    Returns uint8 [t, b], and float16 [t], >= 0; [0] with 16 bits, which need none. The decoded number is within half a
+    scale of the original (16 bits: within a 2,048th of it).
     """
     if not np.isfinite(states).all() or (np.abs(states) > np.finfo(np.float16).max).any():
         raise ValueError("term representations must be finite and fit into 16 bits")
@@ -79,17 +72,11 @@ def decode_states(
 
 
 class CodedStates(NamedTuple):
-    """Documents in their stored form.
+    """Documents in their stored form."""
 
-    Attributes:
-        lengths: number of tokens of each, int64 [B].
-        codes: uint8 [t, b], one document after another.
-        scales: float16 [t]; [0] with 16 bits.
-    """
-
-    lengths: NDArray[np.int64]
-    codes: NDArray[np.uint8]
-    scales: NDArray[np.float16]
+    lengths: NDArray[np.int64]  # number of tokens of each, int64 [B]
+    codes: NDArray[np.uint8]  # uint8 [t, b], one document after another
+    scales: NDArray[np.float16]  # float16 [t]; [0] with 16 bits
 
     @classmethod
     def of(cls, documents: Sequence[NDArray[np.float32]], bits: StateBits) -> "CodedStates":
@@ -113,39 +100,27 @@ STATES_FILES = (STATES_HEADER, OFFSETS_FILE, CODES_FILE, SCALES_FILE)
 
 
 class StatesHeader(StrictModel):
-    """`states.json` (row 31 of docs/papers.md).
+    """`states.json` (row 31 of docs/papers.md)."""
 
-    Attributes:
-        format: format version.
-        model: hash of the re-ranker that computed them; only it can use them.
-        split: l, number of its layers apart.
-        size: e, numbers per token.
-        bits: per number.
-        position_start: first position of documents.
-        document_tokens: longest document.
-        documents, tokens: n and t.
-    """
-
-    format: Literal[1] = FORMAT_VERSION
-    model: str = Field(min_length=1)
-    split: int = Field(ge=1)
-    size: int = Field(ge=1)
-    bits: StateBits
-    position_start: int = Field(ge=1)
-    document_tokens: int = Field(ge=1)
-    documents: int = Field(ge=0, le=2**32 - 1)
+    format: Literal[1] = FORMAT_VERSION  # format version
+    model: str = Field(min_length=1)  # hash of the re-ranker that computed them; only it can use them
+    split: int = Field(ge=1)  # l, number of its layers apart
+    size: int = Field(ge=1)  # e, numbers per token
+    bits: StateBits  # per number
+    position_start: int = Field(ge=1)  # first position of documents
+    document_tokens: int = Field(ge=1)  # longest document
+    documents: int = Field(ge=0, le=2**32 - 1)  # documents, tokens: n and t
     tokens: int = Field(ge=0)
 
 
 class TokenEmbeddingsWriter:
-    """Writes a store document by document; only the documents of one call are held in memory.
+    """Writes a store document by document; only the documents of one call are held in memory."""
 
-    Args:
-        folder: to create; it must not exist.
-        header: of the store; its counts are set at the end.
-    """
-
-    def __init__(self, folder: Path, header: StatesHeader) -> None:
+    def __init__(
+        self,
+        folder: Path,  # to create; it must not exist
+        header: StatesHeader,  # of the store; its counts are set at the end
+    ) -> None:
         folder.mkdir(parents=True)
         self._folder, self._header = folder, header
         self._ends: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
@@ -160,11 +135,7 @@ class TokenEmbeddingsWriter:
         self._scales.close()
 
     def add(self, coded: CodedStates) -> None:
-        """Adds documents, in the order of rows.
-
-        Raises:
-            ValueError: if a document has more tokens than `document_tokens`, or none.
-        """
+        """Adds documents, in the order of rows."""
         if ((coded.lengths < 1) | (coded.lengths > self._header.document_tokens)).any():
             raise ValueError(
                 f"documents of {coded.lengths.min()} to {coded.lengths.max()} tokens, expected 1 to {self._header.document_tokens}"
@@ -186,21 +157,14 @@ class TokenEmbeddingsWriter:
 
 
 class TokenEmbeddingStore:
-    """An open store; safe to read from many threads.
-
-    Args:
-        header: of the store.
-        offsets: int64 [n + 1], start of each document's tokens.
-        codes: uint8 [t, b].
-        scales: float16 [t]; [0] with 16 bits.
-    """
+    """An open store; safe to read from many threads."""
 
     def __init__(
         self,
-        header: StatesHeader,
-        offsets: NDArray[np.int64],
-        codes: NDArray[np.uint8],
-        scales: NDArray[np.float16],
+        header: StatesHeader,  # of the store
+        offsets: NDArray[np.int64],  # int64 [n + 1], start of each document's tokens
+        codes: NDArray[np.uint8],  # uint8 [t, b]
+        scales: NDArray[np.float16],  # float16 [t]; [0] with 16 bits
     ) -> None:
         self.header = header
         self._offsets, self._codes, self._scales = offsets, codes, scales
@@ -219,23 +183,18 @@ class TokenEmbeddingStore:
         scales = self._scales[tokens] if self.header.bits != 16 else np.empty(0, np.float16)
         return CodedStates(self.lengths(rows), self._codes.take(tokens, axis=0), scales)
 
-    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def read(
+        self,
+        rows: NDArray[np.int64],  # int64 [B], at least one, each in 0 to n - 1
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Token embeddings and mask of documents, padded at the end.
 
-        Args:
-            rows: int64 [B], at least one, each in 0 to n - 1.
-
-        Returns:
-            float32 [B, L, e], 0 on padding, and int64 [B, L], 1 for tokens.
+        Returns float32 [B, L, e], 0 on padding, and int64 [B, L], 1 for tokens.
         """
         return self.coded(rows).states(self.header.size, self.header.bits)
 
     def require_model(self, digest: str) -> None:
-        """Refuses a re-ranker that did not compute these token embeddings.
-
-        Raises:
-            MismatchError: with both hashes.
-        """
+        """Refuses a re-ranker that did not compute these token embeddings."""
         if self.header.model != digest:
             raise MismatchError(
                 f"the term representations were made by re-ranker {self.header.model[:12]}, found {digest[:12]}; "
@@ -243,11 +202,7 @@ class TokenEmbeddingStore:
             )
 
     def require_like(self, other: StatesHeader) -> None:
-        """Refuses a store that cannot be combined with another.
-
-        Raises:
-            MismatchError: if re-ranker or bits differ.
-        """
+        """Refuses a store that cannot be combined with another."""
         self.require_model(other.model)
         if self.header.bits != other.bits:
             raise MismatchError(
@@ -255,16 +210,12 @@ class TokenEmbeddingStore:
             )
 
     @classmethod
-    def open(cls, folder: Path, documents: int | None = None) -> "TokenEmbeddingStore":
-        """Opens a store with verified checksums; codes are memory-mapped.
-
-        Args:
-            folder: directory with `STATES_FILES`.
-            documents: expected number; None: that of the header.
-
-        Raises:
-            FormatError: if a file is missing, truncated, of another format, or inconsistent with the others; the message names it.
-        """
+    def open(
+        cls,
+        folder: Path,
+        documents: int | None = None,  # expected number; None: that of the header
+    ) -> "TokenEmbeddingStore":
+        """Opens a store with verified checksums; codes are memory-mapped."""
         header = read_header(folder / STATES_HEADER, StatesHeader)
         if documents is not None and header.documents != documents:
             raise _damaged(

@@ -25,26 +25,14 @@ PQ_BLOCK_VECTORS = 32
 
 
 def choose_kind(count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> IndexKind:
-    """The kind for a size: exact while that is fast, approximate while it fits into memory, compressed beyond.
-
-    Args:
-        count: number of vectors.
-        dimensions: D.
-        memory_bytes: memory limit of the index.
-    """
+    """The kind for a size: exact while that is fast, approximate while it fits into memory, compressed beyond."""
     if count <= FLAT_MAX_VECTORS:
         return "flat"
     return "ivf-pq" if index_bytes("hnsw", count, dimensions) > memory_bytes else "hnsw"
 
 
 def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
-    """Approximate size of an index on disk, and in memory while searched; for `ivf-pq`, D bytes per vector are rarely read.
-
-    Args:
-        kind: one of `KINDS`.
-        count: number of vectors.
-        dimensions: D.
-    """
+    """Approximate size of an index on disk, and in memory while searched; for `ivf-pq`, D bytes per vector are rarely read."""
     whole = 4 * dimensions
     lists = list_count(count)
     if kind == "flat":
@@ -56,11 +44,7 @@ def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
 
 
 def require_buildable(kind: IndexKind, count: int) -> None:
-    """Refuses a kind if there are too few vectors to train it.
-
-    Raises:
-        ConfigError: if the kind is unknown, or there are too few vectors; the message has both numbers.
-    """
+    """Refuses a kind if there are too few vectors to train it."""
     if kind not in KINDS:
         raise ConfigError(f"unknown index kind {kind!r}; known: auto, {', '.join(KINDS)}")
     least = 1 << PQ_BITS if kind == "ivf-pq" else 0
@@ -98,28 +82,17 @@ class VectorOptions(ComponentOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorRules(Rules):
-    """How vectors are indexed.
+    """How vectors are indexed."""
 
-    Attributes:
-        index: the kind; `auto` chooses by number of vectors.
-        dimensions: D.
-        memory_mb: memory limit of the served index in MiB, for `auto`.
-        store: address of a Milvus server for all that grows with documents; None: it is in files.
-        falls_back: whether the kind is `flat` if there are too few vectors, instead of an error.
-    """
-
-    index: IndexKind | Literal["auto"]
-    dimensions: int
-    memory_mb: int = DEFAULT_MEMORY_MB
+    index: IndexKind | Literal["auto"]  # the kind; `auto` chooses by number of vectors
+    dimensions: int  # D
+    memory_mb: int = DEFAULT_MEMORY_MB  # memory limit of the served index in MiB, for `auto`
+    # Address of a Milvus server for all that grows with documents; None: it is in files
     store: str | None = None
-    falls_back: bool = False
+    falls_back: bool = False  # whether the kind is `flat` if there are too few vectors, instead of an error
 
     def kind(self, count: int) -> IndexKind:
-        """The kind for a number of vectors.
-
-        Raises:
-            ConfigError: if there are too few vectors, or the kind is unknown; the message has both numbers.
-        """
+        """The kind for a number of vectors."""
         if self.index == "auto":
             return choose_kind(count, self.dimensions, self.memory_mb << 20)
         try:
@@ -131,14 +104,7 @@ class VectorRules(Rules):
         return self.index
 
     def describe(self, kind: IndexKind, count: int, unit: str, size_bytes: int) -> dict[str, Any]:
-        """A report's description of the index: kind, reason and size, JSON values.
-
-        Args:
-            kind: the chosen kind.
-            count: number of vectors.
-            unit: of each vector: `documents` or `passages`.
-            size_bytes: of the file; 0 if a server has the vectors.
-        """
+        """A report's description of the index: kind, reason and size, JSON values."""
         return {
             "kind": kind,
             "why": self._why(kind, count, unit),
@@ -170,18 +136,15 @@ BLOCK_VECTORS = 4_096
 """Number of vectors in memory besides the index: 6 MB at 384 dimensions."""
 
 
-def build_dense(vectors: VectorRows, kind: IndexKind, like: DenseIndex | None = None) -> DenseIndex:
-    """Builds an index over vectors; row i is vector i.
-
-    Args:
-        vectors: float32 [count, D], L2-normalized; read in blocks, so they need not fit into memory twice.
-        kind: one of `KINDS`.
-        like: an index that the vectors were read from. Of `ivf-pq` it gives the ranges of the 8 bits, so that the same codes are
-            stored again.
-
-    Raises:
-        ConfigError: if the kind is unknown, or there are too few vectors to train it.
-    """
+def build_dense(
+    # float32 [count, D], L2-normalized; read in blocks, so they need not fit into memory twice
+    vectors: VectorRows,
+    kind: IndexKind,
+    # An index that the vectors were read from. Of `ivf-pq` it gives the ranges of the 8 bits, so that the
+    # same codes are stored again
+    like: DenseIndex | None = None,
+) -> DenseIndex:
+    """Builds an index over vectors; row i is vector i."""
     count, dimensions = vectors.shape
     require_buildable(kind, count)
     index = _empty(kind, count, dimensions)
@@ -248,17 +211,14 @@ def _sample(vectors: VectorRows, count: int) -> NDArray[np.float32]:
 
 
 class KeptVectors:
-    """Vectors of segments, one segment after another; a `VectorRows`.
+    """Vectors of segments, one segment after another; a `VectorRows`."""
 
-    Args:
-        parts: for each segment, a reader of its vectors, and the live rows, int64, ascending.
-        dimensions: D.
-
-    Attributes:
-        shape: (n, D).
-    """
-
-    def __init__(self, parts: Sequence[tuple[VectorReader, NDArray[np.int64]]], dimensions: int) -> None:
+    def __init__(
+        self,
+        # For each segment, a reader of its vectors, and the live rows, int64, ascending
+        parts: Sequence[tuple[VectorReader, NDArray[np.int64]]],
+        dimensions: int,  # D
+    ) -> None:
         self._parts = parts
         self._starts = np.cumsum([0, *(len(rows) for _, rows in parts)])
         self.shape = (int(self._starts[-1]), dimensions)

@@ -34,19 +34,12 @@ DENSE_FILE = "vectors.faiss"
 StoredVectors = DenseIndex | MilvusVectors
 
 
-def open_dense(path: Path, columns: Columns | None, device: Device) -> StoredVectors:
-    """Opens the vectors of a segment; `MilvusVectors.check` checks a collection later.
-
-    Args:
-        path: of `vectors.faiss` or `vectors.json`.
-        columns: to translate filters for a server; None: filters are sent as rows.
-        device: of FAISS.
-
-    Raises:
-        FormatError: if the file is damaged.
-        DeviceError: if the device is missing, or the kind cannot run on it.
-        StoreError, ConfigError, DependencyError: if the server cannot be used.
-    """
+def open_dense(
+    path: Path,
+    columns: Columns | None,  # to translate filters for a server; None: filters are sent as rows
+    device: Device,
+) -> StoredVectors:
+    """Opens the vectors of a segment; `MilvusVectors.check` checks a collection later."""
     if path.name != STORE_FILE:
         return DenseIndex.load(path, device)
     header = read_store_header(path.parent)
@@ -80,13 +73,12 @@ class DenseView(Protocol):
 
 
 class SegmentedDense:
-    """Vectors of both: the base is searched by its kind, the delta exactly. Arguments as for `DenseIndex`.
+    """Vectors of both: the base is searched by its kind, the delta exactly. Arguments as for `DenseIndex`."""
 
-    Args:
-        both: base and delta; the delta is `flat`.
-    """
-
-    def __init__(self, both: BaseAndDelta[StoredVectors]) -> None:
+    def __init__(
+        self,
+        both: BaseAndDelta[StoredVectors],  # base and delta; the delta is `flat`
+    ) -> None:
         self._both = both
         self.base = both.base
         self.delta = both.delta

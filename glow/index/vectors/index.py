@@ -37,17 +37,7 @@ SKIPPED_NS, COMPARED_NS, CODE_NS = 1.5, 25.0, 16.0
 
 
 def require_fit(allowed: RowMask, count: int, device: str) -> None:
-    """Refuses an unusable mask.
-
-    Args:
-        allowed: the mask.
-        count: number of vectors of the index.
-        device: of the vectors.
-
-    Raises:
-        MismatchError: if the mask has another number of rows.
-        QueryError: if the index is on a GPU, where FAISS has no filters.
-    """
+    """Refuses an unusable mask."""
     if len(allowed) != count:
         raise MismatchError(f"found a mask of {len(allowed)} rows for an index of {count} vectors")
     if device != "cpu":
@@ -56,25 +46,17 @@ def require_fit(allowed: RowMask, count: int, device: str) -> None:
         )
 
 
-def should_scan(allowed: int, count: int, ef: int) -> bool:
-    """Whether comparing with every allowed vector costs no more than an equivalent graph search.
-
-    Args:
-        allowed: number of allowed vectors, >= 1.
-        count: number of all vectors.
-        ef: candidates of a search without a filter.
-    """
+def should_scan(
+    allowed: int,  # number of allowed vectors, >= 1
+    count: int,
+    ef: int,
+) -> bool:
+    """Whether comparing with every allowed vector costs no more than an equivalent graph search."""
     return allowed <= STEP_VECTORS * widened_ef(ef, allowed, count)
 
 
 def should_scan_codes(allowed: int, count: int, probes: int, lists: int) -> bool:
-    """The same for compressed vectors: compares every allowed 8-bit vector with the codes of an equivalent number of lists.
-
-    Args:
-        allowed, count: as for `should_scan`.
-        probes: number of lists in a search without a filter.
-        lists: number of all lists.
-    """
+    """The same for compressed vectors: compares every allowed 8-bit vector with the codes of an equivalent number of lists."""
     looked_at = count * min(widened_probes(probes, allowed, count), lists) / lists
     return SKIPPED_NS * count + COMPARED_NS * allowed <= CODE_NS * looked_at
 
@@ -110,17 +92,16 @@ _SIGNATURE = re.compile(r"^Error in .*? at \S+:\d+: (Error: )?", re.DOTALL)
 
 
 class DenseIndex:
-    """A FAISS index of one kind on one device; safe to search from many threads.
-
-    Args:
-        index: the FAISS index.
-        kind: which of `KINDS` it is.
-        device: `cpu` or `cuda`.
-    """
+    """A FAISS index of one kind on one device; safe to search from many threads."""
 
     is_remote = False
 
-    def __init__(self, index: Any, kind: IndexKind, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        index: Any,  # the FAISS index
+        kind: IndexKind,  # which of `KINDS` it is
+        device: str = "cpu",  # `cpu` or `cuda`
+    ) -> None:
         self._index = index
         self.kind = kind
         self.device = device
@@ -138,29 +119,19 @@ class DenseIndex:
 
     def search(
         self,
-        vectors: NDArray[np.float32],
-        k: int,
+        vectors: NDArray[np.float32],  # float32 [n, D], L2-normalized
+        k: int,  # hits per query, >= 1; fewer if the index has fewer vectors, or fewer are allowed
+        # Search parameters; with few allowed rows, an approximate search is widened or becomes exact
         params: SearchParams | None = None,
-        allowed: RowMask | None = None,
+        allowed: RowMask | None = None,  # rows that may be found; None allows all
+        # Rank of each row for ties, smaller first; None: the row itself
         order: NDArray[np.uint32] | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Finds the k nearest vectors of each query.
 
-        Args:
-            vectors: float32 [n, D], L2-normalized.
-            k: hits per query, >= 1; fewer if the index has fewer vectors, or fewer are allowed.
-            params: search parameters; with few allowed rows, an approximate search is widened or becomes exact.
-            allowed: rows that may be found; None allows all.
-            order: rank of each row for ties, smaller first; None: the row itself.
-
-        Returns:
-            Scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, allowed vectors);
-            ties go to the smaller rank, in an approximate search among its candidates. If it finds fewer than k',
-            the rest has row -1 and score -inf.
-
-        Raises:
-            QueryError: if a filter is requested of an index on a GPU.
-            MismatchError: if the mask has another number of rows.
+        Returns scores float32 [n, k'] descending, in [-1, 1], and rows int64 [n, k'], k' = min(k, allowed vectors);
+        ties go to the smaller rank, in an approximate search among its candidates. If it finds fewer than k', the rest
+        has row -1 and score -inf.
         """
         if allowed is not None:
             require_fit(allowed, len(self), self.device)
@@ -277,18 +248,14 @@ class DenseIndex:
         ranges: NDArray[np.float32] = faiss.vector_to_array(self._stored.sq.trained)
         return ranges
 
-    def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def score(
+        self,
+        vector: NDArray[np.float32],  # float32 [D], of one query, L2-normalized
+        rows: NDArray[np.int64],  # int64 [m], each in 0 to n - 1
+    ) -> NDArray[np.float32]:
         """The true scores of given rows, bit for bit those of `search`.
 
-        Args:
-            vector: float32 [D], of one query, L2-normalized.
-            rows: int64 [m], each in 0 to n - 1.
-
-        Returns:
-            float32 [m] in [-1, 1]; a row's score does not depend on the others.
-
-        Raises:
-            QueryError: if `has_vectors` is False.
+        Returns float32 [m] in [-1, 1]; a row's score does not depend on the others.
         """
         if not self.has_vectors:
             raise QueryError(f"an index on {self.device} cannot score given documents")
@@ -298,9 +265,6 @@ class DenseIndex:
         """Returns a function that reads stored vectors: rows int64 [m] -> float32 [m, D].
 
         Those of `ivf-pq` are decoded, with an error of half a step of the 8 bits.
-
-        Raises:
-            QueryError: if it is on a GPU.
         """
         if self.device != "cpu":
             raise QueryError("an index on a GPU cannot be read back; open it on the CPU")
@@ -315,11 +279,7 @@ class DenseIndex:
         return vectors
 
     def save(self, path: Path) -> None:
-        """Writes the index in CPU form from any device; not during searches.
-
-        Raises:
-            BuildError: if it cannot be written, for example because the disk is full.
-        """
+        """Writes the index in CPU form from any device; not during searches."""
         index = faiss.index_gpu_to_cpu(self._index) if self.device == "cuda" else self._index
         try:
             # FAISS's own writer only prints when closing the file fails, for example on a full disk.
@@ -330,12 +290,7 @@ class DenseIndex:
 
     @classmethod
     def load(cls, path: Path, device: str = "cpu") -> "DenseIndex":
-        """Opens an index file with a verified checksum; on the CPU its vectors are memory-mapped.
-
-        Raises:
-            FormatError: if FAISS cannot read it, or its kind is not one of GLOW's.
-            DeviceError: if there is no GPU, or the kind cannot run on one.
-        """
+        """Opens an index file with a verified checksum; on the CPU its vectors are memory-mapped."""
         # A damaged size field must not allocate without bound.
         faiss.set_deserialization_vector_byte_limit(max(path.stat().st_size, MIN_READ_LIMIT_BYTES))
         try:
@@ -351,15 +306,7 @@ class DenseIndex:
 
 
 def require_device(kind: str, device: str) -> None:
-    """Refuses a missing device, or one that cannot hold a kind, before any long work.
-
-    Args:
-        kind: one of `KINDS`, or `auto`.
-        device: `cpu` or `cuda`.
-
-    Raises:
-        DeviceError: if FAISS sees no GPU, or the kind is `hnsw` or `ivf-pq` on one.
-    """
+    """Refuses a missing device, or one that cannot hold a kind, before any long work."""
     if device == "cpu":
         return
     devices = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
@@ -378,11 +325,7 @@ def set_threads(threads: int) -> None:
 
 
 def to_gpu(index: Any, kind: IndexKind) -> Any:
-    """A copy of a FAISS index on the first GPU.
-
-    Raises:
-        DeviceError: as `require_device`.
-    """
+    """A copy of a FAISS index on the first GPU."""
     require_device(kind, "cuda")
     return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
 
