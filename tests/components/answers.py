@@ -17,10 +17,9 @@ from glow.index import COMPONENTS, Explained, MergeSource, Rows, held_rules
 from glow.index.passages import PASSAGES
 from glow.index.spelling import SPELLING, SpellingTable
 from glow.search import RETRIEVERS
-from tests.components.cases import Case, all_of, files_of, needs_of, view_of
+from tests.components.cases import AnyComponent, Case, all_of, files_of, needs_of, verified, view_of
 from tests.components.kinds import NEW, OLD, document_of
 from tests.components.probes import Seen
-from tests.components.worlds import AnyComponent, verified
 
 __all__ = ["Answers"]
 

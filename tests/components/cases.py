@@ -1,32 +1,202 @@
 """A component in a kind of index, and how its index is made, changed and merged."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.artifact import DOCUMENT_TOWER, TERMS_TOWER, FileKey, learned_hash
 from glow.index import (
     COMPONENTS,
+    DELTA,
+    Asked,
+    Component,
+    EncodeJob,
     MergeSource,
+    Records,
     Rows,
+    Rules,
     Segment,
+    Texts,
     View,
+    asked_rules,
     held_rules,
     join_segments,
     joined_order,
     merge_segments,
+    open_segment,
 )
 from glow.index.columns import COLUMNS
-from glow.index.stored_fields import STORED_FIELDS
+from glow.index.passages import PASSAGES, TextsOfDocuments
+from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
 from glow.records import Document
+from glow.runtime import VECTOR, Encoder, Model
+from glow.text import Analyzer, CorpusCounter, TermTable, field_words, select_terms
+from glow_index_builder.options import BuildOptions
 from tests.components.kinds import NEW, OLD, document_of
 from tests.components.probes import PROBES, Seen
-from tests.components.worlds import AnyComponent, Maker
 
-__all__ = ["Case", "Changed", "Segments", "all_of", "files_of", "needs_of", "view_of"]
+AnyComponent = Component[Any, Any, Any, Any]
+
+
+@dataclass
+class _Encoded:
+    """What is made of texts, as an `Encoded`; made when it is asked for."""
+
+    texts: list[Document]
+    encode: Callable[[Document], tuple[NDArray[np.float32], dict[str, Records]]]
+    dimensions: int
+
+    def records(self, component: str) -> Iterator[Records]:
+        for text in self.texts:
+            yield self.encode(text)[1][component]
+
+    def vectors(self) -> NDArray[np.float32]:
+        nothing = np.empty((0, self.dimensions), np.float32)
+        return np.concatenate([nothing, *(self.encode(text)[0] for text in self.texts)])
+
+
+@dataclass
+class _Corpus:
+    """Documents of which components are built; a `Corpus`."""
+
+    model: Model
+    terms: TermTable
+    counted: TermTable
+    counted_terms: TermTable
+    made: Segment
+    encoded: Any = None
+    threads: int = 1
+    spread: None = None
+
+    @property
+    def notes(self) -> Path:
+        return self.made.folder.parent / "notes"
+
+    def documents(self) -> Iterator[Document]:
+        return self.made[STORED_FIELDS].scan()
+
+    def advance(self, count: int) -> None:
+        assert count >= 0
+
+    def open(self, component: AnyComponent) -> None:
+        reader = component.open(self.made)
+        if reader is not None:
+            self.made = self.made.with_reader(component, reader, component.first(reader))
+
+
+@dataclass
+class Maker:
+    """Makes segments of one model and one kind of index."""
+
+    model: Model  # that encodes
+    options: Mapping[str, Any]  # of the build
+    _done: dict[Any, Any] = field(default_factory=dict)
+
+    def base(self, held: Sequence[Document], folder: Path, **changed: Any) -> Segment:
+        """Documents as a build makes them; options may be changed."""
+        options = BuildOptions(source="-", index_root=folder, **{**self.options, **changed})
+        dimensions = self.model.encoder("document").dimensions
+        rules = asked_rules(options, Asked(self.model, dimensions, "cpu", 1, "corpus", {}))
+        counted, stems = self._counted(held)
+        terms = select_terms("corpus", counted, self.model.preprocessor.terms)
+        hashes = {"model": self.model.hash, "terms": terms.hash}
+        for each in rules.values():
+            hashes |= each.hashes
+        given = (hashes, options.parameters(), None, Rows(len(held)))
+        made = Segment("made", folder, folder, "", *given)
+        terms.save(folder.with_name(f"{folder.name}-terms"))
+        folder.mkdir(parents=True)
+        return self._write(held, rules, _Corpus(self.model, terms, counted, stems, made), self.model)
+
+    def added(
+        self,
+        base: Segment,
+        held: Sequence[Document],
+        rules: Mapping[str, Rules],
+        folder: Path,
+        below: str = DELTA,
+    ) -> Segment:
+        """Documents by the rules of a base; without any, of a model that is not there."""
+        terms = TermTable.load(base.root.with_name(f"{base.root.name}-terms"))
+        root = base.root if below else folder
+        made = replace(
+            base, folder=folder, root=root, below=below, files=None, rows=Rows(len(held)), readers={}
+        )
+        if not below:
+            folder.mkdir(parents=True)
+            for name in (name for component in COMPONENTS for name in component.stays):
+                if (base.root / name).is_dir():
+                    shutil.copytree(base.root / name, folder / name)
+                elif (base.root / name).is_file():
+                    shutil.copyfile(base.root / name, folder / name)
+        model = self.model if held else replace(self.model, folder=folder / "nowhere")
+        return self._write(held, rules, _Corpus(model, terms, *self._counted(held), made), model)
+
+    def _counted(self, held: Sequence[Document]) -> tuple[TermTable, TermTable]:
+        own, counter = self.model.preprocessor, CorpusCounter(Analyzer("english"), 10_000)
+        for document in held:
+            counter.add(field_words(document, own.schema, own.pieces))
+        return counter.tables()
+
+    def _write(
+        self, held: Sequence[Document], rules: Mapping[str, Rules], corpus: _Corpus, model: Model
+    ) -> Segment:
+        folder = corpus.made.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with DocumentWriter(folder / DOCUMENTS_FILE) as writer:
+            for document in held:
+                writer.add(document)
+        corpus.open(STORED_FIELDS)
+        listed = [component for component in COMPONENTS if component.name in rules]
+        for component in listed:
+            if component.prepares:
+                component.prepare(corpus, rules[component.name])
+                if corpus.made.has_any(component.paths):
+                    corpus.open(component)
+        jobs = {
+            component.name: component.encoding(corpus.made, rules[component.name]) for component in listed
+        }
+        corpus.encoded = self._encoded(corpus, {name: job for name, job in jobs.items() if job is not None})
+        for component in listed:
+            component.build(corpus, rules[component.name])
+            corpus.open(component)
+        return open_segment(verified(corpus.made))
+
+    def _encoded(self, corpus: _Corpus, jobs: Mapping[str, EncodeJob]) -> _Encoded:
+        cut = corpus.made.get(PASSAGES)
+        whole = TextsOfDocuments(cut)
+        texts = [text for row, each in enumerate(corpus.documents()) for text in whole.of(each, row)]
+        dimensions = self.model.encoder("document").dimensions
+        if not texts:
+            return _Encoded(texts, lambda text: ({}, {}), dimensions)
+        graph = DOCUMENT_TOWER if learned_hash(self.model.manifest.files) is None else TERMS_TOWER
+        tower = Encoder(self.model.folder / graph, self.model.preprocessor.pieces.pad_id)
+        beside = [name for name in tower.outputs if name != VECTOR]
+        preprocessor = self.model.with_terms(corpus.terms)
+        encoders = {name: job.open(self.model, corpus.terms, "cpu") for name, job in jobs.items()}
+
+        def encode(text: Document) -> Any:
+            key = (repr(text), corpus.terms.hash, tuple(jobs.items()))
+            if key not in self._done:
+                sequences = [preprocessor.document(text)]
+                vectors, *found = tower.run_outputs(sequences, [VECTOR, *beside])
+                batch = Texts([text], sequences, vectors, dict(zip(beside, found, strict=True)))
+                self._done[key] = batch.vectors, {name: each.encode(batch) for name, each in encoders.items()}
+            return self._done[key]
+
+        return _Encoded(texts, encode, dimensions)
+
+
+def verified(segment: Segment) -> Segment:
+    """A segment with its files in a manifest, none of it open."""
+    paths = (path for path in sorted(segment.folder.rglob("*")) if path.is_file())
+    files = {path.relative_to(segment.folder).as_posix(): (FileKey.of(path), "") for path in paths}
+    return replace(segment, files=files, readers={}, rows=Rows(segment.rows.documents))
 
 
 def files_of(folder: Path, component: AnyComponent) -> dict[str, bytes]:
@@ -51,15 +221,10 @@ def view_of(segment: Segment) -> View:
 
 @dataclass
 class Segments:
-    """Segments of one kind of index, in folders of their own.
+    """Segments of one kind of index, in folders of their own."""
 
-    Attributes:
-        maker: makes them.
-        new_folder: a folder that is not there yet.
-    """
-
-    maker: Maker
-    new_folder: Callable[[], Path]
+    maker: Maker  # makes them
+    new_folder: Callable[[], Path]  # a folder that is not there yet
 
     def base(self, held: Sequence[Document], **changed: Any) -> Segment:
         """As a build makes it."""
@@ -95,18 +260,12 @@ class Segments:
 
 @dataclass(frozen=True)
 class Changed:
-    """An index that was changed.
+    """An index that was changed."""
 
-    Attributes:
-        base, delta: its segments.
-        gone: rows of the base that are gone.
-        left: the documents that can be found, in the order of rows.
-    """
-
-    base: Segment
+    base: Segment  # base, delta: its segments
     delta: Segment
-    gone: NDArray[np.int64]
-    left: list[Document]
+    gone: NDArray[np.int64]  # rows of the base that are gone
+    left: list[Document]  # the documents that can be found, in the order of rows
 
     @property
     def kept(self) -> list[MergeSource]:
@@ -118,17 +277,11 @@ class Changed:
 
 @dataclass
 class Case:
-    """A component in a kind of index.
+    """A component in a kind of index."""
 
-    Attributes:
-        component: the component.
-        segments: makes segments of the kind.
-        shared: what tests of the same kind have made.
-    """
-
-    component: AnyComponent
-    segments: Segments
-    shared: dict[str, Any]
+    component: AnyComponent  # the component
+    segments: Segments  # makes segments of the kind
+    shared: dict[str, Any]  # what tests of the same kind have made
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What is made once for all components."""

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from glow.index import COMPONENTS
 from glow.runtime import Model
-from tests.components.cases import Case, Segments
+from tests.components.cases import Case, Maker, Segments
 from tests.components.files import FileCase
 from tests.components.kinds import KINDS
-from tests.components.made_vectors import DIMENSIONS, NEW, OLD, Array
+from tests.components.test_vectors import DIMENSIONS, NEW, OLD, Array
 from tests.components.versions import Versions
-from tests.components.worlds import Maker
 
 World = Callable[[str], tuple[Segments, dict[str, Any]]]
 

@@ -10,10 +10,9 @@ from glow.errors import ArtifactError, ArtifactNotFoundError, FormatError, Integ
 from glow.index import COMPONENTS, DELTA, Index, held_rules
 from glow.index.postings import POSTINGS
 from glow.index.spelling import SPELLING
-from tests.components.cases import needs_of
+from tests.components.cases import AnyComponent, needs_of
 from tests.components.probes import PROBES, Seen
 from tests.components.versions import Edited, Version, Versions, edits
-from tests.components.worlds import AnyComponent
 
 __all__ = ["FileCase", "Files"]
 
@@ -26,17 +25,11 @@ ADVICE = ("rebuild the index", "roll back to", "build the index with", "export i
 
 @dataclass
 class FileCase:
-    """A component in versions of a kind of index.
+    """A component in versions of a kind of index."""
 
-    Attributes:
-        component: the component.
-        versions: the versions.
-        folder: for copies.
-    """
-
-    component: AnyComponent
-    versions: Versions
-    folder: Path
+    component: AnyComponent  # the component
+    versions: Versions  # the versions
+    folder: Path  # for copies
 
     def edited(self, version: Version | None = None) -> Edited:
         """A copy of the version with the largest delta, or of another."""

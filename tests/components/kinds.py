@@ -8,20 +8,13 @@ from glow.records import Document
 from tests.conftest import DATA
 from tests.made_index import documents
 
-__all__ = ["KINDS", "NEW", "OLD", "Kind", "document_of"]
-
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of index.
+    """A kind of index."""
 
-    Attributes:
-        options: of its build.
-        lacks: components that it has not.
-    """
-
-    options: Mapping[str, Any]
-    lacks: frozenset[str] = frozenset()
+    options: Mapping[str, Any]  # of its build
+    lacks: frozenset[str] = frozenset()  # components that it has not
 
 
 KINDS = {

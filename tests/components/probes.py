@@ -45,21 +45,13 @@ def bits(array: NDArray[Any]) -> tuple[str, tuple[int, ...], bytes]:
 
 @dataclass
 class Seen:
-    """An index and what of it can be found.
+    """An index and what of it can be found."""
 
-    Attributes:
-        view: the index.
-        ids: of the documents that can be found, sorted.
-        rows: of these documents, int64 [n].
-        vectors: rows of their vectors, int64 [v], a document's one after another.
-        order: uint32, the rank of each document's id.
-    """
-
-    view: View
-    ids: list[str]
-    rows: NDArray[np.int64]
-    vectors: NDArray[np.int64]
-    order: NDArray[np.uint32]
+    view: View  # the index
+    ids: list[str]  # of the documents that can be found, sorted
+    rows: NDArray[np.int64]  # of these documents, int64 [n]
+    vectors: NDArray[np.int64]  # rows of their vectors, int64 [v], a document's one after another
+    order: NDArray[np.uint32]  # uint32, the rank of each document's id
 
     @classmethod
     def of(cls, view: View) -> "Seen":

@@ -16,11 +16,10 @@ from glow.index.ranking import RowMask
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
 from tests.components.answers import Answers
-from tests.components.cases import Case, Segments, view_of
+from tests.components.cases import Case, Segments, verified, view_of
 from tests.components.conftest import World
 from tests.components.kinds import KINDS, OLD, document_of
 from tests.components.probes import PROBES, Seen
-from tests.components.worlds import verified
 
 CASES = [
     pytest.param((kind, component.name), id=f"{kind}-{component.name}")
@@ -32,13 +31,9 @@ CASES = [
 
 @dataclass
 class StoredSegments(Segments):
-    """Segments whose base is in a collection.
+    """Segments whose base is in a collection."""
 
-    Attributes:
-        address: of the server.
-    """
-
-    address: str = ""
+    address: str = ""  # of the server
 
     def base(self, held: Sequence[Document], **changed: Any) -> Segment:
         """As `Segments.base`, moved to the server."""

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
+from glow.errors import ConfigError, MismatchError
 from glow.index import (
     COMPONENTS,
     DELTA,
@@ -26,7 +27,10 @@ from glow.index import (
     Rules,
     Segment,
 )
+from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
+from glow.index.token_embeddings import TOKEN_EMBEDDINGS
+from glow.runtime import Model
 from glow.storage import map_array
 from glow_index_builder.deltas import CompactOptions, UpsertOptions, compact, upsert
 from glow_index_builder.progress import Stages
@@ -57,7 +61,6 @@ class StoredLengths:
         self._words = words
 
     def read(self, rows: NDArray[np.int64]) -> Words:
-        """As `Lengths`."""
         return self._words[rows]
 
 
@@ -68,7 +71,6 @@ class JoinedLengths:
         self._both = both
 
     def read(self, rows: NDArray[np.int64]) -> Words:
-        """As `Lengths`."""
         return self._both.gather(rows, StoredLengths.read)
 
 
@@ -225,3 +227,14 @@ def test_a_version_that_was_built_before_goes_on_without_it(
     assert index.delta is not None
     compact(CompactOptions(index_root=root.path, threads=1), Stages(io.StringIO()))
     assert not Index.open(root.folder(root.current())).holds(LENGTHS)
+
+
+def test_what_cannot_be_made_is_refused_by_its_rules(toy_model: Path) -> None:
+    model = Model.open(toy_model)
+    asked = Asked(model, 48, "cpu", 1, "corpus", {})
+    assert PASSAGES.rules(PASSAGES.options(), asked) is None
+    assert TOKEN_EMBEDDINGS.rules(TOKEN_EMBEDDINGS.options(), asked) is None
+    with pytest.raises(ConfigError, match="nothing"):
+        PASSAGES.rules(PASSAGES.options(passages=True, passage_field="nothing"), asked)
+    with pytest.raises(MismatchError, match="expected reranker"):
+        TOKEN_EMBEDDINGS.rules(TOKEN_EMBEDDINGS.options(rerank=toy_model), asked)

@@ -1,22 +1,34 @@
 """Vectors as a component: kinds of FAISS index, built, merged, joined and opened."""
 
+import pickle
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from glow.artifact import FileKey
 from glow.errors import ConfigError, DeviceError, MismatchError, StoreError
 from glow.index import (
     DELTA,
     Asked,
+    BaseAndDelta,
+    Corpus,
+    ImportRows,
     MergeSource,
+    RangeTask,
     Rows,
+    Segment,
+    Segments,
 )
+from glow.index.columns import COLUMNS, build_columns
+from glow.index.milvus import MilvusVectors
 from glow.index.ranking import RowMask
+from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.index.vectors import (
     KINDS,
     VECTORS,
@@ -28,19 +40,64 @@ from glow.index.vectors import (
     VectorRules,
     build_dense,
 )
-from tests.components.made_vectors import (
-    DIMENSIONS,
-    NEW,
-    OLD,
-    Array,
-    built,
-    joined,
-    kept,
-    made,
-    opened,
-    rules_of,
-    verified,
-)
+from glow.records import Document
+
+OLD, NEW, DIMENSIONS = 600, 80, 16
+HASHES = {"model": "m" * 64, "terms": "t" * 64}
+Array = NDArray[np.float32]
+
+
+def made(folder: Path, count: int, below: str = "", **parameters: Any) -> Segment:
+    """A segment in the making, with columns in a folder of their own, as a build has them."""
+    columns = folder / "columns-step"
+    columns.mkdir(parents=True)
+    with DocumentWriter(folder / "documents.sqlite") as writer:
+        for row in range(count):
+            writer.add(Document(f"d{row:04}", {}, {"parity": row % 2}))
+    build_columns(DocumentStore(folder / "documents.sqlite"), columns)
+    (folder / "step").mkdir()
+    given = (below, HASHES, parameters, None, Rows(count))
+    segment = Segment("v1", folder / "step", folder, *given, earlier=(columns,))
+    return segment.with_reader(COLUMNS, COLUMNS.open(segment))
+
+
+def opened(segment: Segment) -> Segment:
+    return segment.with_reader(VECTORS, VECTORS.open(segment))
+
+
+def verified(segment: Segment) -> Segment:
+    """The same with its files in a manifest."""
+    files = {path.name: (FileKey.of(path), "") for path in segment.folder.iterdir()}
+    return replace(segment, files=files)
+
+
+def corpus_of(segment: Segment, vectors: Array, **more: Any) -> Corpus:
+    hashed = {name: SimpleNamespace(hash=HASHES[name]) for name in HASHES}
+    encoded = SimpleNamespace(vectors=lambda: vectors)
+    given = {"spread": None, "notes": segment.root / "import", "advance": lambda _: None}
+    return cast(Corpus, SimpleNamespace(made=segment, encoded=encoded, **hashed, **(given | more)))
+
+
+def built(folder: Path, vectors: Array, rules: VectorRules, below: str = "", **parameters: Any) -> Segment:
+    segment = made(folder, len(vectors), below, **parameters)
+    VECTORS.build(corpus_of(segment, vectors), rules)
+    return opened(segment)
+
+
+def rules_of(kind: Any, **more: Any) -> VectorRules:
+    return VectorRules(index=kind, dimensions=DIMENSIONS, **more)
+
+
+def joined(base: Segment, delta: Segment, gone: NDArray[np.int64]) -> BaseAndDelta[Any]:
+    order = np.random.default_rng(2).permutation(OLD + NEW).astype(np.uint32)
+    segments = Segments(base.rows.documents, delta.rows.documents, gone)
+    return BaseAndDelta("v1", base[VECTORS], delta[VECTORS], segments, gone, order)
+
+
+def kept(base: Segment, delta: Segment, gone: NDArray[np.int64]) -> list[MergeSource]:
+    live = np.ones(base.rows.documents, np.bool_)
+    live[gone] = False
+    return [MergeSource(base, live), MergeSource(delta, np.ones(delta.rows.documents, np.bool_))]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -188,3 +245,52 @@ def test_auto_goes_by_the_number_of_vectors(vectors: Array, tmp_path: Path) -> N
     assert VECTORS.counts(segment[VECTORS]) == {"dimensions": DIMENSIONS}
     with pytest.raises(StoreError):
         VECTORS.rules(VectorOptions(store="milvus://127.0.0.1:1"), cast(Asked, asked))
+
+
+def here(ranges: int, seen: list[tuple[int, int]]) -> Callable[[RangeTask], ImportRows]:
+    """Does a task as other machines would: of a copy, in ranges."""
+
+    def spread(task: RangeTask) -> ImportRows:
+        copy = pickle.loads(pickle.dumps(task))  # noqa: S301 - our own
+
+        def run(collection: str, start: int, stop: int) -> Iterator[int]:
+            for first in range(start, stop, ranges):
+                last = min(first + ranges, stop)
+                copy(collection, first, last)
+                seen.append((first, last))
+                yield last
+
+        return run
+
+    return spread
+
+
+def test_a_base_in_milvus_answers_as_one_in_a_file(
+    vectors: Array, gone: NDArray[np.int64], tmp_path: Path
+) -> None:
+    address = f"milvus://{tmp_path / 'vectors.db'}"
+    file = built(tmp_path / "file", vectors[:OLD], rules_of("flat"))
+    segment = made(tmp_path / "base", OLD, index="flat")
+    rules, seen, steps = rules_of("flat", store=address), list[tuple[int, int]](), list[int]()
+    VECTORS.build(corpus_of(segment, vectors[:OLD], spread=here(250, seen), advance=steps.append), rules)
+    assert seen == [(0, 250), (250, 500), (500, OLD)] and sum(steps) == OLD
+    assert [path.name for path in segment.folder.iterdir()] == ["vectors.json"]
+    assert VECTORS.report(opened(segment), rules, {})["index"]["store"] == address
+    base = opened(verified(segment))
+    assert isinstance(base[VECTORS], MilvusVectors)
+    delta = built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA)
+    views = [VECTORS.join(joined(each, delta, gone)) for each in (file, base)]
+    mask = RowMask(np.arange(OLD + NEW) % 3 == 0)
+    for allowed in (None, mask):
+        answers = [view.search(vectors[[2, 300, OLD + 1]], 10, None, allowed) for view in views]
+        np.testing.assert_array_equal(answers[0][1], answers[1][1])
+        np.testing.assert_allclose(answers[0][0], answers[1][0], atol=1e-6)
+    target = made(tmp_path / "compacted", OLD - len(gone) + NEW)
+    compacted = VECTORS.rules_of(base, delta=False)
+    assert compacted is not None and compacted.store == address
+    VECTORS.merge(kept(base, delta, gone), compacted, target)
+    assert [path.name for path in target.folder.iterdir()] == ["vectors.json"]
+    whole = np.delete(vectors, gone, axis=0)
+    np.testing.assert_array_equal(opened(verified(target))[VECTORS].vectors(np.arange(len(whole))), whole)
+    with pytest.raises(MismatchError, match="belongs to another model, term statistics or set of vectors"):
+        VECTORS.open(replace(verified(target), hashes={"model": "x", "terms": "y"}))

@@ -19,8 +19,8 @@ from glow.artifact import MANIFEST_FILE, FileRecord, IndexRoot, read_manifest
 from glow.index import Index
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
 from glow_index_builder.progress import Stages
+from tests.components.cases import AnyComponent
 from tests.components.kinds import NEW, OLD
-from tests.components.worlds import AnyComponent
 from tests.made_index import made, write
 
 __all__ = ["Edited", "Version", "Versions", "edits"]
@@ -42,13 +42,7 @@ class Version:
 
 
 class Versions:
-    """A base, deltas over it, and what compaction made of them.
-
-    Attributes:
-        base: of `OLD`.
-        first, last: with a part of `NEW`, and with all of it and less of the base.
-        compacted: of `last`.
-    """
+    """A base, deltas over it, and what compaction made of them."""
 
     def __init__(self, folder: Path, model: Path, options: Mapping[str, Any]) -> None:
         self._model, self._folder = model, folder
@@ -56,6 +50,7 @@ class Versions:
         self._root = root
         self.base = self._live()
         self._upsert(NEW[:6])
+        # first, last: with a part of `NEW`, and with all of it and less of the base
         self.first = self._live()
         self._upsert(NEW[6:])
         (folder / "gone").write_text("d/20\nd/21\nd/5\nnew/41\n")
@@ -75,14 +70,13 @@ class Versions:
 
 
 class Edited:
-    """A copy of a version, by hard links but for its manifest.
+    """A copy of a version, by hard links but for its manifest."""
 
-    Args:
-        version: that is copied, and stays as it is.
-        folder: to make.
-    """
-
-    def __init__(self, version: Version, folder: Path) -> None:
+    def __init__(
+        self,
+        version: Version,  # that is copied, and stays as it is
+        folder: Path,  # to make
+    ) -> None:
         self.version, self.folder = version, folder
         shutil.copytree(version.folder, folder, copy_function=os.link)
         self._set(folder / MANIFEST_FILE, (version.folder / MANIFEST_FILE).read_bytes())
@@ -95,18 +89,12 @@ class Edited:
 
     def change(
         self,
-        files: Mapping[str, bytes | None],
+        files: Mapping[str, bytes | None],  # path -> content; None: it goes
         *,
         agrees: bool,
-        counts: Mapping[str, int] | None = None,
+        counts: Mapping[str, int] | None = None,  # of the manifest, in place of its own; None: they stay
     ) -> None:
-        """Writes files anew.
-
-        Args:
-            files: path -> content; None: it goes.
-            agrees: whether the manifest is made to fit.
-            counts: of the manifest, in place of its own; None: they stay.
-        """
+        """Writes files anew."""
         records = dict(self._manifest.files)
         for name, content in files.items():
             self._set(self.folder / name, content)

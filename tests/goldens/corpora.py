@@ -21,17 +21,11 @@ NEW: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """An index in the making.
+    """An index in the making."""
 
-    Attributes:
-        documents: what it is built of.
-        flags: of `glow build`, beside model, input and output.
-        has_head: whether its model has a head of learned impacts.
-    """
-
-    documents: Callable[[], list[Json]]
-    flags: tuple[str, ...] = ()
-    has_head: bool = False
+    documents: Callable[[], list[Json]]  # what it is built of
+    flags: tuple[str, ...] = ()  # of `glow build`, beside model, input and output
+    has_head: bool = False  # whether its model has a head of learned impacts
 
     def upserts(self) -> list[Json]:
         """One replaced by another text, one by itself with other metadata, one new, and one equal to one of the base."""

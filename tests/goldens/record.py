@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 def main() -> None:
     """Builds, asks and writes."""
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch and FAISS are loaded, as the tests have it
-    from tests.goldens.portable import portable, save
+    from tests.goldens.compare import portable, save
     from tests.goldens.whole import whole
 
     with tempfile.TemporaryDirectory() as work:

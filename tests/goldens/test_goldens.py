@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.goldens.compare import Tolerance, differences, exact, nearly
+from tests.goldens.compare import Tolerance, differences, exact, load, nearly, portable
 from tests.goldens.corpora import CORPORA
-from tests.goldens.portable import load, portable
 from tests.goldens.whole import whole
 
 FOLDER = Path(__file__).parent

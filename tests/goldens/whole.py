@@ -33,11 +33,7 @@ _VERSION = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{4}")
 def whole(work: Path) -> Json:
     """Builds every corpus, changes it and compacts it, and looks at each state.
 
-    Args:
-        work: folder to work in.
-
-    Returns:
-        Corpus -> state (`built`, `changed`, `compacted`) -> what is known of it.
+    Returns corpus -> state (`built`, `changed`, `compacted`) -> what is known of it.
     """
     models = {False: DATA / "toy-model", True: work / "toy-learned"}
     shutil.copytree(models[False], models[True])

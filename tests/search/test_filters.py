@@ -1,6 +1,8 @@
 """The filter language matches what a plain reading of it matches, and refuses what is no filter with its place."""
 
+import json
 import random
+import re
 import tracemalloc
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from glow.collection import parse_document
 from glow.errors import FilterError
 from glow.index.columns import Columns, build_columns, field_values, type_of
 from glow.index.columns.filters import MAX_FAULTS, And, Between, Exists, Not, OneOf, Or, parse_filter
@@ -381,3 +385,44 @@ def test_messages_stay_short_where_fields_are_many_and_odd(tmp_path: Path) -> No
     many = columns_of([{f"\x1b{'n' * 200}{at}": at for at in range(100)}], tmp_path)
     ((_, detail),) = faults_of({"field": "x", "exists": True}, many)
     assert detail.endswith(" and 70 more") and "\\x1bnnn" in detail
+
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "filters.md"
+
+
+def documented_columns(folder: Path, lines: Sequence[str]) -> tuple[list[str], Columns]:
+    with DocumentWriter(folder / "documents.sqlite") as writer:
+        for line in lines:
+            writer.add(parse_document(line.encode(), ["title"]))
+    store = DocumentStore(folder / "documents.sqlite")
+    build_columns(store, folder)
+    return [document.id for document in store.scan()], Columns.open(folder, store.count)
+
+
+def mask_of(expression: Any, columns: Columns) -> NDArray[np.bool_]:
+    return evaluate(parse_filter(expression, columns), columns)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[list[str], Columns]:
+    lines = (HERE / "filter_documents.jsonl").read_text(encoding="utf-8").splitlines()
+    return documented_columns(tmp_path, lines)
+
+
+@pytest.mark.parametrize("line", (HERE / "filter_cases.jsonl").read_text(encoding="utf-8").splitlines())
+def test_a_filter_matches_what_its_case_says(made: tuple[list[str], Columns], line: str) -> None:
+    ids, columns = made
+    case = json.loads(line)
+    mask = mask_of(case["filter"], columns)
+    assert [name for name, fits in zip(ids, mask, strict=True) if fits] == case["matches"]
+
+
+def test_the_table_of_the_page_is_true(tmp_path: Path) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    (document,) = re.findall(r'^\{"_id": .*$', text, re.MULTILINE)
+    rows = re.findall(r"^\|`(\{.*\})`\|(yes|no)\|$", text, re.MULTILINE)
+    assert len(rows) >= 4
+    _, columns = documented_columns(tmp_path, [document])
+    for expression, matches in rows:
+        assert mask_of(json.loads(expression), columns).tolist() == [matches == "yes"], expression

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,134 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from glow.errors import ConfigError, StoreError
-from glow.index import Fusion, FusionWeights, Ranking, run_all, wanted_until
+from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Ranking, run_all, wanted_until
 from glow.index.ranking import time_left_s
-from glow.search import Fused, Scorer, fuse_rankings, rrf, uncertainty
+from glow.records import Hit
+from glow.search import Fused, Scorer, fuse, fuse_rankings, rrf, uncertainty
+from glow.search.hybrid import coverage_scorer
+
+RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), max_size=4)
+
+
+def test_scores_are_sums_of_reciprocal_ranks() -> None:
+    hits = rrf([["a", "b", "c"], ["c", "a"]], k=60)
+    assert [hit.document_id for hit in hits] == ["a", "c", "b"]
+    assert [hit.score for hit in hits] == pytest.approx([1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62], abs=1e-15)
+
+
+def test_ties_go_to_the_smaller_id() -> None:
+    assert [hit.document_id for hit in rrf([["b", "a"], ["a", "b"]])] == ["a", "b"]
+
+
+def test_nothing_fused_is_nothing() -> None:
+    assert rrf([]) == []
+    assert rrf([[], []]) == []
+
+
+def test_an_empty_ranking_changes_nothing() -> None:
+    assert rrf([["a", "b"], []]) == rrf([["a", "b"]])
+
+
+def test_a_repeated_document_counts_at_its_best_rank_and_moves_nobody() -> None:
+    hits = {hit.document_id: hit.score for hit in rrf([["a", "a", "b"]])}
+    assert hits == {"a": pytest.approx(1 / 61), "b": pytest.approx(1 / 63)}
+
+
+def test_the_sum_does_not_depend_on_the_order_of_its_parts() -> None:
+    """1/61, 1/62 and 1/67 are three numbers whose plain sum depends on their order in its last bit."""
+    rankings = [["a"], ["x", "a"], [*"stuvwx", "a"]]
+    scores = {hit.score for some in permutations(rankings) for hit in rrf(some) if hit.document_id == "a"}
+    assert len(scores) == 1
+
+
+@given(RANKINGS, st.randoms())
+def test_the_order_of_the_rankings_does_not_matter(rankings: list[list[str]], random: object) -> None:
+    shuffled = list(rankings)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert rrf(shuffled) == rrf(rankings)
+
+
+@given(RANKINGS)
+def test_every_document_comes_once_in_descending_order(rankings: list[list[str]]) -> None:
+    hits = rrf(rankings)
+    found = [hit.document_id for hit in hits]
+    assert sorted(found) == sorted({document for ranking in rankings for document in ranking})
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), unique=True))
+def test_a_single_ranking_keeps_its_order(ranking: list[str]) -> None:
+    assert [hit.document_id for hit in rrf([ranking])] == ranking
+
+
+def test_runs_are_fused_query_by_query() -> None:
+    one = {"q1": [Hit("a", 9.0), Hit("b", 8.0)], "q2": [Hit("c", 1.0)]}
+    two = {"q3": [Hit("d", 0.5)], "q1": [Hit("b", 0.9)]}
+    fused = fuse([one, two], top_k=10, k=1)
+    assert list(fused) == ["q1", "q2", "q3"]
+    assert fused["q1"] == [Hit("b", pytest.approx(1 / 3 + 1 / 2)), Hit("a", 1 / 2)]
+    assert (fused["q2"], fused["q3"]) == ([Hit("c", 0.5)], [Hit("d", 0.5)])
+
+
+def test_top_k_bounds_what_is_fused_and_what_is_kept() -> None:
+    one, two = (
+        {"q": [Hit(name, -float(rank)) for rank, name in enumerate(names)]} for names in ("abc", "dca")
+    )
+    assert [hit.document_id for hit in fuse([one, two], top_k=2)["q"]] == [
+        "a",
+        "d",
+    ]  # without c, which both have
+    assert [hit.document_id for hit in fuse([one, two], top_k=3)["q"]] == ["a", "c", "d"]
+
+
+IDF: Mapping[str, float] = {"bees": 3.0, "honey": 2.0, "home": 1.0, "zyzzyva": 4.0}
+HELD = ({"bees", "honey"}, {"home"}, set(), {"bees", "honey", "home"})
+ROWS = np.arange(4)
+
+
+class Words:
+    """Documents of `HELD`; any other word is in none."""
+
+    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        found = [[word in HELD[row] for word in words] for row in rows.tolist()]
+        return np.array(found, np.float32)
+
+
+def covered(*words: str) -> list[float]:
+    score = coverage_scorer(Words(), words, lambda word: IDF.get(word, 0.5))  # type: ignore[arg-type]  # what is asked of it
+    together = score(ROWS)
+    assert [score(ROWS[[row]])[0] for row in ROWS] == together.tolist()
+    return [float(each) for each in together]
+
+
+def test_the_share_of_the_querys_idf() -> None:
+    assert covered("bees", "home") == pytest.approx([0.75, 0.25, 0.0, 1.0])
+    assert covered("bees", "bees", "home") == pytest.approx([6 / 7, 1 / 7, 0.0, 1.0])
+    assert covered("bees", "zyzzyva") == pytest.approx([3 / 7, 0.0, 0.0, 3 / 7])
+
+
+def test_stop_words_and_punctuation_count_nothing_and_a_query_of_them_changes_nothing() -> None:
+    assert covered("the", "bees", "?") == pytest.approx([1.0, 0.0, 0.0, 1.0])
+    assert covered("the", "?") == covered() == [1.0] * 4
+
+
+def test_it_counts_less_in_a_long_question() -> None:
+    words = ["bees", *["home"] * 15]
+    assert covered(*words)[0] == pytest.approx((3 / 18) ** 0.5)
+
+
+def test_lexical_scores_count_by_it_and_stay_what_they_are() -> None:
+    dense = np.array([0.5, 0.4], np.float32), np.array([0, 1])
+    lexical = np.array([4.0, 2.0], np.float32), np.array([1, 0])
+    share = np.array([1.0, 0.25], np.float32)
+    fused = fuse_rankings(
+        DEFAULT_FUSION, dense, lexical, lexical_scale=4.0, score_covered=lambda rows: share[rows]
+    )
+    open_by = uncertainty(dense[0])
+    expected = {0: 0.55 * 0.5 + 0.45 * open_by * 0.5, 1: 0.55 * 0.4 + 0.45 * open_by * 1.0 * 0.25}
+    assert dict(zip(fused.rows.tolist(), fused.scores.tolist(), strict=True)) == pytest.approx(expected)
+    assert dict(zip(fused.rows.tolist(), fused.parts["lexical"].tolist(), strict=True)) == {0: 2.0, 1: 4.0}
+
 
 DOCUMENTS = 30
 RRF = Fusion(method="rrf", weights=FusionWeights(dense=1.0, lexical=1.0))

@@ -25,16 +25,12 @@ ENVIRONMENT = {"RAY_AUTH_MODE": "disabled", "RAY_gcs_server_port_wait_time_s": "
 
 
 class RayCluster:
-    """Processes of one cluster; a context.
+    """Processes of one cluster; a context."""
 
-    Args:
-        folder: logs.
-
-    Attributes:
-        address: of the head.
-    """
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,  # logs
+    ) -> None:
         self._folder = folder
         self._head: psutil.Process | None = None
         self._nodes: list[psutil.Process] = []

@@ -30,14 +30,13 @@ PORTS = (
 
 
 class Milvus:
-    """One server; `address` stays the same over restarts.
+    """One server; `address` stays the same over restarts."""
 
-    Args:
-        folder: its data.
-        password: of `root`, where credentials are asked for; "" for a server open to all.
-    """
-
-    def __init__(self, folder: Path, password: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,  # its data
+        password: str = "",  # of `root`, where credentials are asked for; "" for a server open to all
+    ) -> None:
         if not os.access("/run", os.W_OK):
             pytest.skip("the wheel's Milvus writes to /run/milvus, which needs root")
         self._folder, self._password = folder, password

@@ -13,7 +13,6 @@ class HeldEncoder(ShardEncoder):
     """Once `HELD_AFTER` shards are there, one task does not end; the file `held` in the folder names its process."""
 
     def encode(self, shard: Shard) -> ShardReport | None:
-        """As `ShardEncoder.encode`."""
         if len(list(self._folder.glob("*.json"))) >= HELD_AFTER:
             try:
                 with (self._folder / "held").open("x") as file:
@@ -29,7 +28,6 @@ class StuckEncoder(ShardEncoder):
     """The first task of shard 0 never ends."""
 
     def encode(self, shard: Shard) -> ShardReport | None:
-        """As `ShardEncoder.encode`."""
         marker = Path(self._folder) / "stuck"
         if shard.start == 0 and not marker.exists():
             marker.touch()

@@ -118,7 +118,6 @@ class ReadOnly:
     vectors: Rows
 
     def __call__(self, collection: str, start: int, stop: int) -> None:
-        """As `RangeTask`."""
         assert len(self.vectors[start:stop]) == stop - start
 
 

@@ -1,0 +1,332 @@
+"""The words of an index on disk."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from math import log
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+import Stemmer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from glow.index import RowMask
+from glow.index.postings import IMPACTS_FOLDER, Bm25, ImpactIndex, ImpactWriter, Vocabulary, build_lexical
+from glow.index.postings import impacts as postings_module
+from glow.index.spelling import SPELLING_FOLDER, SpellingTable, build_spelling
+from glow.text import Analyzer, CorpusCounter, TermCounter, TermTable, is_lexical
+
+
+@given(words=st.sets(st.text(min_size=1, max_size=80)), other=st.text(max_size=80))
+def test_every_word_is_found_at_its_row_and_no_other(
+    words: set[str], other: str, tmp_path_factory: "object"
+) -> None:
+    folder: Path = tmp_path_factory.mktemp("words")  # type: ignore[attr-defined]
+    ranked = sorted(words, key=lambda word: word.encode("utf-8", "replace"))
+    Vocabulary.save(folder, ranked)
+    vocabulary = Vocabulary.load(folder)
+    assert len(vocabulary) == len(ranked)
+    assert [vocabulary.row(word) for word in ranked] == list(range(len(ranked)))
+    assert [vocabulary.word(row) for row in range(len(ranked))] == ranked
+    assert (vocabulary.row(other) >= 0) == (other in words)
+
+
+STEMS = (
+    "walk paint direct connect consist generat relat form depend secur happen find index search file".split()
+)
+ENDINGS = ("", "s", "ed", "ing", "ion", "ings")
+
+
+def corpus() -> list[list[str]]:
+    generator = np.random.default_rng(0)
+    words = [stem + ending for stem in STEMS for ending in ENDINGS] + ["the", "being", "of"]
+    return [generator.choice(words, generator.integers(3, 40)).tolist() for _ in range(200)]
+
+
+def build(folder: Path, documents: list[list[str]], bm25: Bm25 | None = None) -> ImpactIndex:
+    analyzer = Analyzer("english")
+    counter = CorpusCounter(analyzer)
+    for document in documents:
+        counter.add({"text": document})
+    words, terms = counter.tables()
+    spell = partial(build_spelling, folder / SPELLING_FOLDER)
+    build_lexical(folder / IMPACTS_FOLDER, documents, words, terms, bm25, analyzer=analyzer, on_words=spell)
+    return ImpactIndex.open(folder / IMPACTS_FOLDER)
+
+
+def test_scores_are_those_of_bm25s_with_that_stemmer_on_the_same_tokens(tmp_path: Path) -> None:
+    documents = corpus()
+    index = build(tmp_path, documents, Bm25(0.9, 0.4))
+    stemmer = Stemmer.Stemmer("english")
+    reference = bm25s.BM25(k1=0.9, b=0.4, method="lucene")
+    tokens = [stemmer.stemWords([word for word in document if is_lexical(word)]) for document in documents]
+    reference.index(tokens, show_progress=False)
+    assert index.header.words == len(set().union(*tokens))
+    for start in range(0, len(STEMS) - 3):
+        query = [stem + ENDINGS[start % len(ENDINGS)] for stem in STEMS[start : start + 3]]
+        expected = reference.get_scores(stemmer.stemWords(query))
+        assert index.score(query, np.arange(200)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_every_form_of_a_word_finds_the_same(tmp_path: Path) -> None:
+    index = build(tmp_path, [["directories", "hold", "files"], ["owls"]])
+    assert index.header.analyzer == "english"
+    for form in ("directory", "directories"):
+        scores, rows = index.search([form], 5)
+        assert rows.tolist() == [0] and index.holds(form)
+        assert index.by_word([form, "owl"], np.array([0]))[0].tolist() == pytest.approx(
+            [float(scores[0]), 0.0]
+        )
+        assert index.bound([form]) == pytest.approx(float(scores[0]))
+    assert not index.holds("direction")
+
+
+def test_a_stop_word_finds_nothing_though_its_stem_is_that_of_another_word(tmp_path: Path) -> None:
+    index = build(tmp_path, [["wills", "testament"], ["owls"]])
+    assert index.search(["wills"], 5)[1].tolist() == [0]
+    assert index.search(["will"], 5)[1].tolist() == []
+    assert index.bound(["will"]) == 0.0
+
+
+def test_spelling_has_whole_words_that_the_documents_hold(tmp_path: Path) -> None:
+    build(tmp_path, [["directories", "directory"], ["directory", "being"]])
+    table = SpellingTable.open(tmp_path / SPELLING_FOLDER)
+    assert dict(table.items()) == {"directories": 1, "directory": 2}
+    assert table.candidates("direcotry") == {"directory": 2}
+
+
+def test_an_index_of_an_older_glow_has_words_as_they_are(tmp_path: Path) -> None:
+    table = TermTable.from_counts({"bees": 1}, 1, {})
+    build_lexical(tmp_path, [["bees"]], table, table)
+    header = tmp_path / "impacts.json"
+    header.write_text(
+        header.read_text().replace('"analyzer": "plain",', "").replace('"analyzer":"plain",', "")
+    )
+    assert "analyzer" not in header.read_text()
+    index = ImpactIndex.open(tmp_path)
+    assert index.analyzer.name == "plain" and not index.holds("bee")
+
+
+BUILT_DOCUMENTS = [
+    "bees dance , bees hum",
+    "the ants walk and the bees dance",
+    "owls",
+    "",
+    "ants ants ants hum",
+]
+
+
+def words() -> list[list[str]]:
+    return [text.split() for text in BUILT_DOCUMENTS]
+
+
+def table() -> TermTable:
+    counter = TermCounter()
+    for document in words():
+        counter.add({"text": document})
+    return counter.table()
+
+
+def test_impacts_are_lucenes_bm25(tmp_path: Path) -> None:
+    """The lengths are 4, 4, 1, 0 and 4 words: 2.6 on average; bees are in 2 of 5 documents."""
+    header = build_lexical(tmp_path, words(), table(), table(), Bm25(k1=1.5, b=0.6))
+    index = ImpactIndex.open(tmp_path)
+    idf = log(1 + (5 - 2 + 0.5) / (2 + 0.5))
+    expected = idf * 2 / (2 + 1.5 * (1 - 0.6 + 0.6 * 4 / 2.6))
+    assert index.by_word(["bees"], np.array([0]))[0, 0] == pytest.approx(expected, rel=1e-6)
+    assert header.parameters == {"k1": 1.5, "b": 0.6, "average_length": pytest.approx(2.6)}
+    assert (header.kind, header.documents, header.words) == ("bm25", 5, 6)
+
+
+def test_stop_words_and_punctuation_are_not_in_the_index(tmp_path: Path) -> None:
+    build_lexical(tmp_path, words(), table(), table())
+    index = ImpactIndex.open(tmp_path)
+    held = [index.vocabulary.word(row) for row in range(len(index.vocabulary))]
+    assert held == ["ants", "bees", "dance", "hum", "owls", "walk"]
+    assert index.search(["the", ",", "and"], 5)[1].tolist() == []
+
+
+def test_idf_is_the_given_tables_and_a_word_that_it_lacks_is_one_of_a_single_document(tmp_path: Path) -> None:
+    model = TermTable.from_counts({"bees": 900, "dance": 10, "hum": 2000}, 1000, {})
+    build_lexical(tmp_path, words(), table(), model, Bm25(b=0.0))
+    index = ImpactIndex.open(tmp_path)
+    once = 1 / (1 + 1.2)
+    found = index.by_word(["dance", "walk"], np.array([1]))[0].tolist()
+    assert found == pytest.approx([once * log(1 + 990.5 / 10.5), once * log(1 + 999.5 / 1.5)], rel=1e-6)
+    # A table that counts more documents with a word than documents must not make an impact of nothing.
+    assert index.by_word(["hum"], np.array([0]))[0, 0] == pytest.approx(
+        once * log(1 + 0.5 / 1000.5), rel=1e-6
+    )
+
+
+def test_words_that_the_table_dropped_cannot_be_found_and_do_no_harm(tmp_path: Path) -> None:
+    counter = TermCounter(max_words=2)
+    for document in words():
+        counter.add({"text": document})
+    build_lexical(tmp_path, words(), counter.table(), counter.table())
+    assert ImpactIndex.open(tmp_path).search(["owls"], 5)[1].tolist() == []
+
+
+def test_scores_are_those_of_bm25s(tmp_path: Path) -> None:
+    """The reference: bm25s with method `lucene` over the same words."""
+    generator = np.random.default_rng(0)
+    vocabulary = [f"word{number}" for number in range(200)]
+    corpus = [
+        generator.choice(vocabulary, generator.integers(3, 60), p=np.arange(200, 0, -1) / 20100).tolist()
+        for _ in range(300)
+    ]
+    counter = TermCounter()
+    for document in corpus:
+        counter.add({"text": document})
+    build_lexical(tmp_path, corpus, counter.table(), counter.table(), Bm25(0.9, 0.4), chunk_postings=1000)
+    index = ImpactIndex.open(tmp_path)
+    reference = bm25s.BM25(k1=0.9, b=0.4, method="lucene")
+    reference.index(corpus, show_progress=False)
+    for start in range(0, 200, 8):
+        query = vocabulary[start : start + 5]
+        expected = reference.get_scores(query)
+        assert index.score(query, np.arange(300)) == pytest.approx(expected, rel=1e-5)
+
+
+WORDS = [f"w{number:02}" for number in range(30)]
+DOCUMENTS = 400
+Matrix = NDArray[np.float32]
+
+
+def write(
+    folder: Path,
+    matrix: Matrix,
+    words: Sequence[str] = WORDS,
+    chunk_postings: int = 97,
+) -> ImpactIndex:
+    """An index of a float32 [documents, words] matrix of impacts; zeros are no postings."""
+    with ImpactWriter(folder, words, chunk_postings) as writer:
+        for row in matrix:
+            held = np.flatnonzero(row)
+            writer.add(held.tolist(), row[held].tolist())
+        writer.finish("bm25", lambda _words, _rows, values: values, {})
+    return ImpactIndex.open(folder)
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    """Impacts of few values, so that many scores tie; frequent words first. Codes of 8 bits hold them exactly."""
+    generator = np.random.default_rng(0)
+    held = generator.random((DOCUMENTS, len(WORDS))) < np.linspace(0.9, 0.004, len(WORDS))
+    impacts = held * generator.choice([85, 170, 340], held.shape) / 64
+    for word in range(len(WORDS)):
+        impacts[np.flatnonzero(held[:, word])[:2], word] = (85 / 64, 340 / 64)[: held[:, word].sum()]
+    return impacts.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def index(matrix: Matrix, tmp_path_factory: pytest.TempPathFactory) -> ImpactIndex:
+    return write(tmp_path_factory.mktemp("impacts"), matrix)
+
+
+@pytest.fixture(scope="module")
+def order() -> NDArray[np.uint32]:
+    return np.random.default_rng(5).permutation(DOCUMENTS).astype(np.uint32)
+
+
+def naive(
+    matrix: Matrix, words: Sequence[str], k: int, allowed: NDArray[np.bool_], order: NDArray[np.uint32]
+) -> tuple[list[float], list[int]]:
+    """The definition: add up, drop zeros, sort by score and then by order (sums of halves are exact)."""
+    scores = sum((matrix[:, WORDS.index(word)] for word in words if word in WORDS), np.zeros(len(matrix)))
+    ranked = sorted(
+        (-score, order[row], row) for row, score in enumerate(scores) if score > 0 and allowed[row]
+    )
+    return [-float(score) for score, _, _ in ranked[:k]], [row for _, _, row in ranked[:k]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    words=st.lists(st.sampled_from([*WORDS, "absent", ""]), max_size=8),
+    k=st.sampled_from([1, 2, 10, 57, DOCUMENTS, 2 * DOCUMENTS]),
+    share=st.sampled_from([0.0, 0.01, 0.3, 1.0]),
+    dense=st.booleans(),
+)
+def test_a_search_is_the_plain_sum_sorted_with_ties_by_order(
+    words: list[str],
+    k: int,
+    share: float,
+    dense: bool,
+    matrix: Matrix,
+    index: ImpactIndex,
+    order: NDArray[np.uint32],
+) -> None:
+    allowed = np.random.default_rng(3).random(DOCUMENTS) < share
+    expected = naive(matrix, words, k, allowed, order)
+    with pytest.MonkeyPatch.context() as patch:
+        # Both ways to gather the candidates, whatever the size of the collection would choose.
+        patch.setattr(postings_module, "DOCUMENTS_PER_POSTING", 10**9 if dense else 0)
+        scores, rows = index.search(words, k, RowMask(allowed), order)
+    assert (scores.tolist(), rows.tolist()) == expected
+    assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
+
+
+def test_without_mask_and_order_all_are_allowed_and_rows_break_ties(
+    matrix: Matrix, index: ImpactIndex
+) -> None:
+    rows = np.arange(DOCUMENTS, dtype=np.uint32)
+    expected = naive(matrix, ["w00", "w20"], 25, np.ones(DOCUMENTS, np.bool_), rows)
+    scores, found = index.search(["w00", "w20"], 25)
+    assert (scores.tolist(), found.tolist()) == expected
+
+
+def test_scores_of_given_rows_are_those_of_the_search_to_the_bit(tmp_path: Path) -> None:
+    matrix = np.random.default_rng(1).random((300, len(WORDS)), np.float32) * 7
+    index = write(tmp_path, np.where(matrix > 3, matrix, 0))
+    words = ["w03", "w01", "w03", "w17", "w08", "absent"]
+    scores, rows = index.search(words, 300)
+    assert index.score(words, rows).tolist() == scores.tolist()
+    assert index.score(words[::-1], rows).tolist() == scores.tolist()
+    absent = np.setdiff1d(np.arange(300), rows)
+    assert not index.score(words, absent).any()
+
+
+def test_what_words_add_makes_the_score(matrix: Matrix, index: ImpactIndex) -> None:
+    rows = np.flatnonzero(matrix[:, 9] > 0)[::-1]
+    found = index.by_word(["w00", "w09", "w29", "absent"], rows)
+    assert found.tolist() == np.column_stack([matrix[rows][:, [0, 9, 29]], np.zeros(len(rows))]).tolist()
+    words = ["w00", "w09", "w09", "w29", "absent"]
+    assert (found @ [1, 2, 1, 1]).tolist() == index.score(words, rows).tolist()
+
+
+def test_no_score_exceeds_the_bound_and_one_word_reaches_it(matrix: Matrix, index: ImpactIndex) -> None:
+    words = ["w02", "w11", "w11", "absent"]
+    assert index.bound(words) == matrix[:, 2].max() + 2 * matrix[:, 11].max()
+    assert index.search(words, 1)[0][0] <= index.bound(words)
+    assert index.search(["w02"], 1)[0][0] == index.bound(["w02"])
+    assert index.bound(["absent"]) == index.bound([]) == 0.0
+
+
+def test_a_search_leaves_nothing_behind_for_the_next(index: ImpactIndex) -> None:
+    before = index.search(["w28"], 10)
+    index.search(WORDS, 3)
+    with pytest.raises(IndexError):
+        index.search(["w00"], 3, RowMask(np.ones(20, np.bool_)))  # a mask of another collection
+    after = index.search(["w28"], 10)
+    assert [part.tolist() for part in after] == [part.tolist() for part in before]
+
+
+def test_many_threads_search_as_one_does(index: ImpactIndex) -> None:
+    queries = [[WORDS[i % 30], WORDS[(i * 7) % 30], "absent"] for i in range(200)]
+    alone = [index.search(query, 5)[1].tolist() for query in queries]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda query: index.search(query, 5)[1].tolist(), queries))
+    assert together == alone
+
+
+def test_an_index_of_nothing_finds_nothing(tmp_path: Path) -> None:
+    for number, count in enumerate((0, 4)):
+        matrix = np.zeros((count, 30), np.float32)
+        index = write(tmp_path / str(number), matrix)
+        assert len(index) == len(matrix)
+        scores, rows = index.search(["w00"], 5)
+        assert (scores.tolist(), rows.tolist()) == ([], [])
