@@ -12,14 +12,7 @@ from glow.index.late_interaction import LATE_INTERACTION, max_sim
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
-from glow.search import (
-    EncodedQuery,
-    RankedDocuments,
-    answered_words,
-    fuse_hybrid,
-    gather_hybrid,
-    rank_hybrid,
-)
+from glow.search import EncodedQuery, RankedDocuments, answered_words, fuse_hybrid, gather_hybrid, rank_hybrid
 from glow.search.hybrid import LATE_SHARE, LATE_WORDS
 from tests.asked import asked_of
 from tests.made_index import documents, made, write

@@ -22,12 +22,7 @@ from glow.text import (
     markup,
 )
 from glow.text.analyzer import is_lexical
-from glow.text.highlight import (
-    SEARCHED_CHARACTERS,
-    TOKEN_CHARACTERS,
-    answering_words,
-    from_its_sentence,
-)
+from glow.text.highlight import SEARCHED_CHARACTERS, TOKEN_CHARACTERS, answering_words, from_its_sentence
 from glow.text.passages import sentence_spans
 from glow.text.spans import Window
 

@@ -1,10 +1,6 @@
 """Learned sparse retrieval: the words that a document matches, even if it lacks them."""
 
-from glow.index.learned_sparse.component import (
-    LEARNED_SPARSE,
-    LearnedOptions,
-    LearnedRules,
-)
+from glow.index.learned_sparse.component import LEARNED_SPARSE, LearnedOptions, LearnedRules
 from glow.index.learned_sparse.impacts import LEARNED_WORDS_FOLDER, Expansion, LearnedImpacts, WordSide
 
 __all__ = [

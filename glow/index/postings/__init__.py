@@ -1,12 +1,7 @@
 """The lexical index: an inverted index of impacts, by default those of BM25."""
 
 from glow.index.postings.build import Bm25, ImpactWriter, build_lexical, merge_impacts, pack_codes
-from glow.index.postings.component import (
-    POSTINGS,
-    PostingsOptions,
-    PostingsRules,
-    document_words,
-)
+from glow.index.postings.component import POSTINGS, PostingsOptions, PostingsRules, document_words
 from glow.index.postings.impacts import (
     ImpactIndex,
     ImpactsView,
