@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pydantic
 from numpy.typing import DTypeLike, NDArray
-from pydantic import Field
 
 from glow.errors import FormatError, MismatchError
 from glow.options import StrictModel
@@ -158,7 +158,7 @@ MAX_FIELDS = 256
 """Most fields with columns; thousands of keys are data used as names."""
 
 ArrayName = Literal["codes", "offsets", "text", "ends", "near", "rest"]
-Count = Annotated[int, Field(ge=0, lt=2**62)]
+Count = Annotated[int, pydantic.Field(ge=0, lt=2**62)]
 
 
 class Place(StrictModel):
@@ -172,7 +172,7 @@ class PartHeader(StrictModel):
     """The values of one type in one field."""
 
     type: ValueType  # of the values
-    distinct: Annotated[int, Field(ge=1, lt=2**32)]  # number of distinct values
+    distinct: Annotated[int, pydantic.Field(ge=1, lt=2**32)]  # number of distinct values
     values: Count  # number of values, each counted once per document
     documents: Count  # number of documents with a value of this type
     has_lists: bool  # whether a document has more than one value
@@ -184,19 +184,19 @@ class FieldHeader(StrictModel):
 
     name: str
     documents: Count
-    parts: Annotated[list[PartHeader], Field(min_length=1, max_length=4)]
+    parts: Annotated[list[PartHeader], pydantic.Field(min_length=1, max_length=4)]
 
 
 class ColumnsHeader(StrictModel):
     """`columns.json`."""
 
     format: Literal[1]  # format version
-    documents: Annotated[int, Field(ge=0, lt=2**32)]  # rows of every column
-    fields: Annotated[list[FieldHeader], Field(max_length=MAX_FIELDS)]  # sorted by name
+    documents: Annotated[int, pydantic.Field(ge=0, lt=2**32)]  # rows of every column
+    fields: Annotated[list[FieldHeader], pydantic.Field(max_length=MAX_FIELDS)]  # sorted by name
     left_out: dict[str, str]  # field -> why it has no column; the first thousand by name
     left_out_fields: Count  # total number of those fields, as far as they were counted
     # Fields that hold dates and other texts, and therefore count as texts
-    mixed: list[str] = Field(default_factory=list)
+    mixed: list[str] = pydantic.Field(default_factory=list)
 
 
 # Other JSON libraries cannot read larger whole numbers.
