@@ -34,9 +34,9 @@ def read_header(path: Path, kind: type[H], advice: str = "rebuild the index") ->
 def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
     """Opens a one-dimensional array of a known type and length without reading its values."""
     array = _load(path, is_empty=length == 0)
-    wanted = f"{np.dtype(kind)} [{'n' if length is None else length}]"
+    expected = f"{np.dtype(kind)} [{'n' if length is None else length}]"
     if array.dtype != np.dtype(kind) or array.ndim != 1 or length not in (None, len(array)):
-        raise _other(path, array, wanted)
+        raise _other(path, array, expected)
     return array.view(np.ndarray)  # slicing numpy's memmap takes ten times as long
 
 
@@ -59,9 +59,9 @@ def _load(path: Path, *, is_empty: bool) -> NDArray[Any]:
     return array
 
 
-def _other(path: Path, array: NDArray[Any], wanted: str) -> FormatError:
-    found = f"{array.dtype} {list(array.shape)}"
-    return FormatError(f"{_name(path)} holds {found:.200}, expected {wanted}; rebuild the index")
+def _other(path: Path, array: NDArray[Any], expected: str) -> FormatError:
+    form = f"{array.dtype} {list(array.shape)}"
+    return FormatError(f"{_name(path)} holds {form:.200}, expected {expected}; rebuild the index")
 
 
 def map_bytes(path: Path) -> NDArray[np.uint8]:

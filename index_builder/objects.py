@@ -60,14 +60,14 @@ class RemoteFile:
         """Opens it for reading from the start; later failures raise OSError."""
         system, path = _system(self.url)
         self._info()  # it has a time limit, and opening asks for the same values again
-        file = _told(
+        file = _reported(
             self.url, lambda: _within(self.within_s, lambda: system.open(path, "rb", block_size=BLOCK_BYTES))
         )
         return io.BufferedReader(_Raw(system, file, path, self.within_s), STEP_BYTES)
 
     def _info(self) -> dict[str, Any]:
         system, path = _system(self.url)
-        return cast(dict[str, Any], _told(self.url, lambda: system.info(path, timeout=self.within_s)))
+        return cast(dict[str, Any], _reported(self.url, lambda: system.info(path, timeout=self.within_s)))
 
 
 def list_remote(url: str) -> list[RemoteFile] | None:
@@ -76,12 +76,12 @@ def list_remote(url: str) -> list[RemoteFile] | None:
         return None  # a web server's page of links is not a directory
     system, path = _system(url)
     system.invalidate_cache()
-    if not _told(url, lambda: system.isdir(path, timeout=WITHIN_S)):
-        _told(url, lambda: system.info(path, timeout=WITHIN_S))
+    if not _reported(url, lambda: system.isdir(path, timeout=WITHIN_S)):
+        _reported(url, lambda: system.info(path, timeout=WITHIN_S))
         return None
     protocol = url.partition("://")[0]
-    found = _told(url, lambda: system.find(path, timeout=LIST_S))
-    paths = (system.unstrip_protocol(each).partition("://")[2] for each in sorted(found))
+    names = _reported(url, lambda: system.find(path, timeout=LIST_S))
+    paths = (system.unstrip_protocol(each).partition("://")[2] for each in sorted(names))
     return [RemoteFile(f"{protocol}://{path}") for path in paths]
 
 
@@ -185,10 +185,10 @@ def _within(seconds: float, call: Callable[[], T]) -> T:
     thread.join(seconds)
     if not done:
         raise TimeoutError(f"no whole response within {seconds:g} s")
-    found, error = done[0]
+    result, error = done[0]
     if error is not None:
         raise error
-    return cast(T, found)
+    return cast(T, result)
 
 
 def _system(url: str) -> tuple[Any, str]:
@@ -203,7 +203,7 @@ def _system(url: str) -> tuple[Any, str]:
     return system, cast(str, path)
 
 
-def _told(url: str, call: Callable[[], T]) -> T:
+def _reported(url: str, call: Callable[[], T]) -> T:
     """The result of a call; any error of its package becomes a GLOW error, as each package has its own types."""
     try:
         return call()
@@ -224,5 +224,5 @@ def _reason(error: BaseException) -> str:
 def _try(call: Callable[[], object]) -> None:
     try:
         call()
-    except Exception:  # noqa: S110 - it failed already, and that is told
+    except Exception:  # noqa: S110 - it failed already, and that is reported
         pass

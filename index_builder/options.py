@@ -99,10 +99,10 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
     def check_rename(self, field_names: Sequence[str]) -> None:
         """Refuses renames to unknown fields."""
         known = ("_id", *field_names)
-        for source_key, wanted in self.rename.items():
-            if wanted not in known:
+        for source_key, target in self.rename.items():
+            if target not in known:
                 raise ConfigError(
-                    f"--rename-field {source_key}={wanted}: the model reads {', '.join(known)}, not {wanted!r}"
+                    f"--rename-field {source_key}={target}: the model reads {', '.join(known)}, not {target!r}"
                 )
 
     def parameters(self) -> dict[str, Any]:
@@ -148,12 +148,12 @@ def parse_rename(pairs: Sequence[str]) -> dict[str, str]:
     """Reads `source=target` pairs."""
     rename: dict[str, str] = {}
     for pair in pairs:
-        source_key, sign, wanted = pair.partition("=")
-        if not (source_key and sign and wanted):
+        source_key, sign, target = pair.partition("=")
+        if not (source_key and sign and target):
             raise ConfigError(
                 f"--rename-field takes FOUND=WANTED, for example headline=title; found {pair!r}"
             )
-        if source_key in rename or wanted in rename.values():
-            raise ConfigError(f"--rename-field {pair}: {source_key!r} or {wanted!r} is mapped twice")
-        rename[source_key] = wanted
+        if source_key in rename or target in rename.values():
+            raise ConfigError(f"--rename-field {pair}: {source_key!r} or {target!r} is mapped twice")
+        rename[source_key] = target
     return rename

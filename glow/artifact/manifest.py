@@ -205,10 +205,12 @@ def _canonical(body: dict[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _format_message(kind: str, folder: Path, found: Any) -> str:
-    newer = isinstance(found, int) and found > FORMAT_VERSION
+def _format_message(kind: str, folder: Path, version: Any) -> str:
+    newer = isinstance(version, int) and version > FORMAT_VERSION
     remedy = "use a newer GLOW" if newer else "build it again with this GLOW"
-    return f"{kind} {folder.name}: {MANIFEST_FILE} has format {found!r}, expected {FORMAT_VERSION}; {remedy}"
+    return (
+        f"{kind} {folder.name}: {MANIFEST_FILE} has format {version!r}, expected {FORMAT_VERSION}; {remedy}"
+    )
 
 
 class ArtifactWriter:

@@ -89,12 +89,12 @@ class _Writer:
 
     def read(self, line: bytes, start: int) -> Iterator[tuple[int, Accepted]]:
         """The operations of a line, each after the missing ones before it."""
-        found = self._operations(line)
-        for place, operation in enumerate(found, 1):
+        operations = self._operations(line)
+        for place, operation in enumerate(operations, 1):
             if not self.position.number < operation.number <= self.position.number + MOST_MISSING:
                 continue  # already read, or its number is too high for any file
             yield from self._missing(operation.number - 1, start)
-            offset = start + len(line) if place == len(found) else start
+            offset = start + len(line) if place == len(operations) else start
             self.position = Position(number=operation.number, offset=offset)
             self.at, self.highest, self.reason = operation.at, 0, ""
             yield self.at, Accepted(OperationId(self.path.stem, operation.number), self.position, operation)

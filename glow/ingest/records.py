@@ -64,10 +64,10 @@ class Operation(StrictModel):
 
 def parse_operation_id(text: str) -> OperationId:
     """Reads an operation's id."""
-    found = _ID.fullmatch(text)
-    if found is None:
+    match = _ID.fullmatch(text)
+    if match is None:
         raise QueryError(f"{text!r:.80} is not an operation id; use the id in a write's response")
-    return OperationId(found[1], int(found[2]))
+    return OperationId(match[1], int(match[2]))
 
 
 class Header(NamedTuple):
@@ -93,15 +93,14 @@ def to_line(writer: str, number: int, at: int, content: bytes) -> bytes:
 
 def find_headers(line: bytes) -> list[Header]:
     """Where operations begin in a line: normally one; more if a line feed was lost; none if its beginning is damaged."""
-    return [Header(found.start(), int(found[1]), int(found[2])) for found in _HEADER.finditer(line)]
+    return [Header(match.start(), int(match[1]), int(match[2])) for match in _HEADER.finditer(line)]
 
 
 def read_line(writer: str, line: bytes) -> Operation:
     """Reads an operation; anything after its JSON object, such as a line feed, is ignored."""
     checksum, _, body = line.partition(b" ")
     body = body[: body.rfind(b"}") + 1]
-    # Lines of earlier versions of GLOW do not cover the writer's name.
-    if checksum not in (b"%08x" % _checksum(writer, body), b"%08x" % zlib.crc32(body)):
+    if checksum != b"%08x" % _checksum(writer, body):
         raise FormatError("its checksum differs")
     try:
         return Operation.model_validate_json(body)

@@ -107,27 +107,27 @@ def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None
     writers: dict[str, list[Outcome]] = {}
     for name, outcome in outcomes.items():
         writers.setdefault(name.writer, []).append(outcome)
-    for writer, found in writers.items():
+    for writer, lines in writers.items():
         descriptor = os.open(
             target / f"{writer}.jsonl", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
         )
         try:
             end_last_line(descriptor)
-            append_whole(descriptor, "".join(f"{each.model_dump_json()}\n" for each in found).encode())
+            append_whole(descriptor, "".join(f"{each.model_dump_json()}\n" for each in lines).encode())
         finally:
             os.close(descriptor)
 
 
-def find_outcome(folder: Path, wanted: OperationId) -> Outcome | None:
+def find_outcome(folder: Path, operation: OperationId) -> Outcome | None:
     """Outcome of an operation; None if it waits or its outcome is gone.
 
     A damaged line is ignored.
     """
     try:
-        data = (folder / OUTCOMES_FOLDER / f"{wanted.writer}.jsonl").read_bytes()
+        data = (folder / OUTCOMES_FOLDER / f"{operation.writer}.jsonl").read_bytes()
     except FileNotFoundError:
         return None
-    begin = b'{"id":%s,' % json.dumps(str(wanted)).encode()
+    begin = b'{"id":%s,' % json.dumps(str(operation)).encode()
     end = len(data)
     while (start := data.rfind(begin, 0, end)) >= 0:
         stop = data.find(b"\n", start)

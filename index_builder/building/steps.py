@@ -208,8 +208,8 @@ class Steps:
                 )
                 preprocessor, made = self._model.with_terms(corpus.terms), corpus.made
                 vectors = corpus.encoded.vectors()
-                found = measure_recall(made[VECTORS], vectors, made[STORED_FIELDS], preprocessor, encoder)
-                step.values = {"recall": asdict(found), "dimensions": made[VECTORS].dimensions}
+                recall = measure_recall(made[VECTORS], vectors, made[STORED_FIELDS], preprocessor, encoder)
+                step.values = {"recall": asdict(recall), "dimensions": made[VECTORS].dimensions}
         values: dict[str, Any] = step.values["recall"]
         return values
 

@@ -276,9 +276,9 @@ def _is_held(live: OpenVersion, row: int | None, document: Document) -> bool:
     """Whether the row of a document's id holds an identical one."""
     if row is None:
         return False
-    found = live.documents.rows([row])[0]
+    stored = live.documents.rows([row])[0]
     fields = {name: values for name, values in document.fields.items() if values}
-    return dict(found.fields) == fields and _json(found.metadata) == _json(document.metadata)
+    return dict(stored.fields) == fields and _json(stored.metadata) == _json(document.metadata)
 
 
 def _json(value: Any) -> str:

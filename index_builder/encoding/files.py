@@ -116,8 +116,8 @@ def read_texts_report(
         digest.update(json.dumps(report.ids).encode())
         fits = digest.hexdigest() == report.sha256 and len(data) == 4 * dimensions * report.rows
         for component in components if report.rows else ():
-            found = file_sha256(folder / f"{name}.{component}")
-            fits = fits and found == report.records_sha256[component]
+            digest_here = file_sha256(folder / f"{name}.{component}")
+            fits = fits and digest_here == report.records_sha256[component]
             fits = fits and len(report.counts[component]) == report.rows
         return (report, values) if fits else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -189,16 +189,16 @@ class VectorFiles:
 
     def __getitem__(
         self,
-        wanted: slice | NDArray[np.int64],  # a slice without step, or row numbers, int64 of any shape
+        index: slice | NDArray[np.int64],  # a slice without step, or row numbers, int64 of any shape
     ) -> NDArray[np.float32]:
         """Reads rows. Returns float32 [m, D], or [..., D]."""
-        if isinstance(wanted, slice):
-            start, stop, _ = wanted.indices(len(self))
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(len(self))
             return self._read(np.arange(start, stop))
-        flat = wanted.reshape(-1)
+        flat = index.reshape(-1)
         rows, places = np.unique(flat, return_inverse=True)
         rows_read: NDArray[np.float32] = self._read(rows)[places.reshape(-1)]
-        return rows_read.reshape(*wanted.shape, self.shape[1])
+        return rows_read.reshape(*index.shape, self.shape[1])
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Reads ascending rows; reads each file once, from the first to the last wanted row."""

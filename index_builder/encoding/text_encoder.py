@@ -90,8 +90,8 @@ class TextEncoder:
         records: dict[str, list[Records]] = {name: [] for name in self._of_tokens}
         for rows in batches_by_length([len(each) for each in sequences], self._tower.batch_tokens):
             mates = [sequences[row] for row in rows]
-            vectors[rows], *found = self._tower.run_outputs(mates, (VECTOR, *self._outputs))
-            outputs = dict(zip(self._outputs, found, strict=True))
+            vectors[rows], *others = self._tower.run_outputs(mates, (VECTOR, *self._outputs))
+            outputs = dict(zip(self._outputs, others, strict=True))
             batch = Texts([texts[row] for row in rows], mates, vectors[rows], outputs)
             for name, encoder in self._of_tokens.items():
                 try:

@@ -55,11 +55,11 @@ def decompressed(file: BinaryIO, kind: bytes, name: str) -> BinaryIO:
         return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
     if kind == ZSTD:
         zstd = require_package(kind, name)
-        return cast(BinaryIO, io.BufferedReader(_Told(zstd.ZstdFile(file), zstd.ZstdError), STEP_BYTES))
+        return cast(BinaryIO, io.BufferedReader(_ZstdReader(zstd.ZstdFile(file), zstd.ZstdError), STEP_BYTES))
     return file
 
 
-class _Told(io.RawIOBase):
+class _ZstdReader(io.RawIOBase):
     """A zstd file whose own error becomes an OSError, which file readers expect."""
 
     def __init__(self, file: Any, error: type[Exception]) -> None:

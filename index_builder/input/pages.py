@@ -63,10 +63,10 @@ def _is_markdown(name: str) -> bool:
 
 def _markdown(reader: Any, text: str) -> tuple[str, list[str], str]:
     title = ""
-    if found := _FRONT_MATTER.match(text):
-        named = _TITLE.search(found[1])
+    if matter := _FRONT_MATTER.match(text):
+        named = _TITLE.search(matter[1])
         title = named[1].strip().strip("'\"") if named else ""
-        text = text[found.end() :]
+        text = text[matter.end() :]
     headings: list[str] = []
     paragraphs: list[str] = []
     is_heading = False

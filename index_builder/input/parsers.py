@@ -149,10 +149,10 @@ def rows_of(kind: str, name: str, path: Path | RemoteFile, max_line_bytes: int) 
             requests.write(json.dumps(request).encode())
         number = 0
         while frame := read_frame(cast(BinaryIO, process.stdout).read):
-            found, payload = frame
-            if found == DONE:
+            frame_kind, payload = frame
+            if frame_kind == DONE:
                 return
-            if found != LINE:
+            if frame_kind != LINE:
                 error, _, text = payload.decode(errors="surrogateescape").partition(" ")
                 raise _ERRORS.get(error, InputError)(text)
             line = unpack_line(payload)

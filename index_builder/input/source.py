@@ -106,7 +106,7 @@ class Source:
         return self.path.open("rb") if self.path else _standard_input()
 
     def _page(self, max_line_bytes: int) -> Iterator[Line]:
-        with self._told_open() as file:
+        with self._reported_open() as file:
             data = file.read(max_line_bytes + 1)
         if len(data) > max_line_bytes:
             yield Line(1, data, len(data), is_too_long=True)
@@ -154,7 +154,7 @@ class Source:
                 ) from error
 
     @contextmanager
-    def _told_open(self) -> Iterator[io.BufferedReader]:
+    def _reported_open(self) -> Iterator[io.BufferedReader]:
         """Opens the file; read errors are reported with its name."""
         try:
             with self._open() as file:
@@ -164,7 +164,7 @@ class Source:
 
     def _format(self) -> bytes:
         """The file's format; see `format_of`."""
-        with self._told_open() as file:
+        with self._reported_open() as file:
             return format_of(file.read(MAGIC_BYTES), self.name)
 
 

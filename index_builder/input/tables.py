@@ -104,7 +104,7 @@ def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -
     number = 1
     while True:
         number += 1
-        told = lines.read_bytes
+        before = lines.read_bytes
         lines.begin()
         try:
             row = next(rows, None)
@@ -117,11 +117,11 @@ def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -
         if row is None:
             lines.skip(f"{name} is not a table, in row {number}")
             start = lines.start[: max_line_bytes + 1]
-            yield Line(number, start, lines.read_bytes - told, is_too_long=True)
+            yield Line(number, start, lines.read_bytes - before, is_too_long=True)
             continue
         whole = len(row) == len(names)
         value = {key: cell for key, cell in zip(names, row, strict=True) if cell} if whole else row
-        read_bytes = lines.read_bytes - told
+        read_bytes = lines.read_bytes - before
         try:
             data = json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
@@ -207,10 +207,10 @@ def _fault_of(what: str, error: Exception) -> InputError:
         return InputError(
             f"{what}: it takes more memory than a reader may have; write it in smaller pages, row groups or batches"
         )
-    return InputError(f"{what}: {_told(error)}; fetch it again")
+    return InputError(f"{what}: {_one_line(error)}; fetch it again")
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """The text of a third-party error on one line, or its type if it has no text."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
@@ -229,7 +229,7 @@ def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
         except MemoryError:
             yield Line(number, b"", 0, is_too_long=True)
         except Exception as error:  # from pyarrow, or a value without a JSON form
-            yield Line(number, b"", 0, fault=f"cannot be read: {_told(error)}")
+            yield Line(number, b"", 0, fault=f"cannot be read: {_one_line(error)}")
         else:
             yield Line(number, data[: max_line_bytes + 1], len(data), len(data) > max_line_bytes)
 

@@ -130,10 +130,10 @@ def read_gate_queries(options: GateOptions) -> GateQueries:
     task = find_tasks(options.data, [options.split or _default_split(options.data)])[0]
     grades = grades_by_query(task.qrels)
     # A query without a relevant document scores 0 in every version, and would only narrow the interval.
-    asked = [query for query in task.queries if max(grades[query.id].values()) > 0]
-    texts = [query.text for query in asked]
+    judged = [query for query in task.queries if max(grades[query.id].values()) > 0]
+    texts = [query.text for query in judged]
     return _enough(
-        GateQueries(f"{task.data}/{task.split}", tuple(texts), tuple(grades[query.id] for query in asked))
+        GateQueries(f"{task.data}/{task.split}", tuple(texts), tuple(grades[query.id] for query in judged))
     )
 
 
@@ -159,7 +159,7 @@ class Check:
     """One check of the gate."""
 
     name: str
-    found: float
+    measured: float
     limit: float  # the smallest (`at_least`) or largest allowed value
     at_least: bool = True  # whether `limit` is the smallest
     figures: Mapping[str, Any] = field(default_factory=dict)  # further values, as JSON
@@ -167,7 +167,7 @@ class Check:
     @property
     def passed(self) -> bool:
         """Whether the version passed this check."""
-        return self.found >= self.limit if self.at_least else self.found <= self.limit
+        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
 
     def values(self) -> dict[str, Any]:
         """The check as JSON values."""
@@ -175,18 +175,20 @@ class Check:
         return {
             "name": self.name,
             "passed": self.passed,
-            "found": round(self.found, 6),
+            "found": round(self.measured, 6),
             bound: self.limit,
             **self.figures,
         }
 
     def words(self) -> str:
         """The check as text."""
-        return f"{self.name} is {self.found:.4f}, {'at least' if self.at_least else 'at most'} {self.limit:g}"
+        return (
+            f"{self.name} is {self.measured:.4f}, {'at least' if self.at_least else 'at most'} {self.limit:g}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Results:
     """The results of one version, which is then closed, so that two versions are never in memory at once."""
 
     ids: Mapping[str, Sequence[tuple[str, ...]]]
@@ -212,32 +214,34 @@ def check_version(new: Path, live: Path | None, queries: GateQueries, options: G
     return checks
 
 
-def _alone(found: _Found, options: GateOptions) -> Iterator[Check]:
-    if found.recall is not None:
-        yield Check(f"recall@{DEPTH}", found.recall, options.min_recall)
-    rejects, documents = found.counts.get("rejects", 0), found.counts.get("documents", 0)
+def _alone(results: _Results, options: GateOptions) -> Iterator[Check]:
+    if results.recall is not None:
+        yield Check(f"recall@{DEPTH}", results.recall, options.min_recall)
+    rejects, documents = results.counts.get("rejects", 0), results.counts.get("documents", 0)
     share = rejects / max(rejects + documents, 1)
     yield Check("rejects", share, options.max_rejects, at_least=False, figures={"lines": rejects})
 
 
-def _shrink(found: _Found, before: _Found, options: GateOptions) -> Iterator[Check]:
+def _shrink(results: _Results, before: _Results, options: GateOptions) -> Iterator[Check]:
     """The loss of documents: a corpus without half of them may still answer the judged queries."""
     for name in ("documents", "passages"):
-        now, then = found.counts.get(name), before.counts.get(name)
+        now, then = results.counts.get(name), before.counts.get(name)
         if now is not None and then:
             figures = {"new": now, "live": then}
             yield Check(f"{name} lost", max(then - now, 0) / then, options.max_shrink, False, figures)
 
 
-def _lost(found: _Found, before: _Found) -> Iterator[Check]:
+def _lost(results: _Results, before: _Results) -> Iterator[Check]:
     """The features that the live version has and the new one lacks; clients that use them would get errors."""
-    if lost := [name for name in before.ids if name not in found.ids]:
+    if lost := [name for name in before.ids if name not in results.ids]:
         yield Check("ways to search lost", len(lost), 0, False, {"lost": lost})
 
 
-def _compared(found: _Found, before: _Found, queries: GateQueries, options: GateOptions) -> Iterator[Check]:
-    for retriever in (name for name in found.ids if name in before.ids):
-        ours, theirs = found.ids[retriever], before.ids[retriever]
+def _compared(
+    results: _Results, before: _Results, queries: GateQueries, options: GateOptions
+) -> Iterator[Check]:
+    for retriever in (name for name in results.ids if name in before.ids):
+        ours, theirs = results.ids[retriever], before.ids[retriever]
         overlap = mean_overlap(theirs, ours)
         if queries.grades is None:
             # If neither finds anything, nothing became worse.
@@ -262,18 +266,18 @@ def _compared(found: _Found, before: _Found, queries: GateQueries, options: Gate
         )
 
 
-def _values(found: Sequence[tuple[str, ...]], grades: Sequence[Mapping[str, int]]) -> NDArray[np.float64]:
+def _values(hits_of: Sequence[tuple[str, ...]], grades: Sequence[Mapping[str, int]]) -> NDArray[np.float64]:
     """nDCG@10 of each query, float64 [q]."""
     return np.array(
-        [ndcg(hits, judged, DEPTH) for hits, judged in zip(found, grades, strict=True)], np.float64
+        [ndcg(hits, judged, DEPTH) for hits, judged in zip(hits_of, grades, strict=True)], np.float64
     )
 
 
-def _search(folder: Path, queries: GateQueries, threads: int) -> _Found:
+def _search(folder: Path, queries: GateQueries, threads: int) -> _Results:
     index = Index.open(folder, threads=threads)
     search = VersionSearch(index, queries.texts)
     recall = search.recall()
-    return _Found(
+    return _Results(
         {retriever: search.ids(retriever) for retriever in search.retrievers},
         _built_recall(folder) if recall is None else recall,
         index.manifest.counts,

@@ -154,9 +154,9 @@ def _leftovers(root: Path, now: float) -> Iterator[Path]:
             yield path  # they are written under the lock, so the writer of this one is dead
 
 
-def _works(root: Path, wanted: bool) -> list[Path]:
+def _works(root: Path, included: bool) -> list[Path]:
     """The work directories of interrupted builds, if they are to be removed; see `glow_index_builder.building.work`."""
-    if not wanted or not (root / WORK_FOLDER).is_dir():
+    if not included or not (root / WORK_FOLDER).is_dir():
         return []
     return sorted(path for path in (root / WORK_FOLDER).iterdir() if path.is_dir())
 
@@ -198,6 +198,6 @@ def _own_bytes(path: Path) -> int:
     size = 0
     for file in [path] if path.is_file() else below:
         with suppress(FileNotFoundError):
-            found = file.stat()
-            size += found.st_size if found.st_nlink == 1 else 0
+            status = file.stat()
+            size += status.st_size if status.st_nlink == 1 else 0
     return size

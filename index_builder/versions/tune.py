@@ -62,27 +62,27 @@ class JudgedQuery:
 def judged_queries(index: Index, task: Task) -> list[JudgedQuery]:
     """The queries that have a word and a relevant document."""
     grades = grades_by_query(task.qrels)
-    wanted = sorted({document for judged in grades.values() for document in judged})
-    places = ((document, index[STORED_FIELDS].find(document)) for document in wanted)
+    documents = sorted({document for judged in grades.values() for document in judged})
+    places = ((document, index[STORED_FIELDS].find(document)) for document in documents)
     rows = {document: row for document, row in places if row is not None}
     relevant = [query for query in task.queries if max(grades[query.id].values()) > 0]
     readings = [(query.id, analyze_query(index, query.text)) for query in relevant]
-    asked = [(name, reading) for name, reading in readings if reading.tokens.words]
-    if len(asked) < 2 or not rows:
+    analyzed = [(name, reading) for name, reading in readings if reading.tokens.words]
+    if len(analyzed) < 2 or not rows:
         raise InputError(
-            f"{task.data}/qrels/{task.split}.tsv has {len(asked)} queries with a word and a relevant document, and "
+            f"{task.data}/qrels/{task.split}.tsv has {len(analyzed)} queries with a word and a relevant document, and "
             f"{len(rows)} of its documents are in the index; expected two queries or more, judged on this index"
         )
-    found = []
-    for start in range(0, len(asked), QUERIES_AT_ONCE):
-        block = asked[start : start + QUERIES_AT_ONCE]
+    queries = []
+    for start in range(0, len(analyzed), QUERIES_AT_ONCE):
+        block = analyzed[start : start + QUERIES_AT_ONCE]
         read = index.encoder.read([reading.tokens for _, reading in block])
         for (name, reading), encoded in zip(block, read, strict=True):
             judged = {document: grade for document, grade in grades[name].items() if grade > 0}
             ideal = dcg(sorted(judged.values(), reverse=True)[:DEPTH])
             here = {rows[document]: grade for document, grade in judged.items() if document in rows}
-            found.append(JudgedQuery(EncodedQuery.of(reading, encoded), here, ideal))
-    return found
+            queries.append(JudgedQuery(EncodedQuery.of(reading, encoded), here, ideal))
+    return queries
 
 
 FOLDS = 5

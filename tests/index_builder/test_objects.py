@@ -13,6 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
 
+import fsspec
 import httpx
 import pytest
 
@@ -21,7 +22,7 @@ from glow.errors import InputError
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.input import open_sources
-from glow_index_builder.objects import RemoteFile, is_remote, write_remote
+from glow_index_builder.objects import RemoteFile, is_remote
 from tests.ports import free_port
 from tests.slow_peer import SlowPeer
 from tests.until import until
@@ -70,7 +71,8 @@ def bucket(peer: tuple[SlowPeer, int]) -> Iterator[str]:
 
 
 def put(url: str, data: bytes) -> None:
-    with write_remote(url) as file:
+    system, path = fsspec.core.url_to_fs(url)
+    with system.open(path, "wb") as file:
         file.write(data)
 
 

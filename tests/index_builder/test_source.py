@@ -20,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glow.errors import DependencyError, InputError
-from glow_index_builder.input.source import Line, Source, open_sources
+from glow_index_builder.input.lines import Line
+from glow_index_builder.input.source import Source, open_sources
 
 
 def lines(path: Path, max_line_bytes: int = 10) -> list[Line]:
