@@ -8,10 +8,10 @@ import orjson
 from pydantic import Field
 from starlette.requests import ClientDisconnect, Request
 
+from glow.errors import Fault
 from glow_service.errors import (
     BodyTooLargeError,
     DeadlineError,
-    Fault,
     MalformedJsonError,
     MediaTypeError,
     RequestError,

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.contract import DocumentResult, OperationResult
+from glow.errors import Fault
 from glow.index import Index
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter, restricts_nothing
@@ -22,7 +23,7 @@ from glow_service.access import require_visible
 from glow_service.api.answers import enter_work_pool
 from glow_service.api.body import read_bytes, read_json, read_object
 from glow_service.api.context import context_of, json_response, leaving_cancels
-from glow_service.errors import Fault, RequestError
+from glow_service.errors import RequestError
 from glow_service.search import Deadline, index_name, list_fields, shown_fields
 from glow_service.state import Service, service_of
 from glow_service.writes import (

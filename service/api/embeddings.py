@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.contract import Embedding, EmbeddingsResult, ModelInfo, ModelsResult, Usage
-from glow.errors import QueryError
+from glow.errors import Fault, QueryError
 from glow.index import Index
 from glow.index.vectors import VECTORS
 from glow.records import Document
@@ -21,7 +21,7 @@ from glow.text import WeightedTokens
 from glow_service.api.answers import enter_work_pool
 from glow_service.api.body import EmbeddingsBody, read_object
 from glow_service.api.context import context_of, json_response, leaving_cancels
-from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.errors import NotAvailableError, RequestError
 from glow_service.live import OpenVersion
 from glow_service.search import (
     MAX_FAULTS,

@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from glow import errors as glow_errors
 from glow.contract import InvalidValue, Problem
-from glow.errors import FilterError, GlowError, QueryError
+from glow.errors import Fault, FilterError, GlowError, QueryError
 from glow.ingest import LogBusyError, LogFullError
 from glow_service import errors
 from glow_service.api.context import json_bytes
-from glow_service.errors import Fault, RequestError
+from glow_service.errors import RequestError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.contract import BatchItem, FeedbackResult
-from glow.errors import GlowError
+from glow.errors import Fault, GlowError
 from glow.feedback import Feedback
 from glow.index import Index
 from glow.index.columns.filters import count_terms
@@ -35,7 +35,6 @@ from glow_service.api.problems import problem_body
 from glow_service.errors import (
     AnswerTooLargeError,
     DeadlineError,
-    Fault,
     RateLimitError,
     RequestError,
     RequestIdError,

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from glow.errors import FilterError, QueryError
+from glow.errors import Fault, FilterError, QueryError
 from glow.index import Fusion, Index
 from glow.index.columns import COLUMNS, Columns, duration_s, now_s
 from glow.index.columns.filters import (
@@ -22,7 +22,7 @@ from glow.index.vectors import SearchParams
 from glow.options import describe
 from glow.search import Arrangement, FilterBoost, RecencyBoost, Reranking, Retriever, SortKey
 from glow.text import Highlighting
-from glow_service.errors import Fault, NotAvailableError, QueryTooLongError, RequestError
+from glow_service.errors import NotAvailableError, QueryTooLongError, RequestError
 from glow_service.search.calls import (
     MOST_PLAIN,
     ExplainCall,

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.errors import Fault
 from glow.index import Index, RowMask
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS, not_found
 from glow.index.vectors import VECTORS
 from glow.search import RankedDocuments, rank_dense
-from glow_service.errors import Fault, NotAvailableError, RequestError
+from glow_service.errors import NotAvailableError, RequestError
 from glow_service.search.calls import SearchCall, Source
 from glow_service.search.shapes import SearchBody
 
