@@ -29,7 +29,7 @@ _MAKES_NO_DIFFERENCE = {
 _ORDER = (
     "source", "model", "publish", "index", "device", "threads", "rename", "term_stats", "max_words", "max_line_bytes",
     "max_reject_share", "memory_mb", "passages", "passage_field", "max_passages", "lexical",
-    "analyzer", "store", "rerank", "rerank_bits", "learned", "learned_budget", "learned_words",
+    "analyzer", "store", "rerank", "learned", "learned_budget", "learned_words",
 )  # fmt: skip
 """The order of options in the help; others follow."""
 

@@ -20,8 +20,6 @@ from glow.artifact import TensorNames
 from glow.errors import ExportError
 from glow.nn import Tower
 
-__all__ = ["INPUTS", "MAX_BATCH", "OUTPUT", "Shape", "export_graph", "trace"]
-
 INPUTS = ("ids", "mask", "field_ids", "weights")
 OUTPUT = "vector"
 _EXAMPLE = (3, 7)
@@ -31,24 +29,16 @@ Shape = Mapping[int, Dim | None]
 
 
 def export_graph(tower: Tower) -> ModelProto:
-    """Exports a tower with dynamic batch and length, including pooling and normalization.
+    """Exports a tower, in evaluation mode and float32 on the CPU, with dynamic batch and length, pooling and normalization.
 
-    Args:
-        tower: in evaluation mode, float32 on the CPU.
-
-    Returns:
-        Inputs `ids`, `mask`, `field_ids` int64 [batch, length], `weights` float32 [batch, length];
-        output `vector` float32 [batch, H].
-
-    Raises:
-        ExportError: if the exported graph does not have the form that can be read back.
+    Inputs are `ids`, `mask`, `field_ids` int64 [batch, length] and `weights` float32 [batch, length]; the output is `vector`,
+    float32 [batch, H].
     """
     ids = torch.ones(_EXAMPLE, dtype=torch.int64)
     example = (ids, torch.ones_like(ids), torch.zeros_like(ids), torch.ones(_EXAMPLE))
     batch = Dim("batch", min=1, max=MAX_BATCH)
     length = Dim("length", min=2, max=tower.max_tokens)
-    graph = trace(tower, example, INPUTS, (OUTPUT,), [{0: batch, 1: length} for _ in INPUTS])
-    return graph
+    return trace(tower, example, INPUTS, (OUTPUT,), [{0: batch, 1: length} for _ in INPUTS])
 
 
 def trace(
@@ -58,19 +48,10 @@ def trace(
     outputs: Sequence[str],
     shapes: Sequence[Shape],
 ) -> ModelProto:
-    """Exports a module whose products all have a bias.
+    """Exports a module whose products all have a bias, as a graph whose initializers have the module's parameter names.
 
-    Args:
-        module: in evaluation mode, float32 on the CPU.
-        example: example inputs.
-        inputs, outputs: their names.
-        shapes: dynamic dimensions of each input.
-
-    Returns:
-        A graph whose initializers have the module's parameter names.
-
-    Raises:
-        ExportError: if the exported graph does not have the form that can be read back.
+    The module is in evaluation mode, float32 on the CPU; `shapes` are the dynamic dimensions of each input. A graph that does not
+    have the form that can be read back is refused.
     """
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(

@@ -1,40 +1,42 @@
-"""Quantizes towers: 8-bit products whose scales do not depend on the rest of the batch, or half precision.
+"""Quantizes towers and stores their weights beside the graphs.
 
 Plain dynamic quantization uses one activation scale per batch, so a query's vector depends on the other texts in
 it. Here every token and every matrix output has its own scale: x·W ≈ s_x · s_W · (q_x·q_W).
 docs/results/serving.md has the comparison.
+
+Weights are ONNX external data. The towers share only their token embedding matrix. Storing it once (`words.bin`) halves the
+model, and all serving processes map the same pages. Each tower's other weights are in a file of its own, so that another graph
+of the same tower costs a few kilobytes.
 """
 
+import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from glow.artifact import TensorNames
-from glow_model_export.norms import spread_norms
-
-__all__ = ["Quantization", "quantize_columns", "quantize_matrices"]
+from glow.artifact import WORD_TABLE, TensorNames
+from glow.errors import ExportError
 
 Quantization = Literal["none", "int8", "fp16"]
 MATRIX_LEVELS = 63
 """Largest weight code: CPUs without VNNI add two products in 16 bits, and 2 · 255 · 63 < 2¹⁵ never saturates."""
 TOKEN_LEVELS, TOKEN_ZERO = 127, 128
 _SCALE, _ZERO, _AXIS = "tokens.scale", "tokens.zero", "tokens.axis"
+_NORM_AXIS = "norm.axis"
+_ALIGNMENT = 4096  # a memory page, so that a runtime can map the data in place
+_SMALL_BYTES = 8192  # biases and constants: shape inference reads them in the graph
 
 
 def quantize_matrices(model: ModelProto, how: Quantization) -> ModelProto:
-    """Quantizes the weight matrices of a tower.
+    """Quantizes a float32 tower's weight matrices; the graph may be changed.
 
-    Args:
-        model: float32 tower; `word_table` quantizes its token embedding matrix.
-        how: `none`, `int8` (7 bits per weight, 8 per activation), or `fp16` (inputs and output stay float32).
-
-    Returns:
-        The quantized model; the input may be changed.
+    `int8` has 7 bits per weight and 8 per activation; with `fp16`, inputs and output stay float32.
     """
     if how == "int8":
         return spread_norms(_by_rows(model))
@@ -122,3 +124,147 @@ def _own_logging() -> Iterator[None]:
         logging.disable(logging.NOTSET)
         root.handlers[:] = handlers
         root.setLevel(level)
+
+
+def spread_norms(model: ModelProto) -> ModelProto:
+    """Replaces every LayerNormalization over the last axis by (x - x̄) / √(Σ(x - x̄)² + n·ε) · (√n·gain) + bias, in place.
+
+    ONNX Runtime's own kernels process a token's numbers one by one and take a quarter of a quantized tower's time. Reductions and
+    products over whole arrays use vector instructions. A sum of squares replaces the mean, so that the runtime does not fuse the
+    steps again.
+    """
+    graph = model.graph
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    graph.initializer.append(numpy_helper.from_array(np.array([-1], np.int64), _NORM_AXIS))
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        if node.op_type != "LayerNormalization":
+            nodes.append(node)
+            continue
+        gain = tensors[node.input[1]]
+        size = gain.dims[0]
+        scaled = numpy_helper.to_array(gain) * np.float32(np.sqrt(size))
+        graph.initializer.remove(gain)
+        graph.initializer.append(numpy_helper.from_array(scaled, gain.name + TensorNames.SCALED))
+        epsilon = next(attribute.f for attribute in node.attribute if attribute.name == "epsilon")
+        nodes += _norm_steps(model, node, gain.name, np.float32(size * epsilon))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
+def _norm_steps(model: ModelProto, node: NodeProto, gain: str, least: np.float32) -> list[NodeProto]:
+    tokens, _, bias = node.input
+    name = gain.removesuffix(".weight")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(least), f"{name}.least"))
+
+    def step(kind: str, inputs: list[str], out: str, **attributes: Any) -> NodeProto:
+        return helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes)
+
+    return [
+        step("ReduceMean", [tokens, _NORM_AXIS], f"{name}.mean", keepdims=1),
+        step("Sub", [tokens, f"{name}.mean"], f"{name}.centred"),
+        step("ReduceSumSquare", [f"{name}.centred", _NORM_AXIS], f"{name}.squares", keepdims=1),
+        step("Add", [f"{name}.squares", f"{name}.least"], f"{name}.positive"),
+        step("Sqrt", [f"{name}.positive"], f"{name}.length"),
+        step("Div", [f"{name}.centred", f"{name}.length"], f"{name}.direction"),
+        step("Mul", [f"{name}.direction", gain + TensorNames.SCALED], f"{name}.scaled"),
+        step("Add", [f"{name}.scaled", bias], node.output[0]),
+    ]
+
+
+def quantize_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Symmetric int8 with one scale per row: table ≈ codes * scales[:, None]; float32 [V, H] in, scales > 0."""
+    scales = np.maximum(np.abs(table).max(1), 1e-12).astype(np.float32) / np.float32(127)
+    codes = np.rint(table / scales[:, None]).astype(np.int8)
+    return codes, scales
+
+
+def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool) -> None:
+    """Moves the token embedding matrix, which all towers share, out of their graphs into `words.bin`, in place.
+
+    With `int8` it has int8 rows with a scale each; the graphs then gather codes and scales and multiply.
+    """
+    tables = [numpy_helper.to_array(_tensor(model, TensorNames.TABLE)) for model in towers.values()]
+    if any(not np.array_equal(tables[0], other) for other in tables[1:]):
+        raise ExportError("the towers have different token embedding matrices; they must share one")
+    parts: dict[str, NDArray[np.generic]] = {TensorNames.TABLE: tables[0]}
+    if int8:
+        codes, scales = quantize_rows(tables[0].astype(np.float32))
+        parts = {TensorNames.TABLE: codes, TensorNames.row_scales(TensorNames.TABLE): scales}
+    offsets = _write(folder / WORD_TABLE, parts)
+    for model in towers.values():
+        if int8:
+            _gather_codes(model, TensorNames.TABLE)
+        for name, array in parts.items():
+            _make_external(_tensor(model, name), array, WORD_TABLE, offsets[name])
+
+
+def move_weights(path: Path, *models: ModelProto) -> None:
+    """Moves the weights of graphs, except the token embedding matrix, into a file beside them; shared ones are stored once."""
+    parts: dict[str, NDArray[np.generic]] = {}
+    places: list[tuple[TensorProto, NDArray[np.generic], str]] = []
+    for model in models:
+        for tensor in model.graph.initializer:
+            if tensor.data_location == TensorProto.EXTERNAL or tensor.ByteSize() <= _SMALL_BYTES:
+                continue
+            array = np.ascontiguousarray(numpy_helper.to_array(tensor))
+            digest = hashlib.sha256(array.tobytes()).hexdigest()
+            parts.setdefault(digest, array)
+            places.append((tensor, array, digest))
+    offsets = _write(path, parts)
+    for tensor, array, digest in places:
+        _make_external(tensor, array, path.name, offsets[digest])
+
+
+def _write(path: Path, parts: dict[str, NDArray[np.generic]]) -> dict[str, int]:
+    offsets = {}
+    with path.open("wb") as file:
+        for name, array in parts.items():
+            file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+            offsets[name] = file.tell()
+            file.write(np.ascontiguousarray(array).tobytes())
+    return offsets
+
+
+def _gather_codes(model: ModelProto, table: str) -> None:
+    """Gather(table) becomes Gather(codes) → Cast → Mul by Gather(scales)."""
+    graph = model.graph
+    position = next(
+        index for index, node in enumerate(graph.node) if node.op_type == "Gather" and node.input[0] == table
+    )
+    gather = graph.node[position]
+    ids, result = gather.input[1], gather.output[0]
+    scales = TensorNames.row_scales(table)
+    graph.initializer.append(TensorProto(name=scales, data_type=TensorProto.FLOAT))
+    axis = numpy_helper.from_array(np.array([-1], np.int64), "words.axis")
+    graph.initializer.append(axis)
+    nodes = [
+        helper.make_node("Gather", [table, ids], ["words.codes"]),
+        helper.make_node("Cast", ["words.codes"], ["words.values"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", [scales, ids], ["words.row_scale"]),
+        helper.make_node("Unsqueeze", ["words.row_scale", "words.axis"], ["words.factor"]),
+        helper.make_node("Mul", ["words.values", "words.factor"], [result]),
+    ]
+    graph.node.remove(gather)
+    for step, node in enumerate(nodes):
+        graph.node.insert(position + step, node)
+
+
+def _make_external(tensor: TensorProto, array: NDArray[np.generic], file: str, offset: int) -> None:
+    tensor.ClearField("raw_data")
+    tensor.ClearField("float_data")
+    tensor.dims[:] = array.shape
+    tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+    tensor.data_location = TensorProto.EXTERNAL
+    del tensor.external_data[:]
+    for key, value in (("location", file), ("offset", offset), ("length", array.nbytes)):
+        tensor.external_data.add(key=key, value=str(value))
+
+
+def _tensor(model: ModelProto, name: str) -> TensorProto:
+    tensors = [tensor for tensor in model.graph.initializer if tensor.name == name]
+    if len(tensors) != 1:
+        raise ExportError(f"expected one initializer {name!r} in the graph, found {len(tensors)}")
+    tensor: TensorProto = tensors[0]
+    return tensor

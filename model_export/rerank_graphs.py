@@ -1,9 +1,19 @@
-"""Exports a re-ranker as ONNX graphs: query and document up to layer l, both joined, and late interaction alone.
+"""Exports a re-ranker as ONNX graphs: a query up to layer l, a document up to layer l, and both joined.
 
-The products are arranged for serving and equal those of `CrossEncoder`: the last layer computes [CLS] alone. With one
-joined layer, keys and values of the query are computed once for all documents.
+The products are arranged for serving and equal those of `CrossEncoder` except for rounding: the last layer computes [CLS]
+alone. With one joined layer, keys and values of the query are computed once for all documents, and no token of a document
+is restored to H numbers:
 
-    B   documents       Lq, Ld  tokens of a query, of a document        H   hidden size     e   numbers of a token
+A document's keys, values and compared numbers are all L·norm(U·s + c) with some matrix L. s holds the e stored numbers
+of a token; U, c and the norm are the compressor's. The norm subtracts a mean and divides by σ. So this is (M·s + m)·(1/σ) + w with
+
+    P = 1 - 11ᵀ/H       M = L·diag(g)·P·U       m = L·diag(g)·P·c       w = L·b + l         g, b: of the norm; l: the bias of L
+    σ² = sᵀ·A·s + 2·aᵀ·s + α + ε                A = (P·U)ᵀ(P·U)/H       a = (P·U)ᵀ(P·c)/H       α = |P·c|²/H
+
+The rest is linear in these except the softmax and the maximum, so products with a query move to the query's side. Each
+token needs products of e by e and e by heads, instead of e by H and H by 2H. Scores are equal except for rounding.
+
+    B   documents       Lq, Ld  tokens      H   hidden size     e   numbers of a token      n, d   heads and their size     p   numbers compared
 """
 
 import torch
@@ -12,68 +22,64 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
-from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH, QUERY_READER
+from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, QUERY_READER
 from glow.errors import ExportError
-from glow.nn import MASKED_LOGIT, CrossEncoder, EncoderLayer, LateInteraction
-from glow_model_export.absorbed import AbsorbedJoin, AbsorbedLate, can_absorb
+from glow.nn import MASKED_LOGIT, Compressor, CrossEncoder, EncoderLayer, LateInteraction
 from glow_model_export.graph import MAX_BATCH, trace
 
-__all__ = ["PAIR_INPUTS", "RERANK_GRAPHS", "export_rerank_graphs"]
-
-RERANK_GRAPHS = (QUERY_READER, DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH)
-"""File -> inputs and outputs: `ids`, `mask` (and `field_ids`) -> `states` (`stored`); `PAIR_INPUTS` -> `score`, and of the joined layers
-`attention`. The last only with late interaction."""
 PAIR_INPUTS = ("query", "query_mask", "stored", "mask")
+RERANK_GRAPHS = (QUERY_READER, DOCUMENT_READER, JOIN_GRAPH)
+"""File -> inputs and outputs: `ids`, `mask` (and `field_ids`) -> `states` (`stored`); `PAIR_INPUTS` -> `score` and `attention`."""
 _LENGTHS = (5, 7)
+_LEAST = 1e-12
 
 
 def export_rerank_graphs(model: CrossEncoder) -> dict[str, ModelProto]:
-    """Exports a re-ranker in float32 with dynamic batch and lengths.
+    """Exports a re-ranker in float32 with dynamic batch and lengths: file name -> graph.
+
+    Queries: int64 [1, Lq] `ids` and `mask` -> float32 [1, Lq, H]. Documents: int64 [B, Ld] each -> float32 [B, Ld, e]. Pairs: float32
+    [1, Lq, H], int64 [1, Lq], float32 [B, Ld, e], int64 [B, Ld] -> float32 [B], and attention of [CLS] in the last layer, mean over
+    heads, float32 [B, Lq + Ld].
 
     Args:
-        model: in evaluation mode, on the CPU, l >= 1, without word weights.
-
-    Returns:
-        File name -> graph. Queries: int64 [1, Lq] `ids` and `mask` -> float32 [1, Lq, H]. Documents: int64 [B, Ld] each -> float32
-        [B, Ld, e]. Pairs: float32 [1, Lq, H], int64 [1, Lq], float32 [B, Ld, e], int64 [B, Ld] -> float32 [B], and attention of [CLS] in
-        the last layer, mean over heads, float32 [B, Lq + Ld].
+        model: in evaluation mode, on the CPU.
 
     Raises:
-        ExportError: if the model stores nothing (l = 0), or reads word weights.
+        ExportError: if the model stores nothing (l = 0), has no compressor, or reads word weights.
     """
     config = model.config
-    if not config.split or config.weight_form != "plain":
+    if not config.split or not config.compressed or config.weight_form != "plain":
         raise ExportError(
-            f"split {config.split} and weight_form {config.weight_form!r}: only a re-ranker that stores documents (split >= 1) and "
-            "reads no word weights can be exported"
+            f"split {config.split}, compressed {config.compressed} and weight_form {config.weight_form!r}: only a re-ranker that "
+            "stores documents (split >= 1) with a compressor and reads no word weights can be exported"
         )
     batch = Dim("batch", min=1, max=MAX_BATCH)
     short = Dim("query_length", min=2, max=config.query_tokens)
     long = Dim("length", min=2, max=config.document_tokens)
     query, document = (torch.ones(2, length, dtype=torch.int64) for length in _LENGTHS)
     one = query[:1]
-    stored = torch.rand(2, _LENGTHS[1], config.compressed or config.hidden)
-    pairs = (torch.rand(1, _LENGTHS[0], config.hidden), one, stored, document)
+    pairs = (
+        torch.rand(1, _LENGTHS[0], config.hidden),
+        one,
+        torch.rand(2, _LENGTHS[1], config.compressed),
+        document,
+    )
     pair_shapes = ({1: short}, {1: short}, {0: batch, 1: long}, {0: batch, 1: long})
-    sides = [{0: batch, 1: long}] * 3
     texts = (document, document, torch.zeros_like(document))
-    join, late = _pair_modules(model)
+    with torch.no_grad():
+        join = _AbsorbedJoin(model) if config.split == config.layers - 1 else _Join(model)
     graphs = [
         trace(_Query(model).eval(), (one, one), ("ids", "mask"), ("states",), [{1: short}] * 2),
-        trace(_Document(model).eval(), texts, ("ids", "mask", "field_ids"), ("stored",), sides),
+        trace(
+            _Document(model).eval(),
+            texts,
+            ("ids", "mask", "field_ids"),
+            ("stored",),
+            [{0: batch, 1: long}] * 3,
+        ),
         trace(join.eval(), pairs, PAIR_INPUTS, ("score", "attention"), pair_shapes),
     ]
-    if late is not None:
-        graphs.append(trace(late.eval(), pairs, PAIR_INPUTS, ("score",), pair_shapes))
-    return dict(zip(RERANK_GRAPHS, graphs, strict=False))
-
-
-def _pair_modules(model: CrossEncoder) -> tuple[nn.Module, nn.Module | None]:
-    """The graph that scores pairs, and late interaction if the model has it."""
-    with torch.no_grad():
-        if can_absorb(model):
-            return AbsorbedJoin(model), AbsorbedLate(model) if model.late is not None else None
-        return _Join(model), _Late(_Restored(model), model.late) if model.late is not None else None
+    return dict(zip(RERANK_GRAPHS, graphs, strict=True))
 
 
 class _Apart(nn.Module):
@@ -98,73 +104,28 @@ class _Apart(nn.Module):
 class _Query(_Apart):
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__(model)
-        self.compressor = model.compressor
+        self.compressor = _compressor(model)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        states = self.states(ids, mask, torch.zeros_like(ids), 0)
-        return states if self.compressor is None else self.compressor(states)
+        return self.compressor(self.states(ids, mask, torch.zeros_like(ids), 0))  # type: ignore[no-any-return]
 
 
 class _Document(_Apart):
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__(model)
-        self.down = None if model.compressor is None else model.compressor.down
-        self.start = model.config.query_tokens
+        self.down, self.start = _compressor(model).down, model.config.query_tokens
 
     def forward(self, ids: Tensor, mask: Tensor, field_ids: Tensor) -> Tensor:
-        states = self.states(ids, mask, field_ids + 1, self.start)
-        return states if self.down is None else functional.gelu(self.down(states))
-
-
-class _Restored(nn.Module):
-    """Restores stored numbers to H numbers per token."""
-
-    def __init__(self, model: CrossEncoder) -> None:
-        super().__init__()
-        compressor = model.compressor
-        self.up = None if compressor is None else compressor.up
-        self.norm = None if compressor is None else compressor.norm
-
-    def forward(self, stored: Tensor) -> Tensor:
-        return stored if self.up is None or self.norm is None else self.norm(self.up(stored))
-
-
-class _Similarity(nn.Module):
-    """`LateInteraction`; its projection has a bias of 0, because `trace` needs one after every product."""
-
-    def __init__(self, late: LateInteraction) -> None:
-        super().__init__()
-        self.project = _linear(late.project.weight, torch.zeros(len(late.project.weight)))
-        self.importance, self.scale = late.importance, late.scale
-
-    def forward(self, query: Tensor, query_mask: Tensor, document: Tensor, mask: Tensor) -> Tensor:
-        ours = functional.normalize(self.project(query), dim=-1)
-        theirs = functional.normalize(self.project(document), dim=-1)
-        padding = (1.0 - mask[:, None, :].to(query.dtype)) * MASKED_LOGIT
-        nearest = (ours @ theirs.transpose(1, 2) + padding).max(-1).values  # [B, Lq]
-        hidden = (1.0 - query_mask.to(query.dtype)) * MASKED_LOGIT
-        shares = (self.importance(query).squeeze(-1) + hidden).softmax(-1)
-        similarity: Tensor = self.scale * (shares * nearest).sum(-1)
-        return similarity
-
-
-class _Late(nn.Module):
-    """Late interaction over stored numbers."""
-
-    def __init__(self, restored: nn.Module, late: LateInteraction) -> None:
-        super().__init__()
-        self.restored, self.similarity = restored, _Similarity(late)
-
-    def forward(self, query: Tensor, query_mask: Tensor, stored: Tensor, mask: Tensor) -> Tensor:
-        return self.similarity(query, query_mask, self.restored(stored), mask)  # type: ignore[no-any-return]
+        return functional.gelu(self.down(self.states(ids, mask, field_ids + 1, self.start)))
 
 
 class _Join(nn.Module):
-    """Layers l + 1 to n, the last for [CLS] alone, plus late interaction."""
+    """Several joined layers over restored tokens, the last for [CLS] alone, plus late interaction."""
 
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
-        self.restored = _Restored(model)
+        compressor = _compressor(model)
+        self.up, self.norm = compressor.up, compressor.norm
         self.late = _Similarity(model.late) if model.late is not None else None
         self.between = model.layers[model.config.split : -1]
         last: EncoderLayer = model.layers[-1]  # type: ignore[assignment]
@@ -179,7 +140,7 @@ class _Join(nn.Module):
     def forward(
         self, query: Tensor, query_mask: Tensor, stored: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        document = self.restored(stored)
+        document = self.norm(self.up(stored))
         count = stored.shape[0]
         kept = torch.cat([query_mask.expand(count, -1), mask], 1)
         bias = (1.0 - kept[:, None, None, :].to(query.dtype)) * MASKED_LOGIT
@@ -213,8 +174,190 @@ class _Join(nn.Module):
         return x.reshape(*x.shape[:2], self.heads, x.shape[-1] // self.heads).transpose(1, 2)
 
 
+class _Similarity(nn.Module):
+    """`LateInteraction`; its projection has a bias of 0, because `trace` needs one after every product."""
+
+    def __init__(self, late: LateInteraction) -> None:
+        super().__init__()
+        self.project = _linear(late.project.weight, torch.zeros(len(late.project.weight)))
+        self.importance, self.scale = late.importance, late.scale
+
+    def forward(self, query: Tensor, query_mask: Tensor, document: Tensor, mask: Tensor) -> Tensor:
+        ours = functional.normalize(self.project(query), dim=-1)
+        theirs = functional.normalize(self.project(document), dim=-1)
+        padding = (1.0 - mask[:, None, :].to(query.dtype)) * MASKED_LOGIT
+        nearest = (ours @ theirs.transpose(1, 2) + padding).max(-1).values  # [B, Lq]
+        hidden = (1.0 - query_mask.to(query.dtype)) * MASKED_LOGIT
+        shares = (self.importance(query).squeeze(-1) + hidden).softmax(-1)
+        similarity: Tensor = self.scale * (shares * nearest).sum(-1)
+        return similarity
+
+
+class _AbsorbedJoin(nn.Module):
+    """The single joined layer, computed for [CLS] alone on stored tokens, plus late interaction."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        compressor = _compressor(model)
+        last: EncoderLayer = model.layers[-1]  # type: ignore[assignment]
+        hidden, qkv = model.config.hidden, last.attention.qkv
+        self.heads, self.part = model.config.heads, hidden // model.config.heads
+        self.query = _linear(qkv.weight[:hidden], qkv.bias[:hidden])
+        self.key_value = _linear(qkv.weight[hidden:], qkv.bias[hidden:])
+        self.document = _Absorbed(compressor, qkv.weight[hidden:], qkv.bias[hidden:])
+        self.late = _Compared(compressor, model.late) if model.late is not None else None
+        self.lengths = _Scale(compressor, None if self.late is None else self.late.document)
+        self.output = last.attention.output
+        self.attention_norm, self.output_norm = last.attention_norm, last.output_norm
+        self.inner, self.outer, self.head = last.inner, last.outer, model.head
+
+    def forward(
+        self, query: Tensor, query_mask: Tensor, stored: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Scores, float32 [B], and attention of [CLS], float32 [B, Lq + Ld]."""
+        inverse, length = self.lengths(stored)
+        first = query[:, 0]  # [1, H]
+        attended, shares = self._attend(first, query, query_mask, stored, mask, inverse)
+        x = self.attention_norm(first + self.output(attended))
+        x = self.output_norm(x + self.outer(functional.gelu(self.inner(x))))
+        score: Tensor = self.head(x).squeeze(-1)
+        if self.late is not None:
+            score = score + self.late(query, query_mask, stored, mask, inverse, length)
+        return score, shares.mean(1)
+
+    def _attend(
+        self,
+        first: Tensor,
+        query: Tensor,
+        query_mask: Tensor,
+        stored: Tensor,
+        mask: Tensor,
+        inverse: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The output of [CLS]'s attention, float [B, H], and its weights, float [B, n, Lq + Ld]."""
+        count, sent = stored.shape[0], self._by_head(self.query(first) * self.part**-0.5)  # [n, d]
+        keys, values = self.key_value(query)[0].chunk(2, dim=-1)  # [Lq, H] each
+        own = self.document
+        matrix, shift, rest = (
+            part.reshape(2, self.heads, self.part, -1) for part in (own.matrix, own.shift, own.rest)
+        )
+        at = (matrix[0].transpose(1, 2) @ sent[:, :, None]).squeeze(-1).T  # [e, n]
+        height, base = ((part[0].squeeze(-1) * sent).sum(-1) for part in (shift, rest))  # [n] each
+        theirs = (stored @ at + height) * inverse + base  # [B, Ld, n]
+        ours = (keys.reshape(-1, self.heads, self.part) * sent).sum(-1)  # [Lq, n]
+        logits = torch.cat([ours.expand(count, -1, -1), theirs], 1)
+        kept = torch.cat([query_mask.expand(count, -1), mask], 1)
+        shares = (
+            (logits + (1.0 - kept[:, :, None].to(logits.dtype)) * MASKED_LOGIT).softmax(1).transpose(1, 2)
+        )
+        length = query.shape[1]
+        of_query, of_document = shares[:, :, :length], shares[:, :, length:]  # [B, n, Lq], [B, n, Ld]
+        by_scale = of_document * inverse.transpose(1, 2)
+        gathered = by_scale @ stored  # [B, n, e]
+        attended = (matrix[1] @ gathered[..., None]).squeeze(-1)  # [B, n, d]
+        attended = attended + shift[1].squeeze(-1) * by_scale.sum(-1, keepdim=True)
+        attended = attended + rest[1].squeeze(-1) * of_document.sum(-1, keepdim=True)
+        told = values.reshape(-1, self.heads, self.part).transpose(0, 1)  # [n, Lq, d]
+        attended = attended + (of_query[:, :, None, :] @ told).squeeze(2)
+        return attended.flatten(1), shares
+
+    def _by_head(self, row: Tensor) -> Tensor:
+        return row.reshape(self.heads, self.part)
+
+
+class _Absorbed(nn.Module):
+    """A linear layer over restored token embeddings, applied to stored ones: M, m and w of the module's docstring."""
+
+    matrix: Tensor
+    shift: Tensor
+    rest: Tensor
+
+    def __init__(
+        self, compressor: Compressor, weight: Tensor, bias: Tensor
+    ) -> None:  # L, float [out, H], and l, float [out]
+        super().__init__()
+        up, norm = compressor.up, compressor.norm
+        matrix, centre = _centred(up)
+        scaled = weight.double() * norm.weight.double()
+        self.register_buffer("matrix", (scaled @ matrix).float())  # M, [out, e]
+        self.register_buffer("shift", (scaled @ centre).float())  # m, [out]
+        self.register_buffer(
+            "rest", (weight.double() @ norm.bias.double() + bias.double()).float()
+        )  # w, [out]
+
+
+class _Scale(nn.Module):
+    """1/σ of stored tokens, and the squared length of what late interaction compares, if any."""
+
+    def __init__(self, compressor: Compressor, compared: _Absorbed | None) -> None:
+        super().__init__()
+        size = compressor.up.in_features
+        matrix, centre = _centred(compressor.up)
+        hidden = len(centre)
+        parts = [(matrix.T @ matrix / hidden, 2.0 * matrix.T @ centre / hidden)]
+        self.variance = float(centre @ centre / hidden) + compressor.norm.eps
+        if compared is not None:
+            own, shift, rest = compared.matrix.double(), compared.shift.double(), compared.rest.double()
+            parts.append((own.T @ own, 2.0 * own.T @ shift))
+            parts.append(((own.T @ rest)[None], (shift @ rest)[None]))
+            self.own, self.rest = float(shift @ shift), float(rest @ rest)
+        self.size = size
+        # One product for all: the exporter needs a bias after each.
+        self.products = _linear(
+            torch.cat([part for part, _ in parts]), torch.cat([part for _, part in parts])
+        )
+
+    def forward(self, stored: Tensor) -> tuple[Tensor, Tensor]:
+        """1/σ, float [B, Ld, 1], and |y|, float [B, Ld, 1]; |y| is 1 if nothing is compared."""
+        found = self.products(stored)
+        variance = (found[..., : self.size] * stored).sum(-1, keepdim=True) + self.variance
+        inverse = variance.clamp_min(_LEAST).rsqrt()
+        if found.shape[-1] == self.size:
+            return inverse, torch.ones_like(inverse)
+        own = (found[..., self.size : 2 * self.size] * stored).sum(-1, keepdim=True) + self.own
+        squared = own * inverse**2 + 2.0 * found[..., 2 * self.size :] * inverse + self.rest
+        return inverse, squared.clamp_min(_LEAST).sqrt()
+
+
+class _Compared(nn.Module):
+    """Late interaction, given 1/σ and the lengths."""
+
+    def __init__(self, compressor: Compressor, late: LateInteraction) -> None:
+        super().__init__()
+        outputs = late.project.weight.shape[0]
+        self.document = _Absorbed(compressor, late.project.weight, torch.zeros(outputs))
+        self.project = _linear(late.project.weight, torch.zeros(outputs))
+        self.importance, self.scale = late.importance, late.scale
+
+    def forward(
+        self, query: Tensor, query_mask: Tensor, stored: Tensor, mask: Tensor, inverse: Tensor, length: Tensor
+    ) -> Tensor:
+        ours = functional.normalize(self.project(query), dim=-1)[0]  # [Lq, p]
+        own = self.document
+        # A product's constant comes first: after a second one the exporter needs a bias.
+        at = own.matrix.T @ ours.T  # [e, Lq]
+        height, base = ((ours * part).sum(-1) for part in (own.shift, own.rest))  # [Lq] each
+        products = (stored @ at + height) * inverse + base  # [B, Ld, Lq]
+        padding = (1.0 - mask[:, :, None].to(query.dtype)) * MASKED_LOGIT
+        nearest = (products / length + padding).max(1).values  # [B, Lq]
+        hidden = (1.0 - query_mask.to(query.dtype)) * MASKED_LOGIT
+        shares = (self.importance(query).squeeze(-1) + hidden).softmax(-1)
+        similarity: Tensor = self.scale * (shares * nearest).sum(-1)
+        return similarity
+
+
+def _compressor(model: CrossEncoder) -> Compressor:
+    assert model.compressor is not None  # noqa: S101 - checked above
+    return model.compressor
+
+
+def _centred(up: nn.Linear) -> tuple[Tensor, Tensor]:
+    """P·U, float64 [H, e], and P·c, float64 [H]."""
+    matrix, centre = up.weight.detach().double(), up.bias.detach().double()
+    return matrix - matrix.mean(0, keepdim=True), centre - centre.mean()
+
+
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    """A new linear layer from a part of another's weights."""
     made = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
         made.weight.copy_(weight)

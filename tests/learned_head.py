@@ -7,7 +7,7 @@ import torch
 from glow.nn import TermImpacts
 from glow.runtime import Model
 from glow.training.impacts import TrainedImpacts, save_impacts
-from glow_model_export.learned import add_learned
+from glow_model_export.outputs import add_head
 
 __all__ = ["add_untrained_head", "untrained_head"]
 
@@ -35,4 +35,4 @@ def add_untrained_head(model: Path, checkpoint: Path, seed: int = 0) -> None:
     head = untrained_head(opened.encoder("query").dimensions, seed)
     priors = {"bees": 0.5, "home": 0.3, "unheard": 0.2}
     save_impacts(checkpoint, TrainedImpacts(head, opened.hash, priors, {"made": "by a test"}))
-    add_learned(model, checkpoint)
+    add_head(model, checkpoint, model, replace=True)

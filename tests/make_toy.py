@@ -19,7 +19,7 @@ from glow.nn import CrossConfig, CrossEncoder, TowerConfig, TwoTowers
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermCounter, Weighting, WordPieces, field_words, load_preprocessor
 from glow_model_export.package import Source, export_model
-from glow_model_export.rerank_package import RerankSource, export_reranker
+from glow_model_export.rerank import RerankSource, export_reranker
 
 DATA = Path(__file__).parent / "data"
 TOPICS = {

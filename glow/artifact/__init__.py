@@ -47,7 +47,6 @@ from glow.artifact.model import (
 from glow.artifact.reranker import (
     DOCUMENT_READER,
     JOIN_GRAPH,
-    LATE_GRAPH,
     QUERY_READER,
     RERANK_WEIGHT_FILE,
     RERANKER_FOLDER,
@@ -61,7 +60,7 @@ from glow.artifact.root import CURRENT_FILE, GATE, PINNED_FILE, WAIT_S, WORK_FOL
 
 __all__ = [
     "CALIBRATION_FILE", "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS",
-    "GATE", "JOIN_GRAPH", "LATE_GRAPH", "LEARNED_HEAD", "LOCK_FILE", "MANIFEST_FILE", "PINNED_FILE", "QUERY_READER",
+    "GATE", "JOIN_GRAPH", "LEARNED_HEAD", "LOCK_FILE", "MANIFEST_FILE", "PINNED_FILE", "QUERY_READER",
     "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS", "RERANK_WEIGHT_FILE",
     "TERMS_TOWER", "TOKEN_PROJECTION", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter",
     "FileKey", "FileRecord", "IndexRoot", "Manifest", "RootLock", "TensorNames", "default_model", "discard",

@@ -12,12 +12,10 @@ from glow.text import PREPROCESSOR_VERSION
 
 QUERY_READER, DOCUMENT_READER, JOIN_GRAPH = "query.onnx", "document.onnx", "join.onnx"
 """Graphs of layers 1 to l over a query, of layers 1 to l over a document, and of the layers above over both."""
-LATE_GRAPH = "late.onnx"
-"""Graph of late interaction over the same token embeddings; optional."""
 RERANKER_WEIGHTS = "weights.bin"
 """Weights of all graphs."""
 RERANKER_SHAPE = "reranker.json"
-"""Number of layers, sizes and methods."""
+"""Number of layers, and sizes."""
 RERANK_WEIGHT_FILE = "mixture.json"
 """Weight of the re-ranker's score relative to first-stage retrieval. No part of the hash."""
 RERANKER_FOLDER = "reranker"
@@ -33,7 +31,7 @@ def reranker_files(files: Mapping[str, FileRecord]) -> tuple[str, ...]:
     missing = [name for name in (*_NEEDED, RERANK_WEIGHT_FILE) if name not in files]
     if missing:
         raise ArtifactNotFoundError(f"the re-ranker lacks {', '.join(missing)}; export it again")
-    return (*_NEEDED, RERANK_WEIGHT_FILE, *([LATE_GRAPH] if LATE_GRAPH in files else []))
+    return (*_NEEDED, RERANK_WEIGHT_FILE)
 
 
 def reranker_hash(files: Mapping[str, FileRecord]) -> str:

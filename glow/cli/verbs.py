@@ -58,8 +58,8 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("pretrain", f"{_TRAINING}.train:pretrain_command", "Pre-trains an encoder on text alone."),
         Verb("mine", f"{_TRAINING}.data:mine_command", "Finds hard negatives for judged queries."),
         Verb("synthesize", f"{_TRAINING}.data:synthesize_command", "Makes training pairs from documents alone."),
-        Verb("import-model", "glow_model_export.imported.command:import_command", "Makes a model of an encoder that others trained."),
-        Verb("distil", "glow_model_export.imported.distil:distil_command", "Makes a fast model of an encoder that others trained."),
+        Verb("import-model", "glow_model_export.imported:import_command", "Makes a model of an encoder that others trained."),
+        Verb("distil", "glow_model_export.distil:distil_command", "Makes a fast model of an encoder that others trained."),
         Verb("export-model", "glow_model_export.command:export_command", "Exports a checkpoint to a model (ONNX)."),
     ),
     "Evaluation": (

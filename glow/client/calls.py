@@ -38,7 +38,7 @@ class PagedOptions(TypedDict, total=False):
         like: document in place of a query: `{"id": "d42"}`.
         typos: `off` searches the query as it is typed.
         fusion: how `hybrid` fuses: `{"method": "convex" | "rrf", "k": 60, "weights": {"dense": 0.7, "lexical": 0.3}}`.
-        rerank: True, or `{"depth": 50, "method": "cross-encoder" | "late-interaction"}`.
+        rerank: True, or `{"depth": 50}`.
         filter: `{"and": […]}`, `{"or": […]}`, `{"not": {…}}`, or `{"field": "year", "gte": 2000, "lt": 2010}`.
         min_score: lowest score of a hit.
         sort: `[{"field": "year", "order": "desc"}, {"field": "score"}]`.

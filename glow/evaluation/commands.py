@@ -28,7 +28,7 @@ from glow.evaluation.runs import Run, read_run, write_run
 from glow.evaluation.task import Task, find_tasks, read_judgements
 from glow.options import StrictModel
 from glow.records import Qrel
-from glow.runtime import Device, Model, RerankMethod
+from glow.runtime import Device, Model
 from glow.search import MAX_DEPTH, Reranking
 from glow.text import DEFAULT_ANALYZER, AnalyzerName, TermStats
 
@@ -67,7 +67,6 @@ class EvaluateOptions(ReportOptions, MeasureOptions):
     )
     retriever: RetrieverKind = option("dense", "Retriever.")
     rerank: int = option(0, "Hits to re-rank, as a request with `rerank` does; 0: none.", ge=0, le=MAX_DEPTH)
-    rerank_method: RerankMethod = option("cross-encoder", "Re-ranking method.")
     top_k: int = option(TOP_K, "Hits per query; hybrid fuses at least 100.", ge=1)
     term_stats: TermStats = option("corpus", "Source of idf: the corpus, the model's own documents, or both.")
     analyzer: AnalyzerName = option(DEFAULT_ANALYZER, "Analyzer of lexical search.")
@@ -125,7 +124,7 @@ def evaluate_command(options: EvaluateOptions) -> None:
             options.threads or os.cpu_count() or 1,
             options.cache,
         ),
-        Reranking(options.rerank, options.rerank_method) if options.rerank else None,
+        Reranking(options.rerank) if options.rerank else None,
     )
     reports = [report for folder, some in tasks for report in _measure(plan, folder, some)]
     _emit([report_table(reports)], options.json_file, reports_json(reports, per_query=options.per_query))
@@ -155,7 +154,7 @@ def _measure(plan: _Plan, folder: Path, tasks: Sequence[Task]) -> list[Report]:
         "rel": plan.options.rel, "top_k": plan.options.top_k, "documents": len(retriever.ids),
     }  # fmt: skip
     if plan.reranking is not None:
-        options |= {"rerank": plan.reranking.depth, "rerank_method": plan.reranking.method}
+        options["rerank"] = plan.reranking.depth
     if plan.model is not None:
         options |= {"term_stats": plan.dense.term_stats, "device": plan.dense.device}
     return [_report(plan, folder, task, label, retriever, options) for task in tasks]

@@ -97,12 +97,9 @@ def open_version(
         raise MismatchError(
             f"version {index.version} holds no words, {kind!r} needs them; build it with --lexical"
         )
-    if reranking is not None and (
-        index.reranker is None or reranking.method not in index.reranker.shape.methods
-    ):
+    if reranking is not None and index.reranker is None:
         raise MismatchError(
-            f"version {index.version} cannot re-rank by {reranking.method!r}; build it with a re-ranker that can (glow build "
-            "--rerank DIR)"
+            f"version {index.version} has no re-ranker; build it with one (glow build --rerank DIR)"
         )
 
     def names(rows: Sequence[int]) -> list[str]:

@@ -12,11 +12,9 @@ from glow.nn.bert import (
     load_weights,
     minilm_folder,
 )
-from glow.nn.compressor import Compressor
-from glow.nn.cross_encoder import CrossConfig, CrossEncoder, Side
+from glow.nn.cross_encoder import Compressor, CrossConfig, CrossEncoder, LateInteraction, Side
 from glow.nn.cross_thought import CrossThought
 from glow.nn.encoder_file import EncoderFile
-from glow.nn.late import LateInteraction
 from glow.nn.pretraining import Pretrainer, PretrainingBatch, PretrainingKind
 from glow.nn.sentence_encoder import SentenceConfig, SentenceEncoder
 from glow.nn.term_impacts import MEAN_IDF, TermImpacts

@@ -6,7 +6,7 @@ computes only [CLS], which gives the score. A document's positions begin after t
 token embeddings depend neither on the query nor on the rest of the batch.
 
     B   pairs       Lq, Ld  tokens of a query, of a document        L   Lq + Ld
-    H   hidden size     e   stored numbers per token     n, l   number of all layers, of layers apart
+    H   hidden size     e   stored numbers per token     n, l   number of all layers, of layers apart      p   dimensions that late interaction compares
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention
-from glow.nn.compressor import Compressor
-from glow.nn.late import LateInteraction
 from glow.nn.towers import EncoderLayer, TowerConfig
 from glow.options import StrictModel
 
-__all__ = ["CrossConfig", "CrossEncoder", "Side"]
+__all__ = ["Compressor", "CrossConfig", "CrossEncoder", "LateInteraction", "Side"]
+
+START_SCALE = 20.0
 
 
 class CrossConfig(StrictModel):
@@ -100,6 +100,75 @@ class Side(NamedTuple):
     states: Tensor
     mask: Tensor
     weights: Tensor
+
+
+class Compressor(nn.Module):
+    """Maps token embeddings of H numbers to e numbers and back.
+
+    Source: PreTTR section 4.2; its released code puts it after layer l, for every token, including the query's
+    (docs/papers.md 3). The numbers after GELU are stored.
+
+    Args:
+        hidden: H.
+        size: e.
+        eps: of the LayerNorm; BERT's 1e-12.
+    """
+
+    def __init__(self, hidden: int, size: int, eps: float = 1e-12) -> None:
+        super().__init__()
+        self.down = nn.Linear(hidden, size)
+        self.up = nn.Linear(size, hidden)
+        self.norm = nn.LayerNorm(hidden, eps=eps)
+
+    def compress(self, states: Tensor) -> Tensor:
+        """Float [..., H] -> float [..., e], each number at least -0.17 (GELU's minimum)."""
+        return functional.gelu(self.down(states))
+
+    def restore(self, stored: Tensor) -> Tensor:
+        """Float [..., e] -> float [..., H]."""
+        return self.norm(self.up(stored))  # type: ignore[no-any-return]
+
+    def forward(self, states: Tensor) -> Tensor:
+        """`restore(compress(states))`, float [..., H]."""
+        return self.restore(self.compress(states))
+
+
+class LateInteraction(nn.Module):
+    """Every query token's most similar document token, summed up: the score that the joined layers correct.
+
+    Source: ColBERT (Khattab and Zaharia 2020). Departs from it: each query token has a learned weight instead of 1.
+
+    Args:
+        hidden: H.
+        size: p.
+    """
+
+    def __init__(self, hidden: int, size: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(hidden, size, bias=False)
+        self.importance = nn.Linear(hidden, 1)
+        self.scale = nn.Parameter(torch.full((1,), START_SCALE))
+        # Orthogonal directions keep angles as well as so few can; all tokens start with the same weight.
+        nn.init.orthogonal_(self.project.weight)
+        nn.init.zeros_(self.importance.weight)
+        nn.init.zeros_(self.importance.bias)
+
+    def forward(self, query: Tensor, query_mask: Tensor, document: Tensor, document_mask: Tensor) -> Tensor:
+        """The weighted mean over query tokens of the largest cosine, times the scale.
+
+        Args:
+            query, document: float [B, Lq, H] and [B, Ld, H]; a single query is paired with every document.
+            query_mask, document_mask: bool [B, Lq] and [B, Ld], True for tokens; at least one each.
+
+        Returns:
+            float32 [B].
+        """
+        ours = functional.normalize(self.project(query).float(), dim=-1)
+        theirs = functional.normalize(self.project(document).float(), dim=-1)
+        cosines = ours @ theirs.transpose(1, 2)  # [B, Lq, Ld]
+        nearest = cosines.masked_fill(~document_mask[:, None, :], -1.0).max(-1).values
+        heights = self.importance(query).squeeze(-1).float().masked_fill(~query_mask, -torch.inf)
+        return self.scale * (heights.softmax(-1) * nearest).sum(-1)  # type: ignore[no-any-return]
 
 
 class CrossEncoder(nn.Module):

@@ -16,7 +16,6 @@ from glow.runtime.reranker import (
     QueryStates,
     Reranker,
     RerankerShape,
-    RerankMethod,
     reranker_preprocessor,
 )
 
@@ -36,7 +35,6 @@ __all__ = [
     "LearnedHead",
     "Model",
     "QueryStates",
-    "RerankMethod",
     "Reranker",
     "RerankerShape",
     "TermAblation",

@@ -76,8 +76,8 @@ class AttentionEncoder:
         self.tower = Encoder(path, pad_id, device, threads, MAX_BATCH_TOKENS)
         if ATTENTION not in self.tower.outputs:
             raise FormatError(
-                f"{path.name} has outputs {self.tower.outputs}, expected {ATTENTION!r} among them; make the explain "
-                "graphs anew: glow export-model --add-explain"
+                f"{path.name} has outputs {self.tower.outputs}, expected {ATTENTION!r} among them; export the model "
+                "again (glow export-model)"
             )
 
     def run(self, sequences: Sequence[WeightedTokens]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -9,14 +9,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 from pydantic import Field
 
-from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, LATE_GRAPH, QUERY_READER, RERANKER_SHAPE
+from glow.artifact import DOCUMENT_READER, JOIN_GRAPH, QUERY_READER, RERANKER_SHAPE
 from glow.errors import FormatError
 from glow.options import StrictModel
 from glow.records import Document
@@ -34,14 +33,11 @@ from glow.text import (
 __all__ = [
     "DocumentReader",
     "QueryStates",
-    "RerankMethod",
     "Reranker",
     "RerankerShape",
     "reranker_preprocessor",
 ]
 
-RerankMethod = Literal["cross-encoder", "late-interaction"]
-"""The joined layers, or late interaction only, which is cheaper."""
 READ_TOKENS = 512
 """Token limit of a batch of documents; small ones stay in a core's cache."""
 
@@ -52,10 +48,8 @@ class RerankerShape(StrictModel):
     layers: int = Field(ge=2)  # layers, split: n and l
     split: int = Field(ge=1)
     size: int = Field(ge=1)  # e
-    compressed: bool  # whether they come from a compressor, so that fewer than 16 bits suffice
     query_tokens: int = Field(ge=3)  # longest query; positions of documents begin there
     document_tokens: int = Field(ge=2)  # longest document
-    methods: tuple[RerankMethod, ...] = Field(min_length=1)  # supported scoring methods, the default first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,11 +122,7 @@ class Reranker:
         self.preprocessor = preprocessor
         self._folder, self._device, self._threads = folder, device, threads
         self._query = open_session(folder / QUERY_READER, device, threads)
-        files: dict[RerankMethod, str] = {"cross-encoder": JOIN_GRAPH, "late-interaction": LATE_GRAPH}
-        self._pairs = {
-            method: _open_pairs(folder / files[method], self.shape, device, threads)
-            for method in self.shape.methods
-        }
+        self._pairs = _open_pairs(folder / JOIN_GRAPH, self.shape, device, threads)
         self._lock = threading.Lock()
         self._documents: DocumentReader | None = None
 
@@ -151,17 +141,16 @@ class Reranker:
         query: QueryStates,
         stored: NDArray[np.float32],  # float32 [B, Ld, e]
         mask: NDArray[np.int64],  # int64 [B, Ld], 1 for tokens
-        method: RerankMethod,  # one of `shape.methods`
     ) -> NDArray[np.float32]:
         """Scores documents. Returns float32 [B], finite, of any sign; higher is better."""
-        scores: NDArray[np.float32] = self._run(query, stored, mask, method, "score")
+        scores: NDArray[np.float32] = self._run(query, stored, mask, "score")
         return scores
 
     def attention(
         self, query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64]
     ) -> NDArray[np.float32]:
         """Attention of [CLS] in the last joined layer, mean over heads: float32 [B, Lq + Ld]; arguments as `score`."""
-        return self._run(query, stored, mask, "cross-encoder", "attention")
+        return self._run(query, stored, mask, "attention")
 
     def document_tokens(self, document: Document) -> WeightedTokens:
         """The tokens of a document, as when it was stored."""
@@ -179,11 +168,10 @@ class Reranker:
         query: QueryStates,
         stored: NDArray[np.float32],
         mask: NDArray[np.int64],
-        method: RerankMethod,
         output: str,
     ) -> NDArray[np.float32]:
         inputs = {"query": query.states, "query_mask": query.mask, "stored": stored, "mask": mask}
-        found: NDArray[np.float32] = self._pairs[method].run([output], inputs)[0]
+        found: NDArray[np.float32] = self._pairs.run([output], inputs)[0]
         return found
 
 

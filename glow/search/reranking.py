@@ -20,7 +20,7 @@ from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.records import Document
-from glow.runtime import Reranker, RerankMethod
+from glow.runtime import Reranker
 from glow.search.late import rows_read
 from glow.search.retrievers import RankedDocuments, Retriever
 from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
@@ -56,11 +56,9 @@ class Reranking:
 
     Attributes:
         depth: number of hits to re-rank, 1 to `MAX_DEPTH`; fewer if fewer are found.
-        method: scoring method of the re-ranker.
     """
 
     depth: int = 50
-    method: RerankMethod = "cross-encoder"
 
 
 def score_unit(index: Rerankable, retriever: Retriever, fusion: Fusion | None) -> float:
@@ -95,7 +93,7 @@ def rerank(
         index: with a re-ranker and stored token embeddings.
         text: the query as it was searched; not without words.
         ranked: first-stage hits.
-        wanted: number of hits to re-rank, and the method.
+        wanted: number of hits to re-rank.
         unit: see `score_unit`.
         vector: float32 [D], of the query: it selects the best passage of documents that only lexical retrieval found. Without
             it, their first passage is used.
@@ -116,7 +114,7 @@ def rerank(
                 if is_over():
                     break
                 stored, mask = states.read(at[places])
-                own[places] = reranker.score(query, stored, mask, wanted.method)
+                own[places] = reranker.score(query, stored, mask)
     read = replace(ranked, parts={**ranked.parts, "rerank": own})
     is_whole = int(np.count_nonzero(~np.isnan(own))) == count
     return mixed(read, index.rerank_weight.share * unit, index.order), is_whole

@@ -12,7 +12,7 @@ from glow.commands import package_app, reporting, say
 from glow.nn import TowerConfig, TwoTowers, init_from_bert, minilm_folder
 from glow.runtime import Model
 from glow.training import read_towers, save_checkpoint, with_few_layers
-from glow_model_export.imported.queries import QueriesAbout, write_queries_file
+from glow_model_export.imported import QueriesAbout, write_queries_file
 from research.encoders.pack import make_pack, make_texts
 from research.encoders.train import LEXICAL, average, flat_texts, imitate, prepare, same_tokens, train_towers
 from research.folders import given_file, given_folder

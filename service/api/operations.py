@@ -217,7 +217,7 @@ def _rerank(index: Index, stored: Mapping[str, Any] | None) -> dict[str, Any] | 
     """What reads hits again, and what it has stored of documents."""
     if index.reranker is None or stored is None:
         return None
-    return {"methods": index.reranker.shape.methods, **stored, "share": index.rerank_weight.share}
+    return {**stored, "share": index.rerank_weight.share}
 
 
 def _components(index: Index) -> list[str]:

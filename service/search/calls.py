@@ -8,7 +8,6 @@ from glow.index import Fusion
 from glow.index.columns.filters import Expression
 from glow.index.columns.masks import FacetRequest
 from glow.index.vectors import SearchParams
-from glow.runtime import RerankMethod
 from glow.search import Arrangement, Reranking, Retriever, RetrieverOrAuto, Typos
 from glow.text import Highlighting
 
@@ -114,7 +113,7 @@ MOST_READING = 1
 """Largest cost of hits in the search's first worker pool; the remaining hits are read in the bulk pool."""
 FILTER_TERMS = 200
 """Conditions, groups and values of a filter per unit of cost."""
-RERANKED_HITS: dict[RerankMethod, int] = {"cross-encoder": 20, "late-interaction": 40}
+RERANKED_HITS = 20
 """Re-ranked hits per unit of cost."""
 COMPARED_CANDIDATES = 500
 """Candidates whose tokens a hybrid search compares, per unit of cost."""
@@ -136,7 +135,7 @@ def request_cost(call: SearchCall, filter_terms: int = 0) -> int:
     if call.late and call.retriever == "hybrid":
         cost += call.candidates // COMPARED_CANDIDATES
     if call.rerank is not None:
-        cost += -(-call.rerank.depth // RERANKED_HITS[call.rerank.method])
+        cost += -(-call.rerank.depth // RERANKED_HITS)
     if call.explain is not None:
         cost += call.top_k * EXPLAINED_HIT + (LEAVE_ONE_OUT if call.explain.leave_one_out else 0)
     return cost

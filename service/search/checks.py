@@ -146,15 +146,11 @@ def _rerank(body: SearchBody, retriever: Retriever, index: Index) -> Reranking |
             detail = f"without a re-ranker, this index re-ranks only hybrid searches, found {retriever!r}; remove 'rerank'"
             raise RequestError(f"/rerank: {detail}", [Fault("/rerank", detail)])
         return None
-    asked = RerankBody(depth=50, method="cross-encoder") if body.rerank is True else body.rerank
-    known = index.reranker.shape.methods
+    asked = RerankBody(depth=50) if body.rerank is True else body.rerank
     if not (body.query or "").strip():
         detail = "re-ranking needs a text query; give 'query', or remove 'rerank'"
         raise RequestError(f"/rerank: {detail}", [Fault("/rerank", detail)])
-    if asked.method not in known:
-        detail = f"this index's re-ranker has the methods {', '.join(known)}, found {asked.method!r}"
-        raise NotAvailableError(f"/rerank/method: {detail}", [Fault("/rerank/method", detail)])
-    return Reranking(asked.depth, asked.method)
+    return Reranking(asked.depth)
 
 
 def _explain(body: SearchBody, limits: SearchLimits) -> ExplainCall | None:

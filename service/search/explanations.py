@@ -82,7 +82,7 @@ def require_explainer(index: Index) -> Explainer:
     if index.explainer is None:
         raise NotAvailableError(
             f"index {index.version} has no explain graphs; build it again without --no-explain, from a model that "
-            "has them (glow export-model --add-explain adds them to an older one)"
+            "has them (glow export-model writes them)"
         )
     return index.explainer
 

@@ -288,7 +288,7 @@ class SearchSession:
             read = self._to_explain(page)
             clock.lap("fetch")
             self._explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
-            if call.rerank is not None and call.rerank.method == "cross-encoder":
+            if call.rerank is not None:
                 self._explanations = self._with_attention(self._explanations, page, read)
             if (compared := self._compared(page)) is not None:
                 answered = answers_of(index, *compared, rows_of(page), read)

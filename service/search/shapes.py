@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from glow.runtime import RerankMethod
 from glow.search import MAX_DEPTH, Retriever
 
 # Pydantic checks every member of a list before it reports errors, so lists need limits.
@@ -119,10 +118,6 @@ class RerankBody(Shape):
     """How to re-rank the first hits."""
 
     depth: int = Field(50, ge=1, le=MAX_DEPTH, description="Number of hits to re-rank.")
-    method: RerankMethod = Field(
-        "cross-encoder",
-        description="`cross-encoder`: the trained re-ranker's joined layers; `late-interaction`: faster.",
-    )
 
 
 class SearchBody(Shape):

@@ -92,28 +92,24 @@ def test_an_index_is_measured_as_it_is_served(
     assert "--index-root has its own model" in refused
 
 
-@pytest.mark.parametrize(
-    ("retriever", "method"),
-    [("dense", "late-interaction"), ("lexical", "cross-encoder"), ("hybrid", "cross-encoder")],
-)
+@pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
 def test_re_ranking_is_measured_as_it_is_served(
-    rerank_index: Path, toy_index: Path, toy_data: Path, tmp_path: Path, retriever: str, method: str
+    rerank_index: Path, toy_index: Path, toy_data: Path, tmp_path: Path, retriever: str
 ) -> None:
     run = tmp_path / "served.trec"
     arguments = ("--data", toy_data, "--split", "dev", "--retriever", retriever, "--rerank", 20)
-    options = (*arguments, "--rerank-method", method)
-    body = run_json(*options, "--index-root", rerank_index, "--run", run)
-    assert (body["options"]["rerank"], body["options"]["rerank_method"]) == (20, method)
+    body = run_json(*arguments, "--index-root", rerank_index, "--run", run)
+    assert body["options"]["rerank"] == 20
     root = IndexRoot(rerank_index)
     index = Index.open(root.folder(root.current()))
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
-        again = Reranking(20, method)  # type: ignore[arg-type]
+        again = Reranking(20)
         call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=again)  # type: ignore[arg-type]
         served = SearchSession(index, call).run().found.hits
         assert [hit.document_id for hit in hits] == [hit.id for hit in served]
     assert "give --index-root" in refuse("evaluate", *arguments)
-    with pytest.raises(MismatchError, match="cannot re-rank by 'cross-encoder'"):
+    with pytest.raises(MismatchError, match="has no re-ranker"):
         open_version(toy_index, "dense", reranking=Reranking(20))
 
 

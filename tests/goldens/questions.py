@@ -61,7 +61,7 @@ def _others() -> dict[str, Json]:
             "facets": [{"field": "lang", "limit": 2}],
         },
         "join": {**home, "rerank": {"depth": 8}},
-        "late": {**home, "rerank": {"depth": 8, "method": "late-interaction"}, "filter": FILTER},
+        "join filtered": {**home, "rerank": {"depth": 8}, "filter": FILTER},
         "join explained": {**home, "top_k": 1, "rerank": True, "explain": True},
     }
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.errors import ArtifactError, ConfigError, GateError, MismatchError
+from glow.errors import ArtifactError, GateError, MismatchError
 from glow.index import Index
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
@@ -82,19 +81,18 @@ def codes(index: Index) -> dict[str, list[Any]]:
     return found
 
 
-@pytest.mark.parametrize("bits", [16, 8, 4])
-def test_what_is_stored_is_what_the_re_ranker_reads(make: Callable[..., IndexRoot], bits: int) -> None:
-    index = opened(make("one", made_up(40), rerank_bits=bits))
+def test_what_is_stored_is_what_the_re_ranker_reads(make: Callable[..., IndexRoot]) -> None:
+    index = opened(make("one", made_up(40)))
     assert index.holds(TOKEN_EMBEDDINGS) and index.reranker is not None
     assert len(index[TOKEN_EMBEDDINGS]) == 40
     header = index[TOKEN_EMBEDDINGS].header
-    assert (header.bits, header.size, header.split) == (bits, 16, 2)
+    assert (header.bits, header.size, header.split) == (4, 16, 2)
     assert (header.position_start, header.document_tokens) == (24, 64)
     read = index.reranker.documents().read(list(index[STORED_FIELDS].scan()))
     assert index[TOKEN_EMBEDDINGS].lengths(np.arange(40)).tolist() == [len(states) for states in read]
     for row, exact in enumerate(read):
         states, _ = index[TOKEN_EMBEDDINGS].read(np.array([row]))
-        step = (exact.max() + 0.17) / ((1 << bits) - 1)
+        step = (exact.max() + 0.17) / 15
         assert np.abs(states[0] - exact).max() <= step + 1e-3
 
 
@@ -105,7 +103,6 @@ def test_report_and_manifest_say_what_was_stored(make: Callable[..., IndexRoot],
     assert told["bits"] == 4 and told["tokens"] > 500 and told["bytes_per_token"] < 14
     assert manifest.parents["reranker"]["name"] == "toy-reranker"
     assert manifest.hashes["reranker"] == told["reranker"]
-    assert manifest.parameters["rerank_bits"] == 4
 
 
 @pytest.mark.parametrize("options", [{"threads": 3}, {"shard_documents": 7}])
@@ -167,7 +164,7 @@ def test_the_best_passage_is_what_is_read(make: Callable[..., IndexRoot]) -> Non
     query = index.reranker.query(text)
     stored, mask = index[TOKEN_EMBEDDINGS].read(np.array([first.passages[row]]))
     assert ranked.parts["rerank"][place] == pytest.approx(
-        float(index.reranker.score(query, stored, mask, "cross-encoder")[0]), abs=1e-4
+        float(index.reranker.score(query, stored, mask)[0]), abs=1e-4
     )
     # Words alone know no passage: the vector tells which.
     words_only = type(first)(first.scores, first.rows, first.parts, {})
@@ -187,19 +184,6 @@ def test_a_folder_that_is_no_re_ranker_is_refused_before_anything_is_read(
     with pytest.raises(ArtifactError, match="no reranker at"):
         make("one", made_up(5), rerank=tmp_path / "nowhere")
     assert not (tmp_path / "one" / ".work").exists()
-
-
-def test_states_that_no_compressor_made_need_16_bits(
-    make: Callable[..., IndexRoot], toy_reranker: Path, tmp_path: Path
-) -> None:
-    plain = tmp_path / "plain"
-    shutil.copytree(toy_reranker, plain)
-    shape = json.loads((plain / "reranker.json").read_bytes())
-    (plain / "reranker.json").write_text(json.dumps({**shape, "compressed": False}))
-    remake(plain)
-    with pytest.raises(ConfigError, match="has no compressor"):
-        make("one", made_up(5), rerank=plain)
-    assert opened(make("one", made_up(5), rerank=plain, rerank_bits=16)).holds(TOKEN_EMBEDDINGS)
 
 
 def test_a_re_ranker_that_was_exchanged_is_refused(make: Callable[..., IndexRoot]) -> None:

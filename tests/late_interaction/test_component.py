@@ -178,7 +178,7 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert LATE_INTERACTION.info(reader) == {"late": {"size": 24, "budget": 12}}
     assert LATE_INTERACTION.serves(reader) == {"late": ""}
     why = LATE_INTERACTION.serves(None)["late"]
-    assert "glow export-model --add-tokens" in why and "--no-late-interaction" in why
+    assert "glow export-model --token-size" in why and "--no-late-interaction" in why
 
 
 def test_builds_have_it_by_default_and_can_leave_it_out(tmp_path: Path, toy_model: Path) -> None:

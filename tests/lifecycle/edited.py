@@ -172,8 +172,7 @@ def search(index: Index) -> None:
             for row in found[-1].rows.tolist():
                 index[LEARNED_SPARSE].expansions(words, row)
         if index.reranker is not None:
-            for method in index.reranker.shape.methods:
-                found += [rerank(index, question, each, Reranking(10, method))[0] for each in found[:3]]
+            found += [rerank(index, question, each, Reranking(10))[0] for each in found[:3]]
         for ranked in found:
             documents = index[STORED_FIELDS].rows(ranked.rows.tolist())
             assert all("text" in each.fields for each in documents)

@@ -23,9 +23,9 @@ def _key(tower: Tower) -> str:
     return digest.hexdigest()
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def traced_once() -> Iterator[dict[str, ModelProto]]:
-    """Remembers the graphs of the towers that a module exports; empty it to trace again."""
+    """Remembers the graphs of all towers that these tests export; empty it to trace again."""
     graphs: dict[str, ModelProto] = {}
 
     def export(tower: Tower) -> ModelProto:

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from glow.nn import EncoderFile
 from glow.nn.encoder_file import encoder_shapes
-from glow_model_export.imported.command import import_command
+from glow_model_export.imported import import_command
 from tests.attacks.harness import peak_mb
 
 __all__ = ["FILES", "HOSTILE", "import_folder", "make_folder"]

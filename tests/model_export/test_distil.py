@@ -16,8 +16,8 @@ from glow.artifact import file_sha256
 from glow.cli import app
 from glow.runtime import Model
 from glow.training import QueryTexts, read_towers
-from glow_model_export.imported import distil
-from glow_model_export.imported.queries import QueriesAbout, write_queries_file
+from glow_model_export import distil
+from glow_model_export.imported import QueriesAbout, write_queries_file
 from tests.model_export.test_import_model import TEXTS, imported, run, save, trained_tokenizer, vectors
 
 WORDS = "bees find their way home by the sun and dance honey fox jumps over lazy dog quick brown".split()

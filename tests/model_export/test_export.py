@@ -1,10 +1,11 @@
-"""Export: parity in every precision, batch invariance, refusal, and the way back from ONNX to torch."""
+"""Export: parity in every precision, on CUDA too, batch invariance, refusal, and the way back from ONNX to torch."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 
@@ -164,3 +165,19 @@ def test_an_encoder_needs_no_torch(exported: Model) -> None:
     encoder = Encoder(exported.folder / "query.onnx")
     assert encoder.dimensions == 128
     assert encoder.encode([]).shape == (0, 128)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(
+    "CUDAExecutionProvider" not in onnxruntime.get_available_providers(),
+    reason="this onnxruntime has no CUDA provider",
+)
+def test_fp16_on_cuda_gives_the_vectors_of_float_on_the_cpu(toy_model: Path, tmp_path: Path) -> None:
+    model = Model.open(toy_model)
+    source = Source(read_towers(model), model.preprocessor, {}, {})
+    for precision in ("none", "fp16"):
+        export_model(source, tmp_path / precision, precision, TEXTS)
+    tokens = [model.preprocessor.query(text) for text in TEXTS]
+    expected = Model.open(tmp_path / "none").encoder("query").encode(tokens)
+    found = Model.open(tmp_path / "fp16").encoder("query", "cuda").encode(tokens)
+    assert float((found * expected).sum(-1).min()) > 0.999

@@ -27,7 +27,7 @@ from glow.schema import FieldSchema, FieldSpec
 from glow.text import TermTable, TokenizerPieces, WordPieces
 from glow.training import initial_towers, read_towers
 from glow.training.config import TrainConfig
-from glow_model_export.imported.command import import_command
+from glow_model_export.imported import import_command
 from tests.attacks.harness import serving
 from tests.made_index import documents, made, write
 

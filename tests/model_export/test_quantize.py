@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from glow.artifact import TensorNames
-from glow_model_export.norms import spread_norms
-from glow_model_export.quantize import MATRIX_LEVELS, quantize_columns, quantize_matrices
+from glow_model_export.quantize import MATRIX_LEVELS, quantize_columns, quantize_matrices, spread_norms
 
 RANDOM = np.random.default_rng(5)
 MATRIX = (RANDOM.normal(size=(64, 32)) * np.exp(RANDOM.normal(size=32))).astype(np.float32)

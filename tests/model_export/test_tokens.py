@@ -1,6 +1,5 @@
-"""Tokens for late interaction: the same vectors, torch's states, one projection for both towers; models that gain them."""
+"""Tokens for late interaction: the same vectors, torch's states, one projection for both towers."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,26 +10,20 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
-from typer.testing import CliRunner
 
-from glow.artifact import DOCUMENT_TOWER, EXPLAIN_TOWERS, QUERY_TOWER, TERMS_TOWER, TOKEN_PROJECTION, verify
+from glow.artifact import DOCUMENT_TOWER, EXPLAIN_TOWERS, QUERY_TOWER, TOKEN_PROJECTION
 from glow.artifact.model import model_hash, query_side_files
-from glow.cli import app
-from glow.errors import ArtifactError, BuildError, ExportError
+from glow.errors import ArtifactError, ExportError
 from glow.nn import TowerConfig, TwoTowers
 from glow.nn.towers import Tower
-from glow.runtime import ATTENTION, TERMS, TOKENS, VECTOR, Encoder, Model
+from glow.runtime import ATTENTION, TOKENS, VECTOR, Encoder, Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces, pad
 from glow.training import read_towers
-from glow.training.impacts import TrainedImpacts, save_impacts
-from glow_model_export.learned import add_learned
 from glow_model_export.package import Source, export_model
 from glow_model_export.parity import check_tokens, parity_texts
 from glow_model_export.quantize import Quantization
-from glow_model_export.retrofit import model_with_tokens
 from glow_model_export.tokens import TOKEN_UNIT, add_tokens, fit_projection, read_projection, write_tokens
-from tests.learned_head import add_untrained_head, untrained_head
 
 TEXTS = ["bees", "how do honey bees find the way home", "x " * 40, "salt and water; rice!", "東京 café"]
 TOWERS = (QUERY_TOWER, DOCUMENT_TOWER)
@@ -42,8 +35,8 @@ CASES: dict[str, tuple[Quantization, dict[str, str]]] = {
 
 
 @pytest.fixture(scope="module", params=list(CASES))
-def plain(request: pytest.FixtureRequest, toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """Random towers, exported without tokens."""
+def source(request: pytest.FixtureRequest, toy_model: Path) -> tuple[Source, Quantization]:
+    """Random towers, and their precision."""
     precision, shape = CASES[request.param]
     schema = FieldSchema.preset("glow-default")
     pieces = WordPieces(toy_model / "vocab.txt")
@@ -54,17 +47,23 @@ def plain(request: pytest.FixtureRequest, toy_model: Path, tmp_path_factory: pyt
     with torch.no_grad():
         for parameter in towers.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
+    return Source(towers, preprocessor, {}, {}), precision
+
+
+@pytest.fixture(scope="module")
+def plain(source: tuple[Source, Quantization], tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """The towers, exported without tokens."""
     out = tmp_path_factory.mktemp("models") / "plain"
-    report = export_model(Source(towers, preprocessor, {}, {}), out, precision, token_size=0)
+    report = export_model(source[0], out, source[1], token_size=0)
     assert report["tokens"] == {} and not (out / TOKEN_PROJECTION).exists()
     return Model.open(out)
 
 
 @pytest.fixture(scope="module")
-def added(plain: Model, tmp_path_factory: pytest.TempPathFactory) -> Model:
+def added(source: tuple[Source, Quantization], tmp_path_factory: pytest.TempPathFactory) -> Model:
     """The same with tokens of 24 numbers."""
     out = tmp_path_factory.mktemp("added") / "model"
-    model_with_tokens(plain.folder, out, token_size=24)
+    export_model(source[0], out, source[1], token_size=24)
     return Model.open(out)
 
 
@@ -177,7 +176,6 @@ def test_a_model_with_tokens_is_another_model_and_reads_back_as_the_same_towers(
 ) -> None:
     assert added.hash != plain.hash
     assert model_hash(added.manifest.files) == added.hash == added.manifest.hashes["model"]
-    assert added.manifest.parents["same_vectors"] == {"model": "plain", "hash": plain.hash}
     assert added.manifest.counts == {**plain.manifest.counts, "token_size": 24}
     assert TOKEN_PROJECTION in query_side_files(added.manifest.files)
     assert TOKEN_PROJECTION not in query_side_files(plain.manifest.files)
@@ -193,63 +191,6 @@ def test_a_changed_projection_is_noticed(added: Model, tmp_path: Path) -> None:
     (model / TOKEN_PROJECTION).write_bytes(bytes(64 * 24 * 4))
     with pytest.raises(ArtifactError, match=TOKEN_PROJECTION):
         Model.open(model)
-
-
-def test_tokens_are_replaced_and_a_projection_can_be_given(added: Model, tmp_path: Path) -> None:
-    projection = np.random.default_rng(1).normal(size=(64, 8)).astype(np.float32)
-    model_with_tokens(added.folder, tmp_path / "other", projection=projection)
-    other = Model.open(tmp_path / "other")
-    assert projection_of(other).tobytes() == projection.tobytes()
-    (vectors, tokens), (before, _) = (
-        each.encoder("document").run_tokens(sequences_of(added)) for each in (other, added)
-    )
-    np.testing.assert_array_equal(vectors, before)
-    assert tokens.shape[-1] == 8
-    with pytest.raises(BuildError, match="exists already"):
-        model_with_tokens(added.folder, tmp_path / "other")
-
-
-def test_learned_impacts_stay_and_their_head_fits_the_new_model(toy_model: Path, tmp_path: Path) -> None:
-    model = shutil.copytree(toy_model, tmp_path / "model")
-    add_untrained_head(model, tmp_path / "checkpoint")
-    model_with_tokens(model, tmp_path / "new", token_size=8)
-    before, after = Model.open(model), Model.open(tmp_path / "new")
-    sequences = sequences_of(after)
-    names = [VECTOR, TERMS, TOKENS]
-    old, new = (Encoder(each.folder / TERMS_TOWER).run_outputs(sequences, names) for each in (before, after))
-    np.testing.assert_array_equal(old[0], new[0])
-    np.testing.assert_array_equal(old[1], new[1])
-    assert (old[2].shape[-1], new[2].shape[-1]) == (16, 8)
-    np.testing.assert_array_equal(new[2], after.encoder("document").run_tokens(sequences)[1])
-    add_learned(after.folder, tmp_path / "checkpoint")  # it was trained over the same weights
-    files = verify(after.folder, "model").files
-    assert {name for name in files if files[name] != after.manifest.files[name]} <= {TERMS_TOWER}
-    again = Encoder(after.folder / TERMS_TOWER).run_outputs(sequences, names)
-    for one, other in zip(new, again, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_head_of_a_model_with_other_weights_is_refused_still(toy_model: Path, tmp_path: Path) -> None:
-    model_with_tokens(toy_model, tmp_path / "new", token_size=8)
-    save_impacts(tmp_path / "checkpoint", TrainedImpacts(untrained_head(32), "0" * 64, {"bees": 1.0}, {}))
-    with pytest.raises(ArtifactError, match="trained for a model of hash 00000000"):
-        add_learned(tmp_path / "new", tmp_path / "checkpoint")
-
-
-def test_the_command_makes_models_with_tokens_of_a_size(toy_model: Path, tmp_path: Path) -> None:
-    def run(*arguments: object) -> int:
-        return CliRunner().invoke(app, ["export-model", *(str(each) for each in arguments)]).exit_code
-
-    new = tmp_path / "new"
-    assert run("--add-tokens", toy_model, "--out", new, "--token-size", 24, "--json", tmp_path / "r") == 0
-    report = json.loads((tmp_path / "r").read_bytes())
-    assert report["tokens"]["size"] == 24 and 0.8 < report["tokens"]["kept"] <= 1
-    assert (report["model"], report["hash"]) == ("new", Model.open(new).hash)
-    for refused in (("--token-size", 0), ("--token-size", 12), ("--from-model", toy_model)):
-        assert run("--add-tokens", toy_model, "--out", tmp_path / "no", *refused) == 2
-    assert run("--add-tokens", toy_model) == 2
-    assert run("--add-tokens", tmp_path, "--out", tmp_path / "no") != 0
-    assert not (tmp_path / "no").exists()
 
 
 def test_an_export_of_a_model_keeps_its_projection_unless_another_size_is_asked_for(

@@ -3,7 +3,7 @@
 import torch
 
 from glow.nn import CrossConfig, CrossEncoder
-from glow.nn.late import START_SCALE, LateInteraction
+from glow.nn.cross_encoder import START_SCALE, LateInteraction
 
 
 def late() -> LateInteraction:

@@ -11,7 +11,6 @@ from glow.artifact import IndexRoot
 from glow.index import Fusion, Index, RerankWeight
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
-from glow.runtime import RerankMethod
 from glow.search import (
     RankedDocuments,
     Reranking,
@@ -38,24 +37,19 @@ def vector(index: Index) -> NDArray[np.float32]:
     return index.encoder.run([index.preprocessor.query(TEXT)])[0]
 
 
-def alone(index: Index, row: int, method: RerankMethod = "cross-encoder") -> float:
+def alone(index: Index, row: int) -> float:
     """The score of one document, read now and by itself, from states that nobody stored."""
     assert index.reranker is not None
     document = index[STORED_FIELDS].rows([row])[0]
     stored = index.reranker.documents().read([document])[0][None]
     mask = np.ones(stored.shape[:2], np.int64)
-    return float(index.reranker.score(index.reranker.query(TEXT), stored, mask, method)[0])
+    return float(index.reranker.score(index.reranker.query(TEXT), stored, mask)[0])
 
 
-@pytest.mark.parametrize("method", ["cross-encoder", "late-interaction"])
-def test_every_hit_has_the_score_of_its_own_document(
-    index: Index, vector: NDArray[np.float32], method: RerankMethod
-) -> None:
-    ranked, is_whole = rerank(
-        index, TEXT, rank_hybrid(index, asked_of(index, TEXT), 50), Reranking(30, method)
-    )
+def test_every_hit_has_the_score_of_its_own_document(index: Index, vector: NDArray[np.float32]) -> None:
+    ranked, is_whole = rerank(index, TEXT, rank_hybrid(index, asked_of(index, TEXT), 50), Reranking(30))
     assert is_whole
-    own = [alone(index, row, method) for row in ranked.rows[:30].tolist()]
+    own = [alone(index, row) for row in ranked.rows[:30].tolist()]
     # Four bits a number: near what they were, and far nearer than documents are to one another.
     np.testing.assert_allclose(ranked.parts["rerank"][:30], own, atol=0.35 * float(np.std(own)))
     assert np.corrcoef(ranked.parts["rerank"][:30], own)[0, 1] > 0.98

@@ -14,7 +14,6 @@ from glow.index.token_embeddings import (
     LEAST,
     STATES_FILES,
     CodedStates,
-    StateBits,
     StatesHeader,
     TokenEmbeddingStore,
     TokenEmbeddingsWriter,
@@ -24,9 +23,8 @@ from glow.index.token_embeddings import (
 )
 
 HEADER = StatesHeader(
-    model="a" * 64, split=5, size=7, bits=8, position_start=32, document_tokens=12, documents=0, tokens=0
+    model="a" * 64, split=5, size=7, position_start=32, document_tokens=12, documents=0, tokens=0
 )
-ALL_BITS: tuple[StateBits, ...] = (16, 8, 4)
 
 
 def write_states(
@@ -35,7 +33,7 @@ def write_states(
     """Writes a store of documents' states, float32 [L, e] each."""
     with TokenEmbeddingsWriter(folder, header) as writer:
         for states in documents:
-            writer.add(CodedStates.of([states], header.bits))
+            writer.add(CodedStates.of([states]))
         return writer.close()
 
 
@@ -47,48 +45,36 @@ def documents(count: int = 9, size: int = 7, seed: int = 0) -> list[NDArray[np.f
 
 
 @given(
-    st.lists(st.lists(st.floats(-0.171875, 1e3, width=32), min_size=5, max_size=5), min_size=1, max_size=6),
-    st.sampled_from(ALL_BITS),
+    st.lists(st.lists(st.floats(-0.171875, 1e3, width=32), min_size=5, max_size=5), min_size=1, max_size=6)
 )
-def test_a_number_comes_back_within_half_a_step(rows: list[list[float]], bits: StateBits) -> None:
+def test_a_number_comes_back_within_half_a_step(rows: list[list[float]]) -> None:
     states = np.maximum(np.array(rows, np.float32), LEAST)
-    codes, scales = encode_states(states, bits)
-    assert codes.shape == (len(states), code_bytes(5, bits))
-    found = decode_states(codes, scales, 5, bits)
-    allowed = (
-        np.abs(states) / 1024 + 1e-6
-        if bits == 16
-        else 0.5 * scales[:, None].astype(np.float32) * 1.001 + 1e-6
-    )
+    codes, scales = encode_states(states)
+    assert codes.shape == (len(states), code_bytes(5))
+    found = decode_states(codes, scales, 5)
+    allowed = 0.5 * scales[:, None].astype(np.float32) * 1.001 + 1e-6
     assert (np.abs(found - states) <= allowed).all()
 
 
 def test_codes_have_the_values_worked_out_by_hand() -> None:
     states = np.array([[-0.17, 14.83, 7.33]], np.float32)
-    codes, scales = encode_states(states, 4)
+    codes, scales = encode_states(states)
     assert scales[0] == pytest.approx(1.0, abs=2e-3)
     assert codes.tolist() == [
         [0 | 15 << 4, 7]
     ]  # two codes a byte, the first in the low half; 7.5 steps round to 7
-    assert code_bytes(64, 4) + 2 == 34
-    assert code_bytes(64, 8) + 2 == 66
+    assert code_bytes(64) + 2 == 34
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.2, 1e6])
 def test_numbers_that_no_gelu_makes_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match=r"must be (finite and fit into 16 bits|at least -0\.17)"):
-        encode_states(np.array([[0.0, value]], np.float32), 8)
+        encode_states(np.array([[0.0, value]], np.float32))
 
 
-def test_in_16_bits_states_that_no_compressor_made_are_held_too() -> None:
-    states = np.array([[-3.5, 2.25]], np.float32)
-    assert decode_states(*encode_states(states, 16), 2, 16).tolist() == states.tolist()
-
-
-@pytest.mark.parametrize("bits", ALL_BITS)
-def test_a_store_gives_back_every_document(tmp_path: Path, bits: StateBits) -> None:
+def test_a_store_gives_back_every_document(tmp_path: Path) -> None:
     made = documents()
-    header = write_states(tmp_path / "states", HEADER.model_copy(update={"bits": bits}), iter(made))
+    header = write_states(tmp_path / "states", HEADER, iter(made))
     assert (header.documents, header.tokens) == (9, sum(map(len, made)))
     store = TokenEmbeddingStore.open(tmp_path / "states", documents=9)
     assert len(store) == 9
@@ -98,9 +84,7 @@ def test_a_store_gives_back_every_document(tmp_path: Path, bits: StateBits) -> N
     for place, row in enumerate(rows):
         length = len(made[row])
         assert mask[place].tolist() == [1] * length + [0] * (states.shape[1] - length)
-        np.testing.assert_allclose(
-            states[place, :length], decode_states(*encode_states(made[row], bits), 7, bits)
-        )
+        np.testing.assert_allclose(states[place, :length], decode_states(*encode_states(made[row]), 7))
         assert not states[place, length:].any()
     assert {path.name for path in (tmp_path / "states").iterdir()} == set(STATES_FILES)
 

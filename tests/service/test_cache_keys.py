@@ -112,7 +112,6 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
         replace(CALL, arrangement=Arrangement(boosts=(RecencyBoost("a", 1.0, 60.0, 0),))),
         replace(CALL, rerank=Reranking(50)),
         replace(CALL, rerank=Reranking(49)),
-        replace(CALL, rerank=Reranking(50, "late-interaction")),
         replace(CALL, late=False),
         replace(CALL, vectors=True),
     ]

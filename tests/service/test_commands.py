@@ -281,7 +281,7 @@ def test_an_index_without_reasons_says_how_to_get_them(older: Path) -> None:
     assert "not_available" in done.stderr
     assert "build it again" in done.stderr
     root = IndexRoot(older)
-    with pytest.raises(NotAvailableError, match="add-explain"):
+    with pytest.raises(NotAvailableError, match="export-model writes them"):
         require_explainer(Index.open(root.folder(root.current())))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from glow.artifact import IndexRoot
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow.runtime import QueryStates, Reranker, RerankMethod
+from glow.runtime import QueryStates, Reranker
 from glow.search import Reranking, rank_hybrid, rerank
 from glow_service.app import create_app
 from glow_service.search.checks import check_search
@@ -66,19 +66,18 @@ def test_an_answer_is_the_reranked_ranking_page_by_page(serve: Serve, index: Ind
         assert marks[20:] == [None] * 29
         assert pages[0]["timings_ms"]["rerank"] > 0 and pages[0]["degraded"] == []
         assert ids(ask(client)) != wanted[:10] and ids(ask(client, rerank=True)) == ids(
-            ask(client, rerank={"depth": 50, "method": "cross-encoder"})
+            ask(client, rerank={"depth": 50})
         )
         plain = ask(client, rerank=False)["hits"]
         assert all(not {"late", "rerank"} & set(hit["scores"]) for hit in plain)
 
 
 @pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
-@pytest.mark.parametrize("method", ["cross-encoder", "late-interaction"])
-def test_every_retriever_and_method_can_be_read_again(serve: Serve, retriever: str, method: str) -> None:
+def test_every_retriever_can_be_read_again(serve: Serve, retriever: str) -> None:
     with serve() as (client, _):
         options: dict[str, Any] = {"query": WORDY, "retriever": retriever, "top_k": 20}
         plain = ask(client, **options)
-        again = ask(client, **options, rerank={"depth": 20, "method": method})
+        again = ask(client, **options, rerank={"depth": 20})
         assert sorted(ids(plain)) == sorted(ids(again)) and ids(plain) != ids(again)
         assert all("rerank" in hit["scores"] for hit in again["hits"])
 
@@ -104,8 +103,6 @@ def test_reasons_say_where_the_joined_layers_looked(serve: Serve) -> None:
             assert {word["word"] for word in words if word["field"] == "query"} == set(QUERY.split())
             assert {word["field"] for word in words} > {"query", "text"}
         assert all("rerank" not in hit["explanation"] for hit in hits[3:])
-        late = ask(client, rerank={"method": "late-interaction"}, explain=True, top_k=1)["hits"]
-        assert "rerank" not in late[0]["explanation"]
 
 
 def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
@@ -122,7 +119,7 @@ def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
     [
         ({"rerank": {"depth": 0}}, "invalid_request", "/rerank/depth"),
         ({"rerank": {"depth": 201}}, "invalid_request", "/rerank/depth"),
-        ({"rerank": {"method": "magic"}}, "invalid_request", "/rerank/method"),
+        ({"rerank": {"method": "join"}}, "invalid_request", "/rerank/method"),
         ({"rerank": "yes"}, "invalid_request", "/rerank"),
         ({"rerank": True, "query": None, "like": {"id": "toy/0"}}, "invalid_request", "/rerank"),
         ({"rerank": True, "query": "", "filter": {"and": []}}, "invalid_request", "/rerank"),
@@ -141,7 +138,6 @@ def test_info_tells_what_reads_again(serve: Serve) -> None:
         told = client.get("/info").json()["index"]
         assert "rerank" in told["components"]
         assert told["rerank"] == {
-            "methods": ["cross-encoder", "late-interaction"],
             "bits": 4,
             "size": 16,
             "share": 0.5,
@@ -157,11 +153,11 @@ class Slow:
 
     def __get__(self, reranker: Reranker, _: object = None) -> Callable[..., NDArray[np.float32]]:
         def score(
-            query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64], method: RerankMethod
+            query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64]
         ) -> NDArray[np.float32]:
             self.batches += 1
             self.wait()
-            return self._score(reranker, query, stored, mask, method)
+            return self._score(reranker, query, stored, mask)
 
         return score
 

@@ -47,7 +47,6 @@ REQUESTS: dict[str, Json] = {
     },
     "filter alone": {"filter": FILTERS[8], "top_k": 5},
     "reranked": {**BEES, "rerank": True},
-    "late interaction": {**BEES, "rerank": {"method": "late-interaction", "depth": 20}},
     "rrf": {**BEES, "fusion": {"method": "rrf"}},
     "facets": {**BEES, "facets": [{"field": "lang"}, {"field": "tags"}, {"field": "year", "limit": 3}]},
     "sorted": {**BEES, "sort": [{"field": "year", "order": "desc"}, {"field": "day"}], "candidates": 60},

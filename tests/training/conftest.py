@@ -14,10 +14,10 @@ from glow.evaluation import write_run
 from glow.nn import TowerConfig, TwoTowers
 from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
+from glow.training.candidates import Candidates, read_candidates
 from glow.training.config import TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, read_collection
 from glow.training.fingerprint import collection_hash
-from glow.training.rerank import Candidates, read_candidates
 from glow.training.run import Place, Progress, run
 from glow.training.tower_loss import TowerLoss
 from glow.training.towers import assemble, pair_batches

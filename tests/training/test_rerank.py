@@ -14,21 +14,23 @@ from glow.errors import ConfigError, MismatchError
 from glow.nn import Compressor, CrossConfig, CrossEncoder, Side
 from glow.text import Preprocessor, WordPieces
 from glow.training import Given, train
-from glow.training.data import Collection, count_terms, read_collection
-from glow.training.rerank import (
+from glow.training.candidates import (
     Candidates,
-    RerankConfig,
     Texts,
-    TrainedReranker,
-    load_reranker,
     measure_reranking,
     read_candidates,
     read_side,
-    save_reranker,
     score_candidates,
 )
-from glow.training.rerank.initial import initial_cross_encoder
-from glow.training.rerank.losses import attention_loss
+from glow.training.data import Collection, count_terms, read_collection
+from glow.training.rerank import (
+    RerankConfig,
+    TrainedReranker,
+    attention_loss,
+    initial_cross_encoder,
+    load_reranker,
+    save_reranker,
+)
 
 
 def options(**changes: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from glow.errors import MismatchError
+from glow.training.candidates import CandidateBatches, Candidates, read_candidates
 from glow.training.data import Collection
-from glow.training.rerank import CandidateBatches, Candidates, read_candidates
-from glow.training.rerank.losses import distillation_loss, rerank_loss
+from glow.training.rerank import distillation_loss, rerank_loss
 
 
 def test_candidates_are_the_first_of_each_query_in_order(toy_collection: Collection, run_file: Path) -> None:

@@ -161,7 +161,7 @@ class LateInteraction(RowComponent[StoredLate, LateView, LateRules, LateOptions,
             return None
         if size is None:
             raise ConfigError(
-                f"--late-interaction: model {model.label} gives no token vectors; add them (glow export-model --add-tokens)"
+                f"--late-interaction: model {model.label} gives no token vectors; export it again (glow export-model --token-size)"
             )
         if not 0 < size <= MOST_NUMBERS:
             raise ConfigError(
@@ -245,7 +245,7 @@ class LateInteraction(RowComponent[StoredLate, LateView, LateRules, LateOptions,
         """Late interaction in hybrid search."""
         lacks = (
             "this index holds no token vectors for the second stage; build it with a model that has a token output "
-            "(glow export-model --add-tokens), without --no-late-interaction"
+            "(glow export-model --token-size), without --no-late-interaction"
         )
         return {"late": lacks if reader is None else ""}
 

@@ -57,7 +57,7 @@ def require_learned(model: Model) -> str:
     if digest is None:
         raise ConfigError(
             f"--learned-sparse: model {model.label} makes no learned impacts; train a head (glow train --config configs/learned.toml) "
-            "and add it (glow export-model --add-learned)"
+            "and export the model with it (glow export-model --learned)"
         )
     return digest
 

@@ -467,16 +467,15 @@ class MilvusStates:
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Token embeddings and mask of rows, padded at the end."""
-        return self.coded(rows).states(self.header.size, self.header.bits)
+        return self.coded(rows).states(self.header.size)
 
     def coded(self, rows: NDArray[np.int64]) -> CodedStates:
         """Rows in their stored form."""
-        header, width = self.header, code_bytes(self.header.size, self.header.bits)
-        scale_bytes = 0 if header.bits == 16 else 2
-        lengths, codes, rest = _read(self._collection, rows, STATES_FIELD, width, scale_bytes)
+        width = code_bytes(self.header.size)
+        lengths, codes, rest = _read(self._collection, rows, STATES_FIELD, width, 2)
         return CodedStates(lengths, codes, np.frombuffer(rest, np.float16))
 
-    def require_like(self, other: StatesHeader) -> None:
-        """Refuses a store that cannot be combined with another; as `TokenEmbeddingStore.require_like`."""
+    def require_model(self, digest: str) -> None:
+        """Refuses a re-ranker that did not compute these token embeddings; as `TokenEmbeddingStore.require_model`."""
         empty, none = np.empty((0, 0), np.uint8), np.zeros(1, np.int64)
-        TokenEmbeddingStore(self.header, none, empty, np.empty(0, np.float16)).require_like(other)
+        TokenEmbeddingStore(self.header, none, empty, np.empty(0, np.float16)).require_model(digest)

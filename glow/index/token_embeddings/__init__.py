@@ -1,4 +1,4 @@
-"""Token embeddings of documents for re-ranking, computed by the re-ranker's first layers and stored in few bits."""
+"""Token embeddings of documents for re-ranking, computed by the re-ranker's first layers and stored in 4 bits."""
 
 from glow.index.token_embeddings.component import TOKEN_EMBEDDINGS, StatesJob
 from glow.index.token_embeddings.store import (
@@ -7,7 +7,6 @@ from glow.index.token_embeddings.store import (
     STATES_FOLDER,
     STATES_HEADER,
     CodedStates,
-    StateBits,
     StatesHeader,
     TokenEmbeddingStore,
     TokenEmbeddingsWriter,
@@ -23,7 +22,6 @@ __all__ = [
     "STATES_HEADER",
     "TOKEN_EMBEDDINGS",
     "CodedStates",
-    "StateBits",
     "StatesHeader",
     "StatesJob",
     "TokenEmbeddingStore",

@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import RERANK_WEIGHT_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
-from glow.errors import ConfigError, MismatchError
+from glow.errors import MismatchError
 from glow.index.component import Asked, ComponentOptions, Corpus, Records, RowComponent, Rules, Texts
 from glow.index.segment import BaseAndDelta, MergeSource, Segment
 from glow.index.token_embeddings.store import (
@@ -18,7 +18,6 @@ from glow.index.token_embeddings.store import (
     STATES_FOLDER,
     STATES_HEADER,
     CodedStates,
-    StateBits,
     StatesHeader,
     TokenEmbeddingStore,
     TokenEmbeddingsWriter,
@@ -43,11 +42,11 @@ class StoredStates(StatesView, Protocol):
     """The token embeddings of one segment, for joining and merging; `TokenEmbeddingStore` describes each method."""
 
     def coded(self, rows: NDArray[np.int64]) -> CodedStates: ...
-    def require_like(self, other: StatesHeader) -> None: ...
+    def require_model(self, digest: str) -> None: ...
 
 
 class SegmentedStates:
-    """Token embeddings of both, from one re-ranker in one precision; arguments as for `TokenEmbeddingStore`."""
+    """Token embeddings of both, from one re-ranker; arguments as for `TokenEmbeddingStore`."""
 
     def __init__(
         self,
@@ -87,17 +86,15 @@ class SegmentedStates:
 
 @dataclass(frozen=True, slots=True)
 class StatesJob:
-    """The re-ranker, and how its token embeddings are stored."""
+    """The re-ranker that encodes."""
 
-    folder: Path  # the re-ranker's directory, or an index version's copy; absolute
+    folder: Path  # its directory, or an index version's copy; absolute
     size: int  # numbers per token
-    bits: StateBits  # per number
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Dtype of a token: its codes, and below 16 bits its scale."""
-        codes = ("codes", "u1", (code_bytes(self.size, self.bits),))
-        return np.dtype([codes] if self.bits == 16 else [("scale", "<f2"), codes])
+        """Dtype of a token: its scale and its codes."""
+        return np.dtype([("scale", "<f2"), ("codes", "u1", (code_bytes(self.size),))])
 
     def open(self, model: Model, terms: TermTable, device: Device) -> "StatesEncoder":
         """Opens the re-ranker, whose files must be verified; arguments and errors as for `EncodeJob`."""
@@ -120,33 +117,24 @@ class StatesEncoder:
 
     def encode(self, batch: Texts) -> Records:
         """Codes of documents or passages, at least one, in the order given."""
-        coded = CodedStates.of(self._reader.read(batch.texts), self._job.bits)
+        coded = CodedStates.of(self._reader.read(batch.texts))
         records = np.empty(len(coded.codes), self._job.dtype)
-        records["codes"] = coded.codes
-        if self._job.bits != 16:
-            records["scale"] = coded.scales
+        records["scale"], records["codes"] = coded.scales, coded.codes
         return Records(records, coded.lengths)
 
 
 def coded_of(records: Records) -> CodedStates:
     """Stored documents from records of `StatesEncoder`."""
-    tokens = records.records
-    scales = tokens["scale"] if "scale" in (tokens.dtype.names or ()) else np.empty(0, np.float16)
-    return CodedStates(records.counts, tokens["codes"], scales)
+    return CodedStates(records.counts, records.records["codes"], records.records["scale"])
 
 
-def states_header(folder: Path, digest: str, bits: StateBits) -> StatesHeader:
-    """The header of a re-ranker's store, with counts of 0."""
+def states_header(folder: Path, digest: str) -> StatesHeader:
+    """The header of the store of a verified re-ranker with this hash, with counts of 0."""
     shape = RerankerShape.load(folder / RERANKER_SHAPE)
-    if not shape.compressed and bits != 16:
-        raise ConfigError(
-            f"--rerank-bits {bits}: {folder.name} has no compressor, and its token embeddings of {shape.size} numbers need 16"
-        )
     return StatesHeader(
         model=digest,
         split=shape.split,
         size=shape.size,
-        bits=bits,
         position_start=shape.query_tokens,
         document_tokens=shape.document_tokens,
         documents=0,
@@ -155,19 +143,18 @@ def states_header(folder: Path, digest: str, bits: StateBits) -> StatesHeader:
 
 
 class TokenEmbeddingsOptions(ComponentOptions):
-    """The re-ranker, and how its token embeddings are stored."""
+    """The re-ranker whose token embeddings are stored."""
 
     rerank: Path | None = option(
         None,
         "Re-ranker directory. Its token embeddings of all documents are stored, for searches with `rerank`.",
         metavar="DIR",
     )
-    rerank_bits: Literal[16, 8, 4] = option(4, "Bits per number of the re-ranker's token embeddings.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEmbeddingsRules(Rules):
-    """The re-ranker, and how its token embeddings are stored."""
+    """The re-ranker whose token embeddings are stored."""
 
     header: StatesHeader  # of the store, with counts of 0
     folder: Path  # the re-ranker's directory, absolute
@@ -196,13 +183,13 @@ class TokenEmbeddings(
         return TokenEmbeddingsRules(
             hashes={"reranker": digest},
             parents={"reranker": {"name": manifest.name, "hash": digest}},
-            header=states_header(options.rerank, digest, options.rerank_bits),
+            header=states_header(options.rerank, digest),
             folder=options.rerank.resolve(),
             copied=reranker_files(manifest.files),
         )
 
     def rules_of(self, segment: Segment, *, delta: bool) -> TokenEmbeddingsRules | None:
-        """With the version's own copy of the re-ranker, and the same bits."""
+        """With the version's own copy of the re-ranker, and the same shape."""
         states = segment.get(self)
         if states is None:
             return None
@@ -214,7 +201,7 @@ class TokenEmbeddings(
 
     def encoding(self, made: Segment, rules: TokenEmbeddingsRules) -> StatesJob:
         """The re-ranker reads the same texts as the document tower."""
-        return StatesJob(rules.folder, rules.header.size, rules.header.bits)
+        return StatesJob(rules.folder, rules.header.size)
 
     def blocks(self, corpus: Corpus, rules: TokenEmbeddingsRules) -> Iterator[CodedStates]:
         """The encoded rows."""
@@ -243,9 +230,9 @@ class TokenEmbeddings(
                 shutil.copyfile(rules.folder / name, target / name)
 
     def merge(self, kept: Sequence[MergeSource], rules: TokenEmbeddingsRules, made: Segment) -> None:
-        """Copies the codes of live rows; stores of different re-rankers or precisions are refused."""
+        """Copies the codes of live rows; stores of different re-rankers are refused."""
         for each in kept:
-            each.segment[self].require_like(rules.header)
+            each.segment[self].require_model(rules.header.model)
         super().merge(kept, rules, made)
 
     def report(
@@ -273,8 +260,8 @@ class TokenEmbeddings(
         return reader
 
     def join(self, both: BaseAndDelta[StoredStates]) -> StatesView:
-        """Rows of both, if re-ranker and precision are the same."""
-        both.delta.require_like(both.base.header)
+        """Rows of both, if the re-ranker is the same."""
+        both.delta.require_model(both.base.header.model)
         return SegmentedStates(both)
 
     def serves(self, reader: StatesView | None) -> Mapping[str, str]:

@@ -1,12 +1,15 @@
-"""The store of token embeddings: memory-mapped codes of every document's tokens.
+"""The store of token embeddings: memory-mapped codes of every document's tokens, 4 bits per number and a scale for each token.
 
-n   documents       t   all tokens       e   numbers per token
+Source: PreTTR section 4.2 stores 16 bits; 4 are GLOW's. The numbers are outputs of a GELU, which has a minimum, and codes
+count from there: x ≈ LEAST + code · scale.
+
+n   documents       t   all tokens       e   numbers per token      b   bytes of a token's codes
 B   requested documents     L   the longest of them, in tokens
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,79 +19,64 @@ from glow.errors import FormatError, MismatchError
 from glow.options import StrictModel
 from glow.storage import ArrayWriter, map_array, places_of, read_header
 
-StateBits = Literal[16, 8, 4]
+BITS: Final = 4
 LEAST = np.float32(-0.17)
 """GELU's minimum, -0.16997, rounded down."""
+_LEVELS = (1 << BITS) - 1
 
 
-def code_bytes(size: int, bits: StateBits) -> int:
-    """b: bytes of a token's codes, without its scale of 2 bytes; two 4-bit codes share a byte."""
-    return (size * bits + 7) // 8
+def code_bytes(size: int) -> int:
+    """b: bytes of a token's codes, without its scale of 2 bytes; two codes share a byte."""
+    return (size + 1) // 2
 
 
-def encode_states(
-    states: NDArray[np.float32],  # float32 [t, e], finite; below 16 bits >= LEAST
-    bits: StateBits,
-) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
-    """Codes and scales of tokens.
+def encode_states(states: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
+    """Codes, uint8 [t, b], and scales, float16 [t], of tokens, float32 [t, e]; decoded numbers are within half a scale.
 
-    Returns uint8 [t, b], and float16 [t], >= 0; [0] with 16 bits, which need none. The decoded number is within half a
-    scale of the original (16 bits: within a 2,048th of it).
+    Refuses numbers that are not finite, below LEAST, or do not fit into 16 bits.
     """
     if not np.isfinite(states).all() or (np.abs(states) > np.finfo(np.float16).max).any():
         raise ValueError("term representations must be finite and fit into 16 bits")
-    if bits != 16 and (states < LEAST).any():
+    if (states < LEAST).any():
         raise ValueError(
-            f"term representations in {bits} bits must be at least {LEAST:.2f}, as a compressor's GELU leaves them"
+            f"term representations must be at least {LEAST:.2f}, as a compressor's GELU leaves them"
         )
-    if bits == 16:
-        return np.ascontiguousarray(states, np.float16).view(np.uint8), np.empty(0, np.float16)
-    levels = (1 << bits) - 1
-    exact = (states.max(1, initial=float(LEAST)) - LEAST) / levels
+    exact = (states.max(1, initial=float(LEAST)) - LEAST) / _LEVELS
     # Rounded up, so that the largest number also has a code.
     scales = np.nextafter(exact.astype(np.float16), np.float16(np.inf))
-    codes = np.rint((states - LEAST) / scales[:, None].astype(np.float32)).clip(0, levels).astype(np.uint8)
-    if bits == 8:
-        return codes, scales
+    codes = np.rint((states - LEAST) / scales[:, None].astype(np.float32)).clip(0, _LEVELS).astype(np.uint8)
     even = np.pad(codes, ((0, 0), (0, codes.shape[1] % 2)))
     return even[:, 0::2] | (even[:, 1::2] << 4), scales
 
 
-def decode_states(
-    codes: NDArray[np.uint8], scales: NDArray[np.float16], size: int, bits: StateBits
-) -> NDArray[np.float32]:
+def decode_states(codes: NDArray[np.uint8], scales: NDArray[np.float16], size: int) -> NDArray[np.float32]:
     """Decoded numbers, float32 [t, e]; arguments as returned by `encode_states`, `size` is e."""
-    if bits == 16:
-        halves: NDArray[np.float32] = np.ascontiguousarray(codes).view(np.float16).astype(np.float32)
-        return halves
-    if bits == 4:
-        wide = np.empty((len(codes), 2 * codes.shape[1]), np.uint8)
-        wide[:, 0::2], wide[:, 1::2] = codes & 15, codes >> 4
-        codes = wide[:, :size]
-    found: NDArray[np.float32] = codes.astype(np.float32)
-    found *= scales[:, None].astype(np.float32)
-    found += LEAST
-    return found
+    wide = np.empty((len(codes), 2 * codes.shape[1]), np.uint8)
+    wide[:, 0::2], wide[:, 1::2] = codes & 15, codes >> 4
+    decoded: NDArray[np.float32] = wide[:, :size].astype(np.float32)
+    decoded *= scales[:, None].astype(np.float32)
+    decoded += LEAST
+    return decoded
 
 
 class CodedStates(NamedTuple):
     """Documents in their stored form."""
 
-    lengths: NDArray[np.int64]  # number of tokens of each, int64 [B]
-    codes: NDArray[np.uint8]  # uint8 [t, b], one document after another
-    scales: NDArray[np.float16]  # float16 [t]; [0] with 16 bits
+    lengths: NDArray[np.int64]  # [B], number of tokens of each
+    codes: NDArray[np.uint8]  # [t, b], one document after another
+    scales: NDArray[np.float16]  # [t]
 
     @classmethod
-    def of(cls, documents: Sequence[NDArray[np.float32]], bits: StateBits) -> "CodedStates":
+    def of(cls, documents: Sequence[NDArray[np.float32]]) -> "CodedStates":
         """Codes of documents' token embeddings, float32 [L, e] each, at least one document; raises as `encode_states`."""
         lengths = np.array([len(states) for states in documents], np.int64)
-        return cls(lengths, *encode_states(np.concatenate(documents), bits))
+        return cls(lengths, *encode_states(np.concatenate(documents)))
 
-    def states(self, size: int, bits: StateBits) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def states(self, size: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Decoded numbers: float32 [B, L, e], 0 on padding at the end, and mask int64 [B, L], 1 for tokens."""
         mask = np.arange(int(self.lengths.max())) < self.lengths[:, None]
         states = np.zeros((*mask.shape, size), np.float32)
-        states[mask] = decode_states(self.codes, self.scales, size, bits)
+        states[mask] = decode_states(self.codes, self.scales, size)
         return states, mask.astype(np.int64)
 
 
@@ -106,7 +94,7 @@ class StatesHeader(StrictModel):
     model: str = Field(min_length=1)  # hash of the re-ranker that computed them; only it can use them
     split: int = Field(ge=1)  # l, number of its layers apart
     size: int = Field(ge=1)  # e, numbers per token
-    bits: StateBits  # per number
+    bits: Literal[4] = BITS  # per number
     position_start: int = Field(ge=1)  # first position of documents
     document_tokens: int = Field(ge=1)  # longest document
     documents: int = Field(ge=0, le=2**32 - 1)  # documents, tokens: n and t
@@ -164,7 +152,7 @@ class TokenEmbeddingStore:
         header: StatesHeader,  # of the store
         offsets: NDArray[np.int64],  # int64 [n + 1], start of each document's tokens
         codes: NDArray[np.uint8],  # uint8 [t, b]
-        scales: NDArray[np.float16],  # float16 [t]; [0] with 16 bits
+        scales: NDArray[np.float16],  # float16 [t]
     ) -> None:
         self.header = header
         self._offsets, self._codes, self._scales = offsets, codes, scales
@@ -180,8 +168,7 @@ class TokenEmbeddingStore:
     def coded(self, rows: NDArray[np.int64]) -> CodedStates:
         """Documents in their stored form."""
         tokens = places_of(self._offsets, rows)
-        scales = self._scales[tokens] if self.header.bits != 16 else np.empty(0, np.float16)
-        return CodedStates(self.lengths(rows), self._codes.take(tokens, axis=0), scales)
+        return CodedStates(self.lengths(rows), self._codes.take(tokens, axis=0), self._scales[tokens])
 
     def read(
         self,
@@ -191,7 +178,7 @@ class TokenEmbeddingStore:
 
         Returns float32 [B, L, e], 0 on padding, and int64 [B, L], 1 for tokens.
         """
-        return self.coded(rows).states(self.header.size, self.header.bits)
+        return self.coded(rows).states(self.header.size)
 
     def require_model(self, digest: str) -> None:
         """Refuses a re-ranker that did not compute these token embeddings."""
@@ -199,14 +186,6 @@ class TokenEmbeddingStore:
             raise MismatchError(
                 f"the term representations were made by re-ranker {self.header.model[:12]}, found {digest[:12]}; "
                 "build the index with the re-ranker that is to use them"
-            )
-
-    def require_like(self, other: StatesHeader) -> None:
-        """Refuses a store that cannot be combined with another."""
-        self.require_model(other.model)
-        if self.header.bits != other.bits:
-            raise MismatchError(
-                f"term representations of {self.header.bits} and of {other.bits} bits cannot be one store; build the index again"
             )
 
     @classmethod
@@ -231,10 +210,9 @@ class TokenEmbeddingStore:
             or longest > header.document_tokens
         ):
             raise _damaged(folder, OFFSETS_FILE, f"it does not cut {header.tokens} tokens into documents")
-        bits: StateBits = header.bits
-        width = code_bytes(header.size, bits)
+        width = code_bytes(header.size)
         codes = map_array(folder / CODES_FILE, np.uint8, header.tokens * width).reshape(-1, width)
-        scales = map_array(folder / SCALES_FILE, np.float16, 0 if bits == 16 else header.tokens)
+        scales = map_array(folder / SCALES_FILE, np.float16, header.tokens)
         if not np.isfinite(scales).all() or (scales < 0).any():
             raise _damaged(folder, SCALES_FILE, "it holds a scale that is not finite and at least 0")
         return cls(header, offsets, codes, scales)

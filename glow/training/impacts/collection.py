@@ -27,7 +27,7 @@ from glow.text import (
     lexical_words,
     pad,
 )
-from glow.training.rerank import Candidates
+from glow.training.candidates import Candidates
 
 __all__ = ["ImpactsCollection", "WordVectors"]
 

@@ -11,6 +11,7 @@ from torch.nn import functional
 from glow.artifact import file_sha256
 from glow.nn import TermImpacts
 from glow.runtime import Model
+from glow.training.candidates import read_candidates
 from glow.training.data import count_terms, read_collection
 from glow.training.fingerprint import collection_hash
 from glow.training.from_model import read_towers
@@ -19,7 +20,6 @@ from glow.training.impacts.checkpoint import TrainedImpacts, save_impacts
 from glow.training.impacts.collection import ImpactsCollection, WordVectors
 from glow.training.impacts.config import ImpactsConfig
 from glow.training.impacts.states import StateBatch, StateBatches
-from glow.training.rerank import read_candidates
 from glow.training.run import (
     Adam,
     Group,

@@ -5,9 +5,7 @@ vectors of unlabeled texts. A student that starts in another space takes hundred
 are in OUT.distilling until the model is written, so a stopped call resumes.
 """
 
-import json
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +18,7 @@ import torch
 from rich.console import Console
 
 from glow.collection import read_documents, read_qrels, read_queries, text_lines
-from glow.commands import command, option, write_report
+from glow.commands import command, option
 from glow.errors import BuildError, ConfigError
 from glow.evaluation import evaluate
 from glow.nn import TwoTowers
@@ -40,11 +38,15 @@ from glow.training import (
     with_few_layers,
 )
 from glow.training import Source as Encoders
-from glow_model_export.imported.command import ImportModelOptions, read_source, require_finite
-from glow_model_export.imported.queries import QueriesAbout, write_queries_file
+from glow_model_export.command import show_report
+from glow_model_export.imported import (
+    ImportModelOptions,
+    QueriesAbout,
+    read_source,
+    require_finite,
+    write_queries_file,
+)
 from glow_model_export.package import Source, export_model
-
-__all__ = ["DistilOptions", "distil_command"]
 
 HELD_OUT = 0.05
 """Fraction of the documents whose texts are held out to measure the tower."""
@@ -90,9 +92,7 @@ def distil_command(options: DistilOptions) -> None:
         raise BuildError(f"{options.out} exists; choose another --out, or give --replace")
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     report = _distil(options, lambda line: console.print(line, markup=False))
-    write_report(options.json_file, report)
-    if str(options.json_file) != "-":
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    show_report(options, report)
 
 
 def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any]:
@@ -140,11 +140,6 @@ def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any
 
 
 def _layers(asked: str, depth: int) -> tuple[int, ...]:
-    """Parses the layers that queries keep.
-
-    Raises:
-        ConfigError: if one does not exist, or they do not ascend.
-    """
     try:
         found = (
             tuple(int(part) for part in asked.split(","))

@@ -33,15 +33,12 @@ from glow.errors import ExportError
 from glow.index import RerankWeight
 from glow.nn import CrossConfig, CrossEncoder
 from glow.records import Document
-from glow.runtime import Reranker, RerankerShape, RerankMethod, reranker_preprocessor
+from glow.runtime import Reranker, RerankerShape, reranker_preprocessor
 from glow.text import Preprocessor, WeightedTokens, pad
 from glow.training import REPORT_FILE, save_preprocessing
 from glow_model_export.parity import parity_texts
-from glow_model_export.quantize import Quantization, quantize_matrices
+from glow_model_export.quantize import Quantization, move_weights, quantize_matrices, share_word_table
 from glow_model_export.rerank_graphs import export_rerank_graphs
-from glow_model_export.word_table import move_weights, share_word_table
-
-__all__ = ["RerankParity", "RerankSource", "export_reranker"]
 
 MAX_DIFFERENCE = 1e-3
 MIN_CORRELATION = 0.98
@@ -60,17 +57,11 @@ class RerankSource:
 
 @dataclass(frozen=True, slots=True)
 class RerankParity:
-    """The differences between scores before and after export.
-
-    Attributes:
-        pairs: number of pairs compared.
-        max_difference: largest absolute difference between float ONNX and torch.
-        correlation: lowest correlation of any method between shipped scores and float ONNX.
-    """
+    """The differences between scores before and after export."""
 
     pairs: int
-    max_difference: float
-    correlation: float
+    max_difference: float  # largest absolute one between float ONNX and torch
+    correlation: float  # between shipped scores and float ONNX
 
 
 def export_reranker(
@@ -83,7 +74,7 @@ def export_reranker(
     *,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Writes a re-ranker artifact, or nothing if the parity check fails.
+    """Writes a re-ranker artifact, or nothing if the parity check fails; returns precision and parity, as in `report.json`.
 
     Args:
         source: the trained re-ranker.
@@ -92,13 +83,6 @@ def export_reranker(
         queries, documents: texts for the check; default: words of the term statistics.
         rerank_weight: how much its score counts, unless an index says otherwise; None: as `RerankWeight` says.
         replace: whether an existing artifact may be replaced.
-
-    Returns:
-        Precision and parity, as in the artifact's `report.json`.
-
-    Raises:
-        ExportError: if it stores nothing, reads word weights, or the exported graphs give different scores.
-        BuildError: if `out` exists.
     """
     texts = parity_texts(source.preprocessor, queries, documents)
     asked = texts[QUERY_TOWER][:_QUERIES]
@@ -138,36 +122,28 @@ def _write(folder: Path, graphs: Mapping[str, ModelProto], how: Quantization, so
 
 
 def _shape(config: CrossConfig) -> RerankerShape:
-    methods: tuple[RerankMethod, ...] = (
-        ("cross-encoder", "late-interaction") if config.late else ("cross-encoder",)
-    )
     return RerankerShape(
         layers=config.layers,
         split=config.split,
-        size=config.compressed or config.hidden,
-        compressed=bool(config.compressed),
+        size=config.compressed,
         query_tokens=config.query_tokens,
         document_tokens=config.document_tokens,
-        methods=methods,
     )
 
 
 def _torch_scores(
     model: CrossEncoder, queries: Sequence[WeightedTokens], documents: Sequence[WeightedTokens], pad_id: int
 ) -> NDArray[np.float32]:
-    """Scores of the trained model, float32 [methods, queries, documents]."""
-    found = []
+    """Scores of the trained model, float32 [queries, documents]."""
+    rows = []
     shown = [torch.from_numpy(part) for part in _arrays(documents, pad_id)]
     with torch.inference_mode():
         theirs = model.read_document(*shown)
         for tokens in queries:
             ids, mask, _, weights = (torch.from_numpy(part) for part in _arrays([tokens], pad_id))
             ours = model.read_query(ids, mask, weights)
-            scores = [model.score(ours, theirs)]
-            if model.late is not None:
-                scores.append(model.late_score(ours, theirs))
-            found.append(torch.stack(scores).numpy())
-    return np.stack(found, 1)
+            rows.append(model.score(ours, theirs).numpy())
+    return np.stack(rows)
 
 
 def _scores(
@@ -179,10 +155,7 @@ def _scores(
     """As `_torch_scores`, by the graphs in a directory."""
     reranker = Reranker(folder, reranker_preprocessor(folder, preprocessor.terms, preprocessor.pieces))
     stored, mask = reranker.documents().read_tokens(documents)
-    read = [reranker.read(tokens) for tokens in queries]
-    return np.stack(
-        [[reranker.score(query, stored, mask, method) for query in read] for method in reranker.shape.methods]
-    )
+    return np.stack([reranker.score(reranker.read(tokens), stored, mask) for tokens in queries])
 
 
 def _arrays(sequences: Sequence[WeightedTokens], pad_id: int) -> tuple[NDArray[Any], ...]:
@@ -198,11 +171,10 @@ def _parity(
             raise ExportError(
                 f"scores from {side} hold NaN or infinity; train it again, or choose another precision"
             )
-    pairs = zip(shipped, plain, strict=True)
     parity = RerankParity(
-        pairs=plain[0].size,
+        pairs=plain.size,
         max_difference=float(np.abs(plain - wanted).max()),
-        correlation=min(float(np.corrcoef(one.ravel(), other.ravel())[0, 1]) for one, other in pairs),
+        correlation=float(np.corrcoef(shipped.ravel(), plain.ravel())[0, 1]),
     )
     if parity.max_difference > MAX_DIFFERENCE or not parity.correlation >= MIN_CORRELATION:
         raise ExportError(

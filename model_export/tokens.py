@@ -1,4 +1,4 @@
-"""Adds token vectors for late interaction to both towers: the last layer's embeddings, projected to few numbers.
+"""Token vectors for late interaction, an output of both towers: the last layer's embeddings, projected to few numbers.
 
 The exported graphs are edited, quantized or not, and refer to the same weights, so vectors are bit for bit the same.
 
@@ -7,9 +7,10 @@ The exported graphs are edited, quantized or not, and refer to the same weights,
     B   batch       L   tokens      H   hidden size     P   numbers of a token
 """
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -17,39 +18,27 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TERMS_TOWER, TOKEN_PROJECTION
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TOKEN_PROJECTION
 from glow.errors import ExportError
 from glow.runtime import TOKENS, Encoder
-from glow.text import WeightedTokens
-
-__all__ = [
-    "TOKEN_UNIT",
-    "Texts",
-    "add_tokens",
-    "last_states",
-    "read_projection",
-    "remove_tokens",
-    "write_tokens",
-]
+from glow.text import WeightedTokens, batches_by_length
 
 TOKEN_UNIT = 8
 """P is a multiple of it, so that the signs of P numbers fill whole bytes."""
 _CHECKED_TEXTS = 16
 _MAX_MOVE = 5e-3
 """Tolerance of a token's numbers for padding and other texts in the batch; fp16 is the coarsest."""
-_GRAPHS = (QUERY_TOWER, DOCUMENT_TOWER, TERMS_TOWER)
+_TOWERS = (QUERY_TOWER, DOCUMENT_TOWER)
 _PREFIX = "late."
 _PROJECTION = f"{_PREFIX}projection"
 Texts = Mapping[str, Sequence[WeightedTokens]]
 """A tower's file -> preprocessed texts, at least one each."""
+TOKEN_SIZE = 128
+"""Default P."""
 
 
 def last_states(model: ModelProto) -> tuple[str, int]:
-    """The name of the last layer's token embeddings [B, L, H] in a tower's graph, and their ONNX type.
-
-    Raises:
-        ExportError: if they are not found.
-    """
+    """The name of the last layer's token embeddings [B, L, H] in a tower's graph, and their ONNX type."""
     graph = model.graph
     kinds = {each.name: each.data_type for each in graph.initializer}
     layers = [int(name.split(".")[1]) for name in kinds if name.startswith("layers.")]
@@ -61,16 +50,10 @@ def last_states(model: ModelProto) -> tuple[str, int]:
 
 
 def add_tokens(model: ModelProto, projection: NDArray[np.float32]) -> ModelProto:
-    """Gives a tower's graph the output `tokens`, float32 [B, L, P]: last token embeddings, projected and L2-normalized.
+    """Gives a tower's graph the output `tokens`, float32 [B, L, P]: last token embeddings, projected and L2-normalized, in place.
 
-    Args:
-        model: a tower in any precision, changed in place; its external data need not be loaded.
-        projection: float32 [H, P], which the graph will contain.
-
-    Raises:
-        ExportError: if the last layer's token embeddings are not found.
+    The tower has any precision, its external data need not be loaded. The graph will contain the projection, float32 [H, P].
     """
-    remove_tokens(model)
     graph, (states, kind) = model.graph, last_states(model)
     constants: dict[str, NDArray[Any]] = {
         _PROJECTION: np.ascontiguousarray(projection, np.float32),
@@ -110,25 +93,56 @@ def _steps(states: str, kind: int) -> list[NodeProto]:
     ]
 
 
-def remove_tokens(model: ModelProto) -> None:
-    """Removes what `add_tokens` added, in place."""
-    graph = model.graph
-    for items in (graph.node, graph.initializer, graph.output):
-        kept = [item for item in items if item.name != TOKENS and not item.name.startswith(_PREFIX)]
-        del items[:]
-        items.extend(kept)
+class TokenProjection(NamedTuple):
+    """The projection of both towers' token embeddings."""
+
+    matrix: NDArray[np.float32]  # [H, P], orthonormal columns, the longest direction first
+    kept: float  # fraction of the normalized embeddings' squared length that it keeps, in [0, 1]
+
+
+def fit_projection(folder: Path, texts: Texts, size: int, pad_id: int) -> TokenProjection:
+    """Fits the directions of largest uncentered second moment of normalized token embeddings, with equally weighted towers.
+
+    `folder` holds both towers with their weights; towers of fewer than P = `size` numbers get the largest size that they support.
+    """
+    moments = [_second_moment(folder / tower, texts[tower], pad_id) for tower in _TOWERS]
+    moment = np.mean(moments, axis=0)
+    if not np.isfinite(moment).all():
+        raise ExportError("the towers' last token embeddings are not finite; the model is broken")
+    size = min(size, len(moment) // TOKEN_UNIT * TOKEN_UNIT)
+    if size < TOKEN_UNIT:
+        raise ExportError(
+            f"tokens need a hidden size of {TOKEN_UNIT} at least, found {len(moment)}; export with --token-size 0"
+        )
+    lengths, directions = np.linalg.eigh(moment)
+    columns = directions[:, ::-1][:, :size]
+    # The sign of a direction is arbitrary: the number with the largest magnitude becomes positive.
+    largest = np.take_along_axis(columns, np.abs(columns).argmax(0)[None], axis=0)
+    kept = float(lengths[::-1][:size].sum() / lengths.sum())
+    return TokenProjection(np.ascontiguousarray(columns * np.sign(largest), np.float32), kept)
+
+
+def _second_moment(tower: Path, sequences: Sequence[WeightedTokens], pad_id: int) -> NDArray[np.float64]:
+    """Mean outer product of normalized token embeddings, float64 [H, H]."""
+    graph = onnx.load(tower, load_external_data=False)
+    hidden = graph.graph.output[0].type.tensor_type.shape.dim[-1].dim_value
+    whole = np.eye(hidden, -(-hidden // TOKEN_UNIT) * TOKEN_UNIT, dtype=np.float32)
+    total, count = np.zeros((hidden, hidden)), 0
+    with tempfile.NamedTemporaryFile(dir=tower.parent, prefix=".", suffix=".onnx") as file:
+        file.write(add_tokens(graph, whole).SerializeToString())
+        file.flush()
+        encoder = Encoder(Path(file.name), pad_id)
+        for rows in batches_by_length([len(each) for each in sequences], encoder.batch_tokens):
+            _, tokens = encoder.run_tokens([sequences[row] for row in rows])
+            for row, embeddings in zip(rows, tokens, strict=True):
+                states = embeddings[: len(sequences[row]), :hidden].astype(np.float64)
+                total += states.T @ states
+                count += len(states)
+    return total / count
 
 
 def read_projection(folder: Path, hidden: int) -> NDArray[np.float32] | None:
-    """The projection of a verified model, float32 [H, P]; None if its towers have no tokens.
-
-    Args:
-        folder: directory of the model.
-        hidden: H.
-
-    Raises:
-        ExportError: if the file does not have H rows.
-    """
+    """The projection of a verified model of H = `hidden`, float32 [H, P]; None if its towers have no tokens."""
     path = folder / TOKEN_PROJECTION
     if not path.is_file():
         return None
@@ -141,50 +155,29 @@ def read_projection(folder: Path, hidden: int) -> NDArray[np.float32] | None:
 
 
 def write_tokens(folder: Path, projection: NDArray[np.float32], texts: Texts, pad_id: int) -> None:
-    """Gives the graphs of an unfinished model the output `tokens`, and writes the projection beside them.
+    """Gives the towers of an unfinished model the output `tokens`, and writes the projection, float32 [H, P], beside them.
 
-    Args:
-        folder: directory of both towers with their weights, perhaps also `document-terms.onnx`; graphs are replaced.
-        projection: float32 [H, P].
-        texts: texts for the check.
-        pad_id: padding id of the vocabulary.
-
-    Raises:
-        ExportError: if a graph is not a known tower, its other outputs change, or its tokens depend on padding or
-            do not have length 1.
+    Refuses graphs whose other outputs change, or whose tokens depend on padding or do not have length 1.
     """
-    expected: dict[str, dict[str, NDArray[np.float32]]] = {}
-    few = {
-        name: texts[QUERY_TOWER if name == QUERY_TOWER else DOCUMENT_TOWER][:_CHECKED_TEXTS]
-        for name in _GRAPHS
-    }
-    for name in _GRAPHS:
-        if (folder / name).is_file():
-            before = Encoder(folder / name, pad_id)
-            kept = [output for output in before.outputs if output != TOKENS]
-            expected[name] = dict(zip(kept, before.run_outputs(few[name], kept), strict=True))
-    (folder / TOKEN_PROJECTION).unlink(missing_ok=True)  # a session may have mapped the file
+    few = {name: texts[name][:_CHECKED_TEXTS] for name in _TOWERS}
+    expected = {name: Encoder(folder / name, pad_id).run(few[name]) for name in _TOWERS}
     (folder / TOKEN_PROJECTION).write_bytes(np.ascontiguousarray(projection, np.float32).tobytes())
-    for name, outputs in expected.items():
+    for name in _TOWERS:
         model = add_tokens(onnx.load(folder / name, load_external_data=False), projection)
         tensor = next(each for each in model.graph.initializer if each.name == _PROJECTION)
         set_external_data(tensor, TOKEN_PROJECTION, 0, len(tensor.raw_data))
         tensor.ClearField("raw_data")
         onnx.save(model, folder / name)
-        _check(folder / name, outputs, few[name], pad_id)
+        _check(folder / name, expected[name], few[name], pad_id)
 
 
-def _check(
-    path: Path, expected: Mapping[str, NDArray[np.float32]], few: Sequence[WeightedTokens], pad_id: int
-) -> None:
+def _check(path: Path, before: NDArray[np.float32], few: Sequence[WeightedTokens], pad_id: int) -> None:
     encoder = Encoder(path, pad_id)
-    *found, tokens = encoder.run_outputs(few, [*expected, TOKENS])
-    for (name, before), after in zip(expected.items(), found, strict=True):
-        if not np.array_equal(before, after):
-            difference = float(np.abs(before - after).max())
-            raise ExportError(
-                f"{path.name}: with tokens, its output {name!r} differs by up to {difference:.1e}"
-            )
+    after, tokens = encoder.run_tokens(few)
+    if not np.array_equal(before, after):
+        raise ExportError(
+            f"{path.name}: with tokens, its vectors differ by up to {np.abs(before - after).max():.1e}"
+        )
     error = float(np.abs(np.linalg.norm(tokens, axis=-1) - 1.0).max())
     if not error < 1e-4:
         raise ExportError(f"{path.name}: tokens have length 1 only within {error:.1e}")

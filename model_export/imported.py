@@ -1,0 +1,507 @@
+"""`glow import-model`: imports an encoder of Hugging Face or sentence-transformers as a model artifact.
+
+Its directory is untrusted: configuration files are validated, and its tokenizer is tried in a separate process.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+import numpy as np
+import torch
+from pydantic import ConfigDict, Field, TypeAdapter
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, file_sha256
+from glow.commands import JsonOptions, command, option
+from glow.errors import ConfigError, FormatError
+from glow.nn import EncoderFile, Tower, TwoTowers, bert_config, init_from_bert
+from glow.options import ForeignModel, StrictModel, load_foreign
+from glow.records import Document
+from glow.schema import FieldSchema, FieldSpec
+from glow.text import (
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+    Preprocessor,
+    TermTable,
+    TokenizerPieces,
+    Weighting,
+    WordPieces,
+)
+from glow.training import with_few_layers
+from glow_model_export.command import show_report
+from glow_model_export.package import Source, check_quality, export_model, judged_texts
+from glow_model_export.parity import parity_texts, torch_vectors
+from glow_model_export.quantize import Quantization, quantize_columns
+
+FIELDS = "title,anchor,clicked_queries,text"
+LISTS = {"anchor": 8, "clicked_queries": 5}
+LONGEST_QUERY = 64
+SENTENCES = (
+    "how do bees find their way home",
+    "Extract an archive to a directory",
+    "what are the symptoms of too much vitamin D?",
+    "A steam engine turns heat into motion; its boiler makes steam from water.",
+    "Coffee is roasted before it is ground, brewed with hot water and served in a cup.",
+)
+ForeignPooling = Literal["cls", "mean"]
+_POOLINGS: dict[str, ForeignPooling] = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+MAX_MODULES, MAX_PATH, MAX_NAME, MAX_PROMPT = 16, 60, 200, 2_000
+Name = Annotated[str, Field(max_length=MAX_NAME)]
+Prompt = Annotated[str, Field(max_length=MAX_PROMPT)] | None
+MODULES_FILE, PROMPTS_FILE, LENGTH_FILE = (
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+)
+F = TypeVar("F", bound=ForeignModel)
+FEWEST_TOKENS = 8
+MAX_TOKENIZER_BYTES, BYTES_OF_PIECE = 1 << 20, 256
+"""Size limit of a tokenizer: base bytes, and bytes per token embedding. 250,000 tokens take 70 each."""
+PROBE = "how do bees find their way home? \U0010fffd 東京 naïve"
+"""Some characters are in no vocabulary: a tokenizer that cannot encode them fails at import, not at a query."""
+CODES, SCALES, ABOUT = ".codes", ".scales", "about"
+MAX_LAYERS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The settings of an encoder, with the prefixes of texts that it was trained with."""
+
+    pooling: ForeignPooling
+    tokens: int  # the longest input, including [CLS] and [SEP]
+    query_prefix: str = ""
+    document_prefix: str = ""
+
+
+class ImportModelOptions(JsonOptions):
+    """Which encoder, and its input format."""
+
+    source: Path = option(
+        ..., "Model directory of Hugging Face or sentence-transformers.", is_argument=True, metavar="PATH"
+    )
+    out: Path = option(..., "Model directory to write.", metavar="DIR")
+    pooling: Literal["cls", "mean"] | None = option(
+        None, "Pooling of token vectors; default: as in PATH, otherwise mean."
+    )
+    query_prefix: str | None = option(None, "Text before every query; default: as in PATH.")
+    document_prefix: str | None = option(None, "Text before every document; default: as in PATH.")
+    fields: str = option(FIELDS, "Document fields, in the order in which they form one text.")
+    query_tokens: int = option(LONGEST_QUERY, "Token limit of a query.", ge=8)
+    document_tokens: int | None = option(None, "Token limit of a document; default: as in PATH.", ge=8)
+    word_weights: float = option(
+        0.0, "Extra weight of rare words in the mean; 0: none, as the encoder was trained.", ge=0.0, le=2.0
+    )
+    quantize: Quantization = option("none", "Precision of the towers.")
+    parity_data: Path | None = option(
+        None,
+        "BEIR directory for the parity check; also reports nDCG@10 of quantized against float towers.",
+        metavar="DIR",
+    )
+    split: str = option("dev", "Split of --parity-data.")
+    replace: bool = option(False, "Replace an existing model.")
+
+
+class ImportOptions(ImportModelOptions):
+    """The encoder and the query tower to import."""
+
+    queries: Path | None = option(
+        None,
+        "Distilled query tower of this encoder, from `glow distil --keep-queries`.",
+        metavar="FILE",
+    )
+
+
+@command(ImportOptions)
+def import_command(options: ImportOptions) -> None:
+    """Makes a model of an encoder that others trained: BERT, RoBERTa, DistilBERT or MPNet, with any tokenizer."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source = read_source(options, Path(scratch))
+        if options.queries is not None:
+            towers = read_queries_file(options.queries, source.towers, source.parent["sha256"])
+            source = replace(source, towers=towers.eval())
+        require_finite(source)
+        data, split = options.parity_data, options.split
+        schema = source.preprocessor.schema
+        texts = judged_texts(data, split, schema) if data else _sentences(schema)
+        quality = check_quality(source, options.quantize, data, split, *texts) if data else {}
+        report = export_model(source, options.out, options.quantize, *texts, quality, replace=options.replace)
+    show_report(options, report)
+
+
+def read_source(options: ImportModelOptions, scratch: Path) -> Source:
+    """Reads the encoder as two towers; its vocabulary is written to `scratch`."""
+    folder = options.source
+    foreign = read_foreign(folder, options.pooling)
+    if options.word_weights and foreign.pooling != "mean":
+        raise ConfigError(
+            "--word-weights weighs the tokens of a mean; this encoder's vector is that of [CLS]"
+        )
+    config = bert_config(folder, dropout=0.0, weight_form="plain", **_pooling(options, foreign.pooling))
+    # Before the towers are built, so that an unreadable directory costs no memory.
+    pieces = write_vocabulary(folder, scratch, config.vocabulary)
+    schema = _schema(options, foreign)
+    towers = TwoTowers(config, schema)
+    init_from_bert(towers, folder, range(config.layers))
+    weighs = options.word_weights > 0
+    weighting = Weighting(formula="paper" if weighs else "none", saturate_specials=weighs)
+    # It has no counts; an index uses the statistics of its own documents.
+    terms = TermTable.from_counts({}, 1, dict.fromkeys((*schema.names, "query"), 1.0))
+    preprocessor = Preprocessor(pieces, schema, weighting, terms)
+    parent: dict[str, Any] = {"imported": folder.name, "sha256": file_sha256(folder / "model.safetensors")}
+    return Source(towers.eval(), preprocessor, {"imported": folder.name}, parent)
+
+
+def _pooling(options: ImportModelOptions, own: ForeignPooling) -> dict[str, Any]:
+    if not options.word_weights:
+        return {"pooling": own}
+    return {"pooling": "weighted", "pooling_gain": options.word_weights}
+
+
+def _schema(options: ImportModelOptions, foreign: Foreign) -> FieldSchema:
+    tokens = min(options.document_tokens or foreign.tokens, foreign.tokens)
+    prefixes = (
+        foreign.query_prefix if options.query_prefix is None else options.query_prefix,
+        foreign.document_prefix if options.document_prefix is None else options.document_prefix,
+    )
+    return FieldSchema(
+        name="imported",
+        query_tokens=min(options.query_tokens, foreign.tokens),
+        document_tokens=tokens,
+        fields=tuple(
+            FieldSpec(name=name.strip(), tokens=tokens, max_values=LISTS.get(name.strip()))
+            for name in options.fields.split(",")
+        ),
+        one_field_id=True,
+        joined=True,
+        query_prefix=prefixes[0],
+        document_prefix=prefixes[1],
+    )
+
+
+def require_finite(source: Source) -> None:
+    """Refuses finite weights that give vectors with NaN or infinity, before the export."""
+    texts = parity_texts(source.preprocessor, *_sentences(source.preprocessor.schema))
+    pad_id = source.preprocessor.pieces.pad_id
+    for name, tower in ((QUERY_TOWER, source.towers.query), (DOCUMENT_TOWER, source.towers.document)):
+        if not np.isfinite(torch_vectors(tower, texts[name], pad_id)).all():
+            raise ConfigError("the encoder's vectors hold NaN or infinity; expected trained weights")
+
+
+def _sentences(schema: FieldSchema) -> tuple[list[str], list[Document]]:
+    """Sentences of every length, for a parity check without judged data."""
+    texts = [*SENTENCES, *(" ".join(SENTENCES[: place + 1] * (place + 1)) for place in range(len(SENTENCES)))]
+    body = schema.fields[-1].name
+    return list(SENTENCES), [Document(str(place), {body: (text,)}) for place, text in enumerate(texts)]
+
+
+class Module(ForeignModel):
+    """A step of `modules.json`."""
+
+    type: Name = (
+        ""  # a class of sentence-transformers; only the last part of its name counts, and nothing is imported
+    )
+    path: str = Field(default="", max_length=MAX_PATH, pattern=r"^[^\x00]*$")
+
+    @property
+    def kind(self) -> str:
+        return self.type.rsplit(".", 1)[-1]
+
+
+_MODULES = TypeAdapter(Annotated[tuple[Module, ...], Field(max_length=MAX_MODULES)])
+
+
+def read_modules(path: Path) -> tuple[Module, ...]:
+    """Reads `modules.json`, a short list of modules."""
+    return load_foreign(path, _MODULES.validate_json)
+
+
+class PoolingFile(ForeignModel):
+    """`config.json` of a pooling; old versions have a `pooling_mode_…` for every kind, new ones name the kind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    pooling_mode: Name | Annotated[tuple[Name, ...], Field(max_length=8)] | None = None
+    include_prompt: bool | None = None
+
+    def mode(self) -> ForeignPooling:
+        """The pooling; towers support [CLS] or the mean."""
+        asked = [
+            name
+            for name, value in (self.model_extra or {}).items()
+            if name.startswith("pooling_mode_") and value is True
+        ]
+        named: dict[str, ForeignPooling] = {"cls": "cls", "mean": "mean"}
+        found = _POOLINGS.get(asked[0]) if len(asked) == 1 else named.get(str(self.pooling_mode))
+        if found is None:
+            said = ", ".join(asked)[:MAX_NAME] or self.pooling_mode
+            raise ConfigError(f"pooling by {said}: expected the [CLS] token or the mean; --pooling names one")
+        if self.include_prompt is False:
+            raise ConfigError(
+                "towers do not support a pooling without the prompt; give --query-prefix '' --document-prefix ''"
+            )
+        return found
+
+
+class LengthFile(ForeignModel):
+    """`sentence_bert_config.json`: the longest input in tokens; None or 0: the tokenizer's."""
+
+    max_seq_length: int | None = Field(default=None, ge=0)
+
+
+class _Piece(ForeignModel):
+    content: Name = ""
+
+
+class TokenizerFile(ForeignModel):
+    """`tokenizer_config.json`."""
+
+    model_max_length: (
+        Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None
+    ) = None  # in tokens; huge if there is no limit
+    pad_token: Name | _Piece | None = None
+    do_lower_case: bool | None = True
+
+    @property
+    def pad(self) -> str:
+        """The padding token; empty if none is named."""
+        return self.pad_token.content if isinstance(self.pad_token, _Piece) else self.pad_token or ""
+
+
+class _Prompts(ForeignModel):
+    query: Prompt = None
+    search_query: Prompt = None
+    document: Prompt = None
+    passage: Prompt = None
+    search_document: Prompt = None
+
+
+class PromptsFile(ForeignModel):
+    """`config_sentence_transformers.json`: prefixes of texts that the encoder was trained with."""
+
+    prompts: _Prompts | None = None
+
+    @property
+    def query_prefix(self) -> str:
+        prompts = self.prompts or _Prompts()
+        return prompts.query or prompts.search_query or ""
+
+    @property
+    def document_prefix(self) -> str:
+        prompts = self.prompts or _Prompts()
+        return prompts.document or prompts.passage or prompts.search_document or ""
+
+
+def read_foreign(folder: Path, pooling: ForeignPooling | None = None) -> Foreign:
+    """Reads a directory's configuration; a plain Hugging Face directory names no pooling, so it is `mean` unless given."""
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"{folder} holds no config.json; expected a Hugging Face or sentence-transformers directory"
+        )
+    rows = EncoderFile.load(folder / "config.json").tokens
+    longest = _tokenizer_file(folder).model_max_length or rows
+    found = Foreign(pooling or "mean", min(rows, int(longest)))
+    for module in read_modules(folder / MODULES_FILE) if (folder / MODULES_FILE).is_file() else ():
+        kind, place = module.kind, _inside(folder, module.path)
+        if kind == "Pooling":
+            found = replace(found, pooling=pooling or _optional(PoolingFile, place / "config.json").mode())
+        elif kind == "Transformer":
+            lengths = _optional(LengthFile, place / LENGTH_FILE)
+            found = replace(found, tokens=min(rows, lengths.max_seq_length or found.tokens))
+        elif kind != "Normalize":
+            raise ConfigError(
+                f"{MODULES_FILE} requires {kind}; expected only Transformer, Pooling and Normalize"
+            )
+    if found.tokens < FEWEST_TOKENS:
+        raise ConfigError(f"{folder} reads at most {found.tokens} tokens; expected {FEWEST_TOKENS} or more")
+    prompts = _optional(PromptsFile, folder / PROMPTS_FILE)
+    return replace(found, query_prefix=prompts.query_prefix, document_prefix=prompts.document_prefix)
+
+
+def write_vocabulary(source: Path, folder: Path, rows: int) -> WordPieces:
+    """Writes a model's vocabulary: `vocab.txt`, and `tokenizer.json` unless it is BERT's uncased WordPiece.
+
+    Every token needs one of the `rows` of the encoder's token embedding matrix.
+    """
+    try:
+        pieces, greatest = _write_vocabulary(source, folder, rows)
+        ids = [number for word in pieces.words(PROBE) for number in pieces.pieces(word)]
+    except (FormatError, OSError) as error:
+        raise ConfigError(f"{source}: {error}") from error
+    beyond = max([greatest, pieces.cls_id, pieces.sep_id, pieces.pad_id, *ids])
+    if beyond >= rows:
+        raise ConfigError(
+            f"the tokenizer of {source} has a token id {beyond}, the embedding matrix has {rows} rows; "
+            "expected a matching tokenizer and weights"
+        )
+    return pieces
+
+
+def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces, int]:
+    """The vocabulary, and the largest token id."""
+    path = source / TOKENIZER_FILE
+    if not path.is_file():
+        lines = source / VOCABULARY_FILE
+        if not lines.is_file() or _tokenizer_file(source).do_lower_case is not True:
+            raise ConfigError(f"{source} holds no {TOKENIZER_FILE}; save its tokenizer with `use_fast=True`")
+        _require_small(lines, rows)
+        shutil.copyfile(lines, folder / VOCABULARY_FILE)
+        plain = WordPieces(folder / VOCABULARY_FILE)
+        return plain, plain.size - 1
+    tokenizer = _tokenizer(path, rows)
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    greatest = max(vocabulary.values(), default=-1)
+    names = [""] * len(vocabulary)
+    for piece, place in vocabulary.items():
+        if place < len(names):
+            names[place] = piece.replace("\n", "\\n").replace("\r", "\\r")
+    (folder / VOCABULARY_FILE).write_text("\n".join(names) + "\n", encoding="utf-8")
+    if _is_berts(tokenizer):
+        return WordPieces(folder / VOCABULARY_FILE), greatest
+    pad = _tokenizer_file(source).pad or next(
+        (name for name in ("[PAD]", "<pad>") if tokenizer.token_to_id(name) is not None), ""
+    )
+    number = tokenizer.token_to_id(pad) if pad else None
+    if number is None:
+        raise ConfigError(f"{TOKENIZER_FILE} lacks padding; expected pad_token in tokenizer_config.json")
+    tokenizer.enable_padding(pad_id=number, pad_token=pad)
+    tokenizer.save(str(folder / TOKENIZER_FILE))
+    return TokenizerPieces(folder / VOCABULARY_FILE), greatest
+
+
+def _tokenizer(path: Path, rows: int) -> Tokenizer:
+    _require_small(path, rows)
+    command = [sys.executable, "-P", str(Path(__file__).with_name("trial.py")), str(path)]
+    alone = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
+    done = subprocess.run(  # noqa: S603 - this Python, and a program of ours
+        command,
+        env=alone,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        ended = f"it was ended by signal {-done.returncode}: it takes too long, or too much memory"
+        raise ConfigError(f"cannot read {path}: {done.stdout.strip() or ended}")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _require_small(path: Path, rows: int) -> None:
+    most = MAX_TOKENIZER_BYTES + rows * BYTES_OF_PIECE
+    if (size := path.stat().st_size) > most:
+        raise ConfigError(
+            f"cannot read {path}: it has {size} bytes, expected at most {most} for {rows} rows of the embedding matrix"
+        )
+
+
+def _is_berts(tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer is BERT's uncased WordPiece, which GLOW implements itself."""
+    normalizer = tokenizer.normalizer
+    return bool(
+        isinstance(normalizer, normalizers.BertNormalizer)
+        and normalizer.lowercase
+        and normalizer.strip_accents in (None, True)
+        and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        and isinstance(tokenizer.model, models.WordPiece)
+        and tokenizer.model.continuing_subword_prefix == "##"
+        and tokenizer.encode("").tokens == ["[CLS]", "[SEP]"]
+        and all(tokenizer.token_to_id(name) is not None for name in ("[PAD]", "[UNK]"))
+    )
+
+
+def _inside(folder: Path, path: str) -> Path:
+    place = Path(os.path.realpath(folder / path))
+    if not place.is_relative_to(os.path.realpath(folder)):
+        raise ConfigError(f"{MODULES_FILE} names the path {path!r}; expected one in its own directory")
+    return place
+
+
+def _optional(kind: type[F], path: Path) -> F:
+    return kind.load(path) if path.is_file() else kind()
+
+
+def _tokenizer_file(folder: Path) -> TokenizerFile:
+    return _optional(TokenizerFile, folder / "tokenizer_config.json")
+
+
+class QueriesAbout(StrictModel):
+    """Identifies the encoder of a query tower, and the layers of it that the tower started from."""
+
+    encoder: str = Field(pattern="^[0-9a-f]{64}$")  # SHA-256 of the full encoder's weights
+    layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1, max_length=MAX_LAYERS)
+    tokens: int = Field(ge=2)  # longest query
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        try:
+            with safe_open(str(path), framework="np") as opened:
+                return cls.model_validate_json((opened.metadata() or {}).get(ABOUT, ""))
+        except (OSError, ValueError, SafetensorError) as error:
+            raise ConfigError(
+                f"{path} holds no query tower; expected a file of `glow distil --keep-queries`"
+            ) from error
+
+
+def write_queries_file(path: Path, tower: Tower, about: QueriesAbout) -> None:
+    """Writes a query tower as one small file, which rebuilds the model together with the full encoder's weights.
+
+    Matrices have 7 bits and a scale per output, as in an exported int8 model, so the rebuilt int8 model is identical. The token
+    embedding matrix is the encoder's.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    for name, value in _own(tower).items():
+        array = value.detach().float().numpy()
+        if name.endswith(".weight") and ".layers." in f".{name}" and array.ndim == 2:
+            codes, scales = quantize_columns(np.ascontiguousarray(array.T))
+            tensors |= {name + CODES: np.ascontiguousarray(codes.T), name + SCALES: scales}
+        else:
+            tensors[name] = array
+    part = path.with_name(f"{path.name}.part")
+    save_file(tensors, str(part), {ABOUT: json.dumps(about.model_dump(mode="json"))})
+    part.replace(path)
+
+
+def read_queries_file(path: Path, whole: TwoTowers, encoder: str) -> TwoTowers:
+    """Builds towers from a query tower file and the full encoder, whose weights have the SHA-256 `encoder`."""
+    about, depth = QueriesAbout.read(path), whole.config.layers
+    if about.encoder != encoder:
+        raise ConfigError(
+            f"the query tower {path.name} belongs to an encoder of SHA-256 {about.encoder[:12]}…, found {encoder[:12]}…"
+        )
+    if about.tokens != whole.schema.query_tokens:
+        raise ConfigError(
+            f"{path.name} reads queries of {about.tokens} tokens; give --query-tokens {about.tokens}"
+        )
+    if max(about.layers) >= depth:
+        raise ConfigError(f"{path.name} requires layer {max(about.layers)}, the encoder has {depth}")
+    towers = with_few_layers(whole, about.layers)
+    with safe_open(str(path), framework="np") as opened:
+        found = {name: torch.from_numpy(opened.get_tensor(name)) for name in opened.keys()}
+    for name in [each for each in found if each.endswith(CODES)]:
+        plain, codes = name.removesuffix(CODES), found.pop(name)
+        scales = found.pop(plain + SCALES, torch.empty(0))
+        found[plain] = codes * scales[:, None] if scales.shape == codes.shape[:1] else scales
+    wanted = {name: value.shape for name, value in _own(towers.query).items()}
+    if {name: value.shape for name, value in found.items()} != wanted:
+        raise ConfigError(f"{path.name} does not hold {len(about.layers)} layers of this encoder's shape")
+    if not all(value.isfinite().all() for value in found.values()):
+        raise ConfigError(f"{path.name} holds NaN or infinity; expected trained weights")
+    towers.query.load_state_dict(found, strict=False)
+    return towers
+
+
+def _own(tower: Tower) -> dict[str, torch.nn.Parameter]:
+    return {name: value for name, value in tower.named_parameters() if not name.startswith("words.")}

@@ -1,0 +1,187 @@
+"""Further outputs of exported towers: attention for explanations, and directions of tokens for learned impacts.
+
+The graphs are made from the exported ones, quantized or not, and refer to the same weights. So vectors are bit for bit those
+of the plain tower, and a second graph costs kilobytes.
+
+    B   batch       n   heads       L   tokens      D   hidden size     K   dimensions of a direction
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from glow.artifact import (
+    DOCUMENT_TOWER,
+    EXPLAIN_TOWERS,
+    LEARNED_HEAD,
+    TERMS_TOWER,
+    file_records,
+    learned_hash,
+    model_hash,
+    verify,
+    write_artifact,
+)
+from glow.errors import ExportError, MismatchError
+from glow.nn import MEAN_IDF, TermImpacts
+from glow.runtime import ATTENTION, TERMS, VECTOR, AttentionEncoder, Encoder, LearnedHead
+from glow.text import WeightedTokens, load_preprocessor
+from glow.training import load_impacts
+from glow_model_export.parity import parity_texts
+from glow_model_export.tokens import last_states
+
+_MAX_ERROR = 1e-3
+"""Tolerance of an attention row's sum, which is 1; fp16 is the coarsest."""
+_CHECKED_TEXTS = 16
+_TOKEN, _BIAS = "learned.token.weight", "learned.token.bias"
+
+
+def write_explain(folder: Path, texts: Mapping[str, Sequence[WeightedTokens]], pad_id: int) -> None:
+    """Writes the explain graph of each tower beside it, and checks that its vectors are equal.
+
+    `folder` holds both towers with their weights; `texts` are preprocessed texts for each tower's file.
+    """
+    for tower, name in EXPLAIN_TOWERS.items():
+        onnx.save(add_attention(onnx.load(folder / tower, load_external_data=False)), folder / name)
+        _check_attention(folder / tower, folder / name, texts[tower][:_CHECKED_TEXTS], pad_id)
+
+
+def add_attention(model: ModelProto) -> ModelProto:
+    """Gives a tower's graph the output `attention`, float32 [B, L], in place: row 0 of the last softmax, mean over heads.
+
+    That is the attention that each token gets from [CLS] in the last layer; GLOW's Table 4 has another measure.
+    """
+    graph = model.graph
+    readers = {name: node for node in graph.node for name in node.input}
+    softmaxes = [node for node in graph.node if node.op_type == "Softmax" and node.output[0] in readers]
+    if not softmaxes:
+        raise ExportError("the graph has no attention softmax; export the model again with this version")
+    constants = {f"{ATTENTION}.first": np.array(0, np.int64), f"{ATTENTION}.heads": np.array([1], np.int64)}
+    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    graph.node.extend(_attention_steps(softmaxes[-1].output[0]))
+    shape = [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim]
+    graph.output.append(helper.make_tensor_value_info(ATTENTION, TensorProto.FLOAT, shape))
+    return model
+
+
+def _attention_steps(probabilities: str) -> list[NodeProto]:
+    """[B, n, L, L] -> the row of [CLS], [B, n, L] -> mean over heads, [B, L]."""
+    first, row, whole = f"{ATTENTION}.first", f"{ATTENTION}.row", f"{ATTENTION}.float"
+
+    def step(kind: str, inputs: list[str], out: str, **attributes: Any) -> NodeProto:
+        return helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes)
+
+    return [
+        step("Gather", [probabilities, first], row, axis=2),
+        step("Cast", [row], whole, to=TensorProto.FLOAT),
+        step("ReduceMean", [whole, f"{ATTENTION}.heads"], ATTENTION, keepdims=0),
+    ]
+
+
+def _check_attention(plain: Path, explained: Path, sequences: Sequence[WeightedTokens], pad_id: int) -> None:
+    expected = Encoder(plain, pad_id).run(sequences)
+    vectors, attention = AttentionEncoder(explained, pad_id).run(sequences)
+    if not np.array_equal(vectors, expected):
+        difference = float(np.abs(vectors - expected).max())
+        raise ExportError(
+            f"{explained.name} gives other vectors than {plain.name}, by up to {difference:.1e}"
+        )
+    error = float(np.abs(attention.sum(1) - 1.0).max())
+    if not error < _MAX_ERROR:
+        raise ExportError(f"{explained.name}: attention of a text sums to 1 only within {error:.1e}")
+
+
+def add_head(folder: Path, checkpoint: Path, out: Path, *, replace: bool = False) -> dict[str, Any]:
+    """Writes a model again with a trained head of learned impacts, in place of any other.
+
+    Its weights, its other graphs and so its model hash stay the same. Returns the model's name, the head's hash, its size in
+    bytes and the report of its training. A head that was trained for another model is refused.
+    """
+    manifest = verify(folder, "model")
+    trained = load_impacts(checkpoint)
+    if trained.model != model_hash(manifest.files):
+        raise MismatchError(
+            f"{checkpoint.name} was trained for a model of hash {trained.model[:8]}, {folder.name} has "
+            f"{model_hash(manifest.files)[:8]}; train a head for this one"
+        )
+    with write_artifact(out, "model", replace=replace) as writer:
+        for name in manifest.files:
+            if name not in (TERMS_TOWER, LEARNED_HEAD):
+                (writer.folder / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(folder / name, writer.folder / name)
+        graph = onnx.load(folder / DOCUMENT_TOWER, load_external_data=False)
+        onnx.save(add_terms(graph, trained.head), writer.folder / TERMS_TOWER)
+        learned_head(trained.head, trained.priors).save(writer.folder / LEARNED_HEAD)
+        _check_terms(writer.folder)
+        writer.hashes, writer.counts = dict(manifest.hashes), dict(manifest.counts)
+        writer.parents, writer.parameters = dict(manifest.parents), dict(manifest.parameters)
+        files = file_records(writer.folder)
+    size = sum(files[name].size_bytes for name in (TERMS_TOWER, LEARNED_HEAD))
+    return {
+        "model": out.name,
+        "learned": learned_hash(files),
+        "bytes": size,
+        "training": dict(trained.report),
+    }
+
+
+def add_terms(model: ModelProto, head: TermImpacts) -> ModelProto:
+    """Gives a document tower's graph the output `terms`, float32 [B, L, K], in place: L2-normalized directions of its tokens."""
+    graph, (states, _) = model.graph, last_states(model)
+    weights = {_TOKEN: head.token.weight.detach().numpy().T, _BIAS: head.token.bias.detach().numpy()}
+    graph.initializer.extend(
+        numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name)
+        for name, value in weights.items()
+    )
+    steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
+        ("Cast", [states], "learned.states", {"to": TensorProto.FLOAT}),
+        ("MatMul", ["learned.states", _TOKEN], "learned.product", {}),
+        ("Add", ["learned.product", _BIAS], "learned.token", {}),
+        ("LpNormalization", ["learned.token"], TERMS, {"axis": -1, "p": 2}),
+    ]
+    graph.node.extend(
+        helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes)
+        for kind, inputs, out, attributes in steps
+    )
+    shape = [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim]
+    graph.output.append(
+        helper.make_tensor_value_info(TERMS, TensorProto.FLOAT, [*shape, head.token.out_features])
+    )
+    return model
+
+
+def learned_head(head: TermImpacts, priors: Mapping[str, float]) -> LearnedHead:
+    """Converts a trained head for builds, with gains in units of BM25 impacts.
+
+    `priors` holds, for at least one word, its fraction of the words in the training queries.
+    """
+    values = {name: value.detach().numpy().astype(np.float32) for name, value in head.named_parameters()}
+    idf = float(values["gain_idf"])
+    return LearnedHead(
+        projection=np.ascontiguousarray(values["word.weight"].T),
+        bias=values["word.bias"],
+        gain_weight=values["gain.weight"][0],
+        gain_bias=float(values["gain.bias"][0]) - MEAN_IDF * idf,
+        gain_idf=idf,
+        scale=float(head.slope.detach() / head.bm25_weight.detach()),
+        cut=float(values["cut"]),
+        words=tuple(priors),
+        priors=np.array(list(priors.values()), np.float32),
+    )
+
+
+def _check_terms(folder: Path) -> None:
+    preprocessor = load_preprocessor(folder)
+    texts = parity_texts(preprocessor)[DOCUMENT_TOWER][:_CHECKED_TEXTS]
+    pad_id = preprocessor.pieces.pad_id
+    expected = Encoder(folder / DOCUMENT_TOWER, pad_id).run(texts)
+    vectors, terms = Encoder(folder / TERMS_TOWER, pad_id).run_outputs(texts, [VECTOR, TERMS])
+    lengths = np.linalg.norm(terms, axis=-1)
+    if not np.array_equal(vectors, expected) or not np.allclose(lengths, 1.0, atol=1e-4):
+        raise ExportError(
+            f"{TERMS_TOWER} gives other vectors than {DOCUMENT_TOWER}, or directions that are not of length 1"
+        )
