@@ -96,7 +96,7 @@ class Study:
         texts = Texts(self.candidates.collection, trained.preprocessor)
         pad_id, model = trained.preprocessor.pieces.pad_id, _scored_by(trained.model, arm)
         tenths = [round(float(np.mean(part)), 4) for part in np.array_split(losses, 10) if len(part)]
-        scores = score_candidates(model, texts, self.candidates, pad_id, "bf16", None)
+        scores = score_candidates(model, texts, self.candidates, pad_id, "bf16")
         about = {"arm": name, "seed": seed, "steps": len(losses), "losses": tenths}
         return about | self._figures(scores)
 

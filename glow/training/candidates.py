@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from glow.errors import MismatchError
 from glow.evaluation import Run, evaluate, read_run
-from glow.index.token_embeddings import decode_states, encode_states
 from glow.nn import CrossEncoder, Side
 from glow.records import Hit, Qrel
 from glow.text import Preprocessor, WeightedTokens, batches_by_length, pad
@@ -183,12 +182,10 @@ def score_candidates(
     candidates: Candidates,
     pad_id: int,
     precision: str = "fp32",
-    *,
-    stored: bool = False,
 ) -> RerankScores:
     """Scores every candidate of every query by a model, set to evaluation mode; encodes each document once for all queries.
 
-    `precision` is `bf16` (autocast) or `fp32`. `stored` rounds documents as an index stores them, which needs a compressor.
+    `precision` is `bf16` (autocast) or `fp32`.
     """
     device = model.head.weight.device
     model.eval()
@@ -199,7 +196,7 @@ def score_candidates(
         tokens = [texts.document(row) for row in wanted]
         for places in batches_by_length([len(one) for one in tokens], BATCH_TOKENS):
             ids, mask, fields, _ = read_side([tokens[place] for place in places], pad_id, device)
-            coded = _kept(model.stored(ids, mask, fields), stored)
+            coded = model.stored(ids, mask, fields)
             kept |= {
                 wanted[place]: row[: len(tokens[place])] for place, row in zip(places, coded, strict=True)
             }
@@ -209,15 +206,6 @@ def score_candidates(
                 _score(model, model.read_query(ids, mask, weights), rows.tolist(), kept, texts, pad_id)
             )
     return RerankScores(candidates, scores)
-
-
-def _kept(exact: torch.Tensor, stored: bool) -> torch.Tensor:
-    """Token embeddings, float [B, Ld, e], rounded to the 4 bits of an index if they are to be as stored."""
-    if not stored:
-        return exact
-    flat = exact.float().cpu().numpy().reshape(-1, exact.shape[-1])
-    decoded = decode_states(*encode_states(flat), exact.shape[-1])
-    return torch.from_numpy(decoded).reshape(exact.shape).to(exact.device)
 
 
 def _score(
