@@ -197,7 +197,7 @@ def test_the_command_writes_a_model_with_a_head_in_place_of_another(model: Path,
     add_untrained_head(model, tmp_path / "one")
     first = Model.open(model)
     save_impacts(tmp_path / "two", TrainedImpacts(untrained_head(32, 1), first.hash, {"bees": 1.0}, {}))
-    arguments = ["--from-model", str(model), "--learned", str(tmp_path / "two"), "--out"]
+    arguments = ["export-model", "--from-model", str(model), "--learned", str(tmp_path / "two"), "--out"]
     done = CliRunner().invoke(app, [*arguments, str(tmp_path / "new")])
     assert done.exit_code == 0, done.output
     second = Model.open(tmp_path / "new")
