@@ -224,8 +224,12 @@ def _graph_without_states(folder: Path) -> None:
 
 
 def _zeros(folder: Path) -> None:
-    texts: dict[str, Sequence[WeightedTokens]] = {**parity_texts(Model.open(folder).preprocessor)}
-    write_tokens(folder, np.zeros((32, 8), np.float32), texts, 0)
+    model = Model.open(folder)
+    export_model(
+        Source(read_towers(model), model.preprocessor, {}, {}), folder / "plain", "none", token_size=0
+    )
+    texts: dict[str, Sequence[WeightedTokens]] = {**parity_texts(model.preprocessor)}
+    write_tokens(folder / "plain", np.zeros((32, 8), np.float32), texts, 0)
 
 
 def _half_a_file(folder: Path) -> None:
