@@ -70,7 +70,7 @@ def test_it_is_made_if_the_model_can_and_nobody_left_it_out(toy_model: Path) -> 
         assert LATE_INTERACTION.rules(LateOptions(late_interaction=unsaid), unable) is None
     with pytest.raises(
         ConfigError,
-        match=r"--late-interaction: model older gives no token vectors; add them \(glow export-model",
+        match=r"--late-interaction: model older gives no token vectors; export it again \(glow export-model",
     ):
         LATE_INTERACTION.rules(LateOptions(late_interaction=True), unable)
 
