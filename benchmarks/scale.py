@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import faiss
 import numpy as np
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from benchmarks.report import machine, say, status_bytes
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
-from glow.index.ranking import KINDS, SearchParams
+from glow.index.ranking import KINDS, IndexKind, SearchParams
 from glow.index.vectors.build import build_dense
 from glow.index.vectors.component import DENSE_FILE
 from glow.index.vectors.index import DenseIndex, set_threads
@@ -302,7 +302,6 @@ def end_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-Vectors = NDArray[np.float32]
 EF_SEARCH = (32, 64, 96, 128, 192, 256, 384, 512)
 NPROBE = (16, 32, 64, 128, 256, 512)
 SHORT_WARM_UP = 20
@@ -334,7 +333,7 @@ def build(name: str, work: Path, path: Path, note: Path, threads: int) -> None:
     partial = path.with_suffix(f".{os.getpid()}")  # an interrupted build leaves no file under the real name
     wall, cpu = time.perf_counter(), time.process_time()
     with PeakMemory() as peak:
-        build_dense(vectors, name).save(partial)
+        build_dense(vectors, cast(IndexKind, name)).save(partial)
     record = {
         "seconds": round(time.perf_counter() - wall, 1),
         "cpu_s": round(time.process_time() - cpu, 1),

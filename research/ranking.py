@@ -322,7 +322,7 @@ def calibrate_command(
     out: Annotated[Path, typer.Option(help="Model folder to make, with the calibration.")],
 ) -> None:
     """Fit the calibration that a model ships with."""
-    kinds: dict[Kind, Calibration] = {}
+    kinds: dict[str, Any] = {}
     for kind in ("with_late", "without_late"):
         answered, nothing = (
             {path.name.removesuffix(".dev.npz"): hits_of(open_candidates(path), kind) for path in paths}
