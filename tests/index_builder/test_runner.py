@@ -78,7 +78,7 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> ShardJob:
         threads=1,
         jobs={
             "learned_sparse": LearnedJob(folder / "learned-words", 5),
-            "token_embeddings": StatesJob(DATA / "toy-reranker", 16, 4),
+            "token_embeddings": StatesJob(DATA / "toy-reranker", 16),
         },
     )
 
