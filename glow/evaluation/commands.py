@@ -68,7 +68,7 @@ class EvaluateOptions(ReportOptions, MeasureOptions):
     retriever: RetrieverKind = option("dense", "Retriever.")
     rerank: int = option(0, "Hits to re-rank, as a request with `rerank` does; 0: none.", ge=0, le=MAX_DEPTH)
     top_k: int = option(TOP_K, "Hits per query; hybrid fuses at least 100.", ge=1)
-    term_stats: TermStats = option("corpus", "Source of idf: the corpus, the model's own documents, or both.")
+    term_stats: TermStats = option("corpus", "Source of idf: the corpus, or the model's own documents.")
     analyzer: AnalyzerName = option(DEFAULT_ANALYZER, "Analyzer of lexical search.")
     device: Device = option("cpu", "Device that encodes and searches.")
     threads: int = option(0, "Threads of encoding; 0: all cores.", ge=0)
