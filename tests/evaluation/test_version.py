@@ -51,7 +51,9 @@ def test_recall_is_the_share_of_what_comparing_with_all_finds(index: Index) -> N
     queries = index.encoder.encode(
         [tokens for text in TEXTS if (tokens := index.preprocessor.query(text)).words]
     )
-    best = np.argsort(-(queries @ vectors.T), axis=1)[:, :10]
+    best = rough.search(queries, 10, SearchParams(exact=True))[
+        1
+    ]  # by the stored vectors, which are in 8 bits
     found = rough.search(queries, 10)[1]
     shares = [
         len(set(one) & set(other)) / 10 for one, other in zip(best.tolist(), found.tolist(), strict=True)
