@@ -13,13 +13,13 @@ PRODUCT = ("glow", "service", "index_builder", "model_export")
 LONGEST_FUNCTION = 60
 PACKAGES = {
     "glow/text": ("glow/text",),
-    "glow/artifact, storage, ingest": ("glow/artifact", "glow/storage", "glow/ingest"),
+    "glow/artifact, storage, ingest": ("glow/artifact", "glow/storage.py", "glow/ingest"),
     "glow/index": ("glow/index",),
     "glow/search, runtime": ("glow/search", "glow/runtime"),
     "glow/nn": ("glow/nn",),
     "glow/training": ("glow/training",),
     "glow/evaluation": ("glow/evaluation",),
-    "glow/client, contract, adapters": ("glow/client", "glow/contract", "glow/adapters"),
+    "glow/client, contract, adapters": ("glow/client", "glow/contract.py", "glow/adapters"),
     "index_builder": ("index_builder",),
     "model_export": ("model_export",),
     "service": ("service",),
@@ -32,25 +32,25 @@ PACKAGES = {
 """Name of a count of lines -> its directories."""
 PARTS = [name for name in PACKAGES if name not in ("product", "tests", "research", "benchmarks", "scripts")]
 BOUNDS = {
-    "glow/text": 2_506,
-    "glow/artifact, storage, ingest": 2_561,
-    "glow/index": 14_026,
-    "glow/search, runtime": 2_610,
-    "glow/nn": 1_844,
-    "glow/training": 7_928,
-    "glow/evaluation": 3_126,
-    "glow/client, contract, adapters": 2_815,
-    "index_builder": 9_924,
-    "model_export": 4_081,
-    "service": 12_516,
-    "product": 66_127,
-    "tests": 59_768,
-    "research": 8_893,
-    "benchmarks": 8_061,
-    "scripts": 1_626,
-    "the rest of glow": 2_190,
-    "files of the product": 569,
-    "commands": 42,
+    "glow/text": 2_347,
+    "glow/artifact, storage, ingest": 2_082,
+    "glow/index": 10_752,
+    "glow/search, runtime": 2_326,
+    "glow/nn": 1_740,
+    "glow/training": 7_344,
+    "glow/evaluation": 1_735,
+    "glow/client, contract, adapters": 2_485,
+    "index_builder": 6_877,
+    "model_export": 2_567,
+    "service": 10_618,
+    "product": 52_583,
+    "tests": 53_949,
+    "research": 4_441,
+    "benchmarks": 3_577,
+    "scripts": 1_389,
+    "the rest of glow": 1_710,
+    "files of the product": 296,
+    "commands": 31,
     "functions over 60 lines": 0,
 }
 """Present counts. They only fall; `--lower` writes those that fell."""
@@ -92,7 +92,12 @@ def counts() -> dict[str, int]:
 
 
 def _files(*tops: str) -> Iterator[Path]:
-    return (path for top in tops for path in sorted((ROOT / top).rglob("*.py")))
+    return (
+        path
+        for top in tops
+        for path in sorted({*ROOT.glob(top), *(ROOT / top).rglob("*.py")})
+        if path.is_file()
+    )
 
 
 def _function_lengths(path: Path) -> Iterator[int]:
