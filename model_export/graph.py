@@ -1,7 +1,7 @@
 """Exports a tower as an ONNX graph whose initializers have the names of the tower's parameters.
 
 `torch.onnx` keeps parameter names except those of matrices, which it transposes and renames. Here they become
-`NAME.weight^T`, so that a tower can be read back into torch (`glow.training.from_model`).
+`NAME.weight^T`, so that a tower can be read back into torch (`glow.training.checkpoint`).
 """
 
 import logging

@@ -6,7 +6,7 @@ import torch
 
 from glow.nn import TermImpacts
 from glow.runtime import Model
-from glow.training.impacts import TrainedImpacts, save_impacts
+from glow.training.checkpoint import TrainedImpacts, save_impacts
 from glow_model_export.outputs import add_head
 
 __all__ = ["add_untrained_head", "untrained_head"]

@@ -25,7 +25,7 @@ SAMPLES = 10_000
 LEVEL = 0.95
 # Limits the memory of one block of samples: 4 million draws of 8 bytes.
 BLOCK_DRAWS = 4_000_000
-# Lowest grade of a positive in training (glow.training.data.dataset), independent of the measured split's.
+# Lowest grade of a positive in training (glow.training.data), independent of the measured split's.
 SEEN_GRADE = 1
 
 

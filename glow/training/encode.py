@@ -1,9 +1,14 @@
-"""Encodes for training: with torch towers, or a corpus by a model or checkpoint into an exact index.
+"""Encodes texts with torch towers or a model: for a step's gradients, without them, or a corpus into an exact index.
+
+Gradient caching (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup") encodes
+a batch that is larger than memory without gradients and takes the loss's gradient of the vectors. It then encodes group
+after group again, each with its part of that gradient. The result is the whole batch's gradient except for rounding.
 
 n is the number of sequences, H the dimensions of a vector.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,10 +34,87 @@ from glow.text import (
     pad,
     select_terms,
 )
-from glow.training.checkpoint import load_checkpoint
-from glow.training.run import kind_of
+from glow.training.checkpoint import kind_of, load_checkpoint
 
-__all__ = ["BATCH_TOKENS", "EncodeOptions", "EncodedCorpus", "Precision", "Source", "open_source", "vectors"]
+GROUP_TEXTS, LENGTH_STEP = 16, 16
+"""Texts per group, and the multiple that its length is rounded up to. Each distinct shape costs memory permanently in
+the CPU's kernels (a long run grew to several times its size), so there are few shapes, and little padding."""
+Autocast = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The encoding of a batch."""
+
+    pad_id: int  # id of [PAD]
+    device: torch.device  # device of the towers
+    autocast: Autocast  # context of the matrix products' precision
+    chunk_size: int = 0  # most texts per group in gradient caching
+
+    def run(self, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
+        """Vectors float32 [n, H] of one group, padded to its longest text."""
+        longest = max(len(sequence) for sequence in sequences)
+        rounded = -(-longest // LENGTH_STEP) * LENGTH_STEP
+        batch = pad(sequences, self.pad_id, min(rounded, tower.max_tokens))
+        inputs = (batch.ids, batch.mask, batch.field_ids, batch.weights)
+        with self.autocast():
+            return tower(*(torch.from_numpy(array).to(self.device) for array in inputs)).float()  # type: ignore[no-any-return]
+
+
+def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
+    """Vectors float32 [n, H] of a batch, with gradients."""
+    groups = _groups(sequences, GROUP_TEXTS)
+    encoded = torch.cat([encoding.run(tower, [sequences[row] for row in rows]) for rows in groups])
+    order = torch.tensor([row for rows in groups for row in rows], device=encoded.device)
+    return encoded[torch.argsort(order)]
+
+
+class CachedBatch:
+    """Vectors of one side of a batch, encoded without gradients, that can be encoded again with gradients.
+
+    `vectors`: float32 [n, H], a leaf that collects the loss's gradient.
+    """
+
+    def __init__(self, encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> None:
+        self._encoding, self._tower, self._sequences = encoding, tower, sequences
+        self._groups = _groups(sequences, encoding.chunk_size)
+        order = [row for rows in self._groups for row in rows]
+        self._random = []  # dropout must be equal both times
+        blocks = []
+        with torch.no_grad():
+            for rows in self._groups:
+                self._random.append(_random_state(encoding.device))
+                blocks.append(encoding.run(tower, [sequences[row] for row in rows]))
+        self.vectors = torch.cat(blocks)[torch.argsort(torch.tensor(order, device=encoding.device))]
+        self.vectors.requires_grad_()
+
+    def backward(self) -> None:
+        """Propagates the loss's gradient of the vectors through the tower."""
+        gradient = self.vectors.grad
+        if gradient is None or not next(self._tower.layers.parameters()).requires_grad:
+            return
+        for rows, state in zip(self._groups, self._random, strict=True):
+            _set_random_state(self._encoding.device, state)
+            encoded = self._encoding.run(self._tower, [self._sequences[row] for row in rows])
+            encoded.backward(gradient[rows])  # type: ignore[no-untyped-call]
+
+
+def _groups(sequences: Sequence[WeightedTokens], size: int) -> list[list[int]]:
+    """Positions in groups of similar length, longest first."""
+    order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def _random_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _set_random_state(device: torch.device, state: Tensor) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)
+
 
 BATCH_TOKENS = 8192
 """Most tokens of a batch, including padding."""
@@ -44,7 +126,7 @@ Encode = Callable[[Sequence[WeightedTokens]], NDArray[np.float32]]
 def vectors(
     tower: Tower,
     sequences: Sequence[WeightedTokens],
-    pad_id: int,
+    pad_id: int,  # id of [PAD] in the vocabulary
     precision: str = "bf16",
     device: str = "cpu",
 ) -> NDArray[np.float32]:
@@ -52,15 +134,7 @@ def vectors(
 
     The tower is moved to `device` and stays there; its mode (training or evaluation) is restored.
 
-    Args:
-        tower: query or document tower.
-        sequences: any number, preprocessed for that tower.
-        pad_id: id of [PAD] in the vocabulary.
-        precision: `bf16` or `fp16` autocast of the matrix products, or `fp32`.
-        device: name of a torch device.
-
-    Returns:
-        float32 [n, H], L2-normalized, row i for sequence i; [0, H] without sequences.
+    Returns float32 [n, H], L2-normalized, row i for sequence i; [0, H] without sequences.
     """
     encoded = np.empty((len(sequences), tower.dimensions), np.float32)
     was_training = tower.training
@@ -89,44 +163,28 @@ def _run(tower: Tower, sequences: Sequence[WeightedTokens], pad_id: int, device:
 
 @dataclass(frozen=True, slots=True)
 class EncodeOptions:
-    """How a model or a checkpoint encodes.
+    """How a model or a checkpoint encodes."""
 
-    Attributes:
-        device: `cpu` or `cuda`.
-        threads: of an ONNX tower, >= 1; torch's are set once for the process.
-        precision: of a checkpoint's towers; a model has a fixed one.
-    """
-
-    device: Device = "cpu"
-    threads: int = 1
-    precision: Precision = "bf16"
+    device: Device = "cpu"  # `cpu` or `cuda`
+    threads: int = 1  # of an ONNX tower, >= 1; torch's are set once for the process
+    precision: Precision = "bf16"  # of a checkpoint's towers; a model has a fixed one
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Both towers of a model or checkpoint, ready to encode.
+    """Both towers of a model or checkpoint, ready to encode."""
 
-    Attributes:
-        name, hash: the artifact's; a model's hash is the model hash, a checkpoint's its manifest's.
-        preprocessor: with the artifact's own term statistics.
-        queries, documents: encode sequences into float32 [n, H], L2-normalized.
-    """
-
+    # name, hash: the artifact's; a model's hash is the model hash, a checkpoint's its manifest's
     name: str
     hash: str
-    preprocessor: Preprocessor
+    preprocessor: Preprocessor  # with the artifact's own term statistics
+    # queries, documents: encode sequences into float32 [n, H], L2-normalized
     queries: Encode
     documents: Encode
 
 
 def open_source(folder: Path, options: EncodeOptions) -> Source:
-    """Opens a model (ONNX towers) or a checkpoint (torch towers).
-
-    Raises:
-        ArtifactNotFoundError: if the directory is neither.
-        ArtifactError: if it is damaged.
-        DeviceError: if the device is missing.
-    """
+    """Opens a model (ONNX towers) or a checkpoint (torch towers)."""
     if (folder / QUERY_TOWER).is_file():
         model = Model.open(folder)
         query, document = (
@@ -152,15 +210,7 @@ def open_source(folder: Path, options: EncodeOptions) -> Source:
 class EncodedCorpus:
     """Encoded documents in an exact vector index; idf comes from these documents, as in a built index.
 
-    Args:
-        source: the towers.
-        documents: the corpus, each with text.
-        progress: called with the number of encoded documents.
-        statistics_of: the documents that idf comes from; None: the corpus.
-
-    Attributes:
-        ids: document ids; their positions are the rows.
-        vectors: float32 [documents, H], L2-normalized.
+    `vectors`: float32 [documents, H], L2-normalized.
     """
 
     def __init__(

@@ -28,24 +28,16 @@ from glow.training.candidates import (
     read_side,
     score_candidates,
 )
-from glow.training.checkpoint import save_preprocessing
-from glow.training.data import count_terms, read_collection
-from glow.training.fingerprint import collection_hash
-from glow.training.given import Given
-from glow.training.run import (
-    Group,
-    Loss,
-    Measures,
-    Moment,
-    OptimizerOptions,
-    Recipe,
-    RunConfig,
+from glow.training.checkpoint import (
     kind_of,
-    linear,
     load_weights,
     open_checkpoint,
+    save_preprocessing,
     write_checkpoint,
 )
+from glow.training.config import Given
+from glow.training.data import collection_hash, count_terms, read_collection
+from glow.training.run import Group, Loss, Measures, Moment, OptimizerOptions, Recipe, RunConfig, linear
 
 
 class CrossOptions(StrictModel):

@@ -24,9 +24,10 @@ from glow.negatives import documents_hash
 from glow.nn import Tower, bert_config, init_tower, load_weights
 from glow.records import Document
 from glow.text import WordPieces, batches_by_length
+from glow.training.checkpoint import kind_of
 from glow.training.data import one_at_a_time
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
-from glow.training.run import kind_of, parts_hash
+from glow.training.run import parts_hash
 
 VECTORS_HEADER = "teacher.json"
 VECTORS, KEYS = "vectors.f16", "keys.bin"

@@ -16,7 +16,7 @@ from glow.records import Document
 from glow.runtime import Encoder, Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, Weighting, WordPieces
-from glow.training.from_model import read_towers
+from glow.training.checkpoint import read_towers
 from glow_model_export.graph import export_graph
 from glow_model_export.package import Source, export_model
 from glow_model_export.parity import invariance, torch_vectors

@@ -22,7 +22,7 @@ from glow.runtime.explain import AttentionEncoder, Explainer
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces, is_punctuation, pad
 from glow.training import read_towers
-from glow.training.impacts import TrainedImpacts, load_impacts, save_impacts
+from glow.training.checkpoint import TrainedImpacts, load_impacts, save_impacts
 from glow_model_export.outputs import add_attention, add_head
 from glow_model_export.package import Source, export_model
 from glow_model_export.quantize import Quantization

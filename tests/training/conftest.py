@@ -16,12 +16,10 @@ from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
 from glow.training.candidates import Candidates, read_candidates
 from glow.training.config import TrainConfig
-from glow.training.data import Collection, PairBatches, count_terms, read_collection
-from glow.training.fingerprint import collection_hash
+from glow.training.data import Collection, PairBatches, collection_hash, count_terms, read_collection
+from glow.training.objective import TowerLoss
 from glow.training.run import Place, Progress, run
-from glow.training.tower_loss import TowerLoss
-from glow.training.towers import assemble, pair_batches
-from glow.training.watch import Watch
+from glow.training.towers import Watch, assemble, pair_batches
 
 MakeTrainer = Callable[..., "Trial"]
 

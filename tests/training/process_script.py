@@ -17,8 +17,7 @@ from glow.training.config import TrainConfig
 from glow.training.data import count_terms, read_collection
 from glow.training.run import Processes, parameters_hash
 from glow.training.run.loop import _gradients, _moment
-from glow.training.towers import pair_batches
-from glow.training.watch import Watch
+from glow.training.towers import Watch, pair_batches
 from tests.training.conftest import Trial
 
 

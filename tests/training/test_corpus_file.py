@@ -9,8 +9,7 @@ from glow.collection import read_documents
 from glow.errors import GlowError, InputError, IntegrityError
 from glow.negatives import documents_hash
 from glow.schema import FieldSchema, FieldSpec
-from glow.training.data.corpus_file import CorpusFile
-from glow.training.data.dataset import read_collection
+from glow.training.data import CorpusFile, read_collection
 
 SCHEMA = FieldSchema(name="x", query_tokens=9, document_tokens=9, fields=(FieldSpec(name="text", tokens=9),))
 LINES = (

@@ -15,9 +15,8 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.records import Document, Query
 from glow.runtime import Model
 from glow.text.preprocessor import pad
-from glow.training.checkpoint import save_checkpoint
+from glow.training.checkpoint import read_towers, save_checkpoint
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source, vectors
-from glow.training.from_model import read_towers
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ import torch
 
 from glow.records import Document
 from glow.training.config import TrainConfig
-from glow.training.data import Collection
-from glow.training.fingerprint import collection_hash
+from glow.training.data import Collection, collection_hash
 from glow.training.run import Recipe
 from glow.training.run.loop import _fingerprint
 

@@ -23,7 +23,7 @@ from glow.text import WordPieces
 from glow.training import Given, TrainConfig, train
 from glow.training.data import Collection
 from glow.training.impacts import ImpactsConfig
-from glow.training.pretraining import PretrainConfig
+from glow.training.pretraining_text import PretrainConfig
 from glow.training.rerank import RerankConfig
 from glow.training.run import RunConfig
 from research.ndrm import Options, TermCollection, bm25, rank

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from glow.cli import app
 from glow.nn import TermImpacts
 from glow.training import Given, Progress, train
+from glow.training.checkpoint import load_impacts
 from glow.training.data import Collection
-from glow.training.impacts import ImpactsConfig, load_impacts
-from glow.training.impacts.recipe import ImpactLoss
+from glow.training.impacts import ImpactLoss, ImpactsConfig
 
 
 def config(**changes: Any) -> ImpactsConfig:

@@ -22,7 +22,8 @@ from glow.training import (
     load_reranker,
     train,
 )
-from glow.training.run import CHECKPOINT_FILE, CheckpointKind, RunConfig, read_metrics
+from glow.training.checkpoint import CHECKPOINT_FILE, CheckpointKind
+from glow.training.run import RunConfig, read_metrics
 from tests.training.test_goldens import GOLDENS, KINDS
 
 CONFIGS = {

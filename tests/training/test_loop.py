@@ -13,7 +13,7 @@ from glow.text import Preprocessor
 from glow.training.checkpoint import load_checkpoint, save_checkpoint
 from glow.training.config import TrainConfig
 from glow.training.data import Collection, read_collection
-from glow.training.stages import read_stages
+from glow.training.job import read_stages
 from tests.training.conftest import MakeTrainer
 
 MakeConfig = Callable[..., TrainConfig]

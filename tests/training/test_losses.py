@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from glow.training.losses import (
+from glow.training.objective import (
     BceObjective,
     blocked_negatives,
     embedding_loss,

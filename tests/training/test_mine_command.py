@@ -12,12 +12,11 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.runtime import Model
 from glow.text import Preprocessor
 from glow.training.checkpoint import save_checkpoint
-from glow.training.commands.data import mine_command
-from glow.training.config import TrainConfig
+from glow.training.commands import mine_command
+from glow.training.config import Given, TrainConfig
 from glow.training.data import read_collection
-from glow.training.given import Given
 from glow.training.job import train
-from glow.training.negatives.negatives import read_header, read_negatives
+from glow.training.negatives import read_header, read_negatives
 from tests.training.mined_folder import SCHEMA, write_mined_folder
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from glow.text import WordPieces
-from glow.training.data.dataset import Collection
+from glow.training.data import Collection
 from research.ndrm import (
     GRADES,
     Options,

@@ -13,10 +13,9 @@ from glow.evaluation.retrievers import LexicalRetriever
 from glow.negatives import QueryNegatives, documents_hash, write_negatives
 from glow.records import Document, Query
 from glow.schema import FieldSchema
-from glow.training.data.dataset import Collection, read_collection
+from glow.training.data import Collection, read_collection
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
-from glow.training.negatives.mining import MiningOptions, mine
-from glow.training.negatives.negatives import match_negatives, read_header, read_negatives
+from glow.training.negatives import MiningOptions, match_negatives, mine, read_header, read_negatives
 from tests.training.mined_folder import SCHEMA, write_mined_folder
 
 ALL = MiningOptions(first=1, last=51, count=51, margin=0.0, choose="hardest")

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from glow.cli import app
 from glow.errors import ConfigError, MismatchError
-from glow.training.checkpoint import load_checkpoint
+from glow.training.checkpoint import load_checkpoint, load_pretrained
 from glow.training.config import TrainConfig
-from glow.training.pretraining import load_pretrained
 from glow.training.rerank import load_reranker
 from glow.training.run import Processes, read_metrics
 from glow.training.run.loop import _gradients, _moment

@@ -11,10 +11,10 @@ from glow.errors import ConfigError
 from glow.training import Given, load_checkpoint
 from glow.training.config import TrainConfig
 from glow.training.impacts import ImpactsConfig
-from glow.training.pretraining import PretrainConfig
+from glow.training.job import read_stages
+from glow.training.pretraining_text import PretrainConfig
 from glow.training.rerank import RerankConfig
 from glow.training.run import RunConfig
-from glow.training.stages import read_stages
 
 STAGES = """
 [towers]

@@ -9,8 +9,8 @@ import torch
 from glow.nn import TowerConfig, TwoTowers
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces
-from glow.training import step
-from glow.training.step import CachedBatch, Encoding, encode
+from glow.training import encode as module
+from glow.training.encode import CachedBatch, Encoding, encode
 
 SCHEMA = FieldSchema.preset("glow-default")
 TEXTS = [
@@ -51,7 +51,7 @@ def test_groups_of_like_length_keep_the_order_of_the_batch(
     sequences: list[WeightedTokens], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = towers(0.0).eval()
-    monkeypatch.setattr(step, "GROUP_TEXTS", 3)
+    monkeypatch.setattr(module, "GROUP_TEXTS", 3)
     found = encode(encoding(), model.query, sequences)
     alone = torch.cat([encoding().run(model.query, [sequence]) for sequence in sequences])
     torch.testing.assert_close(found, alone, atol=1e-6, rtol=0.0)

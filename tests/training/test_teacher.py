@@ -27,7 +27,7 @@ from glow.training.encode import vectors
 from glow.training.objective import Objective
 from glow.training.run import read_metrics
 from glow.training.teacher import TeacherVectors, document_key, open_teacher, query_key, teacher_vectors
-from glow.training.watch import reciprocal_ranks
+from glow.training.towers import reciprocal_ranks
 from tests.training.test_train_command import other_weights
 
 ASKED = ["how bees find home", "wax"]

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from glow.errors import InputError
-from glow.training.config import TrainConfig
+from glow.training.config import Given, TrainConfig
 from glow.training.data import one_at_a_time
-from glow.training.given import Given
 from glow.training.towers import _synthesized
 
 

@@ -16,9 +16,9 @@ from glow.text import Preprocessor, WordPieces, lexical_words
 from glow.training.checkpoint import load_checkpoint, save_checkpoint
 from glow.training.config import ObjectiveConfig, TrainConfig
 from glow.training.data import Collection, PairBatches, count_terms, topics_of
-from glow.training.lexical import lexical_part
 from glow.training.objective import Objective, Targets
 from glow.training.teacher import Aims
+from glow.training.towers import lexical_part
 from research.encoders.train import average
 
 TOWERS = """

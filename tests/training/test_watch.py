@@ -12,7 +12,7 @@ from glow.text import Preprocessor
 from glow.training.config import TrainConfig
 from glow.training.data import Collection
 from glow.training.run import WatchConfig, read_metrics
-from glow.training.watch import Watch, WatchedTask, reciprocal_ranks
+from glow.training.towers import Watch, WatchedTask, reciprocal_ranks
 from tests.training.conftest import MakeTrainer
 
 MakeConfig = Callable[..., TrainConfig]

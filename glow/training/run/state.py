@@ -1,7 +1,7 @@
-"""The state that a stopped run needs to resume exactly: weights, buffers, moments, the loss scale and its position.
+"""The files of a run: the state that resumes it exactly, its configuration, metrics and best weights.
 
-It is stored as safetensors and JSON (no pickle), written to a temporary name and renamed. A resumed run is bit for bit
-equal on the same machine with the same number of threads and the same torch; differences cause a warning.
+A state is safetensors and JSON (no pickle), written to a temporary name and renamed. A resumed run is bit for bit equal on
+the same machine with the same number of threads and the same torch; differences cause a warning.
 """
 
 import json
@@ -13,13 +13,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from glow.errors import IntegrityError, MismatchError
-from glow.training.run.progress import Position
-
-__all__ = ["STATE_FILE", "State", "changing_tensors"]
+from glow.training.run.recipe import Position, Progress, RunConfig
 
 STATE_FILE = "state.safetensors"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -27,18 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class State:
-    """The state of a run.
-
-    Args:
-        folder: directory of the run.
-        module: its objective with all trainable parameters.
-        optimizer: its optimizer.
-        fingerprint: hash of all inputs that decide the run.
-        scaler: scaler of the loss; None: no scaling.
-
-    Attributes:
-        position: the position of the run.
-    """
+    """The state of a run."""
 
     def __init__(
         self,
@@ -73,12 +60,7 @@ class State:
         temporary.replace(self._path)
 
     def load(self) -> None:
-        """Restores a saved state; without one, the run is at its start.
-
-        Raises:
-            IntegrityError: if the file is damaged.
-            MismatchError: if the state belongs to a run with another configuration, data or initial weights.
-        """
+        """Restores a saved state; without one, the run is at its start."""
         if not self._path.exists():
             return
         try:
@@ -122,3 +104,66 @@ def changing_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _made_with() -> dict[str, Any]:
     return {"torch": torch.__version__, "threads": torch.get_num_threads()}
+
+
+CONFIG_FILE, METRICS_FILE, BEST_FILE = "config.json", "metrics.jsonl", "best.safetensors"
+
+
+class RunFolder:
+    """Writes the files of a run."""
+
+    def __init__(self, path: Path, *, active: bool) -> None:
+        self.path = path
+        self._active = active
+
+    def open(self, config: RunConfig, step: int) -> None:
+        """Creates the directory, and drops metrics of steps that a resumed run repeats."""
+        if not self._active:
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        config.save(self.path / CONFIG_FILE)
+        kept = [json.dumps(row) + "\n" for row in read_metrics(self.path) if row["step"] <= step]
+        temporary = self.path / f".{METRICS_FILE}"
+        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.replace(self.path / METRICS_FILE)
+
+    def record(self, progress: Progress, rate: float) -> None:
+        """Appends a line with step, loss, learning rate, speed, and the figures of the step and the development set."""
+        if not self._active:
+            return
+        row: dict[str, object] = {"step": progress.step, "loss": progress.last, "rate": rate}
+        row |= {f"{progress.unit}_per_second": round(progress.speed, 1), **progress.figures}
+        if progress.dev:
+            row["dev"] = dict(progress.dev)
+        with (self.path / METRICS_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def keep_best(self, module: nn.Module) -> None:
+        """Saves the present trainable parameters and buffers."""
+        if self._active:
+            temporary = self.path / f".{BEST_FILE}"
+            save_file(
+                {name: each.detach().contiguous() for name, each in changing_tensors(module)}, temporary
+            )
+            temporary.replace(self.path / BEST_FILE)
+
+    def load_best(self, module: nn.Module) -> None:
+        """Loads the best weights into a module."""
+        try:
+            module.load_state_dict(load_file(self.path / BEST_FILE), strict=False)
+        except (OSError, SafetensorError) as error:
+            raise IntegrityError(
+                f"{self.path / BEST_FILE} is damaged ({error}); remove {self.path}"
+            ) from error
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics file; [] if there is none.
+
+    An incomplete last line, of a process that was killed while it wrote, is left out.
+    """
+    path = folder / METRICS_FILE
+    if not path.is_file():
+        return []
+    *lines, _ = path.read_bytes().split(b"\n")
+    return [json.loads(line) for line in lines]

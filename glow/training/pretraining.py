@@ -1,25 +1,32 @@
-"""The recipe of pre-training an encoder on text without queries."""
+"""The recipe of pre-training an encoder on text without queries: Cross-Thought and other objectives for comparison."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from glow.artifact import QUERY_TOWER
 from glow.errors import ConfigError
-from glow.nn import Pretrainer, PretrainingBatch
+from glow.nn import (
+    Pretrainer,
+    PretrainingBatch,
+    SentenceConfig,
+    SentenceEncoder,
+    Tower,
+    TowerConfig,
+    bert_config,
+    init_encoder,
+    load_weights,
+)
+from glow.runtime import Model
 from glow.text import WordPieces
+from glow.training.checkpoint import kind_of, load_checkpoint, read_towers, save_pretrained
+from glow.training.config import Given
 from glow.training.data import one_at_a_time
-from glow.training.given import Given
-from glow.training.pretraining.checkpoint import save_pretrained
-from glow.training.pretraining.config import PretrainConfig
-from glow.training.pretraining.initial import initial_pretrainer
-from glow.training.pretraining.samples import Samples
-from glow.training.pretraining.stream import PieceStream, make_stream
+from glow.training.pretraining_text import PieceStream, PretrainConfig, Samples, make_stream
 from glow.training.run import Adam, Loss, Measures, Moment, Recipe, linear
-
-__all__ = ["attention_entropy", "pretraining_recipe"]
 
 ENTROPY_ROWS = 32
 """Sequences per sample whose attention is measured: few, because memory grows with the square of a sample's length."""
@@ -32,12 +39,7 @@ LARGE_BATCHES = Adam(betas=(0.9, 0.98))
 def pretraining_recipe(
     config: PretrainConfig, given: Given, say: Callable[[str], None]
 ) -> Recipe[PretrainingBatch]:
-    """Reads the inputs of a pre-training run; the text goes to the run's directory.
-
-    Raises:
-        ConfigError: if there is no text, or configuration and initial weights do not match.
-        GlowError: if a corpus cannot be used.
-    """
+    """Reads the inputs of a pre-training run; the text goes to the run's directory."""
     unread = ("data", "synthesize", "synthesis_model", "negatives", "candidates", "dev_candidates", "teacher")
     given.refuse("pre-training (a config with [pretraining])", *unread)
     if not given.corpora:
@@ -142,3 +144,95 @@ def _read_text(
     say("reading text")
     with one_at_a_time(run_folder / "text.lock"):
         return make_stream(corpora, pieces, run_folder, least, lambda texts: say(f"reading text: {texts:,}"))
+
+
+SPECIAL_NOISE = 0.02
+"""Standard deviation of the special tokens' initial embeddings around that of [CLS]."""
+
+
+def initial_pretrainer(config: PretrainConfig, init: Path, cls_id: int) -> Pretrainer:
+    """The initial model of a run; the run's seed decides random weights.
+
+    `init` is a BERT directory, such as a pre-trained checkpoint; or a checkpoint of towers or a model (document tower).
+    """
+    torch.manual_seed(config.seed)
+    shape, tower = _found(init)
+    wanted, text = config.encoder, config.pretraining
+    is_taken = wanted.init == "layers"
+    rows = _rows(init, tower) if is_taken else wanted.positions
+    hidden = wanted.hidden or shape.hidden
+    sentence = SentenceConfig(
+        vocabulary=shape.vocabulary,
+        hidden=hidden,
+        heads=wanted.heads or shape.heads,
+        intermediate=shape.intermediate if is_taken else 4 * hidden,
+        layers=len(wanted.init_layers),
+        specials=text.specials,
+        positions=rows + text.specials - 1,
+        dropout=wanted.dropout,
+        layer_norm_eps=shape.layer_norm_eps,
+    )
+    if sentence.most_offset(text.length) < 1:
+        raise ConfigError(
+            f"{text.length} tokens after {text.specials} special ones exceed {rows + text.specials - 1} positions; lower length"
+        )
+    model = Pretrainer(text.kind, sentence, text.bag)
+    if wanted.init != "none":
+        _fill(model.encoder, config, init, tower)
+    with torch.no_grad():
+        first = model.encoder.words.weight[cls_id]
+        model.encoder.specials.weight.copy_(first + SPECIAL_NOISE * torch.randn(text.specials, hidden))
+        model.encoder.specials.weight[0] = first
+    model.encoder.words.weight.requires_grad_(wanted.train_words)
+    return model
+
+
+def _fill(encoder: SentenceEncoder, config: PretrainConfig, init: Path, tower: Tower | None) -> None:
+    layers = config.encoder.init_layers if config.encoder.init == "layers" else ()
+    if tower is None:
+        init_encoder(encoder, init, layers)
+        return
+    with torch.no_grad():
+        encoder.words.weight.copy_(tower.words.weight)
+    if layers:
+        if tower.distances is not None:
+            raise ConfigError(
+                f"the towers of {init.name} have relative positions (MPNet), which pre-training does not support"
+            )
+        if layers != tuple(range(len(tower.layers))):
+            raise ConfigError(
+                f"init_layers {list(layers)} are asked for, the document tower of {init.name} has {len(tower.layers)}, and "
+                "they can only be taken as they are"
+            )
+        start_from_tower(encoder, tower)
+
+
+def start_from_tower(encoder: SentenceEncoder, tower: Tower) -> None:
+    """Fills an encoder from a tower of its shape, except token embeddings; every token gets the last field's embedding."""
+    with torch.no_grad():
+        encoder.set_positions(tower.positions.weight)
+        encoder.segment.copy_(tower.fields.weight[-1])
+    encoder.embedding_norm.load_state_dict(tower.embedding_norm.state_dict())
+    encoder.layers.load_state_dict(_shared(tower, encoder))
+
+
+def _shared(tower: Tower, encoder: SentenceEncoder) -> dict[str, Tensor]:
+    names = encoder.layers.state_dict()
+    return {name: value for name, value in tower.layers.state_dict().items() if name in names}
+
+
+def _found(init: Path) -> tuple[TowerConfig, Tower | None]:
+    """Shape and document tower of a model or checkpoint; for a BERT directory, only its shape."""
+    if (init / QUERY_TOWER).is_file():
+        towers = read_towers(Model.open(init))
+    elif kind_of(init) == "towers":
+        towers = load_checkpoint(init).towers
+    else:
+        return bert_config(init), None
+    return towers.config.document, towers.document
+
+
+def _rows(init: Path, tower: Tower | None) -> int:
+    if tower is not None:
+        return tower.positions.num_embeddings
+    return len(load_weights(init)["embeddings.position_embeddings.weight"])

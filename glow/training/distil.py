@@ -17,7 +17,7 @@ from torch import nn
 from glow.nn import Tower, TwoTowers
 from glow.text import Preprocessor, WeightedTokens
 from glow.training.data import Epochs
-from glow.training.encode import vectors
+from glow.training.encode import Encoding, encode, vectors
 from glow.training.run import (
     Loss,
     Moment,
@@ -29,10 +29,7 @@ from glow.training.run import (
     linear,
     parameters_hash,
 )
-from glow.training.step import Encoding, encode
 from glow.training.teacher import Aims, TeacherVectors, query_key
-
-__all__ = ["QueryTexts", "query_recipe", "teller"]
 
 EPOCHS, PULL, SHOWN_STEPS = 8, 10.0, 50
 WATCH = WatchConfig(steps=100, patience=4)
@@ -41,19 +38,15 @@ BATCH, OPTIMIZER = 128, OptimizerOptions(learning_rate=5e-4)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTexts:
-    """Training texts and held-out texts, with the full encoder's vectors of them.
+    """Training texts and held-out texts, with the full encoder's vectors of them."""
 
-    Attributes:
-        texts, held: texts.
-        aims, held_aims: their vectors, float32 [n, H].
-        hash: hash of the encoder.
-    """
-
+    # texts, held: texts
     texts: Sequence[str]
     held: Sequence[str]
+    # aims, held_aims: their vectors, float32 [n, H]
     aims: Aims
     held_aims: Aims
-    hash: str
+    hash: str  # hash of the encoder
 
     @classmethod
     def make(
@@ -73,11 +66,7 @@ class QueryTexts:
         texts: Sequence[str],
         held: Sequence[str],
     ) -> Self:
-        """Encodes the texts that the directory lacks; `encoder` is the encoder's hash.
-
-        Raises:
-            MismatchError: if the directory holds another encoder's vectors.
-        """
+        """Encodes the texts that the directory lacks; `encoder` is the encoder's hash."""
         every = [*texts, *held]
 
         def encode_some(numbers: Sequence[int]) -> NDArray[np.float32]:
@@ -110,13 +99,7 @@ class TextBatches:
 
 
 class QueryLoss(nn.Module):
-    """The loss between a query tower's vectors and the full encoder's.
-
-    Args:
-        tower: the tower to train.
-        preprocessor: of queries.
-        made: texts and their vectors.
-    """
+    """The loss between a query tower's vectors and the full encoder's."""
 
     def __init__(self, tower: Tower, preprocessor: Preprocessor, made: QueryTexts) -> None:
         super().__init__()

@@ -1,27 +1,29 @@
-"""Mines hard negatives: documents that a retriever ranks high for a query and that are not judged relevant.
+"""Hard negatives: documents that a retriever ranks high for a query and that are not judged relevant.
 
 A document that scores almost as high as the best relevant one is often relevant but unjudged. The margin, a fraction
-of the positive's score, excludes it (Moreira et al., NV-Retriever, 2024).
+of the positive's score, excludes it (Moreira et al., NV-Retriever, 2024). `glow.negatives` describes their files.
 """
 
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
-from glow.errors import ConfigError
+from glow.collection import parse_object
+from glow.errors import ConfigError, FormatError, InputError, MismatchError, RecordError
 from glow.evaluation import LexicalRetriever
-from glow.negatives import Header, Negative, QueryNegatives, SourceRecord, documents_hash
+from glow.negatives import FORMAT_VERSION, Header, Negative, QueryNegatives, SourceRecord, documents_hash
+from glow.options import describe
 from glow.records import Document, Query
 from glow.schema import FieldSchema
 from glow.training.data import Collection
 from glow.training.encode import EncodedCorpus
-
-__all__ = ["Choose", "MiningOptions", "MiningRetriever", "mine"]
 
 MiningRetriever = Literal["dense", "lexical", "both"]
 Choose = Literal["random", "hardest"]
@@ -32,26 +34,17 @@ Ranking = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class MiningOptions:
-    """Options of mining.
+    """Options of mining."""
 
-    Attributes:
-        retriever: vectors, BM25, or both (each gives its own ranks; a document in both counts at its better one).
-        first, last: first and last rank to mine, counted from 1 over all documents.
-        count: most negatives per query, >= 1.
-        margin: fraction of the best relevant document's dense score that a negative must stay below, in [0, 1];
-            0: off. If that score is negative, the same absolute distance is required. BM25 alone has no dense
-            scores, so nothing is excluded.
-        choose: `random` candidates, or the `hardest`, which rank best.
-        seed: seed of the choice.
-    """
-
-    retriever: MiningRetriever = "dense"
+    retriever: MiningRetriever = "dense"  # vectors, BM25, or both (each gives its own ranks; a document in both counts at its better one)
+    # first, last: first and last rank to mine, counted from 1 over all documents
     first: int = 10
     last: int = 100
-    count: int = 8
+    count: int = 8  # most negatives per query, >= 1
+    # fraction of the best relevant document's dense score that a negative must stay below, in [0, 1]; 0: off. If that score is negative, the same absolute distance is required. BM25 alone has no dense scores, so nothing is excluded.
     margin: float = 0.95
-    choose: Choose = "random"
-    seed: int = 0
+    choose: Choose = "random"  # `random` candidates, or the `hardest`, which rank best
+    seed: int = 0  # seed of the choice
 
     def __post_init__(self) -> None:
         if not 1 <= self.first <= self.last:
@@ -70,23 +63,7 @@ def mine(
     dense: EncodedCorpus | None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Header, list[QueryNegatives], dict[str, Any]]:
-    """Mines negatives for every judged query of a collection.
-
-    Args:
-        collection: documents, queries and relevance judgments.
-        split: the judgments' name, for the header.
-        schema: names the text fields that BM25 searches and that are compared for equality.
-        options: options of mining.
-        dense: the collection's encoded documents; None for BM25 without a margin.
-        progress: called with the number of queries done.
-
-    Returns:
-        The header and lines for `write_negatives`, and counts: queries with a negative, negatives, and documents
-        excluded as `relevant`, `equal` (in text to a relevant one) or within the `margin`.
-
-    Raises:
-        ConfigError: if the retriever needs vectors and `dense` is None.
-    """
+    """Mines negatives for every judged query of a collection."""
     if dense is None and options.retriever != "lexical":
         raise ConfigError(f"retriever {options.retriever!r} needs a model or a checkpoint; give --model")
     miner = _Miner(collection, schema, options, dense)
@@ -232,3 +209,120 @@ def _text_keys(documents: Sequence[Document], names: Sequence[str]) -> list[str]
         # A document without text is equal only to itself: texts contain no NUL, so its number cannot be a text.
         keys.append("\n".join(text for text in texts if text) or f"\0{number}")
     return keys
+
+
+def read_header(path: Path) -> Header:
+    """Reads the first line."""
+    return _header(path, _lines(path))
+
+
+def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
+    """Reads the negatives of a collection.
+
+    A negative that the collection now judges relevant is excluded.
+    """
+    lines = _lines(path)
+    header = _header(path, lines)
+    if header.documents_hash != documents_hash(collection.documents):
+        raise MismatchError(
+            f"{path.name} was mined from other documents ({header.data}, {header.documents_hash[:12]}…) "
+            f"than those of {collection.name}; mine again with --data on this folder"
+        )
+    if len(lines) - 1 != header.queries:
+        raise FormatError(
+            f"{path.name} holds {len(lines) - 1} queries, its header says {header.queries}; mine again"
+        )
+    negatives: list[tuple[int, ...]] = [()] * len(collection.queries)
+    queries = {identifier: number for number, identifier in enumerate(collection.query_ids)}
+    documents = {document.id: number for number, document in enumerate(collection.documents)}
+    matched = set()
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            query_id, text, ids = _parse(line)
+            query = queries.get(query_id)
+            if query in matched:
+                raise RecordError(f"query {query_id!r} comes twice")
+            if query is None:
+                continue
+            _check_query(path, query_id, text, collection.queries[query])
+            matched.add(query)
+            relevant = collection.relevant[query]
+            numbers = (_number(identifier, documents) for identifier in ids)
+            negatives[query] = tuple(document for document in numbers if document not in relevant)
+        except RecordError as error:
+            raise RecordError(f"{path.name} line {number}: {error}") from error
+    if not matched:
+        raise MismatchError(
+            f"{path.name} has none of the {len(queries)} queries of {collection.name}: it was mined for split "
+            f"{header.split!r}; mine again with --split"
+        )
+    return negatives
+
+
+def match_negatives(
+    paths: Sequence[Path], collections: Sequence[Collection]
+) -> list[list[tuple[int, ...]] | None]:
+    """Reads files, and assigns each to the collections whose documents and queries it was mined for."""
+    hashes = [documents_hash(collection.documents) for collection in collections]
+    matched: list[list[tuple[int, ...]] | None] = [None] * len(collections)
+    for path in paths:
+        header = read_header(path)
+        if header.documents_hash not in hashes:
+            names = ", ".join(collection.name for collection in collections)
+            raise MismatchError(
+                f"{path.name} was mined from other documents ({header.data}) than {names}; mine again"
+            )
+        # Another collection may have the same documents with other queries (synthetic pairs), which the file lacks.
+        asked = {_parse(line)[0] for line in _lines(path)[1:]}
+        places = [place for place, known in enumerate(hashes) if known == header.documents_hash]
+        for place in [p for p in places if asked.intersection(collections[p].query_ids)] or places[:1]:
+            if matched[place] is not None:
+                raise MismatchError(f"two files hold negatives of {collections[place].name}; give one")
+            matched[place] = read_negatives(path, collections[place])
+    return matched
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _header(path: Path, lines: Sequence[bytes]) -> Header:
+    try:
+        return Header.model_validate(parse_object(lines[0] if lines else b""))
+    except ValidationError as error:
+        fault = describe(error)
+    except RecordError as error:
+        fault = str(error)
+    raise FormatError(
+        f"{path.name} is not a file of negatives of format {FORMAT_VERSION}: its first line is not a header "
+        f"({fault}); make one with `glow mine`"
+    )
+
+
+def _parse(line: bytes) -> tuple[str, str, list[str]]:
+    value = parse_object(line)
+    query_id, text, negatives = value.get("query_id"), value.get("query"), value.get("negatives")
+    if not isinstance(query_id, str) or not isinstance(text, str) or not isinstance(negatives, list):
+        raise RecordError(f"expected query_id, query and a list of negatives, found {value!r:.120}")
+    ids = [negative.get("id") if isinstance(negative, dict) else None for negative in negatives]
+    if not all(isinstance(identifier, str) for identifier in ids):
+        raise RecordError(
+            f"every negative must be an object with the id of a document, found {negatives!r:.120}"
+        )
+    return query_id, text, [str(identifier) for identifier in ids]
+
+
+def _number(identifier: str, documents: Mapping[str, int]) -> int:
+    if identifier not in documents:
+        raise RecordError(f"no document {identifier!r} in the collection")
+    return documents[identifier]
+
+
+def _check_query(path: Path, query_id: str, found: str, expected: str) -> None:
+    if found != expected:
+        raise MismatchError(
+            f"{path.name}: query {query_id} was {found!r:.80} and is now {expected!r:.80}; mine again"
+        )

@@ -1,1 +1,0 @@
-"""The training commands, one file for each family; `glow.cli.verbs` lists them."""
