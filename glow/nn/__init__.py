@@ -13,10 +13,15 @@ from glow.nn.bert import (
     minilm_folder,
 )
 from glow.nn.cross_encoder import Compressor, CrossConfig, CrossEncoder, LateInteraction, Side
-from glow.nn.cross_thought import CrossThought
 from glow.nn.encoder_file import EncoderFile
-from glow.nn.pretraining import Pretrainer, PretrainingBatch, PretrainingKind
-from glow.nn.sentence_encoder import SentenceConfig, SentenceEncoder
+from glow.nn.pretraining import (
+    CrossThought,
+    Pretrainer,
+    PretrainingBatch,
+    PretrainingKind,
+    SentenceConfig,
+    SentenceEncoder,
+)
 from glow.nn.term_impacts import MEAN_IDF, TermImpacts
 from glow.nn.towers import EncoderLayer, Pooling, Tower, TowerConfig, TwoTowers
 

@@ -1,20 +1,239 @@
-"""Pre-training objectives of an encoder: four of them, over the same batches of contiguous text, with one interface.
+"""Pre-training of an encoder: the encoder itself, Cross-Thought's additional layers, and four objectives.
 
-S   sequences       L   tokens of a sequence        N   special tokens      H   hidden size     T   masked tokens
+Source: Cross-Thought section 3, Eq. 1-7; released code as in docs/papers.md, Cross-Thought. A sequence is S_0 … S_{N-1} and its
+tokens. Special tokens have their own embeddings and positions 0 … N-1, also after pre-training (row 34); a tower's [CLS] is the first.
+After the encoder, Cross-Thought's cross-sequence layer attends, separately for each of the N special tokens, over all M
+sequences of a sample; all N share its weights (the code). A merge layer reads the results in place of the special tokens;
+its output predicts the masked tokens.
+
+    B   samples     M   sequences of a sample       S   B · M       N   special tokens      L   subword tokens of a sequence
+    n   heads       d   size of a head              H   hidden size Q, D    query sequences, ranked sequences
+    T   masked tokens of all sequences
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.nn.cross_thought import CrossThought
-from glow.nn.sentence_encoder import MaskedWordHead, SentenceConfig, SentenceEncoder, masked_bias
-from glow.nn.towers import EncoderLayer, initialise
+from glow.nn.attention import MASKED_LOGIT
+from glow.nn.towers import EncoderLayer, TowerConfig, initialise
+from glow.options import StrictModel
 
-__all__ = ["Pretrainer", "PretrainingBatch", "PretrainingKind", "crop_loss"]
+
+class SentenceConfig(StrictModel):
+    """Shape of an encoder in pre-training.
+
+    Attributes:
+        vocabulary, hidden, layers, heads, intermediate, dropout, layer_norm_eps: as `glow.nn.TowerConfig`.
+        specials: N.
+        positions: rows of the position table.
+    """
+
+    vocabulary: int = Field(ge=5)
+    hidden: int = Field(default=384, ge=1)
+    layers: int = Field(default=3, ge=1)
+    heads: int = Field(default=12, ge=1)
+    intermediate: int = Field(default=1536, ge=1)
+    specials: int = Field(default=5, ge=1)
+    positions: int = Field(default=512, ge=2)
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    layer_norm_eps: float = Field(default=1e-12, gt=0.0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
+        if self.specials >= self.positions:
+            raise ValueError(
+                f"{self.specials} special tokens leave no position for words of {self.positions}"
+            )
+        return self
+
+    @property
+    def layer(self) -> TowerConfig:
+        """Shape of one layer: attention without weights."""
+        shared = {"vocabulary", "hidden", "heads", "intermediate", "dropout", "layer_norm_eps"}
+        return TowerConfig(**self.model_dump(include=shared), weight_form="plain")
+
+    def most_offset(self, length: int) -> int:
+        """The largest offset of `length` tokens in the position table: 444 for 64 tokens, five special tokens, 512 rows."""
+        return self.positions - self.specials - length + 1
+
+
+class SentenceEncoder(nn.Module):
+    """Encodes sequences into embeddings of their special and subword tokens.
+
+    Args:
+        config: the shape.
+    """
+
+    def __init__(self, config: SentenceConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.words = nn.Embedding(config.vocabulary, config.hidden)
+        self.specials = nn.Embedding(config.specials, config.hidden)
+        self.positions = nn.Embedding(config.positions, config.hidden)
+        self.segment = nn.Parameter(torch.zeros(config.hidden))
+        self.embedding_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(EncoderLayer(config.layer) for _ in range(config.layers))
+
+    def forward(self, ids: Tensor, mask: Tensor, offset: int = 1) -> Tensor:
+        """Last hidden states.
+
+        Args:
+            ids: int64 [S, L].
+            mask: bool [S, L], True for tokens; special tokens are always present.
+            offset: r >= 1; tokens have positions N - 1 + r, N + r, … (row 34).
+
+        Returns:
+            float [S, N + L, H], the special tokens first.
+        """
+        x = self.embed(ids, offset)
+        bias = masked_bias(mask, self.config.specials)
+        plain = torch.ones(x.shape[:2], device=x.device)
+        for layer in self.layers:
+            x = layer(x, plain, bias)
+        return x
+
+    def set_positions(self, rows: Tensor) -> None:
+        """Loads a table float [positions - N + 1, H] for one special token: its first row is copied for all special tokens."""
+        with torch.no_grad():
+            self.positions.weight.copy_(torch.cat([rows[:1].expand(self.config.specials, -1), rows[1:]]))
+
+    def positions_of_one(self) -> Tensor:
+        """The table for a tower, float [positions - N + 1, H]: words follow the first special token."""
+        return torch.cat([self.positions.weight[:1], self.positions.weight[self.config.specials :]])
+
+    def embed(self, ids: Tensor, offset: int = 1) -> Tensor:
+        """Embeddings float [S, N + L, H]; arguments as `forward`."""
+        count, start = self.config.specials, self.config.specials - 1 + offset
+        special = self.specials.weight + self.positions.weight[:count]
+        pieces = self.words(ids) + self.positions.weight[start : start + ids.shape[1]]
+        x = torch.cat([special.expand(len(ids), -1, -1), pieces], 1) + self.segment
+        return self.dropout(self.embedding_norm(x))  # type: ignore[no-any-return]
+
+
+class MaskedWordHead(nn.Module):
+    """RoBERTa's output head: a layer, then a product with the token embedding matrix, which the encoder shares.
+
+    Args:
+        words: the matrix [vocabulary, H].
+        layer_norm_eps: of the norm between the two.
+    """
+
+    def __init__(self, words: nn.Embedding, layer_norm_eps: float) -> None:
+        super().__init__()
+        self.words = words
+        self.dense = nn.Linear(words.embedding_dim, words.embedding_dim)
+        self.norm = nn.LayerNorm(words.embedding_dim, eps=layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(words.num_embeddings))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Float [T, H] -> a logit for every token of the vocabulary, float [T, vocabulary]."""
+        return functional.linear(self.norm(functional.gelu(self.dense(states))), self.words.weight, self.bias)
+
+
+def masked_bias(mask: Tensor, specials: int) -> Tensor:
+    """Bias of the attention logits over special and subword tokens, float [S, 1, 1, N + L]; `mask` is bool [S, L]."""
+    there = functional.pad(mask, (specials, 0), value=True)
+    return (~there[:, None, None, :]) * MASKED_LOGIT
+
+
+class CrossThought(nn.Module):
+    """An encoder with the two additional layers of pre-training.
+
+    Args:
+        config: shape of the encoder; both layers have the same.
+    """
+
+    def __init__(self, config: SentenceConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = SentenceEncoder(config)
+        self.cross = EncoderLayer(config.layer)
+        self.merge = EncoderLayer(config.layer)
+
+    def forward(self, ids: Tensor, mask: Tensor, sequences: int, offset: int = 1) -> Tensor:
+        """Embeddings of every token, with information from the other sequences of its sample.
+
+        Args:
+            ids: int64 [S, L], samples one after another.
+            mask: bool [S, L]; no other sequence attends to one with only padding.
+            sequences: M, which divides S.
+            offset: as `SentenceEncoder`.
+
+        Returns:
+            float [S, L, H].
+        """
+        return self.joined(self.encoder(ids, mask, offset), mask, sequences)
+
+    def joined(self, states: Tensor, mask: Tensor, sequences: int) -> Tensor:
+        """What `forward` makes of the encoder's states float [S, N + L, H]."""
+        count = self.config.specials
+        crossed = self.crossed(states[:, :count], mask.any(1), sequences).to(states.dtype)
+        merged = torch.cat([crossed, states[:, count:]], 1)
+        plain = torch.ones(merged.shape[:2], device=mask.device)
+        return self.merge(merged, plain, masked_bias(mask, count))[:, count:]  # type: ignore[no-any-return]
+
+    def crossed(self, specials: Tensor, there: Tensor, sequences: int) -> Tensor:
+        """The cross-sequence layer (Eq. 3-4) over special tokens float [S, N, H], `there` bool [S]; float32 [S, N, H].
+
+        It runs in float32, in which the fused kernel's memory grows with M and not with its square; the layer is small.
+        """
+        count, hidden = specials.shape[1:]
+        with torch.autocast(specials.device.type, enabled=False):
+            columns = specials.float().reshape(-1, sequences, count, hidden).transpose(1, 2)  # [B, N, M, H]
+            rows = columns.reshape(-1, sequences, hidden)
+            bias = (~there.reshape(-1, 1, sequences)) * MASKED_LOGIT  # [B, 1, M]
+            bias = bias.expand(-1, count, -1).reshape(-1, 1, 1, sequences)
+            plain = torch.ones(rows.shape[:2], device=rows.device)
+            crossed = self.cross(rows, plain, bias)
+        back = crossed.reshape(-1, count, sequences, hidden).transpose(1, 2)
+        return back.reshape(-1, count, hidden)  # type: ignore[no-any-return]
+
+    def embed(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Sentence embeddings (Eq. 2): the encoder's special tokens, float32 [S, N, H]."""
+        return self.encoder(ids, mask)[:, : self.config.specials].float()  # type: ignore[no-any-return]
+
+    def ranking_vectors(self, specials: Tensor, side: str) -> Tensor:
+        """Vectors whose inner product is the mean of the attention logits over special tokens and heads (Eq. 7, row 33).
+
+        Args:
+            specials: float [S, N, H], from `embed`.
+            side: `query` or `document`.
+
+        Returns:
+            float32 [S, N · H]; one inner product, so any vector index can be used.
+        """
+        hidden = self.config.hidden
+        begin = 0 if side == "query" else hidden
+        weight, shift = self.cross.attention.qkv.weight, self.cross.attention.qkv.bias
+        rows = slice(begin, begin + hidden)
+        projected: Tensor = nn.functional.linear(
+            specials.float(), weight[rows].float(), shift[rows].float()
+        ).flatten(1)
+        if side != "query":
+            return projected
+        heads = self.config.heads
+        scaled: Tensor = projected / ((hidden / heads) ** 0.5 * heads * self.config.specials)
+        return scaled
+
+    def logits(self, queries: Tensor, documents: Tensor) -> Tensor:
+        """Attention logits before any mean (Eq. 7), float32 [N · n, Q, D], from special tokens [Q, N, H] and [D, N, H].
+
+        The scale is a head's size, as in the released code; the paper uses the whole hidden size.
+        """
+        parts = self.config.specials * self.config.heads
+        asked = self.ranking_vectors(queries, "query") * parts
+        ranked = self.ranking_vectors(documents, "document")
+        split = [vectors.reshape(len(vectors), parts, -1).transpose(0, 1) for vectors in (asked, ranked)]
+        return split[0] @ split[1].transpose(1, 2)
+
 
 PretrainingKind = Literal["cross-thought", "mlm", "retro", "crops"]
 CROP_TEMPERATURE = 0.05
@@ -55,7 +274,7 @@ class PretrainingBatch:
 class Pretrainer(nn.Module):
     """An encoder with the additional layers of one objective.
 
-    - `cross-thought`: predicts masked words from neighbors' embeddings (`glow.nn.cross_thought`).
+    - `cross-thought`: predicts masked words from neighbors' embeddings (`glow.nn.pretraining`).
     - `mlm`: predicts masked words from their own sequence (BERT, RoBERTa).
     - `retro`: `mlm`, and a decoder of one layer predicts half of the sequence from the first special token and few
       unmasked tokens (RetroMAE, Xiao et al. 2022, its basic form).

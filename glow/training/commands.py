@@ -102,20 +102,8 @@ class PretrainOptions(RunOptions):
 @command(TrainOptions)
 def train_command(options: TrainOptions) -> None:
     """Trains two encoders, a re-ranker or learned impacts on judged pairs; the same call resumes."""
-    more = {
-        name: getattr(options, name)
-        for name in (
-            "data",
-            "split",
-            "candidates",
-            "teacher",
-            "negatives",
-            "dev",
-            "dev_candidates",
-            "synthesize",
-            "synthesis_model",
-        )
-    }
+    names = ("data", "split", "candidates", "teacher", "negatives", "dev", "dev_candidates", "synthesize")
+    more = {name: getattr(options, name) for name in (*names, "synthesis_model")}
     _run(options, options.max_steps, more)
 
 

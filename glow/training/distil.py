@@ -5,7 +5,6 @@ n   texts of a batch        H   dimensions
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from glow.nn import Tower, TwoTowers
-from glow.text import Preprocessor, WeightedTokens
+from glow.text import Preprocessor
 from glow.training.data import Epochs
 from glow.training.encode import Encoding, encode, vectors
 from glow.training.run import (
@@ -52,32 +51,17 @@ class QueryTexts:
     def make(
         cls, folder: Path, whole: Tower, preprocessor: Preprocessor, texts: Sequence[str], held: Sequence[str]
     ) -> Self:
-        """As `encoded`, by a tower in torch."""
-        encode = partial(vectors, whole, pad_id=preprocessor.pieces.pad_id)
-        return cls.encoded(folder, encode, parameters_hash(whole), preprocessor, texts, held)
-
-    @classmethod
-    def encoded(
-        cls,
-        folder: Path,
-        encode: Callable[[Sequence[WeightedTokens]], NDArray[np.float32]],
-        encoder: str,
-        preprocessor: Preprocessor,
-        texts: Sequence[str],
-        held: Sequence[str],
-    ) -> Self:
-        """Encodes the texts that the directory lacks; `encoder` is the encoder's hash."""
+        """Encodes the texts whose vectors the directory lacks; refuses a directory of another encoder."""
         every = [*texts, *held]
 
-        def encode_some(numbers: Sequence[int]) -> NDArray[np.float32]:
-            return encode([preprocessor.query(every[number]) for number in numbers])
+        def encode(numbers: Sequence[int]) -> NDArray[np.float32]:
+            sequences = [preprocessor.query(every[number]) for number in numbers]
+            return vectors(whole, sequences, preprocessor.pieces.pad_id)
 
-        keys = [query_key(text) for text in every]
-        made = TeacherVectors.make(folder, encoder, keys, encode_some)
-        count = len(texts)
-        return cls(
-            texts, held, made.aims(keys[:count], "texts"), made.aims(keys[count:], "texts"), made.teacher
-        )
+        keys, count = [query_key(text) for text in every], len(texts)
+        made = TeacherVectors.make(folder, parameters_hash(whole), keys, encode)
+        aims, held_aims = (made.aims(part, "texts") for part in (keys[:count], keys[count:]))
+        return cls(texts, held, aims, held_aims, made.teacher)
 
 
 class TextBatches:

@@ -157,7 +157,7 @@ class ImpactsCollection:
         dfs = np.array([min(max(terms.df(word), 1), documents) for word in words], np.float64)
         return idf_lucene(dfs, float(documents)).astype(np.float32)
 
-    def encode(self, tower: Tower, advance: Callable[[int], None] = lambda done: None) -> None:
+    def encode(self, tower: Tower) -> None:
         """Writes the document tower's float16 embeddings of tokens that can represent words; keeps existing files."""
         path, sizes_path = self._folder / "states.f16", self._folder / "sizes.npy"
         if sizes_path.is_file():
@@ -169,7 +169,6 @@ class ImpactsCollection:
                 for states in self._states(tower, documents[start : start + CHUNK_DOCUMENTS]):
                     file.write(states.tobytes())
                     sizes.append(len(states))
-                advance(len(sizes))
         np.save(sizes_path, np.array(sizes, np.int64))
 
     def _states(self, tower: Tower, documents: Sequence[Document]) -> list[NDArray[np.float16]]:

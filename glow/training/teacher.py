@@ -112,19 +112,16 @@ class TeacherVectors:
         teacher: str,
         keys: Sequence[bytes],
         encode: Encode,
-        advance: Callable[[int], None] = lambda done: None,
     ) -> Self:
         """Computes the vectors of missing texts, which `encode` gets by their numbers in `keys`.
 
-        `teacher` is the hash of all that decides a vector besides its text. `advance` is called with the number
-        computed or present since the last call.
+        `teacher` is the hash of all that decides a vector besides its text.
         """
         folder.mkdir(parents=True, exist_ok=True)
         with one_at_a_time(folder / "making.lock"):
             known, width, is_finished = _known(folder, teacher)
             missing = [number for number, key in enumerate(keys) if key not in known]
             missing = list({keys[number]: number for number in reversed(missing)}.values())[::-1]
-            advance(len(keys) - len(missing))
             if not missing and is_finished:
                 return cls(folder)
             with (folder / VECTORS).open("ab") as vectors, (folder / KEYS).open("ab") as names:
@@ -137,7 +134,6 @@ class TeacherVectors:
                     vectors.flush()
                     names.write(b"".join(keys[number] for number in numbers))
                     names.flush()
-                    advance(len(numbers))
             _write_header(folder, teacher, width, (folder / KEYS).stat().st_size // KEY_BYTES)
             return cls(folder)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from glow.nn.layouts import distance_rows
+from glow.nn.bert import distance_rows
 
 
 @pytest.mark.parametrize(
