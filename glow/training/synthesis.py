@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from math import log
 from pathlib import Path
@@ -161,6 +161,9 @@ class SynthesisOptions:
     round_trip: int = 3  # lowest rank at which a query must find its document, >= 0; 0 keeps every query
     seed: int = 0  # seed of every choice
     kinds: tuple[str, ...] = KINDS  # kinds of queries to make, some of `KINDS`
+    # fraction in [0, 1) of the documents whose queries form the split `dev`; these skip the round trip, because it would
+    # favor the filtering model, and their sources are always removed
+    held_out: float = 0.0
 
     def __post_init__(self) -> None:
         unknown = [kind for kind in self.kinds if kind not in KINDS]
@@ -170,6 +173,8 @@ class SynthesisOptions:
             )
         if self.max_queries < 1 or not 0.0 <= self.drop <= 1.0 or self.round_trip < 0:
             raise ConfigError(f"expected max_queries >= 1, drop in [0, 1], round_trip >= 0, found {self}")
+        if not 0.0 <= self.held_out < 1.0:
+            raise ConfigError(f"expected held_out in [0, 1), found {self.held_out:g}")
 
 
 CANDIDATES = 50
@@ -217,7 +222,7 @@ def synthesize(
     encode: EncodeOptions = EncodeOptions(),  # noqa: B008 - frozen
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Writes a data directory of synthetic queries, in the split `train`, and the report; keeps an existing one.
+    """Writes a data directory of synthetic queries, in the split `train` and perhaps `dev`, and the report; keeps an existing one.
 
     `model` is a model or checkpoint for the round trip's searches.
     """
@@ -230,15 +235,18 @@ def synthesize(
     if not documents:
         raise InputError(f"{corpus} holds no document with text in {', '.join(schema.names)}")
     tried = list(_pairs(documents, schema, options))
-    kept = tried
+    held_out = _held_out(documents, options)
+    kept = [pair for pair in tried if pair[0] not in held_out]
     if source is not None:
-        kept = _consistent(tried, RoundTrip(source, documents, schema, progress), documents, options)
-    copies, dropped = _copies(documents, kept, schema, options)
-    _write(out, copies, kept)
+        kept = _consistent(kept, RoundTrip(source, documents, schema, progress), documents, options)
+    judged = _first([pair for pair in tried if pair[0] in held_out], options.max_queries)
+    copies, dropped = _copies(documents, [*kept, *judged], schema, options, held_out)
+    _write(out, copies, {"train": kept, "dev": judged} if held_out else {"train": kept})
     report = {
         "made_from": made_from,
         "documents": len(documents),
         "pairs": len(kept),
+        "held_out": len(judged),
         "dropped_sources": dropped,
         "tried": _by_kind(tried),
         "kept": _by_kind(kept),
@@ -319,19 +327,27 @@ def _first(pairs: Sequence[Pair], most: int) -> list[Pair]:
     return kept
 
 
+def _held_out(documents: Sequence[Document], options: SynthesisOptions) -> set[int]:
+    """Numbers of the held-out documents."""
+    random = np.random.default_rng([options.seed, len(documents), 2])
+    return set(np.flatnonzero(random.random(len(documents)) < options.held_out).tolist())
+
+
 def _copies(
     documents: Sequence[Document],
     pairs: Sequence[Pair],
     schema: FieldSchema,
     options: SynthesisOptions,
+    held_out: Set[int],
 ) -> tuple[list[Document], int]:
-    """The documents without some sources of their queries, and the number removed."""
+    """The documents without some sources of their queries (for held-out ones, all removable), and the number removed."""
     names = [spec.name for spec in schema.fields if spec.kind == "text"]
     copies = list(documents)
     random = np.random.default_rng([options.seed, len(documents), 1])
     dropped = 0
     for number, candidate in pairs:
-        if candidate.kind == "keywords" or random.random() >= options.drop:
+        share = 1.0 if number in held_out else options.drop
+        if candidate.kind == "keywords" or random.random() >= share:
             continue
         shorter = without(copies[number], candidate.text)
         left, before = _words(shorter, names), _words(copies[number], names)
@@ -345,7 +361,7 @@ def _words(document: Document, names: Sequence[str]) -> int:
     return sum(len(text.split()) for name in names for text in document.fields.get(name, ()))
 
 
-def _write(out: Path, documents: Sequence[Document], pairs: Sequence[Pair]) -> None:
+def _write(out: Path, documents: Sequence[Document], splits: Mapping[str, Sequence[Pair]]) -> None:
     (out / "qrels").mkdir(parents=True, exist_ok=True)
     # The empty report of an unfinished directory marks its queries as synthetic.
     (out / REPORT_FILE).write_text("{}\n", encoding="utf-8")
@@ -354,15 +370,16 @@ def _write(out: Path, documents: Sequence[Document], pairs: Sequence[Pair]) -> N
             fields = {name: v if len(v) > 1 else "".join(v) for name, v in document.fields.items()}
             line = {"_id": document.id, **fields, **document.metadata}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    with (
-        (out / "queries.jsonl").open("w", encoding="utf-8") as queries,
-        (out / "qrels" / "train.tsv").open("w", encoding="utf-8") as qrels,
-    ):
-        qrels.write("query-id\tcorpus-id\tscore\n")
-        for place, (number, candidate) in enumerate(pairs):
-            line = {"_id": f"s{place}", "text": candidate.text, "kind": candidate.kind}
-            queries.write(json.dumps(line, ensure_ascii=False) + "\n")
-            qrels.write(f"s{place}\t{documents[number].id}\t1\n")
+    place = 0
+    with (out / "queries.jsonl").open("w", encoding="utf-8") as queries:
+        for split, pairs in splits.items():
+            with (out / "qrels" / f"{split}.tsv").open("w", encoding="utf-8") as qrels:
+                qrels.write("query-id\tcorpus-id\tscore\n")
+                for number, candidate in pairs:
+                    line = {"_id": f"s{place}", "text": candidate.text, "kind": candidate.kind}
+                    queries.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    qrels.write(f"s{place}\t{documents[number].id}\t1\n")
+                    place += 1
 
 
 def _by_kind(pairs: Sequence[Pair]) -> dict[str, int]:

@@ -164,6 +164,20 @@ def test_sources_are_dropped_at_the_asked_rate_and_half_the_words_stay(
     assert 0.3 * counts[2] < counts[1] < 0.7 * counts[2]
 
 
+def test_queries_of_documents_held_out_judge_and_are_not_trained_on(toy_corpus: Path, tmp_path: Path) -> None:
+    """They are in the split `dev`; what they were made of is not in their documents' copies."""
+    report = synthesize(toy_corpus, tmp_path, SCHEMA, SynthesisOptions(round_trip=0, drop=0.0, held_out=0.3))
+    trained, judged = (read_collection(tmp_path, split, SCHEMA) for split in ("train", "dev"))
+    documents = [{row for rows in each.relevant for row in rows} for each in (trained, judged)]
+    assert len(documents[1]) > 5 and not documents[0] & documents[1]
+    assert report["held_out"] == len(judged.queries) and report["pairs"] == len(trained.queries)
+    whole = list(read_documents(toy_corpus, SCHEMA.names))
+    assert all(whole[row] == trained.documents[row] for row in documents[0])
+    assert any(whole[row] != judged.documents[row] for row in documents[1])
+    with pytest.raises(ConfigError, match="held_out"):
+        SynthesisOptions(held_out=1.0)
+
+
 def test_only_the_kinds_asked_for_are_made(toy_corpus: Path, tmp_path: Path) -> None:
     options = SynthesisOptions(round_trip=0, kinds=("anchor", "keywords"))
     report = synthesize(toy_corpus, tmp_path, SCHEMA, options)
@@ -262,6 +276,7 @@ def test_the_command_writes_the_folder_and_its_report(
         "round_trip": 3,
         "seed": 0,
         "kinds": list(KINDS),
+        "held_out": 0.0,
     }
     (tmp_path / "out" / "synthesis.json").unlink()
     refused = runner.invoke(app, [*arguments, "--threads", "1"])
