@@ -124,10 +124,7 @@ def _passages(seen: Seen) -> Any:
 
 
 def _words(seen: Seen, impacts: ImpactsView) -> Any:
-    found: list[Any] = [
-        impacts.analyzer.name,
-        np.float32(impacts.largest).tobytes(),
-    ]
+    found: list[Any] = [impacts.analyzer.name, np.float32(impacts.largest).tobytes()]
     assert impacts.bound(WORDS) >= impacts.score(WORDS, seen.rows).max(initial=0.0) - 1e-6
     for words in (WORDS, WORDS[:1], ["unheard"]):
         found.append(bits(impacts.score(words, seen.rows)))

@@ -80,12 +80,7 @@ CORPORA = {
     "everything": Corpus(
         lambda: _toy(30, 6),
         (
-            *(
-                "--passages",
-                "--learned-sparse",
-                "--expansion-terms",
-                "30",
-            ),
+            *("--passages", "--learned-sparse", "--expansion-terms", "30"),
             *("--rerank", str(DATA / "toy-reranker"), "--analyzer", "english"),
         ),
         has_head=True,

@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError, MismatchError
-from glow.index.late_interaction import (
-    LATE_FILES,
-    CodedTokens,
-    LateHeader,
-    LateTokens,
-    LateWriter,
-)
+from glow.index.late_interaction import LATE_FILES, CodedTokens, LateHeader, LateTokens, LateWriter
 
 HEADER = LateHeader(model="a" * 64, size=24, budget=12, rows=0, tokens=0)
 

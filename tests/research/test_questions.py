@@ -60,10 +60,7 @@ def test_sections_and_functions_are_documents_with_the_anchors_that_people_gave_
             "Sails: Reefing: hoist()",
             "Pull the sail up to the top of the mast, quickly.",
         ),
-        "guide/sails#sail.luff": (
-            "Sails: Reefing: luff",
-            "Turn the bow into the wind until the sails flap.",
-        ),
+        "guide/sails#sail.luff": ("Sails: Reefing: luff", "Turn the bow into the wind until the sails flap."),
     }
 
 

@@ -50,11 +50,7 @@ def test_a_study_is_on_its_page(name: str) -> None:
 
 @pytest.mark.parametrize(("page", "call"), CALLS)
 def test_a_command_on_a_page_is_taken(
-    page: str,
-    call: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    page: str, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What it says is missing is made, one after the other."""
     monkeypatch.chdir(tmp_path)

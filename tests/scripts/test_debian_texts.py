@@ -295,16 +295,7 @@ def test_queries_of_the_dev_split_are_in_no_other(tmp_path: Path) -> None:
 
 
 def run(out: Path, root: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "research.debian",
-        "--out",
-        str(out),
-        "--root",
-        str(root),
-        *options,
-    ]
+    command = [sys.executable, "-m", "research.debian", "--out", str(out), "--root", str(root), *options]
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
 
 

@@ -198,10 +198,7 @@ Matrix = NDArray[np.float32]
 
 
 def write(
-    folder: Path,
-    matrix: Matrix,
-    words: Sequence[str] = WORDS,
-    chunk_postings: int = 97,
+    folder: Path, matrix: Matrix, words: Sequence[str] = WORDS, chunk_postings: int = 97
 ) -> ImpactIndex:
     """An index of a float32 [documents, words] matrix of impacts; zeros are no postings."""
     with ImpactWriter(folder, words, chunk_postings) as writer:
