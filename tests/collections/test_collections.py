@@ -120,8 +120,7 @@ def test_documents_of_others_are_not_there(service: str, path: str) -> None:
         ("ann", "ann/0", 200),
         ("ann", "nobody", 404),
     ):
-        answer = httpx.get(f"{service}{path}/{wanted}", headers=as_(name))
-        assert answer.status_code == status
+        assert httpx.get(f"{service}{path}/{wanted}", headers=as_(name)).status_code == status
         assert httpx.head(f"{service}{path}/{wanted}", headers=as_(name)).status_code == status
     there = httpx.get(f"{service}{path}/bob/1", headers=as_("ann")).json()
     absent = httpx.get(f"{service}{path}/bob/999", headers=as_("ann")).json()

@@ -107,8 +107,7 @@ class Maker:
         hashes = {"model": self.model.hash, "terms": terms.hash}
         for each in rules.values():
             hashes |= each.hashes
-        given = (hashes, options.parameters(), None, Rows(len(held)))
-        made = Segment("made", folder, folder, "", *given)
+        made = Segment("made", folder, folder, "", hashes, options.parameters(), None, Rows(len(held)))
         terms.save(folder.with_name(f"{folder.name}-terms"))
         folder.mkdir(parents=True)
         return self._write(held, rules, _Corpus(self.model, terms, counted, stems, made), self.model)
@@ -168,8 +167,7 @@ class Maker:
         return open_segment(verified(corpus.made))
 
     def _encoded(self, corpus: _Corpus, jobs: Mapping[str, EncodeJob]) -> _Encoded:
-        cut = corpus.made.get(PASSAGES)
-        whole = TextsOfDocuments(cut)
+        whole = TextsOfDocuments(corpus.made.get(PASSAGES))
         texts = [text for row, each in enumerate(corpus.documents()) for text in whole.of(each, row)]
         dimensions = self.model.encoder("document").dimensions
         if not texts:
@@ -243,8 +241,7 @@ class Segments:
     def joined(self, base: Segment, delta: Segment, gone: NDArray[np.int64]) -> View:
         """Both as one."""
         ids = [document.id for document in delta[STORED_FIELDS].scan()]
-        order = joined_order(base[COLUMNS].order, base[STORED_FIELDS], ids)
-        return join_segments(base, delta, gone, order)
+        return join_segments(base, delta, gone, joined_order(base[COLUMNS].order, base[STORED_FIELDS], ids))
 
     def merged(self, kept: Sequence[MergeSource], *, delta: bool) -> Segment:
         """One segment of what stays."""

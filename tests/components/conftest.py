@@ -55,8 +55,7 @@ def file_case(
 ) -> FileCase:
     """A component in versions of a kind of index: `(kind, name of the component)`."""
     kind, name = request.param
-    component = next(each for each in COMPONENTS if each.name == name)
-    return FileCase(component, made_versions(kind), tmp_path)
+    return FileCase(next(each for each in COMPONENTS if each.name == name), made_versions(kind), tmp_path)
 
 
 @pytest.fixture

@@ -100,8 +100,7 @@ class Files:
             changes: dict[str, bytes | None] = dict.fromkeys(
                 name for name in edited.names(component, below) if name.removeprefix(below).startswith(own)
             )
-            theirs = [name for name in other.index.manifest.files if name.startswith(below)]
-            for name in theirs:
+            for name in [name for name in other.index.manifest.files if name.startswith(below)]:
                 if name.removeprefix(below).startswith(own):
                     changes[name] = (other.folder / name).read_bytes()
             assert any(content is not None for content in changes.values())
@@ -142,8 +141,7 @@ class Files:
         """With both numbers, and what to do."""
         for made, remedy in (("last", "roll back to its base"), ("compacted", "rebuild the index")):
             edited = file_case.edited(getattr(file_case.versions, made))
-            counts = file_case.component.counts(edited.version.index[file_case.component])
-            for name, count in counts.items():
+            for name, count in file_case.component.counts(edited.version.index[file_case.component]).items():
                 edited.change({}, agrees=True, counts={name: count + 1})
                 said = f"{count} .*{name}, {count + 1} .*in the manifest; {remedy}"
                 with pytest.raises(MismatchError, match=said):
@@ -218,8 +216,7 @@ class Files:
         """Whether an error names what is not there, or what does not fit without it: a vector of every document."""
         cut = [each for each in COMPONENTS if each.per == "vector" and file_case.component.name == "passages"]
         named = [name for each in cut for name in edited.names(each)]
-        told = "no metadata columns" in str(error) or "vectors (flat)" in str(error)
-        return told or any(
+        return ("no metadata columns" in str(error) or "vectors (flat)" in str(error)) or any(
             file_case.is_named(error, name) for name in (edited.names(file_case.component)[0], *named)
         )
 

@@ -147,8 +147,7 @@ def _postings(seen: Seen) -> Any:
 
 def _learned(seen: Seen) -> Any:
     learned = seen.view[LEARNED_SPARSE]
-    expansions = [learned.expansions(WORDS, row) for row in seen.rows.tolist()]
-    return expansions, _words(seen, learned)
+    return [learned.expansions(WORDS, row) for row in seen.rows.tolist()], _words(seen, learned)
 
 
 def _spelling(seen: Seen) -> Any:

@@ -183,17 +183,13 @@ def test_it_is_built_added_to_deleted_from_and_compacted(kind: str, made_version
     for version in (versions.base, versions.first, versions.last, versions.compacted):
         index, seen = version.index, Seen.of(version.index.view)
         assert dict(zip(seen.ids, index[LENGTHS].read(seen.rows).tolist(), strict=True)) == counted(index)
-        assert FILE in index.manifest.files and (f"{DELTA}{FILE}" in index.manifest.files) == (
-            index.delta is not None
-        )
-        assert (
-            "lengths" in index.parts()
-            and index.info()["lengths"] is True
-            and index.refusals["shortest"] == ""
-        )
+        assert FILE in index.manifest.files
+        assert (f"{DELTA}{FILE}" in index.manifest.files) == (index.delta is not None)
+        assert "lengths" in index.parts()
+        assert index.info()["lengths"] is True
+        assert index.refusals["shortest"] == ""
     for version, count in ((versions.base, 40), (versions.compacted, 42)):
-        report = json.loads((version.folder / REPORT_FILE).read_bytes())
-        assert report["lengths"] == count
+        assert json.loads((version.folder / REPORT_FILE).read_bytes())["lengths"] == count
 
 
 @BOTH
@@ -230,8 +226,7 @@ def test_a_version_that_was_built_before_goes_on_without_it(
 
 
 def test_what_cannot_be_made_is_refused_by_its_rules(toy_model: Path) -> None:
-    model = Model.open(toy_model)
-    asked = Asked(model, 48, "cpu", 1, "corpus", {})
+    asked = Asked(Model.open(toy_model), 48, "cpu", 1, "corpus", {})
     assert PASSAGES.rules(PASSAGES.options(), asked) is None
     assert TOKEN_EMBEDDINGS.rules(TOKEN_EMBEDDINGS.options(), asked) is None
     with pytest.raises(ConfigError, match="nothing"):

@@ -67,8 +67,7 @@ def opened(segment: Segment) -> Segment:
 
 def verified(segment: Segment) -> Segment:
     """The same with its files in a manifest."""
-    files = {path.name: (FileKey.of(path), "") for path in segment.folder.iterdir()}
-    return replace(segment, files=files)
+    return replace(segment, files={path.name: (FileKey.of(path), "") for path in segment.folder.iterdir()})
 
 
 def corpus_of(segment: Segment, vectors: Array, **more: Any) -> Corpus:
@@ -139,8 +138,7 @@ def test_base_and_delta_are_searched_as_one(
     kind: IndexKind, vectors: Array, gone: NDArray[np.int64], tmp_path: Path
 ) -> None:
     base = built(tmp_path / "base", vectors[:OLD], rules_of(kind))
-    delta = built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA)
-    both = joined(base, delta, gone)
+    both = joined(base, built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA), gone)
     view = VECTORS.join(both)
     alive = np.setdiff1d(np.arange(OLD + NEW), gone)
     stored = np.concatenate([base[VECTORS].vectors(np.arange(OLD)), vectors[OLD:]])
@@ -236,8 +234,7 @@ def test_auto_goes_by_the_number_of_vectors(vectors: Array, tmp_path: Path) -> N
             "size_bytes": (segment.folder / "vectors.faiss").stat().st_size,
         }
     }
-    large = rules.describe("ivf-pq", 10_000, "passages", 0)["why"]
-    assert large == (
+    assert rules.describe("ivf-pq", 10_000, "passages", 0)["why"] == (
         "10000 passages are too many to compare with every one, and with its vectors whole the index of about 3 MiB "
         "does not fit into --memory-mb 2"
     )
@@ -280,8 +277,7 @@ def test_a_base_in_milvus_answers_as_one_in_a_file(
     assert isinstance(base[VECTORS], MilvusVectors)
     delta = built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA)
     views = [VECTORS.join(joined(each, delta, gone)) for each in (file, base)]
-    mask = RowMask(np.arange(OLD + NEW) % 3 == 0)
-    for allowed in (None, mask):
+    for allowed in (None, RowMask(np.arange(OLD + NEW) % 3 == 0)):
         answers = [view.search(vectors[[2, 300, OLD + 1]], 10, None, allowed) for view in views]
         np.testing.assert_array_equal(answers[0][1], answers[1][1])
         np.testing.assert_allclose(answers[0][0], answers[1][0], atol=1e-6)

@@ -181,8 +181,7 @@ def verified(segment: Segment, **changes: Any) -> Segment:
 
 def joined_of(component: Any, base: Any, delta: Any, gone: NDArray[np.int64]) -> Any:
     order = np.random.default_rng(0).permutation(len(base) + len(delta)).astype(np.uint32)
-    segments = Segments(len(base), len(delta), gone)
-    return component.join(BaseAndDelta("v", base, delta, segments, gone, order))
+    return component.join(BaseAndDelta("v", base, delta, Segments(len(base), len(delta), gone), gone, order))
 
 
 Made = dict[str, list[NDArray[Any]]]
@@ -252,8 +251,7 @@ def test_rules_of_an_index_make_what_is_added_and_what_replaces_it(tmp_path: Pat
     corpus = corpus_of(model, made_up(20), tmp_path / "base")
     base = build_words(corpus, asked_for)
     assert set(files(tmp_path / "base" / "stems")) == {"terms.json", "words.bin", "offsets.npy", "dfs.npy"}
-    report = POSTINGS.report(base, asked_for, {})["lexical"]
-    assert report["postings"] == base[POSTINGS].header.postings
+    assert POSTINGS.report(base, asked_for, {})["lexical"]["postings"] == base[POSTINGS].header.postings
     added, replaced = (POSTINGS.rules_of(base, delta=delta) for delta in (True, False))
     assert added is not None and replaced is not None
     assert added.stems == tmp_path / "base" / "stems" and added.analyzer == "english"
@@ -319,8 +317,7 @@ def made(tmp_path: Path, learned_model: Path) -> Segment:
     """A version with words and learned impacts, nothing open."""
     model = Model.open(learned_model)
     corpus = corpus_of(model, made_up(8), tmp_path / "base")
-    segment = learned_segment(corpus, PostingsRules(analyzer="plain"), rules_for(model), Made())
-    return verified(segment)
+    return verified(learned_segment(corpus, PostingsRules(analyzer="plain"), rules_for(model), Made()))
 
 
 def test_words_of_other_rows_are_refused(made: Segment) -> None:
@@ -347,17 +344,15 @@ def test_they_say_what_they_serve_and_why_a_document_was_found(made: Segment) ->
     assert impacts is not None
     learned = LEARNED_SPARSE.open(made.with_reader(POSTINGS, impacts))
     assert learned is not None
-    assert POSTINGS.serves(impacts) == {"lexical": "", "hybrid": ""} and LEARNED_SPARSE.serves(learned) == {
-        "learned-sparse": ""
-    }
+    assert POSTINGS.serves(impacts) == {"lexical": "", "hybrid": ""}
+    assert LEARNED_SPARSE.serves(learned) == {"learned-sparse": ""}
     assert (
         POSTINGS.serves(None)["hybrid"]
         == "this index holds no words, 'hybrid' needs them; build it with --lexical"
     )
     assert LEARNED_SPARSE.serves(None)["learned-sparse"].endswith("build it with glow build --learned-sparse")
     assert POSTINGS.info(impacts) == {"analyzer": "plain"} and POSTINGS.info(None) == {"analyzer": None}
-    row = int(impacts.search(["bees"], 1)[1][0])
-    hit = Explained(row, {"bees": "owls"})
+    hit = Explained(int(impacts.search(["bees"], 1)[1][0]), {"bees": "owls"})
     lines = POSTINGS.explain(impacts, "hybrid", ["bees", "unheard"], hit)["lexical"]
     assert [line["word"] for line in lines] == ["bees"] and lines[0]["impact"] > 0
     told = LEARNED_SPARSE.explain(learned, "learned-sparse", ["bees"], hit)["learned"]

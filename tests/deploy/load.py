@@ -36,8 +36,7 @@ def _post(
     body = json.dumps({"query": query, "top_k": top_k, "timeout_ms": 30_000})
     connection.request("POST", "/search", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
-    content = answer.read()
-    return answer.status, json.loads(content), answer.headers.get("X-Index-Version", "")
+    return answer.status, json.loads(answer.read()), answer.headers.get("X-Index-Version", "")
 
 
 class Load:

@@ -173,8 +173,7 @@ def test_what_a_dockerfile_copies_and_runs_is_there(path: Path) -> None:
                 assert place.exists(), source
                 assert Path(source).parts[0] in sent, f".dockerignore holds back {source}"
                 copied[f"{target}{place.name}" if target.endswith("/") else target] = place
-    entry = [value for name, value in instructions(path) if name == "ENTRYPOINT"]
-    commands = [yaml.safe_load(entry[-1])]
+    commands = [yaml.safe_load([value for name, value in instructions(path) if name == "ENTRYPOINT"][-1])]
     commands += [
         service["entrypoint"]
         for service in SERVICES.values()
@@ -239,11 +238,10 @@ def test_replicas_and_ingest_share_the_log_of_writes() -> None:
         assert "ingest:/ingest" in SERVICES[name]["volumes"]
     for name in REPLICAS:
         assert SERVICES[name]["environment"]["GLOW_INGEST_FOLDER"] == "/ingest"
-    overrides = compose(COMPOSE_FILES[1])["services"]["ingest"]
     for command in (
         SERVICES["ingest"]["command"],
         SERVICES["ingest"]["healthcheck"]["test"][4:],
-        overrides["command"],
+        compose(COMPOSE_FILES[1])["services"]["ingest"]["command"],
     ):
         name, *given = [by_default(word) for word in command]
         found: Any = typer.main.get_command(app)

@@ -113,8 +113,7 @@ def answering() -> Callable[[int], int]:
 
 @pytest.mark.parametrize(("status", "expected"), [(200, 0), (503, 1)])
 def test_the_health_check_follows_readyz(answering: Callable[[int], int], status: int, expected: int) -> None:
-    port = str(answering(status))
-    done = in_image(DOCKER, "bash", str(DOCKER / "ready.sh"), GLOW_PORT=port)
+    done = in_image(DOCKER, "bash", str(DOCKER / "ready.sh"), GLOW_PORT=str(answering(status)))
     assert done.returncode == expected, done.stderr
 
 

@@ -98,14 +98,12 @@ def test_re_ranking_is_measured_as_it_is_served(
 ) -> None:
     run = tmp_path / "served.trec"
     arguments = ("--data", toy_data, "--split", "dev", "--retriever", retriever, "--rerank", 20)
-    body = run_json(*arguments, "--index-root", rerank_index, "--run", run)
-    assert body["options"]["rerank"] == 20
+    assert run_json(*arguments, "--index-root", rerank_index, "--run", run)["options"]["rerank"] == 20
     root = IndexRoot(rerank_index)
     index = Index.open(root.folder(root.current()))
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
-        again = Reranking(20)
-        call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=again)  # type: ignore[arg-type]
+        call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=Reranking(20))  # type: ignore[arg-type]
         served = SearchSession(index, call).run().found.hits
         assert [hit.document_id for hit in hits] == [hit.id for hit in served]
     assert "give --index-root" in refuse("evaluate", *arguments)
@@ -181,8 +179,7 @@ def test_what_cannot_be_evaluated_is_refused_with_the_reason(
         "cannot write": (*good, "--json", tmp_path / "no" / "report.json"),
     }
     for message, arguments in cases.items():
-        code = 3 if "artifact" in message else 2
-        assert message in refuse(*arguments, code=code), message
+        assert message in refuse(*arguments, code=3 if "artifact" in message else 2), message
 
 
 def test_a_damaged_model_is_refused_by_file(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:

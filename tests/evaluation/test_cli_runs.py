@@ -52,8 +52,7 @@ def runs(tmp_path: Path) -> list[Path]:
 
 
 def test_measures_of_the_papers_are_compared_by_their_name(qrels: Path, runs: list[Path]) -> None:
-    arguments = ("compare", *runs[:2], "--qrels", qrels, "--samples", 10)
-    found = call_json(*arguments, "--measures", "papers")
+    found = call_json("compare", *runs[:2], "--qrels", qrels, "--samples", 10, "--measures", "papers")
     assert len(found) == 11
     assert found["P@20"]["mean_a"] == pytest.approx(0.05)
     assert found["ERR@20"]["mean_b"] == pytest.approx((1 / 32 + 1 / 48 + 1 / 16) / 3, abs=1e-6)
@@ -93,8 +92,7 @@ def test_run_reports_the_unseen_part_too(qrels: Path, toy_data: Path, tmp_path: 
     without = (*arguments[:-1], "dev", "--data", toy_data)
     assert call_json(*without)["unseen"] == {"split": "dev", "queries": 0, "measures": {}}
     assert "│ 0" in call(*without)
-    message = invoke(2, *arguments[:-1], "no-such", "--data", toy_data)
-    assert "no data folder has qrels/no-such.tsv" in message
+    assert "no data folder has qrels/no-such.tsv" in invoke(2, *arguments[:-1], "no-such", "--data", toy_data)
 
 
 def test_several_systems_are_compared_with_one_baseline(qrels: Path, runs: list[Path]) -> None:

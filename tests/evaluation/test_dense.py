@@ -153,8 +153,7 @@ def test_the_cache_of_the_same_documents_in_another_order_is_not_used(
     (toy_data / "corpus.jsonl").write_text("".join(reversed(lines)))
     second = retriever(toy_model, toy_data, cache=tmp_path / "cache").search(QUERIES, 5)
     for query in QUERIES:
-        ids = [hit.document_id for hit in first[query.id]]
-        assert [hit.document_id for hit in second[query.id]] == ids
+        assert [hit.document_id for hit in second[query.id]] == [hit.document_id for hit in first[query.id]]
 
 
 def test_hybrid_holds_what_either_part_finds(toy_model: Path, toy_data: Path) -> None:
@@ -175,8 +174,7 @@ def test_hybrid_is_what_a_service_over_a_built_index_answers(
 ) -> None:
     root = IndexRoot(toy_index)
     index = Index.open(root.folder(root.current()))
-    lines = (toy_data / "corpus.jsonl").read_text().splitlines()
-    assert {json.loads(line)["_id"] for line in lines} == {
+    assert {json.loads(line)["_id"] for line in (toy_data / "corpus.jsonl").read_text().splitlines()} == {
         document.id for document in index[STORED_FIELDS].scan()
     }
     found = open_retriever("hybrid", toy_data, Model.open(toy_model), DenseOptions()).search(QUERIES, 10)

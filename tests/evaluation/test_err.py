@@ -15,12 +15,11 @@ GRADES = {"perfect": 4, "excellent": 3, "good": 2, "fair": 1, "bad": 0}
 def test_a_worked_example() -> None:
     """R = 7/16, 3/16, 0, 15/16: who reads on past a document multiplies by one minus its R."""
     ranking = ["excellent", "good", "bad", "perfect"]
-    expected = (
+    assert (
         Fraction(7, 16)
         + Fraction(1, 2) * Fraction(9, 16) * Fraction(3, 16)
         + Fraction(1, 4) * Fraction(9, 16) * Fraction(13, 16) * Fraction(15, 16)
-    )
-    assert expected == Fraction(9787, 16384)
+    ) == Fraction(9787, 16384)
     assert err(ranking, GRADES, 20) == pytest.approx(9787 / 16384, abs=1e-15)
 
 
@@ -73,5 +72,4 @@ def test_err_lies_between_0_and_1_and_a_better_document_first_never_harms(
 ) -> None:
     found = err(ranking, grades, k)
     assert 0.0 <= found < 1.0
-    by_grade = sorted(ranking, key=lambda document: -grades.get(document, 0))
-    assert err(by_grade, grades, k) >= found - 1e-12
+    assert err(sorted(ranking, key=lambda document: -grades.get(document, 0)), grades, k) >= found - 1e-12

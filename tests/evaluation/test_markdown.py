@@ -31,10 +31,9 @@ def test_a_table_is_aligned_and_its_cells_cannot_break_it() -> None:
 
 def test_systems_by_measures_then_each_difference_then_what_the_marks_mean() -> None:
     better = replace(ONE, p_holm=0.02, p_value=0.00001)
-    page = comparison_markdown(
+    lines = comparison_markdown(
         "base", {"one": {"RR@10": better, "P@5": ONE}, "two": {"RR@10": ONE, "P@5": ONE}}, "t"
-    )
-    lines = page.splitlines()
+    ).splitlines()
     assert lines[:3] == [
         "| system | RR@10 | P@5 |",
         "| --- | ---: | ---: |",

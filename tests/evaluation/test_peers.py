@@ -28,11 +28,10 @@ def test_each_peer_leaves_a_run_and_its_measures(toy_data: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
     assert names == [f"toy-{split}.{peer}.trec" for split in ("dev", "graded") for peer in ("bm25", "tfidf")]
-    found = [
+    assert [
         (body["split"], body["retriever"], body["measures"]["RR@10"])
         for body in json.loads(report.read_text())
-    ]
-    assert found == [
+    ] == [
         *(("dev", "bm25", 1.0), ("graded", "bm25", 0.5)),
         *(("dev", "tfidf", 1.0), ("graded", "tfidf", 0.5)),
     ]

@@ -165,8 +165,7 @@ def evaluation(*rows: list[float], queries: str = "abcd") -> Evaluation:
 
 
 def test_several_systems_are_corrected_over_all_systems_and_measures() -> None:
-    generator = np.random.default_rng(10)
-    rows = generator.random((6, 40))
+    rows = np.random.default_rng(10).random((6, 40))
     names = tuple(map(str, range(40)))
     baseline, one, two = (
         Evaluation(names, {"RR@10": rows[i] + 0.1 * i, "P@5": rows[i + 3]}) for i in range(3)

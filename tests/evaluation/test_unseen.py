@@ -30,8 +30,7 @@ def test_a_split_that_shows_nothing_leaves_every_query() -> None:
 
 def test_an_evaluation_of_some_queries_keeps_order_and_values() -> None:
     run = {"all-new": [Hit("x", 2.0), Hit("new", 1.0)], "shown-as-bad": [Hit("rejected", 1.0)]}
-    whole = evaluate(run, DEV, ["RR@10"])
-    part = whole.only(unseen_queries(DEV, TRAIN))
+    part = evaluate(run, DEV, ["RR@10"]).only(unseen_queries(DEV, TRAIN))
     assert part.queries == ("all-new", "shown-as-bad", "nothing")
     assert part.per_query["RR@10"] == {"all-new": 0.5, "shown-as-bad": 1.0, "nothing": 0.0}
     assert part.means == {"RR@10": 0.5}

@@ -29,8 +29,7 @@ def test_hits_are_those_of_the_service(index: Index) -> None:
     assert Settings(index_root=Path()).default_candidates == DEFAULT_CANDIDATES
     found = {retriever: search.ids(retriever) for retriever in search.retrievers}
     for place, text in enumerate(TEXTS):
-        tokens = index.preprocessor.query(text)
-        if not tokens.words:
+        if not index.preprocessor.query(text).words:
             assert found["dense"][place] == found["hybrid"][place] == ()
             continue
         for retriever in search.retrievers:
@@ -43,8 +42,7 @@ def test_recall_is_the_share_of_what_comparing_with_all_finds(index: Index) -> N
     """Of an index that looks into 64 of several hundred lists, over vectors without any order to go by."""
     assert VersionSearch(index, TEXTS).recall() == 1.0
     assert VersionSearch(index, ["", " "]).recall() is None
-    generator = np.random.default_rng(0)
-    vectors = generator.standard_normal((20_000, index[VECTORS].dimensions)).astype(np.float32)
+    vectors = np.random.default_rng(0).standard_normal((20_000, index[VECTORS].dimensions)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     rough = build_dense(vectors, "ivf-pq")
     recall = VersionSearch(index.with_reader(VECTORS, rough), TEXTS).recall()

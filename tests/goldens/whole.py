@@ -45,20 +45,18 @@ def whole(work: Path) -> Json:
 
 def _states(corpus: Corpus, model: Path, work: Path) -> Iterator[tuple[str, Json]]:
     work.mkdir()
-    inputs = {"base": corpus.documents(), "upserts": corpus.upserts()}
-    for name, records in inputs.items():
+    for name, records in {"base": corpus.documents(), "upserts": corpus.upserts()}.items():
         (work / name).write_text("".join(json.dumps(record) + "\n" for record in records))
     (work / "deletes").write_text("".join(f"{name}\n" for name in corpus.deletes()))
     encode = ("--model", str(model), "--threads", "1")
-    steps = {
+    for state, commands in {
         "built": (("build", "--input", str(work / "base"), *encode, *corpus.flags),),
         "changed": (
             ("upsert", "--input", str(work / "upserts"), *encode),
             ("delete", "--input", str(work / "deletes")),
         ),
         "compacted": (("compact", "--threads", "1"),),
-    }
-    for state, commands in steps.items():
+    }.items():
         printed = {command[0]: _run(work, *command) for command in commands}
         yield state, _cleaned({**_look(work / "index"), "printed": printed}, f"{work}/")
 

@@ -123,8 +123,7 @@ def test_a_store_of_another_model_than_the_index_is_refused(tmp_path: Path) -> N
         segment = segment_of(tmp_path / (below or "base"), hashes={"model": "b" * 64})
         files = {f"late/{path.name}": ((0,), "") for path in (segment.folder / "late").iterdir()}
         verified = replace(segment, files=cast(Any, files), readers={}, below=below)
-        opened = LATE_INTERACTION.open(replace(verified, hashes={"model": HEADER.model}))
-        assert opened is not None
+        assert LATE_INTERACTION.open(replace(verified, hashes={"model": HEADER.model})) is not None
         with pytest.raises(
             MismatchError, match=f"^{below}late/late.json says that model a{{12}} .* b{{12}}; {remedy}"
         ):

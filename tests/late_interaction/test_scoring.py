@@ -84,8 +84,7 @@ def test_best_tokens_say_which_answered() -> None:
 def test_best_tokens_and_scores_agree(lengths: list[int], seed: int) -> None:
     codes, tokens, weights = some(lengths, seed=seed)
     scores = max_sim(codes, starts_of(*lengths), tokens, weights)
-    ends = np.cumsum(lengths)
-    for row, (length, end) in enumerate(zip(lengths, ends, strict=True)):
+    for row, (length, end) in enumerate(zip(lengths, np.cumsum(lengths), strict=True)):
         own = codes[end - length : end]
         answers = best_tokens(own, np.arange(length, dtype=np.uint16), tokens)
         assert scores[row] == pytest.approx(float(answers.similarities @ weights), abs=1e-6)

@@ -30,8 +30,7 @@ def test_other_texts_get_an_opening() -> None:
 
 def test_queries_of_other_splits_are_no_texts(tmp_path: Path) -> None:
     (tmp_path / "qrels").mkdir()
-    rows = "query-id\tcorpus-id\tscore\nq1\td\t1\n"
-    (tmp_path / "qrels" / "train.tsv").write_text(rows, encoding="utf-8")
+    (tmp_path / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td\t1\n", encoding="utf-8")
     queries = [{"_id": "q1", "text": "train me"}, {"_id": "q2", "text": "keep me apart"}]
     lines = "".join(f"{json.dumps(each)}\n" for each in queries)
     (tmp_path / "queries.jsonl").write_text(lines, encoding="utf-8")

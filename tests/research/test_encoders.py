@@ -42,8 +42,7 @@ def towers(packed: Packed, layers: int, form: str, pooling: str) -> TwoTowers:
 def test_weights_come_back_within_a_step() -> None:
     weights = np.geomspace(0.001, 29, 999, dtype=np.float32)
     coded = Flat(0, torch.zeros(999), torch.tensor([999]), torch.from_numpy(to_bytes(weights)))
-    found = coded.batch(torch.tensor([0]), 999)[3]
-    assert np.abs(np.log2(found[0].numpy() / weights)).max() <= 1 / 32 + 1e-4
+    assert np.abs(np.log2(coded.batch(torch.tensor([0]), 999)[3][0].numpy() / weights)).max() <= 1 / 32 + 1e-4
 
 
 def test_a_pack_has_judged_pairs_titles_windows_and_urls(packed: Packed) -> None:

@@ -37,8 +37,7 @@ def test_the_papers_formula() -> None:
 
 
 def test_a_masked_key_has_no_part() -> None:
-    mask = torch.tensor([[True], [True], [False]])
-    found = separable_attention(KEYS, KEYS, VALUES, mask, 2**-0.5)
+    found = separable_attention(KEYS, KEYS, VALUES, torch.tensor([[True], [True], [False]]), 2**-0.5)
     expected = [[0.578450, 0.421550], [0.421550, 0.578450], [0.5, 0.5]]
     assert_close(found, torch.tensor(expected), atol=1e-6, rtol=0)
 
@@ -115,8 +114,7 @@ def test_the_order_of_tokens_counts_without_a_convolution() -> None:
 
 
 def test_a_single_token_is_encoded() -> None:
-    found = encoder()(torch.randn(1, 1, 16), torch.ones(1, 1, dtype=torch.bool))
-    assert torch.isfinite(found).all()
+    assert torch.isfinite(encoder()(torch.randn(1, 1, 16), torch.ones(1, 1, dtype=torch.bool))).all()
 
 
 def test_the_released_size() -> None:

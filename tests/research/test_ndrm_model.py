@@ -37,8 +37,7 @@ def test_kernels() -> None:
 
 def test_batch_scale_divides_by_the_mean_of_all_that_came() -> None:
     scale, real = BatchScale().train(), torch.ones(3, dtype=torch.bool)
-    first = scale(torch.tensor([1.0, 2.0, 3.0]), real)
-    assert_close(first, torch.tensor([0.5, 1.0, 1.5]), atol=1e-6, rtol=0)
+    assert_close(scale(torch.tensor([1.0, 2.0, 3.0]), real), torch.tensor([0.5, 1.0, 1.5]), atol=1e-6, rtol=0)
     assert_close(scale(torch.tensor([5.0]), real[:1]), torch.tensor([1.818181]), atol=1e-6, rtol=0)
     scale.eval()
     assert_close(scale(torch.tensor([5.5]), real[:1]), torch.tensor([2.0]), atol=1e-5, rtol=0)
@@ -104,8 +103,7 @@ def test_padding_of_a_query_changes_nothing(kind: str) -> None:
         tf[:, :3] = torch.tensor([[1.0, 0.0, 2.0], [3.0, 1.0, 0.0]])
         scores = torch.zeros(2, padding)
         scores[:, :3] = torch.tensor([[0.5, 0.1, 0.2], [0.9, 0.3, 0.4]])
-        given = statistics(tf, mask=mask)
-        found.append(ndrm.combine(scores if kind == "both" else None, given))
+        found.append(ndrm.combine(scores if kind == "both" else None, statistics(tf, mask=mask)))
         assert not found[-1][:, 3:].any()
     assert_close(found[0][:, :3], found[1][:, :3])
 
@@ -160,8 +158,7 @@ def test_both_parts_are_normalized_before_they_are_added() -> None:
     given = statistics(torch.tensor([3.0]))
     latent, explicit = torch.tensor([5.0]), ndrm.explicit(given)
     parts = torch.stack([(latent - 1.0) / 4.0**0.5, (explicit + 2.0) / 9.0**0.5], -1)
-    wanted = ndrm.combined(parts).squeeze(-1)
-    assert_close(ndrm.combine(latent, given), wanted, atol=1e-4, rtol=0)
+    assert_close(ndrm.combine(latent, given), ndrm.combined(parts).squeeze(-1), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("embedding", [16, 24])

@@ -53,13 +53,11 @@ def test_arms_are_measured_once_and_a_second_call_trains_nothing(folder: Path) -
 def test_a_query_without_a_relevant_candidate_counts_as_0(folder: Path) -> None:
     candidates, qrels = judged(folder / "toy", folder / "toy.trec", "dev", 20)
     assert len(candidates.rows) == 19 and len({each.query_id for each in qrels}) == 20
-    first = Study(folder, folder, candidates, qrels).first()
-    assert sorted(first["ndcg"]) == [0] + [10_000] * 19
+    assert sorted(Study(folder, folder, candidates, qrels).first()["ndcg"]) == [0] + [10_000] * 19
 
 
 def test_a_difference_pairs_queries_and_seeds() -> None:
-    random = np.random.default_rng(0)
-    base = random.random((3, 200))
+    base = np.random.default_rng(0).random((3, 200))
     mean, low, high = difference(base + 0.1, base)
     assert np.allclose([mean, low, high], 0.1)
     _, low, high = difference(base + np.array([[0.3], [0.0], [0.0]]), base)

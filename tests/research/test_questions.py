@@ -82,8 +82,7 @@ def test_links_lead_to_sections_functions_other_names_and_pages() -> None:
 
 def test_an_answer_that_links_is_left_out_and_one_that_does_not_loses_its_question() -> None:
     documents, questions = faq_questions(_faq(), "/faq/", own_answers=True)
-    judged = {each.text: each.answers for each in questions}
-    assert judged == {
+    assert {each.text: each.answers for each in questions} == {
         "What do I do in a storm?": ("guide/sails#reefing", "guide/sails#sail.furl"),
         "Which colour is my boat?": ("guide/faq/general#paint", "guide/faq/general#blue"),
         "Why not red at all?": ("guide/faq/general#red",),

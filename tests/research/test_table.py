@@ -43,8 +43,7 @@ def test_a_page_says_how_it_is_repeated_or_where_its_code_is(page: Path) -> None
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_is_on_its_page(name: str) -> None:
-    page = ROOT / STUDIES[name].page
-    assert any(call.split()[3] == name and "--" in call for call in shown(page))
+    assert any(call.split()[3] == name and "--" in call for call in shown(ROOT / STUDIES[name].page))
     assert importlib.util.find_spec(f"research.{name}")
 
 

@@ -40,8 +40,7 @@ def test_a_sequence_alone_is_as_in_any_batch(
     batch_tokens: int, model: Model, tower: str, encoder: Encoder, sequences: list[WeightedTokens]
 ) -> None:
     alone = np.concatenate([encoder.encode([sequence]) for sequence in sequences])
-    batched = model.encoder(tower, batch_tokens=batch_tokens).encode(sequences)
-    assert batched == pytest.approx(alone, abs=1e-5)
+    assert model.encoder(tower, batch_tokens=batch_tokens).encode(sequences) == pytest.approx(alone, abs=1e-5)
     assert encoder.run(sequences) == pytest.approx(alone, abs=1e-5)
 
 
@@ -96,8 +95,7 @@ def test_tokens_come_with_the_vectors_of_a_plain_run(
     assert tokens.shape == (len(TEXTS), max(map(len, sequences)), 16) and tokens.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(tokens, axis=-1), 1.0, atol=1e-4)
     for sequence, row in zip(sequences, tokens, strict=True):
-        alone = encoder.run_tokens([sequence])[1][0]
-        np.testing.assert_allclose(row[: len(sequence)], alone, atol=1e-5)
+        np.testing.assert_allclose(row[: len(sequence)], encoder.run_tokens([sequence])[1][0], atol=1e-5)
 
 
 def onnx_file(
@@ -112,8 +110,7 @@ def onnx_file(
         nodes.append(helper.make_node("Sum", list(inputs), [TOKENS]))
         outputs.append(helper.make_tensor_value_info(TOKENS, float_type, tokens))
     graph = helper.make_graph(nodes, "g", values, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, str(path))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
     return path
 
 

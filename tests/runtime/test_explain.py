@@ -95,8 +95,7 @@ def test_explaining_many_documents_is_explaining_each(
         alone = explainer.explain_document(document)
         np.testing.assert_allclose(found.vector, alone.vector, atol=1e-6)
         # Of equal attention either word may come first.
-        together = {(term.field, term.word): term.attention for term in found.terms}
-        assert together == pytest.approx(
+        assert {(term.field, term.word): term.attention for term in found.terms} == pytest.approx(
             {(term.field, term.word): term.attention for term in alone.terms}, abs=1e-6
         )
     assert explainer.explain_documents([]) == []
@@ -116,8 +115,7 @@ def test_leaving_a_word_out_is_encoding_the_query_without_it(
     for one in found:
         rest = re.sub(re.escape(one.word), " ", QUERY)
         np.testing.assert_allclose(one.deltas, scores(rest) - scores(QUERY), atol=1e-6)
-    by_word = {one.word: one.deltas for one in found}
-    assert by_word["bees"][0] < -0.01  # toy/0 is about them: its score falls
+    assert {one.word: one.deltas for one in found}["bees"][0] < -0.01  # toy/0 is about them: its score falls
 
 
 @pytest.mark.parametrize("text", ["bees", "bees Bees bees", ""])

@@ -69,8 +69,7 @@ def convert(source: Path, out: Path) -> str:
 
 def test_documents_have_title_citation_text_and_author(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "out")
-    lines = (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [
+    assert [json.loads(line) for line in (tmp_path / "out" / "corpus.jsonl").read_text().splitlines()] == [
         {
             "_id": "1",
             "url": "",

@@ -215,8 +215,7 @@ def test_judged_questions_of_one_text_are_in_one_split(source: Path, liveqa: Pat
         archive.writestr(f"{JUDGED}/answers.csv", judged_csv())
     done = run(source, liveqa, tmp_path / "out")
     assert done.exit_code == 0, done.output
-    found = [judgements(tmp_path / "out", [name]) for name, _ in LIVEQA_SPLITS]
-    assert sorted(map(len, found)) == [0, 8]
+    assert sorted(map(len, [judgements(tmp_path / "out", [name]) for name, _ in LIVEQA_SPLITS])) == [0, 8]
 
 
 def test_what_cannot_be_used_is_kept_aside(out: Path) -> None:

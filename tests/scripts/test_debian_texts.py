@@ -238,8 +238,7 @@ def test_a_synset_is_asked_for_by_its_words_and_titled_by_what_it_is_a_kind_of()
 def test_an_entry_of_a_dictionary_is_asked_for_by_its_first_sentence() -> None:
     entry = f"boat\n\n   <sea> A boat goes on {{water}}. {LONG}\n   {LONG}\n".encode()
     data = b"about it" + entry
-    index = f"00databaseinfo\tA\tI\nboat\t{number(8)}\t{number(len(entry))}\n"
-    (pair,) = entry_pairs(index, data, "sea")
+    (pair,) = entry_pairs(f"00databaseinfo\tA\tI\nboat\t{number(8)}\t{number(len(entry))}\n", data, "sea")
     assert (pair.id, pair.query, pair.title) == ("dict-sea:8", "A boat goes on water", "boat")
     assert pair.text == f"{LONG} {LONG}"
 

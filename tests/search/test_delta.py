@@ -66,9 +66,8 @@ def opened(root: IndexRoot) -> Callable[..., Index]:
 
 def test_a_version_opened_like_another_shares_what_is_the_same(opened: Callable[..., Index]) -> None:
     base = opened(0)
-    assert (
-        type(base[VECTORS]) is DenseIndex and type(base[STORED_FIELDS]) is DocumentStore
-    )  # a plain index pays nothing
+    assert type(base[VECTORS]) is DenseIndex
+    assert type(base[STORED_FIELDS]) is DocumentStore  # a plain index pays nothing
     first = opened(1, base)
     second = opened(2, first)
     assert base.delta is None
@@ -146,8 +145,7 @@ def test_vectors_of_a_graph_and_its_delta_are_searched_as_one(
         found = np.mean([len({*here} & {*left[there]}) for here, there in zip(rows, exact, strict=True)])
         assert found >= 9.5
         assert np.isin(rows, left).all() and (np.diff(scores) <= 0).all()
-    reader = base.reader()
-    np.testing.assert_allclose(reader(np.array([7, 0, 1499])), some[[7, 0, 1499]], atol=1e-7)
+    np.testing.assert_allclose(base.reader()(np.array([7, 0, 1499])), some[[7, 0, 1499]], atol=1e-7)
 
 
 def test_a_mask_of_both_never_allows_what_is_gone() -> None:

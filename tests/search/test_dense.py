@@ -64,8 +64,7 @@ def indexes(vectors: Vectors) -> dict[IndexKind, DenseIndex]:
 def brute_force(vectors: Vectors, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
     """The reference: every product, sorted by score and then by row."""
     scores = queries @ vectors.T
-    rows = np.broadcast_to(np.arange(len(vectors)), scores.shape)
-    order = np.lexsort((rows, -scores), axis=-1)[:, :k]
+    order = np.lexsort((np.broadcast_to(np.arange(len(vectors)), scores.shape), -scores), axis=-1)[:, :k]
     return np.take_along_axis(scores, order, -1), order
 
 
@@ -196,8 +195,7 @@ def test_the_estimate_of_an_index_is_near_its_file(
     indexes: dict[IndexKind, DenseIndex], tmp_path: Path, kind: IndexKind
 ) -> None:
     indexes[kind].save(tmp_path / "vectors.faiss")
-    size = (tmp_path / "vectors.faiss").stat().st_size
-    assert index_bytes(kind, 3000, 32) == pytest.approx(size, rel=0.05)
+    assert index_bytes(kind, 3000, 32) == pytest.approx((tmp_path / "vectors.faiss").stat().st_size, rel=0.05)
 
 
 def test_the_same_vectors_give_the_same_file(vectors: Vectors, tmp_path: Path) -> None:
@@ -232,8 +230,7 @@ def test_what_was_read_of_8_bits_is_stored_again_as_it_was(
     """Where ranges were learned from some of the vectors, others are cut off; that happens once."""
     first = build_dense(vectors[:2000], "ivf-pq")
     stored = first.reader()(np.arange(500, 2000))
-    again = build_dense(stored, "ivf-pq", like=first)
-    np.testing.assert_array_equal(again.reader()(np.arange(1500)), stored)
+    np.testing.assert_array_equal(build_dense(stored, "ivf-pq", like=first).reader()(np.arange(1500)), stored)
     assert (build_dense(stored, "ivf-pq").reader()(np.arange(1500)) != stored).any()
 
 
@@ -295,8 +292,7 @@ def test_an_index_of_another_metric_or_kind_is_refused(foreign: faiss.Index, tmp
 
 def test_codes_and_vectors_of_other_numbers_are_refused(vectors: Vectors, tmp_path: Path) -> None:
     built = build_dense(vectors[:300], "ivf-pq")
-    stored = faiss.downcast_index(built._index.refine_index)
-    stored.add(vectors[300:301])
+    faiss.downcast_index(built._index.refine_index).add(vectors[300:301])
     built.save(tmp_path / "vectors.faiss")
     with pytest.raises(FormatError, match="this GLOW does not write"):
         DenseIndex.load(tmp_path / "vectors.faiss")
@@ -312,8 +308,7 @@ def test_scores_of_given_rows_are_their_cosines(
     kind: IndexKind, indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors
 ) -> None:
     rows = np.array([7, 2999, 0, 7])
-    found = indexes[kind].score(queries[0], rows)
-    assert found == pytest.approx(vectors[rows] @ queries[0], abs=1e-6)
+    assert indexes[kind].score(queries[0], rows) == pytest.approx(vectors[rows] @ queries[0], abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -346,8 +341,7 @@ SHARES = (1 / COUNT, 0.003, 0.01, 0.05, 0.1, 0.3, 0.6, 0.9, 0.99, 1.0)
 
 def mask_of(share: float, seed: int = 0) -> RowMask:
     mask = np.zeros(COUNT, np.bool_)
-    rows = np.random.default_rng(seed).choice(COUNT, max(round(share * COUNT), 1), replace=False)
-    mask[rows] = True
+    mask[np.random.default_rng(seed).choice(COUNT, max(round(share * COUNT), 1), replace=False)] = True
     return RowMask(mask)
 
 
@@ -385,8 +379,7 @@ def test_every_kind_finds_the_nearest_allowed_rows(
     assert rows.shape == scores.shape == expected.shape
     assert allowed.mask[rows[rows >= 0]].all()
     assert (rows >= 0).all() or kind.startswith("ivf")
-    least = {"flat": 1.0, "hnsw": 0.97, "ivf-pq": 0.9}[kind]
-    assert recall(rows, expected) >= least
+    assert recall(rows, expected) >= {"flat": 1.0, "hnsw": 0.97, "ivf-pq": 0.9}[kind]
     assert (np.diff(scores, axis=1) <= 0).all()
     exact = np.einsum("qd,qkd->qk", queries, vectors[rows])
     np.testing.assert_allclose(scores, exact, atol=5e-3 if kind == "ivf-pq" else 2e-6)
@@ -481,8 +474,7 @@ def test_ties_go_to_the_smaller_rank_also_at_the_end_of_the_list(kind: IndexKind
     expected = sorted(best & set(np.flatnonzero(mask).tolist()), key=by_rank) + sorted(rest, key=by_rank)
     index, allowed = build_dense(vectors, kind), RowMask(mask) if filtered else None
     for k in (1, 2, 3, 10, 130, len(expected)):
-        found = index.search(query, k, SearchParams(exact=True), allowed, order)[1][0]
-        assert found.tolist() == expected[:k]
+        assert index.search(query, k, SearchParams(exact=True), allowed, order)[1][0].tolist() == expected[:k]
 
 
 def test_pages_of_a_search_with_ties_never_overlap() -> None:

@@ -64,8 +64,7 @@ def test_scans_do_not_disturb_each_other(store: DocumentStore) -> None:
 @settings(max_examples=50, deadline=None)
 @given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), max_size=4))
 def test_any_text_comes_back_unchanged(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
-    fields = {"anchor": tuple(texts)} if texts else {}
-    document = Document("d", fields, {"values": texts})
+    document = Document("d", {"anchor": tuple(texts)} if texts else {}, {"values": texts})
     assert write(tmp_path_factory.mktemp("store") / "documents.sqlite", [document]).get("d") == document
 
 

@@ -163,8 +163,7 @@ def random_filter(generator: random.Random, depth: int) -> Json:
     if condition == "range":
         values = generator.choice([SOME_NUMBERS, SOME_STRINGS])
         names = [generator.choice(["gt", "gte", ""]), generator.choice(["lt", "lte", ""])]
-        bounds = {name: generator.choice(values) for name in names if name}
-        return {**field, **(bounds or {"lte": values[3]})}
+        return {**field, **({name: generator.choice(values) for name in names if name} or {"lte": values[3]})}
     value: Any = {
         "eq": random_value(generator),
         "in": [random_value(generator) for _ in range(generator.randrange(5))],

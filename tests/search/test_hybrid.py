@@ -78,8 +78,7 @@ def test_a_single_ranking_keeps_its_order(ranking: list[str]) -> None:
 
 def test_runs_are_fused_query_by_query() -> None:
     one = {"q1": [Hit("a", 9.0), Hit("b", 8.0)], "q2": [Hit("c", 1.0)]}
-    two = {"q3": [Hit("d", 0.5)], "q1": [Hit("b", 0.9)]}
-    fused = fuse([one, two], top_k=10, k=1)
+    fused = fuse([one, {"q3": [Hit("d", 0.5)], "q1": [Hit("b", 0.9)]}], top_k=10, k=1)
     assert list(fused) == ["q1", "q2", "q3"]
     assert fused["q1"] == [Hit("b", pytest.approx(1 / 3 + 1 / 2)), Hit("a", 1 / 2)]
     assert (fused["q2"], fused["q3"]) == ([Hit("c", 0.5)], [Hit("d", 0.5)])
@@ -105,8 +104,7 @@ class Words:
     """Documents of `HELD`; any other word is in none."""
 
     def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        found = [[word in HELD[row] for word in words] for row in rows.tolist()]
-        return np.array(found, np.float32)
+        return np.array([[word in HELD[row] for word in words] for row in rows.tolist()], np.float32)
 
 
 def covered(*words: str) -> list[float]:
@@ -128,8 +126,7 @@ def test_stop_words_and_punctuation_count_nothing_and_a_query_of_them_changes_no
 
 
 def test_it_counts_less_in_a_long_question() -> None:
-    words = ["bees", *["home"] * 15]
-    assert covered(*words)[0] == pytest.approx((3 / 18) ** 0.5)
+    assert covered("bees", *["home"] * 15)[0] == pytest.approx((3 / 18) ** 0.5)
 
 
 def test_lexical_scores_count_by_it_and_stay_what_they_are() -> None:
@@ -343,27 +340,22 @@ def test_calls_at_once_have_the_deadline_and_the_first_failure_counts() -> None:
 
 def test_a_repeated_row_counts_at_its_best_place() -> None:
     repeated = np.array([0.9, 0.6, 0.2], np.float32), np.array([4, 7, 4])
-    fused = fuse_rankings(convex(1, 1), repeated, ranking({}))
-    assert shown(fused) == pytest.approx({4: 0.45, 7: 0.3})
+    assert shown(fuse_rankings(convex(1, 1), repeated, ranking({}))) == pytest.approx({4: 0.45, 7: 0.3})
 
 
 def test_rivals_that_a_filter_excludes_have_their_own_evidence() -> None:
     """Openness 2 * .1 * exp(-.1 / .15) from rows 1 and 5; half of each part, .4 of the vectors' for late interaction."""
-    lates = np.array([0, 0.2, 0, 0.6, 0, 0.4], np.float32)
-    words = np.array([0, 3.0, 0, 2.0, 0, 1.0], np.float32)
-    head = ranking({1: 0.9, 5: 0.8})
-    held = scorer(np.full(6, 0.5, np.float32))
     fused = fuse_rankings(
         convex(1, 1),
         ranking({3: 0.7}),
         ranking({3: 2.0}),
         None,
         None,
-        scorer(words),
+        scorer(np.array([0, 3.0, 0, 2.0, 0, 1.0], np.float32)),
         4.0,
-        head,
-        scorer(lates),
-        held,
+        ranking({1: 0.9, 5: 0.8}),
+        scorer(np.array([0, 0.2, 0, 0.6, 0, 0.4], np.float32)),
+        scorer(np.full(6, 0.5, np.float32)),
     )
     openness = 0.2 * exp(-0.1 / 0.15)
 

@@ -35,10 +35,9 @@ def write(folder: Path, chunk_postings: int = 1 << 20) -> Path:
 
 def test_postings_lie_by_word_with_rows_ascending(tmp_path: Path) -> None:
     folder = write(tmp_path)
-    arrays = {
+    assert {
         name: np.load(folder / f"{name}.npy").tolist() for name in ("starts", "rows", "impacts", "maxima")
-    }
-    assert arrays == {
+    } == {
         "starts": [0, 2, 4, 6],
         "rows": [2, 3, 0, 3, 0, 3],
         "impacts": [3.0, 1.5, 2.0, 0.5, 1.0, 2.5],
@@ -151,8 +150,7 @@ def write_learned(folder: Path) -> ImpactIndex:
     """Three documents; the second has no word."""
     with ImpactWriter(folder, LEARNED_WORDS, chunk_postings=2) as writer:
         for words, codes, causes in (([1, 0], [200, 7], [0, 255]), ([], [], []), ([0], [255], [3])):
-            packed = pack_codes(np.array(codes, np.uint8), np.array(causes, np.uint8))
-            writer.add(words, packed.tolist())
+            writer.add(words, pack_codes(np.array(codes, np.uint8), np.array(causes, np.uint8)).tolist())
         writer.finish("learned", lambda _words, _rows, values: values, {"unit": UNIT, "budget": 2.0})
     return ImpactIndex.open(folder)
 
@@ -178,8 +176,7 @@ def test_each_says_where_it_comes_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [CODES_FILE, CAUSES_FILE])
 def test_a_file_that_is_cut_off_is_refused_by_name(tmp_path: Path, name: str) -> None:
     write_learned(tmp_path)
-    data = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(data[:-1])
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
     with pytest.raises(FormatError, match=name):
         ImpactIndex.open(tmp_path)
 

@@ -45,8 +45,7 @@ def remake(folder: Path, change: Callable[[dict[str, Any]], None] = lambda body:
 def test_an_open_index_answers_with_documents(version: Path) -> None:
     index = Index.open(version)
     vectors = index.encoder.encode([index.preprocessor.query("how do bees find the way home")])
-    rows = index[VECTORS].search(vectors, 3)[1][0]
-    found = index[STORED_FIELDS].rows(rows.tolist())
+    found = index[STORED_FIELDS].rows(index[VECTORS].search(vectors, 3)[1][0].tolist())
     assert len(index[VECTORS]) == index[STORED_FIELDS].count == 50
     assert "toy/0" in [document.id for document in found]
     assert index.version == version.name

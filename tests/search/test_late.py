@@ -45,8 +45,7 @@ def test_it_is_a_part_of_what_the_vectors_say(index: Index, query: EncodedQuery)
     share = weights.dense / (weights.dense + weights.lexical)
     cosines, scores = by_row(late, "dense"), by_row(late, "late")
     before = dict(zip(plain.rows.tolist(), plain.scores.tolist(), strict=True))
-    common = [row for row in late.rows.tolist() if row in before]
-    assert len(common) > 40
+    assert len([row for row in late.rows.tolist() if row in before]) > 40
     for row, score in zip(late.rows.tolist(), late.scores.tolist(), strict=True):
         if row in before:
             words = before[row] - share * cosines[row]

@@ -135,8 +135,7 @@ def test_impacts_are_lucenes_bm25(tmp_path: Path) -> None:
     """The lengths are 4, 4, 1, 0 and 4 words: 2.6 on average; bees are in 2 of 5 documents."""
     header = build_lexical(tmp_path, words(), table(), table(), Bm25(k1=1.5, b=0.6))
     index = ImpactIndex.open(tmp_path)
-    idf = log(1 + (5 - 2 + 0.5) / (2 + 0.5))
-    expected = idf * 2 / (2 + 1.5 * (1 - 0.6 + 0.6 * 4 / 2.6))
+    expected = log(1 + (5 - 2 + 0.5) / (2 + 0.5)) * 2 / (2 + 1.5 * (1 - 0.6 + 0.6 * 4 / 2.6))
     assert index.by_word(["bees"], np.array([0]))[0, 0] == pytest.approx(expected, rel=1e-6)
     assert header.parameters == {"k1": 1.5, "b": 0.6, "average_length": pytest.approx(2.6)}
     assert (header.kind, header.documents, header.words) == ("bm25", 5, 6)
@@ -188,8 +187,7 @@ def test_scores_are_those_of_bm25s(tmp_path: Path) -> None:
     reference.index(corpus, show_progress=False)
     for start in range(0, 200, 8):
         query = vocabulary[start : start + 5]
-        expected = reference.get_scores(query)
-        assert index.score(query, np.arange(300)) == pytest.approx(expected, rel=1e-5)
+        assert index.score(query, np.arange(300)) == pytest.approx(reference.get_scores(query), rel=1e-5)
 
 
 WORDS = [f"w{number:02}" for number in range(30)]
@@ -283,8 +281,7 @@ def test_scores_of_given_rows_are_those_of_the_search_to_the_bit(tmp_path: Path)
     scores, rows = index.search(words, 300)
     assert index.score(words, rows).tolist() == scores.tolist()
     assert index.score(words[::-1], rows).tolist() == scores.tolist()
-    absent = np.setdiff1d(np.arange(300), rows)
-    assert not index.score(words, absent).any()
+    assert not index.score(words, np.setdiff1d(np.arange(300), rows)).any()
 
 
 def test_what_words_add_makes_the_score(matrix: Matrix, index: ImpactIndex) -> None:
@@ -308,8 +305,7 @@ def test_a_search_leaves_nothing_behind_for_the_next(index: ImpactIndex) -> None
     index.search(WORDS, 3)
     with pytest.raises(IndexError):
         index.search(["w00"], 3, RowMask(np.ones(20, np.bool_)))  # a mask of another collection
-    after = index.search(["w28"], 10)
-    assert [part.tolist() for part in after] == [part.tolist() for part in before]
+    assert [part.tolist() for part in index.search(["w28"], 10)] == [part.tolist() for part in before]
 
 
 def test_many_threads_search_as_one_does(index: ImpactIndex) -> None:

@@ -225,8 +225,7 @@ def test_one_document_of_many_near_passages_does_not_hide_the_others() -> None:
 def test_a_query_finds_the_same_among_others_as_alone(kind: str, vectors: Vectors, queries: Vectors) -> None:
     dense: DenseIndex = build_dense(vectors, kind)  # type: ignore[arg-type]
     passages = mapped([*[3] * 500, *[1] * 1400, 100])
-    together = search_documents(dense, passages, queries, 20)
-    for query, expected in zip(queries, together, strict=True):
+    for query, expected in zip(queries, search_documents(dense, passages, queries, 20), strict=True):
         (alone,) = search_documents(dense, passages, query[None], 20)
         for ours, theirs in zip(alone, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)

@@ -40,8 +40,7 @@ def vector(index: Index) -> NDArray[np.float32]:
 def alone(index: Index, row: int) -> float:
     """The score of one document, read now and by itself, from states that nobody stored."""
     assert index.reranker is not None
-    document = index[STORED_FIELDS].rows([row])[0]
-    stored = index.reranker.documents().read([document])[0][None]
+    stored = index.reranker.documents().read([index[STORED_FIELDS].rows([row])[0]])[0][None]
     mask = np.ones(stored.shape[:2], np.int64)
     return float(index.reranker.score(index.reranker.query(TEXT), stored, mask)[0])
 
@@ -128,8 +127,7 @@ def test_points_are_measured_on_the_scale_of_the_first_search(index: Index) -> N
 def test_attention_falls_on_words_of_the_query_and_of_the_hit(index: Index) -> None:
     row = index[STORED_FIELDS].find("toy/0")
     assert row is not None
-    documents = index[STORED_FIELDS].rows([row])
-    (words,) = attended_words(index, TEXT, [row], [None], documents)
+    (words,) = attended_words(index, TEXT, [row], [None], index[STORED_FIELDS].rows([row]))
     assert {word.word for word in words if word.field == "query"} == set(TEXT.split())
     fields = {word.field for word in words} - {"query"}
     assert fields <= set(index.preprocessor.schema.names) and {"title", "text"} <= fields

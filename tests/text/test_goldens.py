@@ -69,8 +69,7 @@ def test_g2_query_weight_of_eq_6(tf: int, length: int, expected: float, pieces: 
 
 
 def test_g2_query_weight_with_the_papers_idf() -> None:
-    idf = idf_bm25(1000.0, PAPER_DOCUMENTS)
-    assert query_weight(idf, 1.0, 4.0, 6.0, 2.0, 0.75) == exactly(4.604966)
+    assert query_weight(idf_bm25(1000.0, PAPER_DOCUMENTS), 1.0, 4.0, 6.0, 2.0, 0.75) == exactly(4.604966)
 
 
 def test_g2_released_weights_of_a_query(pieces: WordPieces) -> None:

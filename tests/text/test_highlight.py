@@ -154,8 +154,7 @@ def test_a_snippet_is_a_stretch_of_the_text_and_nothing_else(
         stretches.add(plain.removeprefix("… ").removesuffix(" …"))
         places = [original.find(stretch, place) for stretch in stretches if stretch in original[place:]]
         assert places  # in the text's order, and not overlapping
-        longest = max(max(map(len, original.split()), default=0), len(query))
-        assert min(map(len, stretches)) <= width + longest
+        assert min(map(len, stretches)) <= width + max(max(map(len, original.split()), default=0), len(query))
         place = min(places) + 1
 
 
@@ -202,8 +201,7 @@ def test_attended_words_are_marked_apart_and_lead_only_where_no_query_word_is(
 
 
 def test_of_several_values_the_best_are_shown_each_by_itself(highlighter: Highlighter) -> None:
-    values = ("about bees", "no word", "bees go home", " ", "home of bees")
-    found = snippets(highlighter, values, "bees home")
+    found = snippets(highlighter, ("about bees", "no word", "bees go home", " ", "home of bees"), "bees home")
     assert found == ["<em>bees</em> go <em>home</em>", "<em>home</em> of <em>bees</em>"]
     assert snippets(highlighter, ("one", "two"), "bees") == ["one"]
 
@@ -286,8 +284,7 @@ def test_a_word_that_is_cut_answers_nothing(pieces: WordPieces) -> None:
 def window(text: str, words: str, width: int = 60) -> Window:
     """A window around some words of a text, with equal space on both sides."""
     first = text.index(words)
-    room = max(width - len(words), 0) // 2
-    start, last = max(first - room, 0), first + len(words)
+    start, last = max(first - (max(width - len(words), 0) // 2), 0), first + len(words)
     return Window(1.0, start, min(start + width, len(text)), first, last)
 
 

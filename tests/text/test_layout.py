@@ -50,8 +50,7 @@ def test_glow_paper_is_anchor_url_title_and_five_clicked_queries(make: Make) -> 
     preprocessor = make("glow-paper")
     fields = {"anchor": LONG, "url": LONG, "title": LONG, "clicked_queries": LONG}
     assert field_lengths(preprocessor.document(Document("d", fields))) == [20, 20, 20, 68]
-    clicked = tuple("abcdefg")
-    assert preprocessor.document(Document("d", {"clicked_queries": clicked})).words == tuple("abcde")
+    assert preprocessor.document(Document("d", {"clicked_queries": tuple("abcdefg")})).words == tuple("abcde")
     assert len(preprocessor.query(LONG[0])) == 20
 
 

@@ -106,15 +106,12 @@ def test_a_sentence_that_is_too_long_is_cut_at_word_ends(make: Make) -> None:
 
 
 def test_text_without_blanks_is_cut_between_ideographs(make: Make) -> None:
-    spans = PassageCutter(make(SMALL)).cut(document("日" * 100)).spans
-    assert spans == ((0, 35), (35, 70), (70, 100))
+    assert PassageCutter(make(SMALL)).cut(document("日" * 100)).spans == ((0, 35), (35, 70), (70, 100))
 
 
 def test_a_word_that_no_passage_holds_is_cut_inside(make: Make) -> None:
     """A letter is a token here: 45 of them do not fit into 35, so parts of 11 characters are separate."""
-    body = "is " + "x" * 45 + " home"
-    preprocessor = make(SMALL)
-    found = PassageCutter(preprocessor).passages(document(body))
+    found = PassageCutter(make(SMALL)).passages(document("is " + "x" * 45 + " home"))
     assert [passage.fields["text"][0] for passage in found] == ["is", *["x" * 11] * 4, "x", "home"]
 
 

@@ -44,8 +44,7 @@ def test_idf_falls_as_df_rises(idf: str, documents: int, df: int, other: int) ->
 def test_idf_falls_strictly_up_to_half_of_the_documents(idf: str) -> None:
     table = TermTable.from_counts({f"w{df}": df for df in range(1, 51)}, 100, {})
     idfs = WordWeigher(Weighting(idf=idf), PRESETS["glow-paper"], table)
-    values = [idfs.idf(f"w{df}") for df in range(1, 51)]
-    assert all(more > less for more, less in pairwise(values))
+    assert all(more > less for more, less in pairwise([idfs.idf(f"w{df}") for df in range(1, 51)]))
 
 
 @pytest.mark.parametrize("idf", ["smooth", "bm25"])
@@ -57,8 +56,7 @@ def test_a_word_of_most_documents_has_no_negative_weight(idf: str) -> None:
 
 @pytest.mark.parametrize("idf", ["smooth", "bm25"])
 def test_an_unseen_word_has_the_idf_of_one_document(idf: str) -> None:
-    table = TermTable.from_counts({"once": 1}, 100, {})
-    idfs = WordWeigher(Weighting(idf=idf), PRESETS["glow-paper"], table)
+    idfs = WordWeigher(Weighting(idf=idf), PRESETS["glow-paper"], TermTable.from_counts({"once": 1}, 100, {}))
     assert idfs.idf("unseen") == idfs.idf("once") == idfs.idf("x" * 1000) > 4
 
 
@@ -69,8 +67,7 @@ def test_punctuation_has_idf_1_whatever_the_table_says() -> None:
 
 def test_an_empty_table_weighs_every_word_alike() -> None:
     table = TermTable.from_counts({}, 0, {})
-    idfs = WordWeigher(Weighting(), PRESETS["glow-paper"], table)
-    assert idfs.idf("bee") == 1.0
+    assert WordWeigher(Weighting(), PRESETS["glow-paper"], table).idf("bee") == 1.0
     assert WordWeigher(Weighting(idf="bm25"), PRESETS["glow-paper"], table).idf("bee") == 0.0
 
 

@@ -78,10 +78,9 @@ def shown() -> list[str]:
 
 def shown_overlays() -> dict[str, str]:
     """The overlays among them, by the component that they take."""
-    documents = {text: yaml.safe_load(text) for text in shown()}
     return {
         Path(component).name: text
-        for text, document in documents.items()
+        for text, document in ((text, yaml.safe_load(text)) for text in shown())
         if document["kind"] == "Kustomization"
         for component in document["components"]
     }

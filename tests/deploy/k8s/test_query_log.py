@@ -63,13 +63,12 @@ def test_every_pod_writes_a_file_of_its_own(system: Any) -> None:
     assert given["POD_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
     path = Path(Settings.from_environment(system.environment(container)).query_log)
     assert (path.parent, path.name) == (Path(mount["mountPath"]), "$(POD_NAME).jsonl")
-    claims = [
+    assert [
         each["persistentVolumeClaim"]["claimName"]
         for pod in (spec, system.templates()["CronJob glow-rebuild"]["spec"])
         for each in pod["volumes"]
         if each["name"] == "logs"
-    ]
-    assert claims == ["glow-logs", "glow-logs"]
+    ] == ["glow-logs", "glow-logs"]
     assert system.get("PersistentVolumeClaim", "glow-logs")["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
@@ -113,8 +112,7 @@ def test_files_of_pods_that_ended_long_ago_go(gather: Any, tmp_path: Path) -> No
 
 
 def test_the_newest_come_first_where_there_is_more_than_fits(gather: Any, job: Any, tmp_path: Path) -> None:
-    script = job["initContainers"][0]["command"][-1]
-    assert "256 << 20" in script
+    assert "256 << 20" in job["initContainers"][0]["command"][-1]
     for age_days, name in enumerate(("today", "yesterday", "before")):
         path = tmp_path / "logs" / f"{name}.jsonl"
         write(path, name)

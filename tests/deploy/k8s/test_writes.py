@@ -43,11 +43,8 @@ def test_it_has_the_image_and_the_rights_of_the_rebuild(system: Any) -> None:
     (rebuild,) = system.templates()["CronJob glow-rebuild"]["spec"]["containers"]
     assert ingest["image"] == rebuild["image"]
     assert ingest["securityContext"] == rebuild["securityContext"]
-    claims = {each["metadata"]["name"] for each in system.of("PersistentVolumeClaim")}
-    pod = system.templates()["Deployment glow-ingest"]["spec"]
-    used = {
+    assert {
         each["persistentVolumeClaim"]["claimName"]
-        for each in pod["volumes"]
+        for each in system.templates()["Deployment glow-ingest"]["spec"]["volumes"]
         if "persistentVolumeClaim" in each
-    }
-    assert used <= claims
+    } <= {each["metadata"]["name"] for each in system.of("PersistentVolumeClaim")}
