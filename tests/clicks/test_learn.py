@@ -219,7 +219,7 @@ Event = tuple[int, str, FeedbackKind]
 def note(folder: Path, events: Sequence[Event], monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes both logs as the service does, each event at its own time."""
     now = [0.0]
-    monkeypatch.setattr("glow_service.telemetry.logs.time.time", lambda: now[0])
+    monkeypatch.setattr("glow_service.telemetry.query_log.time.time", lambda: now[0])
     for number, (day, address, kind) in enumerate(events):
         now[0] = (FIRST_DAY + day) * DAY_S + 60.0 * number
         queries = QueryLog(Metrics(), str(folder / "q"))
@@ -309,7 +309,7 @@ def test_a_salt_that_is_no_key_is_never_used(
     found: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever knows the key can test addresses; of several processes that meet it each gets the same new one."""
-    monkeypatch.setattr("glow_service.telemetry.logs.time.time", lambda: FIRST_DAY * DAY_S + 1.0)
+    monkeypatch.setattr("glow_service.telemetry.query_log.time.time", lambda: FIRST_DAY * DAY_S + 1.0)
     salt = tmp_path / f"f.salt-30-{FIRST_DAY // 30}"
     salt.write_bytes(found)
     logs = [FeedbackLog(Metrics(), str(tmp_path / "f")) for _ in range(4)]
