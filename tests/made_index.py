@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from glow.artifact import IndexRoot
+from glow.index import Index
 from glow_index_builder.building import build
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 
-__all__ = ["documents", "made", "write"]
+__all__ = ["documents", "live", "made", "write"]
 
 SUBJECTS = ("bees", "owls", "coffee beans", "mountain rivers", "steam engines", "foxes", "glaciers", "tea")
 ACTS = (
@@ -58,3 +59,9 @@ def made(model: Path, source: Path, output: Path, **options: Any) -> IndexRoot:
     given = BuildOptions(model=model, source=str(source), index_root=output, threads=1, **options)
     build(given, Stages(io.StringIO()))
     return IndexRoot(output)
+
+
+def live(folder: Path) -> Index:
+    """The live version of an index."""
+    root = IndexRoot(folder)
+    return Index.open(root.folder(root.current()))

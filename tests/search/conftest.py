@@ -16,9 +16,8 @@ def unit(vectors: NDArray[np.float64]) -> Vectors:
 def vectors() -> Vectors:
     generator = np.random.default_rng(0)
     centres = generator.standard_normal((60, DIMENSIONS))
-    return unit(
-        centres[generator.integers(60, size=COUNT)] + 0.6 * generator.standard_normal((COUNT, DIMENSIONS))
-    )
+    chosen = centres[generator.integers(60, size=COUNT)]
+    return unit(chosen + 0.6 * generator.standard_normal((COUNT, DIMENSIONS)))
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,7 @@ from glow.index.columns.filters import parse_filter
 from glow.index.columns.masks import count_values, evaluate
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
+from tests.search.made_columns import columns_of
 
 Metadata = dict[str, Any]
 Make = Callable[[Sequence[Metadata]], Columns]
@@ -38,18 +39,7 @@ Make = Callable[[Sequence[Metadata]], Columns]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Columns of documents with this metadata, written and opened."""
-
-    def made(rows: Sequence[Metadata]) -> Columns:
-        folder = tmp_path / f"v{len(list(tmp_path.iterdir()))}"
-        folder.mkdir()
-        with DocumentWriter(folder / "documents.sqlite") as writer:
-            for row, metadata in enumerate(rows):
-                writer.add(Document(f"d{row}", {"title": ("bees",)}, metadata))
-        build_columns(DocumentStore(folder / "documents.sqlite"), folder)
-        return Columns.open(folder, len(rows))
-
-    return made
+    return lambda rows: columns_of(rows, tmp_path / f"v{len(list(tmp_path.iterdir()))}")
 
 
 def values_of(columns: Columns, name: str, row: int) -> list[Any]:
@@ -75,22 +65,12 @@ def random_metadata(generator: random.Random) -> Metadata:
 
 
 @pytest.mark.parametrize("run_values", [7, 1 << 18])
-def test_columns_hold_every_value_of_every_document(
-    make: Make, monkeypatch: pytest.MonkeyPatch, run_values: int
-) -> None:
+def test_columns_hold_every_value(make: Make, monkeypatch: pytest.MonkeyPatch, run_values: int) -> None:
     monkeypatch.setattr(columns_build, "RUN_VALUES", run_values)  # many small runs are merged, or one
     generator = random.Random(0)  # noqa: S311 - test data
     rows = [random_metadata(generator) for _ in range(300)]
     columns = make(rows)
-    assert sorted(columns.fields) == [
-        "authors.name",
-        "lang",
-        "mixed",
-        "place.at",
-        "place.city",
-        "tags",
-        "year",
-    ]
+    assert sorted(columns.fields) == "authors.name lang mixed place.at place.city tags year".split()
     for row, metadata in enumerate(rows):
         expected = {**metadata, **{f"place.{key}": value for key, value in metadata["place"].items()}}
         expected["authors.name"] = [author["name"] for author in metadata["authors"]]
@@ -226,18 +206,9 @@ ROWS = [
 ]
 
 
-def columns_of(rows: Sequence[dict[str, Any]], folder: Path) -> tuple[Columns, ColumnsHeader]:
-    folder.mkdir()
-    with DocumentWriter(folder / "documents.sqlite") as writer:
-        for row, metadata in enumerate(rows):
-            writer.add(Document(f"d{row}", {"title": ("bees",)}, metadata))
-    header = build_columns(DocumentStore(folder / "documents.sqlite"), folder)
-    return Columns.open(folder, len(rows)), header
-
-
 @pytest.fixture
 def columns(tmp_path: Path) -> Columns:
-    return columns_of(ROWS, tmp_path / "v")[0]
+    return columns_of(ROWS, tmp_path / "v")
 
 
 def rows_of(columns: Columns, **condition: Any) -> list[int]:
@@ -285,9 +256,8 @@ def test_facets_show_dates_as_they_were_written(columns: Columns) -> None:
 
 
 def test_a_field_of_dates_and_other_texts_stays_text_and_is_named(tmp_path: Path) -> None:
-    columns, header = columns_of(
-        [{"at": "2024-05-01"}, {"at": "spring"}, {"on": "2024-05-01"}], tmp_path / "v"
-    )
+    columns = columns_of([{"at": "2024-05-01"}, {"at": "spring"}, {"on": "2024-05-01"}], tmp_path / "v")
+    header = ColumnsHeader.model_validate_json((tmp_path / "v/columns/columns.json").read_bytes())
     assert header.mixed == ["at"]
     assert list(columns.fields["at"].parts) == ["string"]
     assert list(columns.fields["on"].parts) == ["date", "string"]
@@ -295,11 +265,9 @@ def test_a_field_of_dates_and_other_texts_stays_text_and_is_named(tmp_path: Path
 
 
 @pytest.mark.parametrize(("late", "kinds"), [("2024-06-01", ["date", "string"]), ("summer", ["string"])])
-def test_a_delta_of_other_texts_makes_the_field_text_as_a_rebuild_would(
-    tmp_path: Path, late: str, kinds: list[str]
-) -> None:
-    base, _ = columns_of(ROWS, tmp_path / "base")
-    delta, _ = columns_of([{"at": late}], tmp_path / "delta")
+def test_other_texts_make_the_field_text_as_a_rebuild(tmp_path: Path, late: str, kinds: list[str]) -> None:
+    base = columns_of(ROWS, tmp_path / "base")
+    delta = columns_of([{"at": late}], tmp_path / "delta")
     joined = join_columns(base, delta, np.empty(0, np.int64), np.arange(6, dtype=np.uint32))
     assert list(joined.fields["at"].parts) == kinds
 
@@ -334,17 +302,13 @@ def test_now_counts_in_units_and_is_the_last_full_minute() -> None:
         span, wanted = span_of(text, now), instant_of(same)
         assert span is not None and (span.first, span.last) == (wanted, wanted)
     assert span_of("now-7x", now) is None
-    assert (duration_s("30d"), duration_s("0s"), duration_s("d"), duration_s("1.5h")) == (
-        2_592_000,
-        0,
-        None,
-        None,
-    )
+    spans = ("30d", "0s", "d", "1.5h")
+    assert [*map(duration_s, spans)] == [2_592_000, 0, None, None]
     assert now_s(now) % 60 == 0
     assert span_of("now-", now) is None
 
 
 def test_one_documents_thousand_keys_do_not_take_the_columns_of_others(tmp_path: Path) -> None:
     crowd = {f"k{number}": number for number in range(50_000)}
-    columns, _ = columns_of([crowd, {"tags": "bees"}], tmp_path / "v")
+    columns = columns_of([crowd, {"tags": "bees"}], tmp_path / "v")
     assert "tags" in columns.fields

@@ -128,9 +128,7 @@ def test_the_order_of_both_is_that_of_all_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 30, 200])
-def test_vectors_of_a_graph_and_its_delta_are_searched_as_one(
-    vectors: Vectors, queries: Vectors, gone: int
-) -> None:
+def test_a_graph_and_its_delta_are_searched_as_one(vectors: Vectors, queries: Vectors, gone: int) -> None:
     some, more = vectors[:1500], vectors[1500:1700]
     lost = np.random.default_rng(gone).choice(1500, gone, replace=False)
     gone_rows = np.sort(lost)
@@ -185,10 +183,9 @@ def test_a_delta_that_does_not_fit_is_refused(root: IndexRoot) -> None:
     manifest = root.manifest(folder.name)
     files = files_of(folder, manifest)
     for name in ("tombstones.npy", "order.npy"):
+        less = {path: key for path, key in files.items() if path != f"delta/{name}"}
         with pytest.raises(MismatchError, match=name):
-            open_delta(
-                folder, manifest, {path: key for path, key in files.items() if path != f"delta/{name}"}
-            )
+            open_delta(folder, manifest, less)
     header = DeltaHeader.model_validate_json((folder / "delta" / "delta.json").read_bytes())
     header.model_copy(update={"documents": 4, "vectors": 4}).save(folder / "delta" / "delta.json")
     with pytest.raises(ArtifactError):

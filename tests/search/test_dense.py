@@ -52,11 +52,12 @@ def test_codes_divide_the_dimensions(dimensions: int, codes: int) -> None:
 
 
 Vectors = NDArray[np.float32]
+Indexes = dict[IndexKind, DenseIndex]
 EXACT = SearchParams(exact=True)
 
 
 @pytest.fixture(scope="session")
-def indexes(vectors: Vectors) -> dict[IndexKind, DenseIndex]:
+def indexes(vectors: Vectors) -> Indexes:
     set_threads(1)
     return {kind: build_dense(vectors, kind) for kind in KINDS}
 
@@ -69,9 +70,7 @@ def brute_force(vectors: Vectors, queries: Vectors, k: int) -> tuple[Vectors, ND
 
 
 @pytest.mark.parametrize("k", [1, 10, 250])
-def test_flat_equals_brute_force(
-    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors, k: int
-) -> None:
+def test_flat_equals_brute_force(indexes: Indexes, vectors: Vectors, queries: Vectors, k: int) -> None:
     scores, rows = indexes["flat"].search(queries, k)
     expected_scores, expected_rows = brute_force(vectors, queries, k)
     np.testing.assert_allclose(scores, expected_scores, atol=2e-6)
@@ -79,31 +78,26 @@ def test_flat_equals_brute_force(
     assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
 
 
-def test_exact_search_of_a_graph_equals_brute_force(
-    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors
-) -> None:
+def test_an_exact_graph_equals_brute_force(indexes: Indexes, vectors: Vectors, queries: Vectors) -> None:
     _, rows = indexes["hnsw"].search(queries, 20, EXACT)
     np.testing.assert_array_equal(rows, brute_force(vectors, queries, 20)[1])
 
 
 @pytest.mark.parametrize(("kind", "least"), [("hnsw", 0.98), ("ivf-pq", 0.95)])
 def test_an_approximate_kind_finds_most_of_the_nearest(
-    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors, kind: IndexKind, least: float
+    indexes: Indexes, vectors: Vectors, queries: Vectors, kind: IndexKind, least: float
 ) -> None:
     scores, rows = indexes[kind].search(queries, 10)
     expected = brute_force(vectors, queries, 10)[1]
-    recall = np.mean(
-        [len(set(found) & set(wanted)) / 10 for found, wanted in zip(rows, expected, strict=True)]
-    )
+    pairs = zip(rows, expected, strict=True)
+    recall = np.mean([len(set(found) & set(wanted)) / 10 for found, wanted in pairs])
     assert recall >= least
     assert (np.diff(scores, axis=1) <= 0).all()
     exact = np.einsum("qd,qkd->qk", queries, vectors[rows])
     np.testing.assert_allclose(scores, exact, atol=5e-3 if kind == "ivf-pq" else 2e-6)  # 8 bits a number
 
 
-def test_looking_harder_finds_more(
-    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors
-) -> None:
+def test_looking_harder_finds_more(indexes: Indexes, vectors: Vectors, queries: Vectors) -> None:
     expected = brute_force(vectors, queries, 10)[1]
 
     def found(kind: IndexKind, params: SearchParams) -> int:
@@ -124,9 +118,7 @@ def test_more_hits_than_vectors_gives_them_all(kind: IndexKind, vectors: Vectors
     assert (rows >= 0).mean() > 0.98
 
 
-def test_where_too_few_are_found_row_minus_one_fills_up(
-    indexes: dict[IndexKind, DenseIndex], queries: Vectors
-) -> None:
+def test_where_too_few_are_found_row_minus_one_fills_up(indexes: Indexes, queries: Vectors) -> None:
     scores, rows = indexes["ivf-pq"].search(queries, 1000, SearchParams(nprobe=1))
     missing = rows == -1
     assert missing.any() and not missing[:, 0].any()
@@ -141,7 +133,7 @@ def test_an_empty_index_finds_nothing(kind: IndexKind) -> None:
     assert len(index) == 0 and scores.shape == rows.shape == (3, 0)
 
 
-def test_no_query_gives_no_row(indexes: dict[IndexKind, DenseIndex], vectors: Vectors) -> None:
+def test_no_query_gives_no_row(indexes: Indexes, vectors: Vectors) -> None:
     scores, rows = indexes["flat"].search(vectors[:0], 5)
     assert scores.shape == rows.shape == (0, 5)
 
@@ -159,16 +151,14 @@ def test_ties_go_to_the_smaller_row_also_at_the_end_of_the_list(kind: IndexKind)
         assert index.search(query, k, EXACT)[1][0].tolist() == expected[:k]
 
 
-def test_many_queries_at_once_find_what_each_finds_alone(
-    indexes: dict[IndexKind, DenseIndex], queries: Vectors
-) -> None:
+def test_many_queries_at_once_find_what_each_finds_alone(indexes: Indexes, queries: Vectors) -> None:
     for index in indexes.values():
         together = index.search(queries, 10)[1]
         alone = np.concatenate([index.search(queries[row : row + 1], 10)[1] for row in range(len(queries))])
         np.testing.assert_array_equal(together, alone)
 
 
-def test_threads_search_side_by_side(indexes: dict[IndexKind, DenseIndex], queries: Vectors) -> None:
+def test_threads_search_side_by_side(indexes: Indexes, queries: Vectors) -> None:
     for index in indexes.values():
         expected = index.search(queries, 10)[1]
         with ThreadPoolExecutor(8) as pool:
@@ -177,9 +167,7 @@ def test_threads_search_side_by_side(indexes: dict[IndexKind, DenseIndex], queri
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_index_is_read_as_it_was_written(
-    indexes: dict[IndexKind, DenseIndex], queries: Vectors, tmp_path: Path, kind: IndexKind
-) -> None:
+def test_it_is_read_as_written(indexes: Indexes, queries: Vectors, tmp_path: Path, kind: IndexKind) -> None:
     indexes[kind].save(tmp_path / "vectors.faiss")
     found = DenseIndex.load(tmp_path / "vectors.faiss")
     assert (found.kind, len(found), found.dimensions, found.device) == (kind, 3000, 32, "cpu")
@@ -191,9 +179,7 @@ def test_an_index_is_read_as_it_was_written(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_estimate_of_an_index_is_near_its_file(
-    indexes: dict[IndexKind, DenseIndex], tmp_path: Path, kind: IndexKind
-) -> None:
+def test_the_estimate_of_an_index_is_near_its_file(indexes: Indexes, tmp_path: Path, kind: IndexKind) -> None:
     indexes[kind].save(tmp_path / "vectors.faiss")
     assert index_bytes(kind, 3000, 32) == pytest.approx((tmp_path / "vectors.faiss").stat().st_size, rel=0.05)
 
@@ -214,9 +200,7 @@ def test_lists_are_trained_on_the_same_sample_every_time(tmp_path: Path) -> None
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_compressed_vectors_are_compared_as_they_are_stored(
-    indexes: dict[IndexKind, DenseIndex], queries: Vectors
-) -> None:
+def test_compressed_vectors_are_compared_as_they_are_stored(indexes: Indexes, queries: Vectors) -> None:
     index = indexes["ivf-pq"]
     stored = index.reader()(np.arange(len(index)))
     scores, rows = index.search(queries, 10, EXACT)
@@ -224,9 +208,7 @@ def test_compressed_vectors_are_compared_as_they_are_stored(
     np.testing.assert_allclose(scores[0], index.score(queries[0], rows[0]), atol=2e-6)
 
 
-def test_what_was_read_of_8_bits_is_stored_again_as_it_was(
-    indexes: dict[IndexKind, DenseIndex], vectors: Vectors
-) -> None:
+def test_what_was_read_of_8_bits_is_stored_again_as_it_was(indexes: Indexes, vectors: Vectors) -> None:
     """Where ranges were learned from some of the vectors, others are cut off; that happens once."""
     first = build_dense(vectors[:2000], "ivf-pq")
     stored = first.reader()(np.arange(500, 2000))
@@ -259,9 +241,7 @@ def test_a_gpu_that_is_not_there_is_refused(kind: IndexKind, vectors: Vectors, t
         DenseIndex.load(tmp_path / "vectors.faiss", "cuda")
 
 
-def test_a_truncated_or_foreign_file_is_refused_and_never_crashes(
-    indexes: dict[IndexKind, DenseIndex], tmp_path: Path
-) -> None:
+def test_a_truncated_or_foreign_file_is_refused_and_never_crashes(indexes: Indexes, tmp_path: Path) -> None:
     path = tmp_path / "vectors.faiss"
     for index in indexes.values():
         index.save(path)
@@ -298,14 +278,14 @@ def test_codes_and_vectors_of_other_numbers_are_refused(vectors: Vectors, tmp_pa
         DenseIndex.load(tmp_path / "vectors.faiss")
 
 
-def test_a_file_that_cannot_be_written_says_so(indexes: dict[IndexKind, DenseIndex], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_says_so(indexes: Indexes, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"cannot write vectors\.faiss"):
         indexes["flat"].save(tmp_path / "missing" / "vectors.faiss")
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
 def test_scores_of_given_rows_are_their_cosines(
-    kind: IndexKind, indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors
+    kind: IndexKind, indexes: Indexes, vectors: Vectors, queries: Vectors
 ) -> None:
     rows = np.array([7, 2999, 0, 7])
     assert indexes[kind].score(queries[0], rows) == pytest.approx(vectors[rows] @ queries[0], abs=1e-6)
@@ -313,7 +293,7 @@ def test_scores_of_given_rows_are_their_cosines(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_has_one_score_whatever_stands_beside_it_and_however_it_was_found(
-    kind: IndexKind, indexes: dict[IndexKind, DenseIndex], queries: Vectors
+    kind: IndexKind, indexes: Indexes, queries: Vectors
 ) -> None:
     index, generator = indexes[kind], np.random.default_rng(5)
     for query in queries[:10]:
@@ -366,12 +346,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_finds_the_nearest_allowed_rows(
-    indexes: dict[IndexKind, DenseIndex],
-    vectors: Vectors,
-    queries: Vectors,
-    kind: IndexKind,
-    share: float,
-    way: None,
+    indexes: Indexes, vectors: Vectors, queries: Vectors, kind: IndexKind, share: float, way: None
 ) -> None:
     allowed = mask_of(share)
     scores, rows = indexes[kind].search(queries, 10, allowed=allowed)
@@ -388,7 +363,7 @@ def test_every_kind_finds_the_nearest_allowed_rows(
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
 @pytest.mark.parametrize("share", [0.003, 0.5])
 def test_an_exact_search_among_some_rows_equals_brute_force(
-    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors, kind: IndexKind, share: float
+    indexes: Indexes, vectors: Vectors, queries: Vectors, kind: IndexKind, share: float
 ) -> None:
     allowed = mask_of(share)
     rows = indexes[kind].search(queries, 50, SearchParams(exact=True), allowed)[1]
@@ -411,26 +386,20 @@ def test_compressed_vectors_are_all_compared_where_lists_would_be_more_work() ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_allowed_row_finds_nothing(
-    indexes: dict[IndexKind, DenseIndex], queries: Vectors, kind: IndexKind
-) -> None:
+def test_no_allowed_row_finds_nothing(indexes: Indexes, queries: Vectors, kind: IndexKind) -> None:
     scores, rows = indexes[kind].search(queries, 10, allowed=RowMask(np.zeros(COUNT, np.bool_)))
     assert scores.shape == rows.shape == (len(queries), 0)
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_more_hits_than_allowed_rows_gives_them_all(
-    indexes: dict[IndexKind, DenseIndex], queries: Vectors, kind: IndexKind
-) -> None:
+def test_more_hits_than_allowed_rows_gives_all(indexes: Indexes, queries: Vectors, kind: IndexKind) -> None:
     allowed = mask_of(0.004)
     rows = indexes[kind].search(queries, 500, allowed=allowed)[1]
     assert rows.shape == (len(queries), 12)
     assert (np.sort(rows, axis=1) == allowed.rows).all()
 
 
-def test_where_the_graph_leads_past_the_allowed_rows_they_are_compared(
-    vectors: Vectors, queries: Vectors
-) -> None:
+def test_where_a_graph_leads_past_allowed_rows_they_are_compared(vectors: Vectors, queries: Vectors) -> None:
     index = build_dense(vectors, "hnsw")
     far = np.argsort(queries[0] @ vectors.T)[:40]  # nothing near the query is allowed
     mask = np.zeros(COUNT, np.bool_)
@@ -443,14 +412,12 @@ def test_where_the_graph_leads_past_the_allowed_rows_they_are_compared(
     np.testing.assert_array_equal(rows, brute_force_among(vectors, queries[:1], 40, allowed))
 
 
-def test_a_mask_of_another_index_is_refused(indexes: dict[IndexKind, DenseIndex], queries: Vectors) -> None:
+def test_a_mask_of_another_index_is_refused(indexes: Indexes, queries: Vectors) -> None:
     with pytest.raises(MismatchError, match="found a mask of 2999 rows for an index of 3000 vectors"):
         indexes["flat"].search(queries, 10, allowed=RowMask(np.ones(2999, np.bool_)))
 
 
-def test_selectors_outlive_the_call_that_made_them(
-    indexes: dict[IndexKind, DenseIndex], vectors: Vectors, queries: Vectors
-) -> None:
+def test_selectors_outlive_their_call(indexes: Indexes, vectors: Vectors, queries: Vectors) -> None:
     """FAISS holds bare pointers into numpy's memory."""
     for seed in range(30):
         allowed = mask_of(0.01, seed)

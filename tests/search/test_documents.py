@@ -56,9 +56,8 @@ def test_a_scan_gives_rows_in_order_and_parts_of_them(store: DocumentStore) -> N
 
 
 def test_scans_do_not_disturb_each_other(store: DocumentStore) -> None:
-    assert [first.id == second.id for first, second in zip(store.scan(), store.scan(), strict=True)] == [
-        True
-    ] * 5
+    pairs = zip(store.scan(), store.scan(), strict=True)
+    assert [first.id == second.id for first, second in pairs] == [True] * 5
 
 
 @settings(max_examples=50, deadline=None)

@@ -12,20 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glow.errors import FilterError
-from glow.index.columns import Columns, build_columns, field_values, type_of
+from glow.index.columns import Columns, field_values, type_of
 from glow.index.columns.masks import FacetCounts, FacetRequest, ValueCount, count_values, parse_facets
-from glow.index.stored_fields import DocumentStore, DocumentWriter
-from glow.records import Document
+from tests.search.made_columns import columns_of
 
 Json = dict[str, Any]
-
-
-def columns_of(rows: Sequence[Json], folder: Path) -> Columns:
-    with DocumentWriter(folder / "documents.sqlite") as writer:
-        for row, metadata in enumerate(rows):
-            writer.add(Document(f"d{row}", {"title": ("bees",)}, metadata))
-    build_columns(DocumentStore(folder / "documents.sqlite"), folder)
-    return Columns.open(folder, len(rows))
 
 
 def plain_count(rows: Sequence[Json], limit: int) -> list[tuple[Any, int]]:

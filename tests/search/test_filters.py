@@ -21,18 +21,10 @@ from glow.index.columns import Columns, build_columns, field_values, type_of
 from glow.index.columns.filters import MAX_FAULTS, And, Between, Exists, Not, OneOf, Or, parse_filter
 from glow.index.columns.masks import FilterMasks, evaluate
 from glow.index.stored_fields import DocumentStore, DocumentWriter
-from glow.records import Document
+from tests.search.made_columns import columns_of
 
 Json = dict[str, Any]
 FIELDS = ("a", "b", "c.d")
-
-
-def columns_of(rows: Sequence[Json], folder: Path) -> Columns:
-    with DocumentWriter(folder / "documents.sqlite") as writer:
-        for row, metadata in enumerate(rows):
-            writer.add(Document(f"d{row}", {"title": ("bees",)}, metadata))
-    build_columns(DocumentStore(folder / "documents.sqlite"), folder)
-    return Columns.open(folder, len(rows))
 
 
 def matches(metadata: Json, term: Json) -> bool:
@@ -280,9 +272,7 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         ({"field": "\ud800\x1b[31m", "eq": 1}, "/filter/field", f"no field '\\ud800\\x1b[31m'; {KNOWN}"),
     ],
 )
-def test_what_is_no_filter_is_refused_at_its_place(
-    columns: Columns, value: Any, pointer: str, detail: str
-) -> None:
+def test_faulty_filters_name_their_place(columns: Columns, value: Any, pointer: str, detail: str) -> None:
     assert faults_of(value, columns) == [(pointer, detail)]
 
 
@@ -321,9 +311,8 @@ def test_equal_filters_have_one_form(columns: Columns) -> None:
 
     a, b = {"field": "year", "eq": 2000}, {"field": "lang", "eq": "en"}
     assert form({"and": [a, b]}) == form({"and": [b, {"and": [a, a]}]})
-    assert form({"or": [a, {"field": "year", "in": [2001, 2000.0]}]}) == form(
-        {"field": "year", "in": [2000, 2001]}
-    )
+    years = {"field": "year", "in": [2000, 2001]}
+    assert form({"or": [a, {"field": "year", "in": [2001, 2000.0]}]}) == form(years)
     assert form({"not": {"not": a}}) == form({"and": [a]}) == OneOf("year", "number", (2000,))
     assert repr(form({"field": "year", "eq": 2000.0})) == repr(form(a))
     assert form({"field": "mixed", "eq": 1}) != form({"field": "mixed", "eq": "1"})
@@ -361,9 +350,8 @@ def test_long_filters_take_no_more_memory_than_short_ones(columns: Columns) -> N
 
 
 def test_threads_get_the_same_masks(columns: Columns) -> None:
-    terms = [
-        parse_filter({"field": "tags", "in": [*pair]}, columns) for pair in ("ab", "bc", "cd", "f", "ae")
-    ]
+    pairs = ("ab", "bc", "cd", "f", "ae")
+    terms = [parse_filter({"field": "tags", "in": [*pair]}, columns) for pair in pairs]
     expected = [evaluate(term, columns).tolist() for term in terms]
     masks = FilterMasks(columns, 2_000)
     with ThreadPoolExecutor(8) as pool:

@@ -15,9 +15,7 @@ HAS_GPU = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not HAS_GPU, reason="this faiss sees no GPU")]
 
 
-def test_a_flat_index_on_the_gpu_finds_what_it_finds_on_the_cpu(
-    vectors: Vectors, queries: Vectors, tmp_path: Path
-) -> None:
+def test_a_flat_index_finds_the_same_on_a_gpu(vectors: Vectors, queries: Vectors, tmp_path: Path) -> None:
     build_dense(vectors, "flat").save(tmp_path / "vectors.faiss")
     on_gpu, on_cpu = (DenseIndex.load(tmp_path / "vectors.faiss", device) for device in ("cuda", "cpu"))
     assert (on_gpu.device, on_cpu.device, on_gpu.kind, on_cpu.kind) == ("cuda", "cpu", "flat", "flat")

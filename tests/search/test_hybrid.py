@@ -85,13 +85,10 @@ def test_runs_are_fused_query_by_query() -> None:
 
 
 def test_top_k_bounds_what_is_fused_and_what_is_kept() -> None:
-    one, two = (
-        {"q": [Hit(name, -float(rank)) for rank, name in enumerate(names)]} for names in ("abc", "dca")
-    )
-    assert [hit.document_id for hit in fuse([one, two], top_k=2)["q"]] == [
-        "a",
-        "d",
-    ]  # without c, which both have
+    rankings = ("abc", "dca")
+    one, two = ({"q": [Hit(name, -float(rank)) for rank, name in enumerate(names)]} for names in rankings)
+    # The first is without c, which both have.
+    assert [hit.document_id for hit in fuse([one, two], top_k=2)["q"]] == ["a", "d"]
     assert [hit.document_id for hit in fuse([one, two], top_k=3)["q"]] == ["a", "c", "d"]
 
 
@@ -133,9 +130,8 @@ def test_lexical_scores_count_by_it_and_stay_what_they_are() -> None:
     dense = np.array([0.5, 0.4], np.float32), np.array([0, 1])
     lexical = np.array([4.0, 2.0], np.float32), np.array([1, 0])
     share = np.array([1.0, 0.25], np.float32)
-    fused = fuse_rankings(
-        DEFAULT_FUSION, dense, lexical, lexical_scale=4.0, score_covered=lambda rows: share[rows]
-    )
+    given: Any = (DEFAULT_FUSION, dense, lexical)
+    fused = fuse_rankings(*given, lexical_scale=4.0, score_covered=lambda rows: share[rows])
     open_by = uncertainty(dense[0])
     expected = {0: 0.55 * 0.5 + 0.45 * open_by * 0.5, 1: 0.55 * 0.4 + 0.45 * open_by * 1.0 * 0.25}
     assert dict(zip(fused.rows.tolist(), fused.scores.tolist(), strict=True)) == pytest.approx(expected)
@@ -216,10 +212,8 @@ def test_an_unknown_score_counts_as_the_lowest_candidate_and_is_told_as_unknown(
 def test_rrf_of_rows_is_rrf_of_ids(dense: list[int], lexical: list[int], k: int) -> None:
     """The reference: the fusion of any number of rankings; rows come again, lists are empty, ties abound."""
     fusion = RRF.model_copy(update={"k": k})
-    parts = [
-        (np.linspace(1, 0.1, len(rows), dtype=np.float32), np.array(rows, np.int64))
-        for rows in (dense, lexical)
-    ]
+    both = (dense, lexical)
+    parts = [(np.linspace(1, 0.1, len(rows), dtype=np.float32), np.array(rows, np.int64)) for rows in both]
     fused = fuse_rankings(fusion, parts[0], parts[1])
     expected = rrf([[f"{row:02}" for row in rows] for rows in (dense, lexical)], k)
     assert [f"{row:02}" for row in fused.rows.tolist()] == [hit.document_id for hit in expected]
@@ -242,18 +236,15 @@ def test_every_candidate_comes_once_in_one_order_that_ends_in_the_given_one(
     order = np.random.default_rng(0).permutation(DOCUMENTS).astype(np.uint32)
     fused = fuse_rankings(fusion, *parts, order, scorer(true[0]), scorer(true[1]), 1.0)  # type: ignore[call-arg]  # the type is what is tested
     assert sorted(fused.rows.tolist()) == sorted({*parts[0][1].tolist(), *parts[1][1].tolist()})
-    keys = [
-        (-score, order[row]) for score, row in zip(fused.scores.tolist(), fused.rows.tolist(), strict=True)
-    ]
+    pairs = zip(fused.scores.tolist(), fused.rows.tolist(), strict=True)
+    keys = [(-score, order[row]) for score, row in pairs]
     assert keys == sorted(keys)
     for name, values in zip(("dense", "lexical"), true, strict=True):
         assert fused.parts[name].tolist() == values[fused.rows].tolist()
 
 
 @given(SCORES, SCORES, st.permutations(range(DOCUMENTS)))
-def test_numbering_the_documents_otherwise_changes_nothing(
-    dense: list[int], lexical: list[int], numbers: list[int]
-) -> None:
+def test_other_numbers_change_nothing(dense: list[int], lexical: list[int], numbers: list[int]) -> None:
     true = [np.array(values, np.float32) / 8 for values in (dense, lexical)]
     order = np.arange(DOCUMENTS, dtype=np.uint32)
     one = fuse_rankings(convex(1, 2), *(ranking(dict(enumerate(values.tolist()))) for values in true), order)  # type: ignore[call-arg]  # the type is what is tested

@@ -192,9 +192,7 @@ def test_a_code_of_nothing_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parameters", [{"budget": 2.0}, {"unit": 0.05}, {"unit": 0.0, "budget": 2.0}])
-def test_a_header_that_does_not_say_what_a_code_is_worth_is_refused(
-    tmp_path: Path, parameters: dict[str, float]
-) -> None:
+def test_a_header_without_a_codes_worth_is_refused(tmp_path: Path, parameters: dict[str, float]) -> None:
     write_learned(tmp_path)
     path = tmp_path / IMPACTS_HEADER
     path.write_text(json.dumps(json.loads(path.read_text()) | {"parameters": parameters}))

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glow.artifact import IndexRoot
 from glow.index import Fusion, Index, RowMask
 from glow.index.late_interaction import LATE_INTERACTION, max_sim
 from glow.index.passages import PASSAGES
@@ -15,7 +14,7 @@ from glow.index.vectors import VECTORS
 from glow.search import EncodedQuery, RankedDocuments, answered_words, fuse_hybrid, gather_hybrid, rank_hybrid
 from glow.search.hybrid import LATE_SHARE, LATE_WORDS
 from tests.asked import asked_of
-from tests.made_index import documents, made, write
+from tests.made_index import documents, live, made, write
 
 TEXT = "how do foxes find home at night in the north"
 
@@ -23,8 +22,8 @@ TEXT = "how do foxes find home at night in the north"
 @pytest.fixture(scope="module")
 def index(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("late")
-    root = made(toy_model, write(folder / "a.jsonl", documents(120)), folder / "index", index="flat")
-    return Index.open(root.folder(root.current()))
+    source = write(folder / "a.jsonl", documents(120))
+    return live(made(toy_model, source, folder / "index", index="flat").path)
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +99,8 @@ def test_of_a_long_document_its_best_passage_is_compared(toy_model: Path, tmp_pa
     records = documents(40)
     for number, record in enumerate(records):
         record["text"] = " ".join(each["text"] for each in records[number : number + 9])
-    root = made(toy_model, write(tmp_path / "a.jsonl", records), tmp_path / "index", passages=True)
-    index = Index.open(root.folder(root.current()))
+    source = write(tmp_path / "a.jsonl", records)
+    index = live(made(toy_model, source, tmp_path / "index", passages=True).path)
     query = asked_of(index, "how do bees find the way home")
     ranked, cut, late = rank_hybrid(index, query, 50), index[PASSAGES], index[LATE_INTERACTION]
     assert len(cut) > index[STORED_FIELDS].count and query.tokens is not None
@@ -125,10 +124,7 @@ def test_reasons_pair_words_of_both(index: Index, query: EncodedQuery) -> None:
         assert all(-1.01 <= each.similarity <= 1.01 for each in told)
 
 
-def test_an_index_without_tokens_searches_as_before(
-    toy_model: Path, toy_corpus: Path, tmp_path: Path
-) -> None:
-    root = made(toy_model, toy_corpus, tmp_path / "index", late_interaction=False)
-    index = Index.open(IndexRoot(root.path).folder(root.current()))
+def test_indexes_without_tokens_search_as_before(toy_model: Path, toy_corpus: Path, tmp_path: Path) -> None:
+    index = live(made(toy_model, toy_corpus, tmp_path / "index", late_interaction=False).path)
     assert not index.holds(LATE_INTERACTION)
     assert set(rank_hybrid(index, asked_of(index, TEXT), 10).parts) == {"dense", "lexical"}

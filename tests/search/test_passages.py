@@ -48,9 +48,8 @@ def test_a_map_is_read_as_it_was_written(folder: Path, toy_model: Path) -> None:
     bodies = [SENTENCE, SENTENCE * 40, "", SENTENCE * 400]
     documents = [Document(str(row), {"title": ("bees",), "text": (body,)}) for row, body in enumerate(bodies)]
     expected = [passage for document in documents for passage in cutter.passages(document)]
-    assert [
-        text for row, each in enumerate(documents) for text in TextsOfDocuments(found).of(each, row)
-    ] == expected
+    whole = TextsOfDocuments(found)
+    assert [text for row, each in enumerate(documents) for text in whole.of(each, row)] == expected
     counts = [len(cutter.cut(document).spans) for document in documents]
     assert counts[0] == counts[2] == 1 < counts[1] < counts[3] == 50
     assert found.documents.tolist() == np.repeat(np.arange(4), counts).tolist()
@@ -131,9 +130,7 @@ def test_folding_gives_each_document_its_best_passage(counts: list[int], data: s
 
 @settings(deadline=None)
 @given(counts=COUNTS, data=st.data())
-def test_passages_tie_by_their_document_s_place_and_then_as_in_its_body(
-    counts: list[int], data: st.DataObject
-) -> None:
+def test_passages_tie_by_document_and_then_as_in_its_body(counts: list[int], data: st.DataObject) -> None:
     order = np.array(data.draw(st.permutations(range(len(counts)))), np.uint32)
     passages = mapped(counts, order)
     rows = range(len(passages))
@@ -176,9 +173,8 @@ def test_a_search_finds_the_documents_of_the_best_passages(counts: list[int], da
     dense = build_dense(vectors, "flat")
     every = np.ones(len(counts), bool)
     for mask in (None, allowed):
-        expected = [
-            naive(vectors, query, passages, every if mask is None else mask, order) for query in queries
-        ]
+        open_rows = every if mask is None else mask
+        expected = [naive(vectors, query, passages, open_rows, order) for query in queries]
         for k in (1, 2, 5, 50):
             rows = None if mask is None else RowMask(mask.copy())
             found = search_documents(dense, passages, queries, k, SearchParams(exact=True), rows)

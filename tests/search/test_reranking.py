@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glow.artifact import IndexRoot
 from glow.index import Fusion, Index, RerankWeight
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
@@ -22,18 +21,19 @@ from glow.search import (
     score_unit,
 )
 from tests.asked import asked_of
+from tests.made_index import live
 
+Vector = NDArray[np.float32]
 TEXT = "how do bees find the way home by the sun"
 
 
 @pytest.fixture(scope="module")
 def index(rerank_index: Path) -> Index:
-    root = IndexRoot(rerank_index)
-    return Index.open(root.folder(root.current()))
+    return live(rerank_index)
 
 
 @pytest.fixture(scope="module")
-def vector(index: Index) -> NDArray[np.float32]:
+def vector(index: Index) -> Vector:
     return index.encoder.run([index.preprocessor.query(TEXT)])[0]
 
 
@@ -45,7 +45,7 @@ def alone(index: Index, row: int) -> float:
     return float(index.reranker.score(index.reranker.query(TEXT), stored, mask)[0])
 
 
-def test_every_hit_has_the_score_of_its_own_document(index: Index, vector: NDArray[np.float32]) -> None:
+def test_every_hit_has_the_score_of_its_own_document(index: Index, vector: Vector) -> None:
     ranked, is_whole = rerank(index, TEXT, rank_hybrid(index, asked_of(index, TEXT), 50), Reranking(30))
     assert is_whole
     own = [alone(index, row) for row in ranked.rows[:30].tolist()]
@@ -55,9 +55,7 @@ def test_every_hit_has_the_score_of_its_own_document(index: Index, vector: NDArr
     assert np.isnan(ranked.parts["rerank"][30:]).all()
 
 
-def test_the_score_is_the_first_searchs_and_a_share_of_the_re_rankers(
-    index: Index, vector: NDArray[np.float32]
-) -> None:
+def test_the_score_is_the_first_searchs_and_a_share_of_the_re_rankers(index: Index, vector: Vector) -> None:
     first = rank_hybrid(index, asked_of(index, TEXT), 40)
     ranked, _ = rerank(index, TEXT, first, Reranking(20))
     before = dict(zip(first.rows.tolist(), first.scores.tolist(), strict=True))
@@ -68,9 +66,7 @@ def test_the_score_is_the_first_searchs_and_a_share_of_the_re_rankers(
     assert sorted(ranked.rows[:20].tolist()) == sorted(first.rows[:20].tolist())
 
 
-def test_hits_beyond_the_depth_follow_in_their_order_and_scores_never_rise(
-    index: Index, vector: NDArray[np.float32]
-) -> None:
+def test_hits_beyond_the_depth_follow_in_order_and_scores_never_rise(index: Index, vector: Vector) -> None:
     first = rank_hybrid(index, asked_of(index, TEXT), 50)
     ranked, _ = rerank(index, TEXT, first, Reranking(10))
     assert ranked.rows[10:].tolist() == first.rows[10:].tolist()
@@ -80,7 +76,7 @@ def test_hits_beyond_the_depth_follow_in_their_order_and_scores_never_rise(
         np.testing.assert_array_equal([told[row] for row in first.rows.tolist()], values)
 
 
-def test_a_share_of_0_leaves_the_order(index: Index, vector: NDArray[np.float32]) -> None:
+def test_a_share_of_0_leaves_the_order(index: Index, vector: Vector) -> None:
     first = rank_dense(index, vector, 30)
     ranked, _ = rerank(replace(index, rerank_weight=RerankWeight(share=0.0)), TEXT, first, Reranking(30))
     assert ranked.rows.tolist() == first.rows.tolist()
@@ -88,7 +84,7 @@ def test_a_share_of_0_leaves_the_order(index: Index, vector: NDArray[np.float32]
 
 
 def test_where_time_runs_out_what_was_read_comes_first_and_the_first_page_was_read_first(
-    index: Index, vector: NDArray[np.float32]
+    index: Index, vector: Vector
 ) -> None:
     first = rank_hybrid(index, asked_of(index, TEXT), 50)
     whole, _ = rerank(index, TEXT, first, Reranking(10))
@@ -107,9 +103,8 @@ def test_where_time_runs_out_what_was_read_comes_first_and_the_first_page_was_re
 
 
 def test_nothing_found_is_nothing_to_read(index: Index) -> None:
-    nothing = RankedDocuments(
-        np.empty(0, np.float32), np.empty(0, np.int64), {"lexical": np.empty(0, np.float32)}, {}
-    )
+    none = np.empty(0, np.float32)
+    nothing = RankedDocuments(none, np.empty(0, np.int64), {"lexical": none}, {})
     ranked, is_whole = rerank(index, TEXT, nothing, Reranking(10))
     assert is_whole and not len(ranked.rows)
 

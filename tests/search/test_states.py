@@ -58,9 +58,8 @@ def test_a_number_comes_back_within_half_a_step(rows: list[list[float]]) -> None
 def test_codes_have_the_values_worked_out_by_hand() -> None:
     codes, scales = encode_states(np.array([[-0.17, 14.83, 7.33]], np.float32))
     assert scales[0] == pytest.approx(1.0, abs=2e-3)
-    assert codes.tolist() == [
-        [0 | 15 << 4, 7]
-    ]  # two codes a byte, the first in the low half; 7.5 steps round to 7
+    # Two codes a byte, the first in the low half; 7.5 steps round to 7.
+    assert codes.tolist() == [[0 | 15 << 4, 7]]
     assert code_bytes(64) + 2 == 34
 
 

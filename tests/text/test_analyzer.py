@@ -48,11 +48,8 @@ def test_a_word_that_no_index_holds_stays_as_it_is() -> None:
 
 
 def test_terms_are_the_same_from_many_threads() -> None:
-    words = [
-        f"{word}{ending}"
-        for word in "walk paint direct connect".split()
-        for ending in ("s", "ed", "ing", "ion")
-    ]
+    stems, endings = "walk paint direct connect".split(), ("s", "ed", "ing", "ion")
+    words = [f"{word}{ending}" for word in stems for ending in endings]
     reference, analyzer = Stemmer.Stemmer("english"), Analyzer("english")
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(analyzer.term, words * 500))
@@ -65,10 +62,8 @@ def test_documents_are_counted_once_for_each_term() -> None:
     counter.add({"text": ["walked", "paints"]})
     words, terms = counter.tables()
     assert dict(words.items()) == {"being": 1, "paints": 1, "walk": 1, "walked": 1, "walking": 1, "walks": 1}
-    assert dict(terms.items()) == {
-        "paint": 1,
-        "walk": 2,
-    }  # `being` is a stop word, and its stem is not counted for it
+    # `being` is a stop word, and its stem is not counted for it.
+    assert dict(terms.items()) == {"paint": 1, "walk": 2}
     assert terms.documents == 2
 
 
@@ -109,7 +104,6 @@ def test_all_values_of_all_text_fields_count_and_urls_do_not(toy_model: Path) ->
         "url": ("https://example.org/hive",),
         "other": ("no field of the schema",),
     }
-    found = lexical_words(
-        Document("d", fields), FieldSchema.preset("glow-default"), WordPieces(toy_model / "vocab.txt")
-    )
+    pieces = WordPieces(toy_model / "vocab.txt")
+    found = lexical_words(Document("d", fields), FieldSchema.preset("glow-default"), pieces)
     assert list(found) == ["bees", "!", *(word for number in range(7) for word in ("query", str(number)))]

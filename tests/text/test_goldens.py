@@ -1,8 +1,4 @@
-"""Golden numbers, computed with numpy from the papers' formulas and from the released code's documented behaviour.
-
-G2 to G5 are the names of the examples in the project's fact sheet. GLOW: Eq. 6 (queries), Eq. 7-8 (documents) and
-section 3.5 (idf); BISON appendix B.2: the MS MARCO table of 3.2 million documents whose largest idf is 15.3.
-"""
+"""Golden numbers by the formulas of the papers (GLOW Eq. 6 to 8, section 3.5; BISON appendix B.2); G2 to G5 name them."""
 
 from collections.abc import Callable, Mapping
 
@@ -95,10 +91,7 @@ def test_g2_released_formula(idf: float, count: int, length: int, average: int, 
 
 
 def test_g2_a_table_without_cls_does_not_change_its_weight(pieces: WordPieces) -> None:
-    """The released code looks [CLS] up in its file: missing, it gets the default of 15.3 and weighs 11.95.
-
-    Ours has idf 1 in code, whatever the table holds (here: nothing).
-    """
+    """The released code takes 15.3 for a [CLS] that its file lacks, which then weighs 11.95; ours has idf 1 always."""
     assert released_weight(15.3, 1.0, 3.0, 6.0) == exactly(11.953125)
     tokens = given(pieces, RELEASED, FieldSchema.preset("bison-msmarco"), {}).query("bee")
     assert tokens.weights[0] == exactly(0.781250)
@@ -174,11 +167,7 @@ def test_g4_a_word_the_table_lacks_has_the_value_of_df_1(make: Make) -> None:
 
 
 def test_g5_an_unknown_piece_takes_no_neighbour_with_it(pieces: WordPieces) -> None:
-    """Query "[CLS] what [UNK] is bm25 [SEP]" by the released formula.
-
-    The released code never matches "[UNK]" with its word and weighs everything up to the field's end as the unknown
-    word: .5, 1, 7.65, 7.65, 7.65, .5. Here each word has its own weight.
-    """
+    """The released code weighs all from "[UNK]" to the field's end as unknown: .5, 1, 7.65, 7.65, 7.65, .5."""
     schema = FieldSchema.preset("bison-msmarco")
     preprocessor = given(pieces, RELEASED, schema, {}, what=2.0, **{"is": 1.5, "bm25": 12.0})
     tokens = preprocessor.query("what \u2603 is bm25")

@@ -41,9 +41,8 @@ def snippets(
     highlighter: Highlighter, text: str | tuple[str, ...], query: str, *attended: str, **options: int
 ) -> list[str]:
     values = (text,) if isinstance(text, str) else text
-    found = highlighter.document(
-        Document("d", {"text": values}), query, None, attended, Highlighting(**options)
-    )
+    document, shown = Document("d", {"text": values}), Highlighting(**options)
+    found = highlighter.document(document, query, None, attended, shown)
     return [markup(fragment) for fragment in found.get("text", [])]
 
 
@@ -62,24 +61,14 @@ def snippets(
         # "how" is rarer than "find" here: manuals ask nothing. It still says nothing of the matter.
         ("how bees find home", "how do bees find the way", "how <em>bees</em> <em>find</em> home"),
         ("to be or not", "to be or not to be", "<em>to</em> <em>be</em> <em>or</em> <em>not</em>"),
-    ],
-)
-def test_words_are_found_as_preprocessing_sees_them(
-    highlighter: Highlighter, text: str, query: str, expected: str
-) -> None:
-    assert snippets(highlighter, text, query) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("text", "query", "expected"),
-    [
+        # A document cannot smuggle markup in.
         ("<script>alert(1)</script>", "alert", "&lt;script&gt;<em>alert</em>(1)&lt;/script&gt;"),
         ("<em>bees</em>", "em bees", "&lt;<em>em</em>&gt;<em>bees</em>&lt;/<em>em</em>&gt;"),
         ("\"><img src=x onerror='x'>", "img", "&quot;&gt;&lt;<em>img</em> src=x onerror=&#x27;x&#x27;&gt;"),
         ("&lt;b&gt; &amp; bees", "lt bees", "&amp;<em>lt</em>;b&amp;gt; &amp;amp; <em>bees</em>"),
     ],
 )
-def test_a_document_cannot_smuggle_markup_in(
+def test_words_are_found_as_preprocessing_sees_them(
     highlighter: Highlighter, text: str, query: str, expected: str
 ) -> None:
     assert snippets(highlighter, text, query) == [expected]
@@ -189,9 +178,7 @@ def test_common_words_beside_rare_ones_and_punctuation_stay_unmarked(highlighter
     assert snippets(highlighter, "the one", "the") == ["<em>the</em> one"]
 
 
-def test_attended_words_are_marked_apart_and_lead_only_where_no_query_word_is(
-    highlighter: Highlighter,
-) -> None:
+def test_attended_words_are_marked_apart_and_lead_only_without_query_words(highlighter: Highlighter) -> None:
     hive, bees = '<em class="attended">hive</em>', "<em>bees</em>"
     assert snippets(highlighter, "hive of bees", "bees", "hive", "bees") == [f"{hive} of {bees}"]
     far = "hive " * 3 + FILLER * 30 + "bees"
@@ -207,9 +194,8 @@ def test_of_several_values_the_best_are_shown_each_by_itself(highlighter: Highli
 
 
 def test_only_fields_that_the_document_has_are_answered(highlighter: Highlighter) -> None:
-    document = Document(
-        "d", {"title": ("Bees",), "url": ("https://x.org/honey-bees/2",), "text": (" ",), "anchor": ()}
-    )
+    fields = {"title": ("Bees",), "url": ("https://x.org/honey-bees/2",), "text": (" ",), "anchor": ()}
+    document = Document("d", fields)
     found = highlighter.document(document, "bees", ["url", "text", "anchor", "title", "absent"])
     assert {name: [markup(one) for one in fragments] for name, fragments in found.items()} == {
         "url": ["https://x.org/honey-<em>bees</em>/2"],
@@ -268,9 +254,8 @@ def test_a_token_leads_to_the_word_that_it_is_a_piece_of(pieces: WordPieces, tex
 
 def test_words_come_in_order_and_none_that_says_nothing(pieces: WordPieces) -> None:
     text, spans = "is , home bee", WordSpans(pieces)
-    found = answering_words(
-        read_of(text, one=3, two=2, three=1, four=0), {"one", "two", "three", "four"}, spans, pieces
-    )
+    read, terms = read_of(text, one=3, two=2, three=1, four=0), {"one", "two", "three", "four"}
+    found = answering_words(read, terms, spans, pieces)
     assert [(each.word, text[each.start : each.end]) for each in found] == [("two", "home"), ("one", "bee")]
 
 
@@ -303,9 +288,7 @@ PROSE = "It is late. They come at dusk, when bees fly home to the hive. Then it 
     ],
     ids=["fits", "no room", "its first word", "the latest one", "the first one", "begins with the text"],
 )
-def test_a_window_begins_with_the_sentence_of_its_first_word_if_that_fits(
-    words: str, width: int, begin: str | None
-) -> None:
+def test_a_window_begins_with_its_sentence_if_that_fits(words: str, width: int, begin: str | None) -> None:
     given = window(PROSE, words, width)
     found = from_its_sentence(PROSE, given, [], width)
     if begin is None:
@@ -319,10 +302,8 @@ def test_a_window_begins_with_the_sentence_of_its_first_word_if_that_fits(
 )
 def test_whatever_the_text_a_window_keeps_its_words_its_width_and_its_distance(text: str, width: int) -> None:
     given = window(text, "bees", width)
-    others = [
-        Window(0.5, 0, min(given.start, 9), 0, 1),
-        Window(0.5, given.end, len(text), given.end, given.end),
-    ]
+    before = Window(0.5, 0, min(given.start, 9), 0, 1)
+    others = [before, Window(0.5, given.end, len(text), given.end, given.end)]
     found = from_its_sentence(text, given, others, width)
     assert others[0].end <= found.start <= found.first <= found.last <= found.end <= others[1].start
     assert (found.first, found.last, found.worth) == (given.first, given.last, given.worth)
@@ -341,9 +322,8 @@ def answer_snippets(
     """Of the field that was read; another one with the same text is cut as ever."""
     fields, shown = {"title": (text,), "text": (text,)}, Highlighting(**options)
     found = answer_highlighter.document(Document("d", fields), query, None, (), shown, None, read)
-    assert (
-        found["title"] == answer_highlighter.document(Document("d", fields), query, None, (), shown)["title"]
-    )
+    plain = answer_highlighter.document(Document("d", fields), query, None, (), shown)
+    assert found["title"] == plain["title"]
     return [markup(fragment) for fragment in found["text"]]
 
 
@@ -351,9 +331,8 @@ def test_what_the_text_lacks_is_marked_where_it_is_answered(answer_highlighter: 
     text = "a bee is home"
     assert answer_snippets(answer_highlighter, text, "insects home", None) == ["a bee is <em>home</em>"]
     read = read_of(text, insects=1, home=0)
-    assert answer_snippets(answer_highlighter, text, "insects home", read) == [
-        "a <em>bee</em> is <em>home</em>"
-    ]
+    found = answer_snippets(answer_highlighter, text, "insects home", read)
+    assert found == ["a <em>bee</em> is <em>home</em>"]
     assert answer_snippets(answer_highlighter, text, "home", read) == ["a bee is <em>home</em>"]
 
 

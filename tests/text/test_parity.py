@@ -56,9 +56,7 @@ def test_ordinary_text_has_the_ids_of_both_bert_tokenisers(
 
 
 @given(text=st.text(max_size=200).filter(lambda text: "[" not in text))
-def test_any_text_without_literal_specials_has_the_ids_of_bert(
-    ours: Preprocessor, bert: BertTokenizer, text: str
-) -> None:
+def test_text_without_specials_has_berts_ids(ours: Preprocessor, bert: BertTokenizer, text: str) -> None:
     assert ours.query(text).ids.tolist() == bert(text).input_ids
 
 

@@ -19,9 +19,8 @@ from glow.text.words import url_runs
 # Canonical order moves marks that stay in a word; it then differs in the order of such marks alone.
 MOVED = "".join(mark for mark in map(chr, range(0x110000)) if combining(mark) and category(mark) != "Mn")
 ODD = ["İ", "ß", "한", "東", "の", "\u0301", "\x00", "\u200b", "\ud800", "\ufffd", "\u00a0", "ﬁ", "…", "¿"]
-TEXT = st.text(
-    st.one_of(st.characters(exclude_characters=MOVED), st.sampled_from("ab. \t\n"), st.sampled_from(ODD))
-)
+CHARACTERS = st.characters(exclude_characters=MOVED)
+TEXT = st.text(st.one_of(CHARACTERS, st.sampled_from("ab. \t\n"), st.sampled_from(ODD)))
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +30,7 @@ def spans(pieces: WordPieces) -> WordSpans:
 
 @settings(max_examples=300, deadline=None)
 @given(text=TEXT)
-def test_the_words_are_those_of_preprocessing_and_their_places_follow_one_another(
-    spans: WordSpans, text: str
-) -> None:
+def test_words_are_those_of_preprocessing_and_their_places_follow(spans: WordSpans, text: str) -> None:
     found = list(spans.of_text(text))
     assert [span.word for span in found] == spans.pieces.whole_words(text)
     among = {span.word for span in found[::2]}
@@ -55,9 +52,7 @@ def test_the_words_are_those_of_preprocessing_and_their_places_follow_one_anothe
         ("tab\tbees\nnew\u00a0line", ["tab", "bees", "new", "line"]),
     ],
 )
-def test_a_word_is_found_as_it_is_written_with_its_accents(
-    spans: WordSpans, text: str, words: list[str]
-) -> None:
+def test_a_word_is_found_as_written_with_its_accents(spans: WordSpans, text: str, words: list[str]) -> None:
     assert [text[span.start : span.end] for span in spans.of_text(text)] == words
 
 
@@ -118,9 +113,8 @@ def test_every_word_of_the_query_is_marked_whatever_stands_around_it(
     analyzer = Analyzer(name)
     highlighter = Highlighter(make(counts=COUNTS, documents=10_000), analyzer)
     terms = highlighter.query_terms(QUERY)
-    marked = [
-        text[at.start : at.end] for at in WordSpans(pieces).of_text(text) if analyzer.term(at.word) in terms
-    ]
+    words = WordSpans(pieces).of_text(text)
+    marked = [text[at.start : at.end] for at in words if analyzer.term(at.word) in terms]
     whole = Highlighting(fragments=1, fragment_chars=max(len(text), 20))
     found = highlighter.document(Document("d", {"text": (text,)}), QUERY, ["text"], (), whole).get("text", [])
     assert [part for fragment in found for part, mark in fragment.parts if mark] == marked
@@ -137,11 +131,8 @@ def test_the_best_windows_are_those_of_looking_at_every_run(steps: list[tuple[st
         spans.append(Span(word, place, place + 1))
         place += 1 + gap
     held = {span.word for span in spans}
-    worth = {
-        word: value
-        for word, value in {"a": 3.0, "b": 2.0, "c": 0.5, "d": LEAST_WORTH}.items()
-        if word in held
-    }
+    worths = {"a": 3.0, "b": 2.0, "c": 0.5, "d": LEAST_WORTH}
+    worth = {word: value for word, value in worths.items() if word in held}
     found = best_windows(spans, worth, 3, width, place + 1)
     shown: set[str] = set()
     for window in found:
@@ -180,9 +171,7 @@ def test_a_stem_begins_as_its_word(word: str) -> None:
         "a.b-",
     ],
 )
-def test_a_long_text_costs_little_more_than_finding_its_different_words(
-    make: Make, pieces: WordPieces, text: str
-) -> None:
+def test_a_long_text_costs_little_more_than_its_words(make: Make, pieces: WordPieces, text: str) -> None:
     """Every word as a span of its own was 13 to 60 times that, and is 0.9 to 4 times."""
     long = text * (100_000 // len(text))
     spans, highlighter = WordSpans(pieces), Highlighter(make(counts=COUNTS, documents=10_000))

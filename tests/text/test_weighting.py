@@ -100,11 +100,8 @@ def test_documents_follow_eq_7_and_8(title: Sequence[str], body: Sequence[str]) 
 
 def test_formula_idf_is_idf_alone_and_none_is_one() -> None:
     words = ["the", "bee", "bee", "?"]
-    for weigh in (
-        weigher(formula="idf").query,
-        lambda all_, kept: weigher(formula="idf").document({"title": all_}, kept),
-    ):
-        found = weigh(words, words)
+    own = weigher(formula="idf")
+    for found in (own.query(words, words), own.document({"title": words}, words)):
         assert found.words == pytest.approx({word: plain_idf(word) for word in words})
         assert (found.cls, found.sep) == (1.0, 1.0)
     found = weigher(formula="none").query(words, words)
@@ -113,11 +110,8 @@ def test_formula_idf_is_idf_alone_and_none_is_one() -> None:
 
 def test_formula_stop_leaves_out_what_holds_sentences_together() -> None:
     words = ["the", "bee", "bee", "?"]
-    for weigh in (
-        weigher(formula="stop").query,
-        lambda all_, kept: weigher(formula="stop").document({"title": all_}, kept),
-    ):
-        found = weigh(words, words)
+    own = weigher(formula="stop")
+    for found in (own.query(words, words), own.document({"title": words}, words)):
         assert found.words == {"the": 0.0, "bee": 1.0, "?": 0.0}
         assert (found.cls, found.sep) == (0.0, 0.0)
 
@@ -174,9 +168,7 @@ def test_options_outside_their_range_are_refused(options: dict[str, object]) -> 
 
 
 @given(st.lists(st.floats(0.0, 50.0, width=32), min_size=1, max_size=20), st.floats(0.0, 1.0))
-def test_strength_interpolates_between_plain_attention_and_the_weights(
-    values: list[float], strength: float
-) -> None:
+def test_strength_lies_between_plain_attention_and_the_weights(values: list[float], strength: float) -> None:
     weights = np.array(values, np.float32)
     found = soften(weights, strength)
     assert found.dtype == np.float32

@@ -142,9 +142,8 @@ def test_only_line_ends_separate_pieces(end: str, tmp_path: Path) -> None:
     """A token that Unicode counts as a line separator would shift every later id."""
     line = "\r\n" if end == "\r\n" else "\n"
     path = tmp_path / "vocab.txt"
-    path.write_bytes(
-        (line.join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2028", "\x85", "bee"]) + end).encode()
-    )
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2028", "\x85", "bee"]
+    path.write_bytes((line.join(tokens) + end).encode())
     pieces = WordPieces(path)
     assert pieces.size == 7
     assert pieces.pieces("bee") == (6,)
