@@ -8,10 +8,11 @@ from typing import Any
 from glow.artifact import IndexRoot
 from glow.index import Index
 from glow_index_builder.building import build
+from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 
-__all__ = ["documents", "live", "made", "write"]
+__all__ = ["compacted", "deleted", "documents", "live", "made", "opened", "stages", "upserted", "write"]
 
 SUBJECTS = ("bees", "owls", "coffee beans", "mountain rivers", "steam engines", "foxes", "glaciers", "tea")
 ACTS = (
@@ -54,14 +55,37 @@ def write(path: Path, records: list[dict[str, Any]]) -> Path:
     return path
 
 
+def stages() -> Stages:
+    return Stages(io.StringIO())
+
+
 def made(model: Path, source: Path, output: Path, **options: Any) -> IndexRoot:
     """Builds and publishes an index."""
-    given = BuildOptions(model=model, source=str(source), index_root=output, threads=1, **options)
-    build(given, Stages(io.StringIO()))
+    given: dict[str, Any] = {"threads": 1, **options}
+    build(BuildOptions(model=model, source=str(source), index_root=output, **given), stages())
     return IndexRoot(output)
+
+
+def upserted(root: IndexRoot, model: Path, records: list[dict[str, Any]]) -> None:
+    source = write(root.path.with_name("upserts.jsonl"), records)
+    upsert(UpsertOptions(index_root=root.path, source=str(source), model=model, threads=1), stages())
+
+
+def deleted(root: IndexRoot, *ids: str) -> None:
+    (source := root.path.with_name("deletes.txt")).write_text("".join(f"{each}\n" for each in ids))
+    delete(DeleteOptions(index_root=root.path, source=str(source)), stages())
+
+
+def compacted(root: IndexRoot) -> dict[str, Any]:
+    """Its report."""
+    return compact(CompactOptions(index_root=root.path, threads=1), stages())
+
+
+def opened(root: IndexRoot) -> Index:
+    """The live version."""
+    return Index.open(root.folder(root.current()))
 
 
 def live(folder: Path) -> Index:
     """The live version of an index."""
-    root = IndexRoot(folder)
-    return Index.open(root.folder(root.current()))
+    return opened(IndexRoot(folder))

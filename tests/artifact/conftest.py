@@ -1,13 +1,10 @@
 """A small artifact with files in folders, and the tool to change one byte of it."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from glow.artifact import write_artifact
-
-Flip = Callable[[Path, int], None]
 
 
 def make_artifact(target: Path, content: bytes = b"vectors") -> Path:
@@ -28,13 +25,8 @@ def artifact(tmp_path: Path) -> Path:
     return make_artifact(tmp_path / "v1")
 
 
-@pytest.fixture
-def flip() -> Flip:
+def flip(path: Path, position: int) -> None:
     """Changes one bit of the byte at a position of a file."""
-
-    def change(path: Path, position: int) -> None:
-        data = bytearray(path.read_bytes())
-        data[position] ^= 1
-        path.write_bytes(data)
-
-    return change
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)

@@ -21,6 +21,7 @@ from glow.errors import (
     IntegrityError,
     MismatchError,
 )
+from tests.artifact.conftest import flip
 
 
 def remake(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -41,20 +42,15 @@ def test_a_manifest_is_read_as_it_was_written(artifact: Path) -> None:
     assert manifest.parents == {"model": {"name": "toy"}}
     assert manifest.parameters == {"kind": "flat", "share": 0.5}
     assert manifest.counts == {"documents": 3}
-    assert {name: record.size_bytes for name, record in manifest.files.items()} == {
-        "vectors.bin": 7,
-        "terms/words.bin": 14,
-        "empty": 0,
-    }
+    sizes = {name: record.size_bytes for name, record in manifest.files.items()}
+    assert sizes == {"vectors.bin": 7, "terms/words.bin": 14, "empty": 0}
     assert manifest.files["vectors.bin"].sha256 == hashlib.sha256(b"vectors").hexdigest()
     assert manifest.to_bytes() == (artifact / MANIFEST_FILE).read_bytes()
     assert manifest.hash == hashlib.sha256((artifact / MANIFEST_FILE).read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["vectors.bin", "terms/words.bin"])
-def test_a_changed_byte_anywhere_in_a_file_is_refused_by_name(
-    artifact: Path, flip: Callable[[Path, int], None], name: str
-) -> None:
+def test_a_changed_byte_anywhere_in_a_file_is_refused_by_name(artifact: Path, name: str) -> None:
     for position in range((artifact / name).stat().st_size):
         flip(artifact / name, position)
         with pytest.raises(IntegrityError, match=name):
@@ -63,9 +59,7 @@ def test_a_changed_byte_anywhere_in_a_file_is_refused_by_name(
     verify(artifact, "index")
 
 
-def test_a_changed_byte_anywhere_in_the_manifest_is_refused_by_name(
-    artifact: Path, flip: Callable[[Path, int], None]
-) -> None:
+def test_a_changed_byte_anywhere_in_the_manifest_is_refused_by_name(artifact: Path) -> None:
     path = artifact / MANIFEST_FILE
     for position in range(0, path.stat().st_size, 5):
         flip(path, position)

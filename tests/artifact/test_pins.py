@@ -95,11 +95,8 @@ def test_live_is_none_only_where_nothing_was_ever_published(root: IndexRoot) -> 
 
 
 def test_what_a_gate_refused_is_published_only_once_somebody_overrode_it(root: IndexRoot) -> None:
-    record = {
-        "status": "failed",
-        "time": "now",
-        "checks": [{"name": "a", "passed": True}, {"name": "b", "passed": False}],
-    }
+    checks = [{"name": "a", "passed": True}, {"name": "b", "passed": False}]
+    record = {"status": "failed", "time": "now", "checks": checks}
     root.amend("v2", {"gate": record})
     with pytest.raises(GateError, match="refused version v2 at now for b;") as refused:
         root.publish("v2")

@@ -1,21 +1,18 @@
 """An index root holds versions; CURRENT names the live one and is switched in one step."""
 
-import json
 import os
 import re
 import resource
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from glow.artifact import IndexRoot, write_artifact
 from glow.errors import ArtifactError, ArtifactNotFoundError, DiskError, IntegrityError, MismatchError
-
-KILL = Path(__file__).with_name("kill_points.py")
+from tests.program import answer_of, glow
 
 
 @pytest.fixture
@@ -50,12 +47,8 @@ def test_publish_makes_a_version_the_live_one(root: IndexRoot) -> None:
     for version in root.versions():
         assert root.publish(version).name == version
         assert root.current() == version
-    assert sorted(path.name for path in root.path.iterdir()) == [
-        ".lock",
-        "20260101T000000Z-aaaa",
-        "20260102T000000Z-bbbb",
-        "CURRENT",
-    ]
+    found = sorted(path.name for path in root.path.iterdir())
+    assert found == [".lock", "20260101T000000Z-aaaa", "20260102T000000Z-bbbb", "CURRENT"]
 
 
 def test_a_rollback_goes_back_in_the_order_of_what_was_live(root: IndexRoot) -> None:
@@ -163,11 +156,7 @@ def test_nothing_published_says_what_to_run(root: IndexRoot) -> None:
 
 def test_a_kill_at_any_step_leaves_the_old_version_live_or_the_new_one(tmp_path: Path) -> None:
     """The process dies before and after every rename, replace and sync of writing and publishing a version."""
-    done = subprocess.run(
-        [sys.executable, str(KILL), str(tmp_path)], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    states = json.loads(done.stdout)
+    states = answer_of("tests.artifact.kill_points", tmp_path)
     assert len(states) >= 16
     for state in states:
         assert state["died"], state
@@ -213,14 +202,8 @@ def test_a_full_disk_is_one_message_and_changes_nothing(root: IndexRoot, change:
         root.publish(version)
     before = (root.path / "CURRENT").read_bytes()
     arguments = [] if change == "rollback" else [root.versions()[0]]
-    command = [sys.executable, "-m", "glow", change, *arguments, "--index-root", str(root.path)]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),  # every write fails
-    )
+    no_write = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0))
+    done = glow(change, *arguments, "--index-root", root.path, preexec_fn=no_write)
     assert done.returncode == DiskError.exit_code == 4, done.stderr
     assert done.stderr.startswith("glow: ") and done.stderr.count("\n") == 1
     assert "cannot write below" in done.stderr

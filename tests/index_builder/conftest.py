@@ -5,22 +5,58 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click.testing
+import onnxruntime
 import pytest
 from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow.cli import app
 from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
+from tests.made_index import made, opened, write
+from tests.program import ROOT
 
-ROOT = Path(__file__).parents[2]
 Run = Callable[..., click.testing.Result]
 Spawn = Callable[..., subprocess.Popen[bytes]]
+Live = Callable[[], Index]
+Make = Callable[..., IndexRoot]
+Documents = list[dict[str, Any]]
+Lines = Iterable[bytes | dict[str, Any]]
+LinesFile = Callable[[Lines], Path]
+HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+STAGES = ["read", "terms", "encode", "columns", "lexical", "spelling", "late", "index", "recall", "check"]
+
+
+def names(folder: Path) -> list[str]:
+    """What lies in a folder, but for its lock."""
+    return sorted({path.name for path in folder.iterdir()} - {".lock"}) if folder.exists() else []
+
+
+def search(index: Index, query: str, k: int = 5) -> list[str]:
+    rows = index[VECTORS].search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
+    return [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
+
+
+def report_of(path: Path) -> dict[str, Any]:
+    """A report that a command wrote; of a version, too."""
+    return dict(json.loads((path / "report.json" if path.is_dir() else path).read_bytes()))
+
+
+def write_judged(folder: Path, queries: Iterable[tuple[str, str, str, int]]) -> Path:
+    """Judged queries: id, text, document and grade of each."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    given = list(queries)
+    write(folder / "queries.jsonl", [{"_id": name, "text": text} for name, text, *_ in given])
+    rows = "".join(f"{name}\t{document}\t{grade}\n" for name, _, document, grade in given)
+    (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    return folder
 
 
 @pytest.fixture
@@ -51,14 +87,22 @@ def build(run: Run, toy_model: Path, output: Path) -> Run:
 
 
 @pytest.fixture
-def live(output: Path) -> Callable[[], Index]:
+def live(output: Path) -> Live:
     """Opens the live version."""
+    return lambda: opened(IndexRoot(output))
 
-    def opened() -> Index:
-        root = IndexRoot(output)
-        return Index.open(root.folder(root.current()))
 
-    return opened
+def maker(folder: Path, **fixed: Any) -> Make:
+    """Builds an index of these documents: `make("name", documents, **options)`."""
+
+    def make(name: str, documents: Documents, **options: Any) -> IndexRoot:
+        source = folder / f"{name}.jsonl"
+        if not source.exists():  # a build goes on only where its input is the same file
+            write(source, documents)
+        given = {"shard_documents": 16, **fixed, **options}
+        return made(given.pop("model"), source, folder / name, **given)
+
+    return make
 
 
 @pytest.fixture
@@ -77,7 +121,7 @@ def spawn() -> Spawn:
     return start
 
 
-def write_lines(path: Path, lines: Iterable[bytes | dict[str, object]]) -> Path:
+def write_lines(path: Path, lines: Lines) -> Path:
     """Writes lines as they are, and objects as JSON."""
     encoded = (line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
     path.write_bytes(b"".join(line + b"\n" for line in encoded))
@@ -85,22 +129,9 @@ def write_lines(path: Path, lines: Iterable[bytes | dict[str, object]]) -> Path:
 
 
 @pytest.fixture
-def lines_file(tmp_path: Path) -> Callable[[Iterable[bytes | dict[str, object]]], Path]:
+def lines_file(tmp_path: Path) -> LinesFile:
     """Writes lines to a file and gives its path."""
     return lambda lines: write_lines(tmp_path / "input.jsonl", lines)
-
-
-@pytest.fixture
-def wait_for() -> Callable[[Callable[[], bool]], None]:
-    """Waits until a condition holds, a minute at most."""
-
-    def wait(condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60.0
-        while not condition():
-            assert time.monotonic() < end, "nothing happened in time"
-            time.sleep(0.01)
-
-    return wait
 
 
 @contextmanager
@@ -112,9 +143,3 @@ def limited_disk(size_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.fixture
-def disk_of() -> Callable[[int], AbstractContextManager[None]]:
-    """Stands for a full disk: no file grows beyond so many bytes in its block."""
-    return limited_disk

@@ -1,17 +1,11 @@
-"""Changes a copy of an index again and again, each time dying at another step: `delta_kill_points.py ROOT MODEL FOLDER`.
-
-Runs in a process of its own that starts no threads, so that it can fork; each child does the work. Writes one JSON list of
-states to standard output.
-"""
+"""Changes a copy of an index again and again, each time dying at another step: `delta_kill_points ROOT MODEL FOLDER`."""
 
 import io
 import json
-import os
 import random
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 from glow.artifact import IndexRoot, verify
 from glow_index_builder.deltas.compaction import compact
@@ -19,9 +13,9 @@ from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.progress import Stages
+from tests.death import DEATH, arm, in_child
 
 STEPS = ("rename", "replace", "fsync", "link")
-DEATH = 77
 SAMPLED = 2
 
 
@@ -35,51 +29,16 @@ def run(command: str, root: Path, model: Path, folder: Path) -> None:
         compact(CompactOptions(index_root=root), stages)
 
 
-def arm(deadly: int) -> list[str]:
-    """Makes the process die at moment `deadly`: 2n is before step n, 2n + 1 after it; -1 never."""
-    moments: list[str] = []
-
-    def watched(name: str, function: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            reach(f"before {name}")
-            result = function(*arguments, **options)
-            reach(f"after {name}")
-            return result
-
-        return call
-
-    def reach(moment: str) -> None:
-        moments.append(moment)
-        if len(moments) - 1 == deadly:
-            os._exit(DEATH)
-
-    for name in STEPS:
-        setattr(os, name, watched(name, getattr(os, name)))
-    return moments
-
-
-def in_child(work: Any) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = work() or 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def moments_of(command: str, root: Path, model: Path, folder: Path) -> list[str]:
     """What a whole run comes past."""
 
     def work() -> None:
-        moments = arm(-1)
+        moments = arm(-1, STEPS)
         run(command, root, model, folder)
         (folder / "moments.json").write_text(json.dumps(moments))
 
     assert in_child(work) == 0
-    found: list[str] = json.loads((folder / "moments.json").read_text())
-    return found
+    return list(json.loads((folder / "moments.json").read_text()))
 
 
 def state(root: Path) -> dict[str, object]:
@@ -108,24 +67,16 @@ def main() -> None:
             shutil.copytree(start, root)
 
             def work(command: str = command, moment: int = moment, root: Path = root) -> None:
-                arm(moment)
+                arm(moment, STEPS)
                 run(command, root, model, folder)
 
             died = in_child(work) == DEATH
             found = state(root)
             if moment == rare[0]:  # once for each command: it takes as long as all the rest
                 assert in_child(lambda command=command, root=root: run(command, root, model, folder)) == 0
-            states.append(
-                {
-                    "command": command,
-                    "moment": moments[moment],
-                    "died": died,
-                    "found": found,
-                    "before": before,
-                    "after": after,
-                    "again": state(root) if moment == rare[0] else None,
-                }
-            )
+            again = state(root) if moment == rare[0] else None
+            known = {"command": command, "moment": moments[moment], "before": before, "after": after}
+            states.append({**known, "died": died, "found": found, "again": again})
         start = whole
     sys.stdout.write(json.dumps(states))
 

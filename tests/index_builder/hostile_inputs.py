@@ -60,7 +60,8 @@ def _window(path: Path, _: Chunks) -> None:
     path.write_bytes(b"\x28\xb5\x2f\xfd\x00\xf8\x01\x00\x00")
 
 
-INPUTS: dict[str, tuple[str, Callable[[Path, Chunks], None], Callable[[], Chunks]]] = {
+Inputs = dict[str, tuple[str, Callable[[Path, Chunks], None], Callable[[], Chunks]]]
+INPUTS: Inputs = {
     "a line of 400 MB, gzip": (".jsonl.gz", _gzip, lambda: _repeated(400, b"x" * MB, GOOD)),
     "a line of 400 MB, zstd": (".jsonl.zst", _zstd, lambda: _repeated(400, b"x" * MB, GOOD)),
     "a document of 400 MB": (
@@ -77,7 +78,7 @@ INPUTS: dict[str, tuple[str, Callable[[Path, Chunks], None], Callable[[], Chunks
     "gzip cut off": (".jsonl.gz", _plain, lambda: iter([gzip.compress(GOOD * 100)[:60]])),
     "gzip in gzip": (".jsonl.gz", _gzip, lambda: iter([gzip.compress(GOOD)])),
 }
-LONG: dict[str, tuple[str, Callable[[Path, Chunks], None], Callable[[], Chunks]]] = {
+LONG: Inputs = {
     "a line of 4 GB, gzip": (".jsonl.gz", _gzip, lambda: _repeated(4_000, b"x" * MB, GOOD)),
     "40 MB of line feeds": (".jsonl.gz", _gzip, lambda: _repeated(40, b"\n" * MB, GOOD)),
     "1,000,000 bad lines": (".jsonl.gz", _gzip, lambda: _repeated(1_000, b"x\n" * 1_000, GOOD)),
@@ -100,16 +101,10 @@ def _given(scratch: Path, name: str, file: Path, command: list[str]) -> None:
     before = {path for path in scratch.rglob("*")}
     started = time.monotonic()
     done = CliRunner().invoke(app, [each.format(file=file, root=scratch / "root") for each in command])
-    left = sorted(
-        (path.relative_to(scratch).as_posix(), path.stat().st_size)
-        for path in scratch.rglob("*")
-        if path not in before and path.is_file()
-    )
-    figures = {
-        "name": name,
-        "exit": done.exit_code,
-        "said": done.output,
-        "raised": repr(done.exception),
+    files = (path for path in scratch.rglob("*") if path not in before and path.is_file())
+    left = sorted((path.relative_to(scratch).as_posix(), path.stat().st_size) for path in files)
+    figures = {"name": name, "exit": done.exit_code, "said": done.output, "raised": repr(done.exception)}
+    figures |= {
         "left": left,
         "seconds": round(time.monotonic() - started, 2),
         "peak_mb": peak_mb(os.getpid()),
@@ -127,17 +122,7 @@ def main() -> None:
     parser.add_argument("--long", action="store_true")
     options = parser.parse_args()
     scratch = options.scratch
-    build = [
-        "build",
-        "--input",
-        "{file}",
-        "--model",
-        str(options.model),
-        "--threads",
-        "1",
-        "--index-root",
-        "{root}",
-    ]
+    build = [*"build --input {file} --threads 1 --index-root {root} --model".split(), str(options.model)]
     for name, (suffix, pack, chunks) in (LONG if options.long else INPUTS).items():
         file = scratch / f"input{suffix}"
         pack(file, chunks())

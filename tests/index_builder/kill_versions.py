@@ -1,23 +1,18 @@
-"""Runs commands on index roots, each time dying at another step: `kill_versions.py FOLDER SEED RUNS`.
-
-Runs in a process of its own, without threads, so that it can fork. Writes one JSON list to standard output.
-"""
+"""Runs commands on index roots, each time dying at another step: `kill_versions FOLDER SEED RUNS`."""
 
 import json
-import os
 import random
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from glow.artifact import IndexRoot, verify, write_artifact
 from glow.errors import ArtifactError
 from glow_index_builder.versions.gc import collect
+from tests.death import arm, in_child
 
 STEPS = ("rename", "replace", "fsync", "unlink", "rmdir", "mkdir")
-DEATH = 77
 LATER = time.time() + 7200.0
 
 
@@ -43,40 +38,15 @@ def commands() -> dict[str, Callable[[IndexRoot], object]]:
     }
 
 
-def arm(deadly: int) -> list[str]:
-    """Makes the process die at moment `deadly`: 2n is before step n, 2n + 1 after it; -1 never."""
-    moments: list[str] = []
-
-    def watched(name: str, function: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            for when in ("before", "after"):
-                moments.append(f"{when} {name}")
-                if len(moments) - 1 == deadly:
-                    os._exit(DEATH)
-                if when == "before":
-                    result = function(*arguments, **options)
-            return result
-
-        return call
-
-    for name in STEPS:
-        setattr(os, name, watched(name, getattr(os, name)))
-    return moments
-
-
 def run(work: Callable[[IndexRoot], object], root: IndexRoot, deadly: int) -> int:
     """Runs it in a child; its exit code."""
-    child = os.fork()
-    if child == 0:
-        try:
-            moments = arm(deadly)
-            work(IndexRoot(root.path))
-            (root.path.parent / f"{root.path.name}.moments").write_text(str(len(moments)))
-        except BaseException as error:
-            sys.stderr.write(f"{root.path.name}: {error!r}\n")
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def armed() -> None:
+        moments = arm(deadly, STEPS)
+        work(IndexRoot(root.path))
+        root.path.with_suffix(".moments").write_text(str(len(moments)))
+
+    return in_child(armed)
 
 
 def faults(root: IndexRoot) -> list[str]:
@@ -104,18 +74,8 @@ def main() -> None:
             code = run(work, root, moment)
             live, damaged = root.current(), faults(root)
             again = run(work, root, -1)
-            found.append(
-                {
-                    "command": name,
-                    "moment": moment,
-                    "of": count,
-                    "code": code,
-                    "live": live,
-                    "damaged": damaged,
-                    "again": again,
-                    "root": str(root.path),
-                }
-            )
+            state = {"command": name, "moment": moment, "of": count, "code": code, "live": live}
+            found.append({**state, "damaged": damaged, "again": again, "root": str(root.path)})
     sys.stdout.write(json.dumps(found))
 
 

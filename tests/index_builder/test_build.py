@@ -1,47 +1,22 @@
 """A build makes a version that opens, answers, says how it was made, and is live."""
 
 import hashlib
-import json
 import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-import click.testing
 import numpy as np
-import onnxruntime
 import pytest
 
 from glow.artifact import IndexRoot, model
 from glow.artifact.model import EXPLAIN_FILES, query_side_files
 from glow.collection import read_documents
-from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.runtime import Model
 from glow.text import TermTable
 from glow_index_builder.encoding.text_encoder import CPU_BATCH_TOKENS
-
-Run = Callable[..., click.testing.Result]
-Spawn = Callable[..., subprocess.Popen[bytes]]
-Live = Callable[[], Index]
-LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
-HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
-
-
-def names(folder: Path) -> list[str]:
-    """What lies in a folder, but for its lock."""
-    return sorted({path.name for path in folder.iterdir()} - {".lock"}) if folder.exists() else []
-
-
-def published(path: Path) -> Index:
-    root = IndexRoot(path)
-    return Index.open(root.folder(root.current()))
-
-
-def search(index: Index, query: str, k: int = 5) -> list[str]:
-    rows = index[VECTORS].search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
-    return [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
+from tests.index_builder.conftest import HAS_CUDA, STAGES, LinesFile, Live, Run, names, report_of, search
+from tests.made_index import opened
 
 
 def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, live: Live) -> None:
@@ -50,19 +25,12 @@ def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, l
     index = live()
     assert search(index, "how do bees find the way home")[0] == "toy/0"
     assert names(output) == sorted(["CURRENT", index.version])
-    assert names(output / index.version) == [
-        "columns",
-        "documents.sqlite",
-        "impacts",
-        "late",
-        "manifest.json",
-        "model",
-        "report.json",
-        "spelling",
-        "stems",
-        "terms",
-        "vectors.faiss",
-    ]
+    assert (
+        names(output / index.version)
+        == (
+            "columns documents.sqlite impacts late manifest.json model report.json spelling stems terms vectors.faiss"
+        ).split()
+    )
     assert f"published {index.version}" in done.stdout
 
 
@@ -77,10 +45,8 @@ def test_vectors_are_those_of_the_model_under_the_index_s_own_term_table(
     stored = index[VECTORS]._index.reconstruct_n(0, 12)  # type: ignore[attr-defined]  # the part itself, behind its view
     # The same batches give the same bits; the toy's towers hardly feel weights, so nothing less would tell.
     encoder = model.encoder("document", batch_tokens=CPU_BATCH_TOKENS)
-    for preprocessor, belongs in (
-        (model.with_terms(index.preprocessor.terms), True),
-        (model.preprocessor, False),
-    ):
+    own = model.with_terms(index.preprocessor.terms)
+    for preprocessor, belongs in ((own, True), (model.preprocessor, False)):
         expected = encoder.encode([preprocessor.document(document) for document in documents])
         np.testing.assert_allclose(stored, expected, atol=1e-4)
         assert np.array_equal(stored, expected) is belongs
@@ -89,14 +55,16 @@ def test_vectors_are_those_of_the_model_under_the_index_s_own_term_table(
 def test_documents_are_stored_as_they_came(toy_index: Path, toy_model: Path, toy_corpus: Path) -> None:
     names_of_fields = Model.open(toy_model).preprocessor.schema.names
     for stored, given in zip(
-        published(toy_index)[STORED_FIELDS].scan(), read_documents(toy_corpus, names_of_fields), strict=True
+        opened(IndexRoot(toy_index))[STORED_FIELDS].scan(),
+        read_documents(toy_corpus, names_of_fields),
+        strict=True,
     ):
         assert (stored.id, stored.metadata) == (given.id, given.metadata)
         assert stored.fields == {name: values for name, values in given.fields.items() if values}
 
 
 def test_the_manifest_binds_model_and_term_table(toy_index: Path, toy_model: Path) -> None:
-    manifest, model = published(toy_index).manifest, Model.open(toy_model)
+    manifest, model = opened(IndexRoot(toy_index)).manifest, Model.open(toy_model)
     assert manifest.hashes["model"] == model.hash
     assert manifest.hashes["terms"] == TermTable.load(toy_index / manifest.name / "terms").hash
     files = {
@@ -113,55 +81,30 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
     build: Run, output: Path, toy_corpus: Path, tmp_path: Path, live: Live
 ) -> None:
     assert build(toy_corpus, "--json", tmp_path / "report.json").exit_code == 0
-    report = json.loads((tmp_path / "report.json").read_text())
-    stored = json.loads((output / report["version"] / "report.json").read_text())
-    assert report["published"] is True
-    assert {key: value for key, value in report.items() if key not in ("published", "seconds")} == {
-        key: value for key, value in stored.items() if key != "seconds"
-    }
+    report = report_of(tmp_path / "report.json")
+    stored = report_of(output / report["version"])
+    assert report.pop("published") is True
+    assert {**report, "seconds": 0} == {**stored, "seconds": 0}
     assert report["status"] == "built"
     assert report["model"] == {"name": "toy-model", "hash": live().manifest.hashes["model"]}
-    assert report["counts"] == {
-        "documents": 50,
-        "rejects": 0,
-        "lines": 50,
-        "read_bytes": toy_corpus.stat().st_size,
-    }
+    size_bytes = toy_corpus.stat().st_size
+    assert report["counts"] == {"documents": 50, "rejects": 0, "lines": 50, "read_bytes": size_bytes}
     assert (report["rejects"], report["truncated"]["url"]) == ({}, 50)
     assert (report["terms"]["source"], report["terms"]["documents"]) == ("corpus", 50)
     assert report["index"]["kind"] == "flat"
     assert "50 documents are few enough" in report["index"]["why"]
     assert report["index"]["size_bytes"] == (output / report["version"] / "vectors.faiss").stat().st_size
     assert report["recall"] == {"recall": 1.0, "depth": 10, "queries": 50, "seed": 0}
-    assert list(report["seconds"]) == [
-        "read",
-        "terms",
-        "encode",
-        "columns",
-        "lexical",
-        "spelling",
-        "late",
-        "index",
-        "recall",
-        "check",
-        "total",
-    ]
+    assert list(report["seconds"]) == [*STAGES, "total"]
     assert all(took >= 0 for took in report["seconds"].values())
     assert report["documents_per_second"]["total"] > 0
     assert report["peak_memory_bytes"] > 10_000_000
     peaks = report["stage_peak_memory_bytes"]
     assert set(peaks) == {*report["seconds"], "worker"} - {"check", "total"}
     assert max(peaks.values()) == report["peak_memory_bytes"]
-    seconds = report["shards"].pop("seconds")
-    assert 0 < seconds <= report["seconds"]["total"]
-    assert report["shards"] == {
-        "documents": 256,
-        "count": 1,
-        "resumed": 0,
-        "failures": 0,
-        "runner": "local",
-        "workers": 1,
-    }
+    assert 0 < report["shards"].pop("seconds") <= report["seconds"]["total"]
+    counts = {"documents": 256, "count": 1, "resumed": 0, "failures": 0}
+    assert report["shards"] == {**counts, "runner": "local", "workers": 1}
 
 
 def test_the_same_input_gives_the_same_files(build: Run, output: Path, toy_corpus: Path) -> None:
@@ -176,7 +119,7 @@ def test_a_kind_that_was_asked_for_is_built(
     build: Run, toy_corpus: Path, kind: str, tmp_path: Path, live: Live
 ) -> None:
     assert build(toy_corpus, "--index", kind, "--json", tmp_path / "r.json").exit_code == 0
-    report = json.loads((tmp_path / "r.json").read_text())
+    report = report_of(tmp_path / "r.json")
     assert live()[VECTORS].kind == report["index"]["kind"] == kind
     assert report["index"]["why"] == "asked for by --index"
     assert report["recall"]["recall"] > 0.9
@@ -189,7 +132,7 @@ def test_an_index_that_is_compressed_for_memory_says_so(
     file = lines_file([{"_id": str(number), "title": f"bees {number}"} for number in range(2700)])
     done = build(file, "--memory-mb", 1, "--json", tmp_path / "r.json")
     assert done.exit_code == 0
-    report = json.loads((tmp_path / "r.json").read_text())
+    report = report_of(tmp_path / "r.json")
     assert ("that recall is under 0.95" in done.stdout) is (report["recall"]["recall"] < 0.95)
     assert report["index"]["kind"] == live()[VECTORS].kind == "ivf-pq"
     assert "about 1 MiB does not fit into --memory-mb 1" in report["index"]["why"]
@@ -200,10 +143,7 @@ def test_term_statistics_come_from_where_they_are_asked_from(
 ) -> None:
     file = lines_file([{"_id": "a", "title": "bees bees"}, {"_id": "b", "title": "bees and robots"}])
     model = Model.open(toy_model).preprocessor.terms
-    expected = {
-        "corpus": (2, 2, 1),
-        "model": (50, model.df("bees"), 0),
-    }
+    expected = {"corpus": (2, 2, 1), "model": (50, model.df("bees"), 0)}
     for source, (documents, bees, robots) in expected.items():
         assert build(file, "--term-stats", source).exit_code == 0
         terms = live().preprocessor.terms
@@ -231,7 +171,7 @@ def test_documents_encoded_on_the_gpu_are_served_by_the_cpu(
     done = build(toy_corpus, "--device", "cuda", "--index", kind)
     assert done.exit_code == 0, done.stderr
     query = "how do bees find the way home"
-    assert search(live(), query) == search(published(toy_index), query)
+    assert search(live(), query) == search(opened(IndexRoot(toy_index)), query)
 
 
 def test_the_default_model_is_the_one_that_models_default_names(

@@ -2,47 +2,24 @@
 
 import shutil
 import signal
-import subprocess
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
-import click.testing
 import numpy as np
-import onnxruntime
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow.index.vectors import VECTORS, DenseIndex
-
-Run = Callable[..., click.testing.Result]
-Spawn = Callable[..., subprocess.Popen[bytes]]
-Live = Callable[[], Index]
-WaitFor = Callable[[Callable[[], bool]], None]
-DiskOf = Callable[[int], AbstractContextManager[None]]
-LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
-HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
-
-
-def names(folder: Path) -> list[str]:
-    """What lies in a folder, but for its lock."""
-    return sorted({path.name for path in folder.iterdir()} - {".lock"}) if folder.exists() else []
-
-
-def search(index: Index, query: str, k: int = 5) -> list[str]:
-    rows = index[VECTORS].search(index.encoder.encode([index.preprocessor.query(query)]), k)[1][0]
-    return [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
+from glow.index.vectors import DenseIndex
+from tests.index_builder.conftest import HAS_CUDA, STAGES, LinesFile, Live, Run, Spawn, limited_disk, names
+from tests.until import until
 
 
 def test_a_kind_that_needs_more_documents_is_refused_before_encoding(
     build: Run, output: Path, lines_file: LinesFile
 ) -> None:
     done = build(lines_file([{"_id": str(n), "text": "bees"} for n in range(15)]), "--index", "ivf-pq")
-    assert done.exit_code == 2
+    assert done.exit_code == 2 and "encode" not in done.stderr
     assert "an ivf-pq index needs at least 16 vectors to train, found 15" in done.stderr
-    assert "encode" not in done.stderr
     assert names(output) == []
 
 
@@ -52,9 +29,7 @@ def test_a_device_that_is_not_there_is_refused_before_any_work(
 ) -> None:
     for kind in ("auto", "flat", "hnsw"):
         done = build(toy_corpus, "--device", "cuda", "--index", kind)
-        assert done.exit_code == 5
-        assert "cuda" in done.stderr
-        assert len(done.stderr.splitlines()) == 1
+        assert done.exit_code == 5 and "cuda" in done.stderr and len(done.stderr.splitlines()) == 1
         assert names(output) == []
 
 
@@ -67,19 +42,18 @@ def test_a_damaged_or_missing_model_is_refused(
         file.write(b"\xff\xff")
     for folder, found in ((model, "model/document.onnx is damaged"), (tmp_path / "none", "no model at")):
         done = run("build", "--model", folder, "--input", toy_corpus, "--index-root", output)
-        assert done.exit_code == 3
-        assert found in done.stderr
+        assert done.exit_code == 3 and found in done.stderr
         assert names(output) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_build_leaves_nothing_but_a_message(
-    spawn: Spawn, output: Path, toy_model: Path, number: signal.Signals, wait_for: WaitFor
+    spawn: Spawn, output: Path, toy_model: Path, number: signal.Signals
 ) -> None:
     process = spawn("build", "--model", toy_model, "--input", "-", "--index-root", output)
     process.stdin.write(b'{"_id": "1", "title": "bees"}\n')
     process.stdin.flush()
-    wait_for(lambda: any(output.glob(".work/*/.read/*")))
+    until(lambda: any(output.glob(".work/*/.read/*")))
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
@@ -88,19 +62,16 @@ def test_an_interrupted_build_leaves_nothing_but_a_message(
 
 
 def test_a_killed_build_is_never_taken_for_a_version(
-    spawn: Spawn, build: Run, output: Path, toy_model: Path, toy_corpus: Path, live: Live, wait_for: WaitFor
+    spawn: Spawn, build: Run, output: Path, toy_model: Path, toy_corpus: Path, live: Live
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     version = live().version
     process = spawn("build", "--model", toy_model, "--input", "-", "--index-root", output)
-    wait_for(lambda: any(output.glob(".work/*/.read/*")))
+    until(lambda: any(output.glob(".work/*/.read/*")))
     process.kill()
     process.communicate(timeout=60)
     assert IndexRoot(output).versions() == [version]
     assert live().version == version
-
-
-STAGES = ["read", "terms", "encode", "columns", "lexical", "spelling", "late", "index", "recall", "check"]
 
 
 @pytest.mark.parametrize(
@@ -118,20 +89,18 @@ def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(
     live: Live,
     toy_corpus: Path,
     lines_file: LinesFile,
-    disk_of: DiskOf,
     size_bytes: int,
     stages: int,
 ) -> None:
     assert build(toy_corpus).exit_code == 0
     before = names(output)
     file = lines_file([{"_id": str(number), "title": "bees"} for number in range(300)])
-    with disk_of(size_bytes):
+    with limited_disk(size_bytes):
         done = build(file, "--encode-batch-documents", 300)
     assert done.exit_code == 4, done.stderr
     *told, last = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in told] == STAGES[:stages]
-    assert last.startswith("glow: ")
-    assert "cannot write" in last
+    assert last.startswith("glow: ") and "cannot write" in last
     assert ("run the same command again to resume" in last) is (stages > 0)
     assert names(output) == ([".work"] if stages else []) + before
     assert live()[STORED_FIELDS].count == 50
@@ -148,11 +117,9 @@ def test_an_output_that_cannot_be_a_folder_fails_clearly(
     run: Run, toy_model: Path, toy_corpus: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("x")
-    done = run(
-        "build", "--model", toy_model, "--input", toy_corpus, "--index-root", tmp_path / "file" / "index"
-    )
-    assert done.exit_code == 4
-    assert "cannot write below" in done.stderr
+    place = tmp_path / "file" / "index"
+    done = run("build", "--model", toy_model, "--input", toy_corpus, "--index-root", place)
+    assert done.exit_code == 4 and "cannot write below" in done.stderr
 
 
 def test_a_finished_version_that_cannot_be_opened_is_removed(
@@ -167,6 +134,5 @@ def test_a_finished_version_that_cannot_be_opened_is_removed(
 
     monkeypatch.setattr(DenseIndex, "save", save_short)
     done = build(toy_corpus)
-    assert done.exit_code == 4
-    assert "49 vectors, 50 stored documents" in done.stderr
+    assert done.exit_code == 4 and "49 vectors, 50 stored documents" in done.stderr
     assert names(output) == []

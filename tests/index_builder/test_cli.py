@@ -4,10 +4,9 @@ import io
 import json
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import click.testing
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -22,8 +21,8 @@ from glow.index.vectors import VECTORS, build_dense
 from glow.records import Document
 from glow_index_builder.building.recall import measure_recall
 from glow_index_builder.progress import Stages
-
-Run = Callable[..., click.testing.Result]
+from tests.index_builder.conftest import STAGES, Live, Run
+from tests.made_index import opened
 
 
 @pytest.fixture
@@ -47,8 +46,7 @@ def test_a_damaged_version_is_neither_sound_nor_published(run: Run, two_versions
     (two_versions.folder(new) / "terms" / "dfs.npy").write_bytes(b"")
     for command in ("publish", "verify"):
         done = run(command, "--index-root", two_versions.path, new)
-        assert done.exit_code == 3
-        assert "terms/dfs.npy has 0 bytes" in done.stderr
+        assert done.exit_code == 3 and "terms/dfs.npy has 0 bytes" in done.stderr
     assert two_versions.current() == old
 
 
@@ -74,32 +72,30 @@ def test_an_empty_root_has_nothing_to_publish(run: Run, output: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("build",),
-        ("build", "--input", "x.jsonl"),
-        ("build", "--input", "x.jsonl", "--index-root", "o", "--index", "lsh"),
-        ("build", "--input", "x.jsonl", "--index-root", "o", "--threads", "0"),
-        ("build", "--input", "x.jsonl", "--index-root", "o", "--workers", "0"),
-        ("build", "--input", "x.jsonl", "--index-root", "o", "--encode-batch-documents", "0"),
-        ("build", "--input", "x.jsonl", "--index-root", "o", "--runner", "spark"),
-        ("build", "--input", "x.jsonl", "--index-root", "o", "--max-reject-ratio", "1.5"),
-        ("build", "--input", "x.jsonl", "--index-root", "o", "--max-line-bytes", "0"),
-        ("rebuild",),
+        "--index lsh",
+        "--threads 0",
+        "--workers 0",
+        "--encode-batch-documents 0",
+        "--runner spark",
+        "--max-reject-ratio 1.5",
+        "--max-line-bytes 0",
     ],
 )
-def test_wrong_options_exit_with_two(run: Run, options: tuple[str, ...]) -> None:
-    assert run(*options).exit_code == 2
+def test_wrong_options_exit_with_two(run: Run, options: str) -> None:
+    assert run("build", "--input", "x.jsonl", "--index-root", "o", *options.split()).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["build", "build --input x.jsonl", "rebuild"])
+def test_incomplete_and_unknown_commands_exit_with_two(run: Run, command: str) -> None:
+    assert run(*command.split()).exit_code == 2
 
 
 def test_input_that_is_not_there_exits_with_two_and_one_line(
     build: Run, output: Path, tmp_path: Path
 ) -> None:
     done = build(tmp_path / "missing.jsonl")
-    assert done.exit_code == 2
-    assert (
-        done.stderr.startswith("glow: error (invalid_input): no input at")
-        and len(done.stderr.splitlines()) == 1
-    )
-    assert not output.exists()
+    assert done.exit_code == 2 and done.stderr.startswith("glow: error (invalid_input): no input at")
+    assert len(done.stderr.splitlines()) == 1 and not output.exists()
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_the_work(
@@ -112,23 +108,12 @@ def test_a_report_that_could_not_be_written_is_refused_before_the_work(
 
 def test_stages_are_plain_lines_where_no_terminal_is(build: Run, toy_corpus: Path) -> None:
     lines = build(toy_corpus).stderr.splitlines()
-    assert [line.partition(":")[0] for line in lines] == [
-        "read",
-        "terms",
-        "encode",
-        "columns",
-        "lexical",
-        "spelling",
-        "late",
-        "index",
-        "recall",
-        "check",
-    ]
+    assert [line.partition(":")[0] for line in lines] == STAGES
     assert lines[2].startswith("encode: 50 documents in ")
 
 
 def test_a_version_explains_and_says_what_that_takes(
-    build: Run, toy_corpus: Path, live: Callable[[], Index], output: Path, toy_model: Path
+    build: Run, toy_corpus: Path, live: Live, output: Path, toy_model: Path
 ) -> None:
     report = output.parent / "report.json"
     done = build(toy_corpus, "--no-lexical", "--json", report)
@@ -142,7 +127,7 @@ def test_a_version_explains_and_says_what_that_takes(
     assert (row, round(float(score), 5)) == (0, 1.0)
 
 
-def test_explaining_can_be_left_out(build: Run, toy_corpus: Path, live: Callable[[], Index]) -> None:
+def test_explaining_can_be_left_out(build: Run, toy_corpus: Path, live: Live) -> None:
     assert build(toy_corpus, "--no-explain", "--no-lexical").exit_code == 0
     index = live()
     assert index.explainer is None
@@ -150,7 +135,7 @@ def test_explaining_can_be_left_out(build: Run, toy_corpus: Path, live: Callable
 
 
 def test_a_model_without_explain_graphs_still_builds(
-    run: Run, toy_model: Path, toy_corpus: Path, output: Path, live: Callable[[], Index], tmp_path: Path
+    run: Run, toy_model: Path, toy_corpus: Path, output: Path, live: Live, tmp_path: Path
 ) -> None:
     older = shutil.copytree(toy_model, tmp_path / "toy-model")
     manifest = read_manifest(older, "model")
@@ -161,9 +146,7 @@ def test_a_model_without_explain_graphs_still_builds(
     assert live().explainer is None
 
 
-def test_graphs_of_another_model_are_refused(
-    build: Run, toy_corpus: Path, live: Callable[[], Index], output: Path
-) -> None:
+def test_graphs_of_another_model_are_refused(build: Run, toy_corpus: Path, live: Live, output: Path) -> None:
     """Each is missing in turn, or differs from what the index says of its model."""
     assert build(toy_corpus, "--no-lexical").exit_code == 0
     index = live()
@@ -185,7 +168,6 @@ class Terminal(io.StringIO):
     """Text that says it is a terminal."""
 
     def isatty(self) -> bool:
-        """Always."""
         return True
 
 
@@ -234,8 +216,7 @@ def test_a_stage_that_fails_passes_its_error_on() -> None:
 
 @pytest.fixture(scope="module")
 def index(toy_index: Path) -> Index:
-    root = IndexRoot(toy_index)
-    return Index.open(root.folder(root.current()))
+    return opened(IndexRoot(toy_index))
 
 
 @pytest.fixture(scope="module")
@@ -245,24 +226,21 @@ def vectors(index: Index) -> NDArray[np.float32]:
     return stored
 
 
+def measured(dense: Any, vectors: NDArray[np.float32], index: Index, store: Any = None) -> Any:
+    return measure_recall(dense, vectors, store or index[STORED_FIELDS], index.preprocessor, index.encoder)
+
+
 def test_an_exact_index_has_recall_one(index: Index, vectors: NDArray[np.float32]) -> None:
-    found = measure_recall(index[VECTORS], vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
+    found = measured(index[VECTORS], vectors, index)
     assert (found.recall, found.depth, found.queries) == (1.0, 10, 50)
 
 
-def test_an_index_of_other_vectors_has_low_recall(index: Index, vectors: NDArray[np.float32]) -> None:
+def test_an_index_of_other_vectors_has_low_recall_and_the_same_every_time(
+    index: Index, vectors: NDArray[np.float32]
+) -> None:
     wrong = build_dense(np.ascontiguousarray(vectors[::-1]), "flat")
-    found = measure_recall(wrong, vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
-    assert found.recall < 0.5
-
-
-def test_the_sample_is_the_same_every_time(index: Index, vectors: NDArray[np.float32]) -> None:
-    wrong = build_dense(np.ascontiguousarray(vectors[::-1]), "flat")
-    found = {
-        measure_recall(wrong, vectors, index[STORED_FIELDS], index.preprocessor, index.encoder)
-        for _ in range(3)
-    }
-    assert len(found) == 1
+    found = {measured(wrong, vectors, index) for _ in range(3)}
+    assert len(found) == 1 and found.pop().recall < 0.5
 
 
 def test_documents_of_the_same_text_count_as_each_other(index: Index, tmp_path: Path) -> None:
@@ -272,10 +250,7 @@ def test_documents_of_the_same_text_count_as_each_other(index: Index, tmp_path: 
             writer.add(Document(str(number), {"title": ("bees",)}))
     vectors = np.repeat(index.encoder.encode([index.preprocessor.query("bees")]), 30, axis=0)
     last_first = build_dense(np.ascontiguousarray(vectors[::-1]), "hnsw")
-    found = measure_recall(
-        last_first, vectors, DocumentStore(tmp_path / "store"), index.preprocessor, index.encoder
-    )
-    assert found.recall == 1.0
+    assert measured(last_first, vectors, index, DocumentStore(tmp_path / "store")).recall == 1.0
 
 
 def test_documents_without_title_are_asked_for_by_their_text(index: Index, tmp_path: Path) -> None:
@@ -283,11 +258,5 @@ def test_documents_without_title_are_asked_for_by_their_text(index: Index, tmp_p
         writer.add(Document("a", {"url": ("https://example.org/bees",)}))
         writer.add(Document("b", {"title": (" ",), "text": ("owls hunt at night",)}))
     vectors = index.encoder.encode([index.preprocessor.query(text) for text in ("bees", "owls")])
-    found = measure_recall(
-        build_dense(vectors, "flat"),
-        vectors,
-        DocumentStore(tmp_path / "store"),
-        index.preprocessor,
-        index.encoder,
-    )
+    found = measured(build_dense(vectors, "flat"), vectors, index, DocumentStore(tmp_path / "store"))
     assert (found.recall, found.depth, found.queries) == (1.0, 2, 2)

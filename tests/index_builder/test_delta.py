@@ -1,19 +1,11 @@
 """Upsert, delete and compact: what becomes of documents, of their order, and of a kill in the middle."""
 
-import io
 import json
-import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
-import click.testing
 import numpy as np
 import pytest
 
@@ -23,17 +15,11 @@ from glow.index import FUSION_FILE, Fusion, Index
 from glow.index.columns import COLUMNS, value_ranks
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
-from glow_index_builder.building.builder import build
-from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
-from glow_index_builder.deltas.upsert import delete as delete_documents
-from glow_index_builder.deltas.upsert import upsert as upsert_documents
-from glow_index_builder.options import BuildOptions
-from glow_index_builder.progress import Stages
 from glow_index_builder.versions.writer import derive
+from tests.index_builder.conftest import LinesFile, Run, limited_disk, report_of
+from tests.made_index import compacted, deleted, made, opened, upserted, write
+from tests.program import answer_of
 
-Run = Callable[..., click.testing.Result]
-LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
 BEES = {"_id": "new/bees", "title": "Bees", "text": "Bees of the volcano", "lang": "is", "year": 2031}
 
 
@@ -46,64 +32,36 @@ def root(toy_index: Path, tmp_path: Path) -> IndexRoot:
 @pytest.fixture
 def upsert(run: Run, root: IndexRoot, toy_model: Path, lines_file: LinesFile, tmp_path: Path) -> Run:
     """`upsert([documents and raw lines], options)`; the report lies in report.json."""
-
-    def invoke(lines: list[bytes | dict[str, object]], *options: object) -> click.testing.Result:
-        fixed = (
-            "--model",
-            toy_model,
-            "--index-root",
-            root.path,
-            "--threads",
-            1,
-            "--json",
-            tmp_path / "report.json",
-        )
-        return run("upsert", "--input", lines_file(lines), *fixed, *options)
-
-    return invoke
+    fixed = ("--model", toy_model, "--index-root", root.path, "--threads", 1)
+    fixed += ("--json", tmp_path / "report.json")
+    return lambda lines, *options: run("upsert", "--input", lines_file(lines), *fixed, *options)
 
 
 @pytest.fixture
 def delete(run: Run, root: IndexRoot, tmp_path: Path) -> Run:
     """`delete(b"lines", options)`."""
-
-    def invoke(lines: bytes, *options: object) -> click.testing.Result:
-        fixed = ("--index-root", root.path, "--json", tmp_path / "report.json")
-        return run("delete", "--input", "-", *fixed, *options, stdin=lines)
-
-    return invoke
-
-
-@pytest.fixture
-def report(tmp_path: Path) -> Callable[[], dict[str, Any]]:
-    """The report of the last command."""
-    return lambda: dict(json.loads((tmp_path / "report.json").read_bytes()))
-
-
-def live(root: IndexRoot) -> Index:
-    return Index.open(root.folder(root.current()))
+    fixed = ("--input", "-", "--index-root", root.path, "--json", tmp_path / "report.json")
+    return lambda lines, *options: run("delete", *fixed, *options, stdin=lines)
 
 
 def test_an_upsert_adds_and_replaces_and_the_last_of_an_id_wins(
-    upsert: Run, root: IndexRoot, report: Callable[[], dict[str, Any]]
+    upsert: Run, root: IndexRoot, tmp_path: Path
 ) -> None:
     base = root.current()
     first = {**BEES, "title": "first"}
-    held = live(root)[STORED_FIELDS].get("toy/1")
+    held = opened(root)[STORED_FIELDS].get("toy/1")
     same = {"_id": "toy/1", **{name: list(found) for name, found in held.fields.items()}, **held.metadata}
     done = upsert(
         [first, {"_id": "toy/0", "text": "other"}, b"{not json", BEES, same], "--max-reject-ratio", 0.3
     )
     assert done.exit_code == 0, done.stderr
     assert "1 new, 1 replaced, 1 unchanged, 1 repeated, 1 rejects; 51 documents" in done.stdout
-    index = live(root)
-    assert index[STORED_FIELDS].get("new/bees").fields == {
-        "title": ("Bees",),
-        "text": ("Bees of the volcano",),
-    }
-    assert index[STORED_FIELDS].get("toy/0").metadata == {}
-    assert index[STORED_FIELDS].find("toy/1") == 1 and index[STORED_FIELDS].count == 51
-    found = report()
+    index = opened(root)
+    documents = index[STORED_FIELDS]
+    assert documents.get("new/bees").fields == {"title": ("Bees",), "text": ("Bees of the volcano",)}
+    assert documents.get("toy/0").metadata == {}
+    assert documents.find("toy/1") == 1 and documents.count == 51
+    found = report_of(tmp_path / "report.json")
     assert found["counts"] == {
         "new": 1, "replaced": 1, "unchanged": 1, "deleted": 0, "unknown": 0, "documents": 51, "rejects": 1, "repeated": 1,
     }  # fmt: skip
@@ -133,25 +91,22 @@ def test_ids_to_delete_are_taken_as_they_are(delete: Run, upsert: Run, root: Ind
     names = ("wsp", " wsp ", "first")
     assert upsert([{"_id": name, "title": "Bees", "text": "Bees fly home."} for name in names]).exit_code == 0
     assert delete(b"\xef\xbb\xbffirst\r\n wsp \r\n").exit_code == 0
-    documents = live(root)[STORED_FIELDS]
+    documents = opened(root)[STORED_FIELDS]
     assert [documents.find(name) is not None for name in names] == [True, False, False]
 
 
 def test_a_delete_takes_ids_and_objects_and_counts_those_it_does_not_know(
-    delete: Run, upsert: Run, root: IndexRoot, report: Callable[[], dict[str, Any]]
+    delete: Run, upsert: Run, root: IndexRoot, tmp_path: Path
 ) -> None:
     assert upsert([BEES]).exit_code == 0
-    done = delete(
-        b'toy/3\n {"_id": "new/bees", "text": "?"}\nnobody\ntoy/3\n\xff\n', "--max-reject-ratio", 0.5
-    )
+    lines = b'toy/3\n {"_id": "new/bees", "text": "?"}\nnobody\ntoy/3\n\xff\n'
+    done = delete(lines, "--max-reject-ratio", 0.5)
     assert done.exit_code == 0, done.stderr
-    counts = report()["counts"]
+    counts = report_of(tmp_path / "report.json")["counts"]
     assert (counts["deleted"], counts["unknown"], counts["repeated"], counts["rejects"]) == (2, 1, 1, 1)
-    index = live(root)
-    assert (
-        index[STORED_FIELDS].count == 49
-        and index[STORED_FIELDS].find("toy/3") is index[STORED_FIELDS].find("new/bees") is None
-    )
+    index = opened(root)
+    documents = index[STORED_FIELDS]
+    assert documents.count == 49 and documents.find("toy/3") is documents.find("new/bees") is None
     assert index.delta is not None and index.delta.segment.rows.documents == 0
 
 
@@ -179,7 +134,7 @@ def test_a_delta_that_grows_too_large_is_told_and_refused(
     assert root.current() == before
     assert run("compact", "--index-root", root.path).exit_code == 0
     assert delete(b"toy/1\ntoy/2\n", "--max-delta-documents", 4).exit_code == 0
-    assert live(root)[STORED_FIELDS].count == 51
+    assert opened(root)[STORED_FIELDS].count == 51
 
 
 def test_only_the_model_that_built_the_index_may_add_to_it(
@@ -202,11 +157,8 @@ def test_too_many_bad_lines_change_nothing(upsert: Run, root: IndexRoot) -> None
 
 
 def test_a_root_without_a_live_version_is_refused(run: Run, tmp_path: Path, toy_model: Path) -> None:
-    for command in (
-        ("upsert", "--model", toy_model, "--input", "-"),
-        ("delete", "--input", "-"),
-        ("compact",),
-    ):
+    upsert = ("upsert", "--model", toy_model, "--input", "-")
+    for command in (upsert, ("delete", "--input", "-"), ("compact",)):
         done = run(*command, "--index-root", tmp_path / "none", stdin=b"")
         assert done.exit_code == 3 and "no published index" in done.stderr
     assert not (tmp_path / "none").exists()
@@ -218,49 +170,44 @@ def test_two_at_once_wait_for_each_other_or_are_refused(upsert: Run, run: Run, r
         done = upsert([BEES], "--wait", 0.1)
         assert done.exit_code == 4 and "is being changed by" in done.stderr
         assert run("compact", "--index-root", root.path, "--wait", 0.1).exit_code == 4
-    held, leave = threading.Event(), threading.Event()
+    held = threading.Event()
 
     def hold() -> None:
         with other.locked():
             held.set()
-            leave.wait(10)
             time.sleep(0.2)
 
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait(10)
-    leave.set()
     assert upsert([BEES], "--wait", 10).exit_code == 0
     holder.join()
-    assert live(root)[STORED_FIELDS].count == 51
+    assert opened(root)[STORED_FIELDS].count == 51
 
 
 @pytest.mark.parametrize("size_bytes", [1 << 10, 1 << 13, 20_000])
 def test_a_full_disk_leaves_the_live_version_and_the_command_can_be_run_again(
-    run: Run,
-    root: IndexRoot,
-    lines_file: LinesFile,
-    toy_model: Path,
-    disk_of: Callable[[int], AbstractContextManager[None]],
-    size_bytes: int,
+    run: Run, root: IndexRoot, lines_file: LinesFile, toy_model: Path, size_bytes: int
 ) -> None:
     some = [{**BEES, "_id": f"new/{number}", "text": f"bees {number} " * 300} for number in range(5)]
     fixed = ("--model", toy_model, "--index-root", root.path, "--threads", 1)
     command = ("upsert", "--input", lines_file(some), *fixed)
     base = root.current()
-    with disk_of(size_bytes):
+    with limited_disk(size_bytes):
         done = run(*command)
     assert done.exit_code == 4 and "the live index is unchanged" in done.stderr, done.stderr
     assert root.current() == base and root.versions() == [base]
     assert run(*command).exit_code == 0
     version = root.current()
-    with disk_of(size_bytes):
+    with limited_disk(size_bytes):
         done = run("compact", "--index-root", root.path)
     assert done.exit_code == 4 and "the live index is unchanged" in done.stderr, done.stderr
     assert root.current() == version
     left = {path.name for path in root.path.iterdir()}
     assert left == {".lock", "CURRENT", base, version}
-    assert run("compact", "--index-root", root.path).exit_code == 0 and live(root)[STORED_FIELDS].count == 55
+    assert (
+        run("compact", "--index-root", root.path).exit_code == 0 and opened(root)[STORED_FIELDS].count == 55
+    )
 
 
 def test_verify_and_publish_see_a_damaged_delta(upsert: Run, run: Run, root: IndexRoot) -> None:
@@ -285,9 +232,9 @@ def test_a_rebuilt_index_forgets_the_delta_and_tune_keeps_it(
     assert upsert([BEES]).exit_code == 0
     version = derive(root, root.current(), {}, {"tuning": {}}, lambda folder: None)
     root.publish(version)
-    assert live(root)[STORED_FIELDS].count == 51
+    assert opened(root)[STORED_FIELDS].count == 51
     assert upsert([{**BEES, "_id": "new/2"}]).exit_code == 0
-    assert live(root)[STORED_FIELDS].count == 52
+    assert opened(root)[STORED_FIELDS].count == 52
 
 
 BASE = [
@@ -311,18 +258,13 @@ SAME = ("c", "a", "b", "d", "e")
 
 
 @pytest.fixture
-def both(
-    build: Run, run: Run, live: Callable[[], Index], toy_model: Path, output: Path, tmp_path: Path
-) -> tuple[Index, Index]:
+def both(toy_model: Path, output: Path, tmp_path: Path) -> tuple[Index, Index]:
     """A base with a delta, and the same documents compacted."""
-    for name, documents in (("base", BASE), ("added", ADDED)):
-        (tmp_path / name).write_text("".join(json.dumps(each) + "\n" for each in documents))
-    assert build(tmp_path / "base").exit_code == 0
-    done = run("upsert", "--input", tmp_path / "added", "--index-root", output, "--model", toy_model)
-    assert done.exit_code == 0, done.stderr
-    delta = live()
-    assert run("compact", "--index-root", output).exit_code == 0
-    return delta, live()
+    root = made(toy_model, write(tmp_path / "base", BASE), output)
+    upserted(root, toy_model, ADDED)
+    delta = opened(root)
+    compacted(root)
+    return delta, opened(root)
 
 
 def rows(index: Index) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -344,9 +286,8 @@ def test_values_of_base_and_delta_are_ranked_together(both: tuple[Index, Index])
     for index in both:
         for field, is_largest, wanted in RANKED:
             ranks = value_ranks(index[COLUMNS].columns, field, rows(index), largest=is_largest)
-            ranked = sorted(
-                (rank, name) for rank, name in zip(ranks.tolist(), SAME, strict=True) if rank >= 0
-            )
+            every = zip(ranks.tolist(), SAME, strict=True)
+            ranked = sorted((rank, name) for rank, name in every if rank >= 0)
             assert [name for _, name in ranked] == wanted, (field, is_largest)
             assert len({rank for rank, _ in ranked}) == len(wanted)
 
@@ -354,39 +295,17 @@ def test_values_of_base_and_delta_are_ranked_together(both: tuple[Index, Index])
 COUNT = 300
 
 
-def stages() -> Stages:
-    return Stages(io.StringIO())
-
-
 def make(model: Path, folder: Path) -> IndexRoot:
     """An index with a delta of one document and two tombstones, and a fusion of its own."""
-    lines = [
-        {"_id": f"d{row}", "title": f"bees {row}", "text": f"number {row * row}"} for row in range(COUNT)
-    ]
-    (folder / "base").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    build(
-        BuildOptions(model=model, source=str(folder / "base"), index_root=folder / "index", index="hnsw"),
-        stages(),
-    )
-    root = IndexRoot(folder / "index")
-    root.publish(
-        derive(
-            root,
-            root.current(),
-            {},
-            {"gate": {"status": "passed"}},
-            lambda path: Fusion(method="rrf", k=7).save(path / FUSION_FILE),
-        )
-    )
-    (folder / "new").write_text('{"_id": "d7", "text": "a zebra"}\n')
-    (folder / "ids").write_text("d0\n")
-    upsert_documents(UpsertOptions(index_root=root.path, source=str(folder / "new"), model=model), stages())
-    delete_documents(DeleteOptions(index_root=root.path, source=str(folder / "ids")), stages())
+    numbers = range(COUNT)
+    lines = [{"_id": f"d{row}", "title": f"bees {row}", "text": f"number {row * row}"} for row in numbers]
+    root = made(model, write(folder / "base", lines), folder / "index", index="hnsw")
+    fusion = Fusion(method="rrf", k=7)
+    gate = {"gate": {"status": "passed"}}
+    root.publish(derive(root, root.current(), {}, gate, lambda path: fusion.save(path / FUSION_FILE)))
+    upserted(root, model, [{"_id": "d7", "text": "a zebra"}])
+    deleted(root, "d0")
     return root
-
-
-def opened(root: IndexRoot) -> Index:
-    return Index.open(root.folder(root.current()))
 
 
 def test_an_index_stays_of_its_kind_and_what_belongs_to_the_version_stays(
@@ -395,14 +314,14 @@ def test_an_index_stays_of_its_kind_and_what_belongs_to_the_version_stays(
     root = make(toy_model, tmp_path)
     before = opened(root)
     assert before[VECTORS].kind == "hnsw" and before.delta is not None
-    report = compact(CompactOptions(index_root=root.path), stages())
+    report = compacted(root)
     after = opened(root)
     assert report["index"]["kind"] == after[VECTORS].kind == "hnsw" and after.delta is None
     assert after.fusion == before.fusion == Fusion(method="rrf", k=7)
     assert after.manifest.hashes == before.manifest.hashes and after[STORED_FIELDS].count == COUNT - 1
     assert "gate" not in after.manifest.parameters
     assert after.manifest.parents["version"]["name"] == before.version
-    assert json.loads((root.folder(after.version) / "report.json").read_bytes())["status"] == "compacted"
+    assert report_of(root.folder(after.version))["status"] == "compacted"
     query = after.encoder.encode([after.preprocessor.query("a zebra")])
     for index in (before, after):
         _, rows = index[VECTORS].search(query, 200, order=index.order)
@@ -414,18 +333,10 @@ def test_an_index_stays_of_its_kind_and_what_belongs_to_the_version_stays(
 
 
 def test_an_index_without_documents_is_not_compacted(toy_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "base").write_text('{"_id": "d", "text": "bees"}\n')
-    build(
-        BuildOptions(model=toy_model, source=str(tmp_path / "base"), index_root=tmp_path / "index"), stages()
-    )
-    (tmp_path / "ids").write_text("d\n")
-    delete_documents(DeleteOptions(index_root=tmp_path / "index", source=str(tmp_path / "ids")), stages())
+    root = made(toy_model, write(tmp_path / "base", [{"_id": "d", "text": "bees"}]), tmp_path / "index")
+    deleted(root, "d")
     with pytest.raises(BuildError, match="no document is left"):
-        compact(CompactOptions(index_root=tmp_path / "index"), stages())
-
-
-ROOT = Path(__file__).parents[2]
-KILL = Path(__file__).with_name("delta_kill_points.py")
+        compacted(root)
 
 
 def test_a_kill_at_any_step_leaves_the_old_version_or_the_new_one(
@@ -435,11 +346,7 @@ def test_a_kill_at_any_step_leaves_the_old_version_or_the_new_one(
         '{"_id": "toy/0", "text": "other"}\n{"_id": "a/new", "text": "one"}\n'
     )
     (tmp_path / "ids").write_text("toy/1\na/new\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(KILL), str(toy_index), str(toy_model), str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    states = json.loads(done.stdout)
+    states = answer_of("tests.index_builder.delta_kill_points", toy_index, toy_model, tmp_path)
     assert {state["command"] for state in states} == {"upsert", "delete", "compact"} and len(states) >= 18
     olds = news = 0
     for state in states:

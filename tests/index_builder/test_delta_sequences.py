@@ -1,10 +1,10 @@
 """An index with a delta, and its compacted form, equal one built from the same documents and term statistics."""
 
-import io
 import json
 import random
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,16 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams
 from glow.records import Document
 from glow.runtime import Model
-from glow_index_builder.building.builder import build
-from glow_index_builder.deltas.compaction import compact
+from glow.search import Retriever
 from glow_index_builder.deltas.open_version import OpenVersion
-from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
-from glow_index_builder.deltas.upsert import delete, upsert, write_segment
-from glow_index_builder.options import BuildOptions
-from glow_index_builder.progress import Stages
+from glow_index_builder.deltas.upsert import write_segment
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
+from tests.made_index import compacted, deleted, made, opened, upserted, write
 
 Json = dict[str, Any]
 STEPS, CHANGES, BASE = 5, 12, 60
+RETRIEVERS: tuple[Retriever, ...] = ("dense", "lexical", "hybrid")
 QUERIES = (
     "how do honey bees find the way home",
     "ants trail of scent",
@@ -90,14 +88,6 @@ class Corpus:
         return ids
 
 
-def stages() -> Stages:
-    return Stages(io.StringIO())
-
-
-def opened(root: IndexRoot) -> Index:
-    return Index.open(root.folder(root.current()))
-
-
 @pytest.fixture
 def corpus(toy_corpus: Path) -> Corpus:
     return Corpus(3, toy_corpus)
@@ -106,24 +96,17 @@ def corpus(toy_corpus: Path) -> Corpus:
 @pytest.fixture
 def root(corpus: Corpus, toy_model: Path, tmp_path: Path) -> IndexRoot:
     """An index of the corpus's first documents."""
-    for number in range(BASE):
-        corpus.held[f"d{number:03}"] = corpus.document(f"d{number:03}")
-    source = tmp_path / "base.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in corpus.held.values()))
-    output = tmp_path / "index"
-    build(BuildOptions(model=toy_model, source=str(source), index_root=output, passages=True), stages())
-    return IndexRoot(output)
+    corpus.held = {f"d{number:03}": corpus.document(f"d{number:03}") for number in range(BASE)}
+    source = write(tmp_path / "base.jsonl", list(corpus.held.values()))
+    return made(toy_model, source, tmp_path / "index", passages=True)
 
 
-def change(root: IndexRoot, corpus: Corpus, model: Path, folder: Path, step: int) -> None:
+def change(root: IndexRoot, corpus: Corpus, model: Path, step: int) -> None:
     """One random command."""
-    source = folder / f"changes-{step}.jsonl"
     if step % 2:
-        source.write_text("".join(f"{identifier}\n" for identifier in corpus.deletes()))
-        delete(DeleteOptions(index_root=root.path, source=str(source)), stages())
+        deleted(root, *corpus.deletes())
     else:
-        source.write_text("".join(json.dumps(line) + "\n" for line in corpus.upserts()))
-        upsert(UpsertOptions(index_root=root.path, source=str(source), model=model), stages())
+        upserted(root, model, corpus.upserts())
 
 
 def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Path) -> Index:
@@ -145,44 +128,22 @@ def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Pat
 
 def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[FoundHits]:
     """Every retriever, with and without filters, two pages each, with facets."""
-    assert index[COLUMNS].columns is not None
-    for text in queries:
-        for retriever in ("dense", "lexical", "hybrid"):
-            for wanted in FILTERS:
-                for offset in (0, 10):
-                    yield (
-                        SearchSession(
-                            index,
-                            SearchCall(
-                                text,
-                                top_k=10,
-                                offset=offset,
-                                candidates=40,
-                                params=SearchParams(exact=True),
-                                retriever=retriever,
-                                filter=None
-                                if wanted is None
-                                else parse_filter(wanted, index[COLUMNS].columns),
-                                facets=parse_facets(
-                                    [{"field": "lang"}, {"field": "year", "limit": 3}], index[COLUMNS].columns
-                                ),
-                            ),
-                        )
-                        .run()
-                        .found
-                    )
+    columns = index[COLUMNS].columns
+    assert columns is not None
+    facets = parse_facets([{"field": "lang"}, {"field": "year", "limit": 3}], columns)
+    for text, retriever, wanted, offset in product(queries, RETRIEVERS, FILTERS, (0, 10)):
+        chosen = None if wanted is None else parse_filter(wanted, columns)
+        given = {"top_k": 10, "candidates": 40, "params": SearchParams(exact=True), "facets": facets}
+        call = SearchCall(text, offset=offset, retriever=retriever, filter=chosen, **given)
+        yield SearchSession(index, call).run().found
 
 
 def require_same(found: Index, expected: Index) -> None:
     for here, there in zip(answers(found), answers(expected), strict=True):
-        assert [hit.id for hit in here.hits] == [hit.id for hit in there.hits]
-        assert [(hit.fields, hit.metadata) for hit in here.hits] == [
-            (hit.fields, hit.metadata) for hit in there.hits
-        ]
-        np.testing.assert_allclose(
-            [hit.score for hit in here.hits], [hit.score for hit in there.hits], atol=1e-5
-        )
-        assert [hit.passage for hit in here.hits] == [hit.passage for hit in there.hits]
+        for name in ("id", "fields", "metadata", "passage"):
+            assert [getattr(hit, name) for hit in here.hits] == [getattr(hit, name) for hit in there.hits]
+        scores = [[hit.score for hit in each.hits] for each in (here, there)]
+        np.testing.assert_allclose(*scores, atol=1e-5)
         assert here.facets == there.facets
 
 
@@ -209,7 +170,7 @@ def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
 ) -> None:
     base = root.current()
     for step in range(STEPS):
-        change(root, corpus, toy_model, tmp_path, step)
+        change(root, corpus, toy_model, step)
         index = opened(root)
         require_holds(index, corpus)
         assert index.manifest.parents["base"]["name"] == base
@@ -223,42 +184,33 @@ def test_any_sequence_of_changes_is_what_a_rebuild_of_its_documents_is(
     require_same(index, expected)
     assert index.manifest.counts["passages"] == len(expected[PASSAGES]) > index[STORED_FIELDS].count
 
-    report = compact(CompactOptions(index_root=root.path), stages())
-    compacted = opened(root)
-    assert report["status"] == "compacted" and compacted.delta is None
-    require_holds(compacted, corpus)
-    require_same(compacted, expected)
+    assert compacted(root)["status"] == "compacted"
+    packed = opened(root)
+    assert packed.delta is None
+    require_holds(packed, corpus)
+    require_same(packed, expected)
     equal = [name for name in expected.manifest.files if name.startswith(("impacts/", "columns/", "terms/"))]
     assert len(equal) == 14
     for name in equal:
-        assert compacted.manifest.files[name] == expected.manifest.files[name], name
-    assert "base" not in compacted.manifest.parents and "tombstones" not in compacted.manifest.counts
-    change(root, corpus, toy_model, tmp_path, STEPS + 1)
+        assert packed.manifest.files[name] == expected.manifest.files[name], name
+    assert "base" not in packed.manifest.parents and "tombstones" not in packed.manifest.counts
+    change(root, corpus, toy_model, STEPS + 1)
     require_holds(opened(root), corpus)
 
 
 def test_an_index_may_lose_all_its_documents_and_get_others(
-    toy_model: Path, toy_corpus: Path, toy_index_copy: IndexRoot, tmp_path: Path
+    toy_model: Path, toy_corpus: Path, toy_index_copy: IndexRoot
 ) -> None:
-    ids = [json.loads(line)["_id"] for line in toy_corpus.read_bytes().splitlines()]
-    (tmp_path / "ids").write_text("\n".join(ids))
-    delete(DeleteOptions(index_root=toy_index_copy.path, source=str(tmp_path / "ids")), stages())
+    deleted(toy_index_copy, *(json.loads(line)["_id"] for line in toy_corpus.read_bytes().splitlines()))
     index = opened(toy_index_copy)
     assert index[STORED_FIELDS].count == 0
-    for retriever in ("dense", "lexical", "hybrid"):
-        assert (
-            SearchSession(index, SearchCall("bees", 10, 0, 10, SearchParams(), retriever)).run().found.hits
-            == ()
-        )
-    (tmp_path / "new").write_text('{"_id": "toy/1", "title": "Ants again"}\n')
-    upsert(
-        UpsertOptions(index_root=toy_index_copy.path, source=str(tmp_path / "new"), model=toy_model), stages()
-    )
-    for retriever in ("dense", "lexical", "hybrid"):
-        found = SearchSession(
-            opened(toy_index_copy), SearchCall("ants", 10, 0, 10, SearchParams(), retriever)
-        ).run()
-        assert [hit.id for hit in found.found.hits] == ["toy/1"]
+    for retriever in RETRIEVERS:
+        call = SearchCall("bees", 10, 0, 10, SearchParams(), retriever)
+        assert SearchSession(index, call).run().found.hits == ()
+    upserted(toy_index_copy, toy_model, [{"_id": "toy/1", "title": "Ants again"}])
+    for retriever in RETRIEVERS:
+        call = SearchCall("ants", 10, 0, 10, SearchParams(), retriever)
+        assert [hit.id for hit in SearchSession(opened(toy_index_copy), call).run().found.hits] == ["toy/1"]
 
 
 @pytest.fixture

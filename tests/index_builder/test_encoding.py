@@ -172,11 +172,8 @@ class Scripted:
             skipped = {row for row, _ in shard.skip}
             rows = [row for row in range(shard.start, shard.stop) if row not in skipped]
             vectors = np.array([[row, 0] for row in rows], np.float32).reshape(-1, 2)
-            ids = [str(row) for row in rows]
-            report = (
-                None if shard.is_probe else write_shard(self._folder, shard, ids, [EncodedTexts({}, vectors)])
-            )
-            yield Outcome(shard, report)
+            given = (list(map(str, rows)), [EncodedTexts({}, vectors)])
+            yield Outcome(shard, None if shard.is_probe else write_shard(self._folder, shard, *given))
 
 
 def encode(
@@ -325,33 +322,20 @@ def test_no_text_makes_no_record(toy_model: Path, tmp_path: Path) -> None:
     assert found.vectors().shape == (0, 32)
 
 
-@pytest.mark.parametrize(
-    ("reads", "message"),
-    [
-        ((TERMS,), "something of 'toy/40' is not finite; export the learned impacts again"),
-        (
-            (),
-            "of the documents from 'toy/32' on, something of 'toy/40' is not finite; export the learned impacts again",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("reads", "where"), [((TERMS,), ""), ((), "of the documents from 'toy/32' on, ")])
 def test_records_that_cannot_be_made_say_which_and_what_to_do(
-    reads: Any, message: str, learned_model: Path, documents: list[Document], tmp_path: Path
+    reads: Any, where: str, learned_model: Path, documents: list[Document], tmp_path: Path
 ) -> None:
     jobs = {"learned_sparse": Job(reads, poison="toy/40")}
     with pytest.raises(BuildError) as caught:
-        encode_texts(
-            documents, encoder_of(Model.open(learned_model), jobs), 1, tmp_path, lambda _: None, jobs
-        )
-    assert str(caught.value) == message
+        encoder = encoder_of(Model.open(learned_model), jobs)
+        encode_texts(documents, encoder, 1, tmp_path, lambda _: None, jobs)
+    said = "something of 'toy/40' is not finite; export the learned impacts again"
+    assert str(caught.value) == where + said
     assert not list(tmp_path.iterdir())
 
 
 def test_what_no_job_made_has_no_records(tmp_path: Path) -> None:
-    def parts() -> Iterator[Any]:
-        return iter(())
-
-    ids: Sequence[str] = []
-    write_texts(tmp_path, "texts", ids, parts())
+    write_texts(tmp_path, "texts", [], iter(()))
     found = EncodedFiles(tmp_path, ["texts"], [0], 4, {})
     assert list(found.records("unknown")) == []

@@ -5,48 +5,32 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click.testing
 import pytest
-from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
-from glow.cli import app
 from glow.query_log import LoggedQuery
 from glow_index_builder.versions.gate import GateOptions, judge
-
-Run = Callable[..., click.testing.Result]
+from tests.index_builder.conftest import Documents, Run, report_of, write_judged
+from tests.made_index import made, write
 
 
 @pytest.fixture
-def documents(toy_corpus: Path) -> list[dict[str, Any]]:
+def documents(toy_corpus: Path) -> Documents:
     return [json.loads(line) for line in toy_corpus.read_text(encoding="utf-8").splitlines()]
 
 
-def write(path: Path, lines: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
 @pytest.fixture
-def judged(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
+def judged(documents: Documents, tmp_path: Path) -> Path:
     """Thirty queries, each with the one document whose title it is."""
-    folder = tmp_path / "judged"
-    (folder / "qrels").mkdir(parents=True)
-    chosen = documents[:30]
-    write(
-        folder / "queries.jsonl", [{"_id": f"q{n}", "text": each["title"]} for n, each in enumerate(chosen)]
-    )
-    rows = "".join(f"q{n}\t{each['_id']}\t1\n" for n, each in enumerate(chosen))
-    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
-    return folder
+    queries = ((f"q{n}", each["title"], each["_id"], 1) for n, each in enumerate(documents[:30]))
+    return write_judged(tmp_path / "judged", queries)
 
 
 @pytest.fixture
-def log(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
+def log(documents: Documents, tmp_path: Path) -> Path:
     queries = [
         LoggedQuery(f"r{n}", each["title"], "dense", 10, 0, "v", 1.0) for n, each in enumerate(documents)
     ]
@@ -54,7 +38,7 @@ def log(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shuffled(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
+def shuffled(documents: Documents, tmp_path: Path) -> Path:
     """The same ids, each with the text of another document: as many, and all wrong."""
     others = [*documents[1:], documents[0]]
     return write(
@@ -66,10 +50,7 @@ def shuffled(documents: list[dict[str, Any]], tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_corpus: Path) -> Path:
     """A root with one version, live."""
-    output = tmp_path_factory.mktemp("built") / "index"
-    arguments = ["build", "--input", toy_corpus, "--model", toy_model, "--index-root", output, "--threads", 1]
-    assert CliRunner().invoke(app, [str(each) for each in arguments]).exit_code == 0
-    return output
+    return made(toy_model, toy_corpus, tmp_path_factory.mktemp("built") / "index").path
 
 
 @pytest.fixture
@@ -77,11 +58,6 @@ def root(built: Path, output: Path) -> IndexRoot:
     """A copy of it, to build into."""
     shutil.copytree(built, output)
     return IndexRoot(output)
-
-
-def report(tmp_path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((tmp_path / "r.json").read_text())
-    return found
 
 
 def checks(gate: dict[str, Any]) -> dict[str, bool]:
@@ -94,7 +70,7 @@ def test_an_equal_version_passes_and_its_manifest_says_so(
     before = root.current()
     done = build(toy_corpus, "--gate", judged, "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.stderr
-    gate = report(tmp_path)["gate"]
+    gate = report_of(tmp_path / "r.json")["gate"]
     assert root.current() != before
     assert root.manifest(root.current()).parameters["gate"] == gate
     assert (gate["status"], gate["against"], gate["queries"]) == ("passed", before, 30)
@@ -113,7 +89,7 @@ def test_a_worse_version_is_refused_and_force_says_who(
     done = build(shuffled, "--gate", judged, "--json", tmp_path / "r.json")
     assert done.exit_code == 6
     assert "error (gate_refused): version" in done.stderr and f"{before} stays live" in done.stderr
-    failed = report(tmp_path)
+    failed = report_of(tmp_path / "r.json")
     assert (failed["status"], failed["code"], root.current()) == ("failed", "gate_refused", before)
     assert not checks(failed["gate"])["nDCG@10 dense"] and checks(failed["gate"])["recall@10"]
     (new,) = (version for version in root.versions() if version != before)
@@ -147,7 +123,7 @@ def test_force_publishes_in_one_go(build: Run, root: IndexRoot, shuffled: Path, 
 def test_a_corpus_that_shrank_is_refused_by_its_share(
     build: Run,
     root: IndexRoot,
-    documents: list[dict[str, Any]],
+    documents: Documents,
     judged: Path,
     tmp_path: Path,
     keep: int,
@@ -156,17 +132,17 @@ def test_a_corpus_that_shrank_is_refused_by_its_share(
 ) -> None:
     fewer = write(tmp_path / "fewer.jsonl", documents[:keep])
     done = build(fewer, "--gate", judged, *options, "--json", tmp_path / "r.json")
-    found = {name for name, passed in checks(report(tmp_path)["gate"]).items() if not passed}
+    found = {name for name, passed in checks(report_of(tmp_path / "r.json")["gate"]).items() if not passed}
     assert (done.exit_code, found) == (6 if failed else 0, failed)
 
 
 def test_many_rejects_are_refused_without_a_live_version(
-    build: Run, output: Path, documents: list[dict[str, Any]], judged: Path, tmp_path: Path
+    build: Run, output: Path, documents: Documents, judged: Path, tmp_path: Path
 ) -> None:
     lines = [*documents, *({"text": "no id"} for _ in range(5))]
     source = write(tmp_path / "rejects.jsonl", lines)
     done = build(source, "--gate", judged, "--json", tmp_path / "r.json")
-    gate = report(tmp_path)["gate"]
+    gate = report_of(tmp_path / "r.json")["gate"]
     assert (done.exit_code, gate["against"]) == (6, None)
     assert checks(gate) == {"recall@10": True, "rejects": False}
     assert "nothing is live" in done.stderr
@@ -184,7 +160,7 @@ def test_a_query_log_compares_hits_without_judgements(
     assert (gate["source"], gate["queries"]) == ("query log", 50)
     done = build(shuffled, "--gate", "live", "--query-log", log, "--json", tmp_path / "r.json")
     assert done.exit_code == 6
-    assert not checks(report(tmp_path)["gate"])["overlap@10 dense"]
+    assert not checks(report_of(tmp_path / "r.json")["gate"])["overlap@10 dense"]
 
 
 def test_a_version_that_is_there_can_be_judged_and_then_published(
@@ -199,7 +175,7 @@ def test_a_version_that_is_there_can_be_judged_and_then_published(
     done = run(
         "gate", "--index-root", root.path, new, "--data", judged, "--publish", "--json", tmp_path / "r.json"
     )
-    assert (done.exit_code, root.current(), report(tmp_path)["published"]) == (0, new, True)
+    assert (done.exit_code, root.current(), report_of(tmp_path / "r.json")["published"]) == (0, new, True)
     manifest = root.manifest(new)
     assert run("gate", "--index-root", root.path, new, "--data", judged).exit_code == 0
     assert root.manifest(new) == manifest  # what was published never changes

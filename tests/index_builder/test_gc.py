@@ -86,12 +86,8 @@ def test_a_dry_run_says_the_same_and_removes_nothing(root: IndexRoot, later: flo
     plan = collect(root, 2, dry_run=True, now=later)
     assert sorted(root.path.rglob("*")) == before
     done = collect(root, 2, now=later)
-    assert (plan.removed, plan.kept, plan.leftovers, plan.freed_bytes) == (
-        done.removed,
-        done.kept,
-        done.leftovers,
-        done.freed_bytes,
-    )
+    for name in ("removed", "kept", "leftovers", "freed_bytes"):
+        assert getattr(plan, name) == getattr(done, name)
     assert plan.dry_run and not done.dry_run
     assert done.leftovers == (".v9-abcdefgh",)
 
@@ -118,10 +114,8 @@ def test_what_killed_commands_left_goes_and_what_lives_stays(root: IndexRoot, la
         (root.path / name / "deep").mkdir(parents=True)
         (root.path / name / "deep" / "file").write_text("x")
     files = [".CURRENT-123-0011aabb", ".PINNED-7-0011aabb", ".manifest.json-7-0011aabb"]
-    for name in files:
-        (root.path / name).write_text("x")
     others = ["rejects-v1.jsonl", ".notes", "README"]
-    for name in others:
+    for name in (*files, *others):
         (root.path / name).write_text("x")
     with folder_for(root.path / "v9") as living:
         found = collect(root, 6, now=later)
@@ -220,9 +214,8 @@ def test_leftovers_that_another_command_is_removing_are_counted_as_far_as_they_a
 def test_a_link_is_no_version_and_stays_with_all_that_it_leads_to(root: IndexRoot, later: float) -> None:
     make(elsewhere := IndexRoot(root.path.parent / "elsewhere"), "v0")
     (root.path / "v0").symlink_to(elsewhere.path / "v0")
-    (root.path / "v9").symlink_to(
-        root.path / "v2"
-    )  # the newest by its name, and nothing to keep or to remove
+    # The newest by its name, and nothing to keep or to remove.
+    (root.path / "v9").symlink_to(root.path / "v2")
     found = collect(root, 1, now=later)
     assert set(found.removed) == {"v1", "v2", "v3", "v5", "v6"} and found.kept == {"v4": "live"}
     assert (root.path / "v0").is_symlink() and (elsewhere.path / "v0" / "vectors.bin").is_file()

@@ -1,16 +1,14 @@
 """Learned impacts in an index: what every word adds to every document, pruned, added to, compacted, refused where they do not belong."""
 
-import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glow.artifact import LEARNED_HEAD, TERMS_TOWER, IndexRoot
+from glow.artifact import LEARNED_HEAD, TERMS_TOWER
 from glow.errors import GateError
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE, LEARNED_WORDS_FOLDER, LearnedImpacts, WordSide
@@ -19,36 +17,16 @@ from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import TERMS, Encoder, LearnedHead, Model
 from glow.text import lexical_tokens
-from glow_index_builder.building.builder import build
-from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
-from glow_index_builder.deltas.upsert import delete, upsert
-from glow_index_builder.options import BuildOptions
-from glow_index_builder.progress import Stages
-from tests.index_builder.test_rerank import judged, made_up, opened
+from tests.index_builder.conftest import Make, maker, report_of
+from tests.index_builder.test_rerank import judged, made_up
+from tests.made_index import compacted, deleted, opened, upserted, write
 
-Documents = list[dict[str, Any]]
-Make = Callable[..., IndexRoot]
 QUERY = ["bees", "bees", "river", "unheard", "winter"]
-
-
-def stages() -> Stages:
-    return Stages(io.StringIO())
 
 
 @pytest.fixture
 def make(tmp_path: Path, learned_model: Path) -> Make:
-    """Builds an index of these documents: `make("name", documents, **options)`."""
-
-    def made(name: str, documents: Documents, **options: Any) -> IndexRoot:
-        source = tmp_path / f"{name}.jsonl"
-        if not source.exists():  # a build goes on only where its input is the same file
-            source.write_text("".join(json.dumps(each) + "\n" for each in documents))
-        values = {"model": learned_model, "learned": True, "shard_documents": 16, "threads": 1, **options}
-        build(BuildOptions(source=str(source), index_root=tmp_path / name, **values), stages())
-        return IndexRoot(tmp_path / name)
-
-    return made
+    return maker(tmp_path, model=learned_model, learned=True)
 
 
 def impacts_of(index: Index, words: Sequence[str]) -> dict[str, list[float]]:
@@ -125,7 +103,7 @@ def test_a_budget_keeps_what_matters_most(make: Make, learned_model: Path) -> No
     for kept, every in zip(found, expected * weights, strict=True):
         least = (every[kept > 0]).min(initial=np.inf)
         assert (every[kept == 0] <= least * 1.05 + 0.01).all()  # but for what rounding to codes changes
-    told = json.loads((folder / "report.json").read_bytes())["learned"]
+    told = report_of(folder)["learned"]
     assert told["postings_per_document"] <= 5 and told["parameters"]["budget"] == 5
     assert told["words"] == len(words)
 
@@ -191,30 +169,22 @@ def test_passages_give_a_document_the_best_of_each_word(make: Make) -> None:
     assert min(impacts_of(index, WORDS_HERE)["long"]) > 0
 
 
-def changed(tmp_path: Path, documents: Documents) -> str:
-    path = tmp_path / "changes.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in documents))
-    return str(path)
-
-
 @pytest.mark.parametrize("passages", [False, True])
 def test_a_delta_and_its_compaction_have_the_impacts_of_each_document(
-    make: Make, tmp_path: Path, learned_model: Path, passages: bool
+    make: Make, learned_model: Path, passages: bool
 ) -> None:
     root = make("one", made_up(40), passages=passages)
     before = impacts_of(opened(root), QUERY)
     new = [{**each, "_id": f"new-{each['_id']}"} for each in made_up(6)] + [{**made_up(40)[7], "_id": "d3"}]
-    given = {"index_root": root.path, "threads": 1}
-    upsert(UpsertOptions(source=changed(tmp_path, new), model=learned_model, **given), stages())
-    (tmp_path / "gone.txt").write_text("d5\n")
-    delete(DeleteOptions(source=str(tmp_path / "gone.txt"), index_root=root.path), stages())
+    upserted(root, learned_model, new)
+    deleted(root, "d5")
     expected = {name: impact for name, impact in before.items() if name != "d5"}
     expected |= {f"new-d{number}": before[f"d{number}"] for number in range(6)} | {"d3": before["d7"]}
     joined = opened(root)
     assert impacts_of(joined, QUERY) == expected
     assert joined.holds(LEARNED_SPARSE)
     hits = joined[LEARNED_SPARSE].search(QUERY, 50)
-    compact(CompactOptions(index_root=root.path, threads=1), stages())
+    compacted(root)
     packed = opened(root)
     assert packed.delta is None and packed.holds(LEARNED_SPARSE)
     assert impacts_of(packed, QUERY) == expected
@@ -228,10 +198,10 @@ def test_a_delta_and_its_compaction_have_the_impacts_of_each_document(
 def test_a_gate_measures_them_and_refuses_a_version_that_lost_them(make: Make, tmp_path: Path) -> None:
     data = judged(tmp_path / "data", 20)
     make("one", made_up(30))
-    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(31)))
+    write(tmp_path / "one.jsonl", made_up(31))
     root = make("one", made_up(31), gate=str(data), threshold=-1.0)
     checks = root.manifest(root.current()).parameters["gate"]["checks"]
     assert any(check["name"].startswith("nDCG@10 learned") for check in checks)
-    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(32)))
+    write(tmp_path / "one.jsonl", made_up(32))
     with pytest.raises(GateError, match=r"ways to search lost is 1\.0000"):
         make("one", made_up(32), gate=str(data), threshold=-1.0, learned=False)

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,13 +12,11 @@ from glow.errors import FormatError
 from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Index
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
-
-Invoke = Callable[..., Any]
-Live = Callable[[], Index]
+from tests.index_builder.conftest import Live, Run
 
 
 def test_a_build_indexes_the_words_and_says_what_it_took(
-    build: Invoke, live: Live, toy_corpus: Path, tmp_path: Path
+    build: Run, live: Live, toy_corpus: Path, tmp_path: Path
 ) -> None:
     assert build(toy_corpus, "--json", tmp_path / "report.json").exit_code == 0
     index = live()
@@ -36,9 +33,7 @@ def test_a_build_indexes_the_words_and_says_what_it_took(
     assert told["bytes_per_posting"] == pytest.approx(told["size_bytes"] / told["postings"], abs=0.01)
 
 
-def test_idf_is_the_one_of_the_indexs_table(
-    build: Invoke, live: Live, toy_corpus: Path, tmp_path: Path
-) -> None:
+def test_idf_is_the_one_of_the_indexs_table(build: Run, live: Live, toy_corpus: Path, tmp_path: Path) -> None:
     """With another table the same words weigh otherwise, and the same documents are found."""
     half = tmp_path / "half.jsonl"
     half.write_text("".join(toy_corpus.read_text().splitlines(keepends=True)[:25]))
@@ -53,7 +48,7 @@ def test_idf_is_the_one_of_the_indexs_table(
     assert found[0][1] != found[1][1]
 
 
-def test_without_lexical_there_is_none(build: Invoke, live: Live, toy_corpus: Path) -> None:
+def test_without_lexical_there_is_none(build: Run, live: Live, toy_corpus: Path) -> None:
     assert build(toy_corpus, "--no-lexical").exit_code == 0
     index = live()
     assert not index.holds(POSTINGS)

@@ -1,36 +1,30 @@
 """A build with passages gives long documents a vector for each part, and everything else stays per document."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-import click.testing
 import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.index import Index
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.runtime import Model
 from glow.text.passages import PassageCutter, PassageOptions
 from glow_index_builder.encoding.text_encoder import CPU_BATCH_TOKENS
+from tests.index_builder.conftest import LinesFile, Live, Run
+from tests.made_index import opened
 
-Run = Callable[..., click.testing.Result]
-Live = Callable[[], Index]
-LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
 LONG = "Honey bees find their way home by the sun. They dance to show where food is. "
 
 
 @pytest.fixture
 def long_file(lines_file: LinesFile) -> Path:
     """Documents of one and of many passages, in turn."""
+    texts = (LONG * (row % 3 * 12) + f"Number {row}." for row in range(30))
     return lines_file(
-        [
-            {"_id": f"d{row}", "title": f"bees {row}", "text": LONG * (row % 3 * 12) + f"Number {row}."}
-            for row in range(30)
-        ]
+        {"_id": f"d{row}", "title": f"bees {row}", "text": each} for row, each in enumerate(texts)
     )
 
 
@@ -72,10 +66,8 @@ def test_short_documents_give_the_same_index_with_passages_as_without(
     for options in ((), ("--passages",)):
         assert build(file, *options).exit_code == 0
     without, given = (IndexRoot(output).manifest(version).files for version in IndexRoot(output).versions())
-    assert {name for name in given if name not in without} == {
-        f"passages/{name}"
-        for name in ("passages.json", "documents.npy", "starts.npy", "ends.npy", "first.npy")
-    }
+    added = "passages.json documents.npy starts.npy ends.npy first.npy".split()
+    assert given.keys() - without.keys() == {f"passages/{name}" for name in added}
     assert {name for name in without if without[name] != given[name]} == {"report.json"}
 
 
@@ -91,15 +83,9 @@ def test_the_report_tells_passages_and_what_they_cost(
     cuts = [cutter.cut(document) for document in index[STORED_FIELDS].scan()]
     count = sum(len(cut.spans) for cut in cuts)
     milliseconds = report["passages"].pop("milliseconds_each")
-    assert report["passages"] == {
-        "field": "text",
-        "limit": 3,
-        "count": count,
-        "per_document": round(count / 30, 3),
-        "most": 3,
-        "whole_documents": 10,
-        "cut_off_documents": sum(cut.left_out for cut in cuts),
-    }
+    counts = {"count": count, "per_document": round(count / 30, 3), "most": 3, "whole_documents": 10}
+    counts["cut_off_documents"] = sum(cut.left_out for cut in cuts)
+    assert report["passages"] == {"field": "text", "limit": 3, **counts}
     assert report["passages"]["cut_off_documents"] > 0
     seconds = report["seconds"]
     took = sum(seconds[stage] for stage in ("passages", "encode", "index"))
@@ -121,8 +107,7 @@ def test_the_same_input_gives_the_same_passages_with_any_number_of_threads(
 
 
 def test_a_build_without_passages_has_none(toy_index: Path) -> None:
-    root = IndexRoot(toy_index)
-    index = Index.open(root.folder(root.current()))
+    index = opened(IndexRoot(toy_index))
     assert not index.holds(PASSAGES)
     assert "passages" not in index.manifest.counts
 

@@ -1,40 +1,24 @@
 """Term representations in an index: built in shards, resumed, added to, compacted, and refused where they do not belong."""
 
-import io
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, GateError, MismatchError
 from glow.index import Index
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.search import Reranking, rank_dense, rerank
-from glow_index_builder.building.builder import build
-from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
-from glow_index_builder.deltas.upsert import delete, upsert
-from glow_index_builder.options import BuildOptions
-from glow_index_builder.progress import Stages
-from tests.conftest import DATA
+from tests.index_builder.conftest import Documents, Make, maker, report_of, write_judged
+from tests.made_index import compacted, deleted, opened, upserted, write
 from tests.search.test_index import remake
 
-TOY_MODEL = DATA / "toy-model"
-
-Documents = list[dict[str, Any]]
 WORDS = (
     "bees honey find way home sun dance salt water rice bread oven river stone moon night train city".split()
 )
-
-
-def stages() -> Stages:
-    return Stages(io.StringIO())
 
 
 def made_up(count: int, salt: int = 0) -> Documents:
@@ -52,22 +36,8 @@ def made_up(count: int, salt: int = 0) -> Documents:
 
 
 @pytest.fixture
-def make(tmp_path: Path, toy_model: Path, toy_reranker: Path) -> Callable[..., IndexRoot]:
-    """Builds an index of these documents: `make("name", documents, **options)`."""
-
-    def made(name: str, documents: Documents, **options: Any) -> IndexRoot:
-        source = tmp_path / f"{name}.jsonl"
-        if not source.exists():  # a build goes on only where its input is the same file
-            source.write_text("".join(json.dumps(each) + "\n" for each in documents))
-        values = {"model": toy_model, "rerank": toy_reranker, "shard_documents": 16, "threads": 1, **options}
-        build(BuildOptions(source=str(source), index_root=tmp_path / name, **values), stages())
-        return IndexRoot(tmp_path / name)
-
-    return made
-
-
-def opened(root: IndexRoot) -> Index:
-    return Index.open(root.folder(root.current()))
+def make(tmp_path: Path, toy_model: Path, toy_reranker: Path) -> Make:
+    return maker(tmp_path, model=toy_model, rerank=toy_reranker)
 
 
 def codes(index: Index) -> dict[str, list[Any]]:
@@ -81,7 +51,7 @@ def codes(index: Index) -> dict[str, list[Any]]:
     return found
 
 
-def test_what_is_stored_is_what_the_re_ranker_reads(make: Callable[..., IndexRoot]) -> None:
+def test_what_is_stored_is_what_the_re_ranker_reads(make: Make) -> None:
     index = opened(make("one", made_up(40)))
     assert index.holds(TOKEN_EMBEDDINGS) and index.reranker is not None
     assert len(index[TOKEN_EMBEDDINGS]) == 40
@@ -96,33 +66,28 @@ def test_what_is_stored_is_what_the_re_ranker_reads(make: Callable[..., IndexRoo
         assert np.abs(states[0] - exact).max() <= step + 1e-3
 
 
-def test_report_and_manifest_say_what_was_stored(make: Callable[..., IndexRoot], toy_reranker: Path) -> None:
+def test_report_and_manifest_say_what_was_stored(make: Make, toy_reranker: Path) -> None:
     root = make("one", made_up(40))
-    report = json.loads((root.folder(root.current()) / "report.json").read_bytes())
-    told, manifest = report["rerank"], root.manifest(root.current())
+    told, manifest = report_of(root.folder(root.current()))["rerank"], root.manifest(root.current())
     assert told["bits"] == 4 and told["tokens"] > 500 and told["bytes_per_token"] < 14
     assert manifest.parents["reranker"]["name"] == "toy-reranker"
     assert manifest.hashes["reranker"] == told["reranker"]
 
 
 @pytest.mark.parametrize("options", [{"threads": 3}, {"shard_documents": 7}])
-def test_threads_and_shards_change_nothing(make: Callable[..., IndexRoot], options: dict[str, int]) -> None:
+def test_threads_and_shards_change_nothing(make: Make, options: dict[str, int]) -> None:
     assert codes(opened(make("one", made_up(50)))) == codes(opened(make("other", made_up(50), **options)))
 
 
 @pytest.mark.parametrize("passages", [False, True])
 def test_added_and_compacted_documents_are_stored_as_a_build_stores_them(
-    make: Callable[..., IndexRoot], toy_model: Path, tmp_path: Path, passages: bool
+    make: Make, toy_model: Path, passages: bool
 ) -> None:
     options: dict[str, Any] = {"term_stats": "model", "passages": passages}
     root = make("one", made_up(40), **options)
     changed = [*made_up(4, salt=7), *({**each, "_id": "new" + each["_id"]} for each in made_up(30, salt=3))]
-    (tmp_path / "changed.jsonl").write_text("".join(json.dumps(each) + "\n" for each in changed))
-    (tmp_path / "gone.txt").write_text("d20\nd21\n")
-    upsert(
-        UpsertOptions(index_root=root.path, source=str(tmp_path / "changed.jsonl"), model=toy_model), stages()
-    )
-    delete(DeleteOptions(index_root=root.path, source=str(tmp_path / "gone.txt")), stages())
+    upserted(root, toy_model, changed)
+    deleted(root, "d20", "d21")
     kept = [each for each in made_up(40)[4:] if each["_id"] not in ("d20", "d21")]
     expected = opened(make("rebuilt", [*kept, *changed], **options))
     for state in ("delta", "compacted"):
@@ -131,7 +96,7 @@ def test_added_and_compacted_documents_are_stored_as_a_build_stores_them(
         assert hits(index) == hits(expected), state
         if not passages:
             assert codes(index) == codes(expected), state
-        compact(CompactOptions(index_root=root.path), stages())
+        compacted(root)
 
 
 def hits(index: Index) -> list[tuple[str, float]]:
@@ -145,7 +110,7 @@ def hits(index: Index) -> list[tuple[str, float]]:
     ]
 
 
-def test_the_best_passage_is_what_is_read(make: Callable[..., IndexRoot]) -> None:
+def test_the_best_passage_is_what_is_read(make: Make) -> None:
     long = {
         "_id": "long",
         "title": "salt",
@@ -177,7 +142,7 @@ def test_the_best_passage_is_what_is_read(make: Callable[..., IndexRoot]) -> Non
 
 
 def test_a_folder_that_is_no_re_ranker_is_refused_before_anything_is_read(
-    make: Callable[..., IndexRoot], toy_model: Path, tmp_path: Path
+    make: Make, toy_model: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(MismatchError, match="toy-model is of kind model, expected reranker"):
         make("one", made_up(5), rerank=toy_model)
@@ -186,7 +151,7 @@ def test_a_folder_that_is_no_re_ranker_is_refused_before_anything_is_read(
     assert not (tmp_path / "one" / ".work").exists()
 
 
-def test_a_re_ranker_that_was_exchanged_is_refused(make: Callable[..., IndexRoot]) -> None:
+def test_a_re_ranker_that_was_exchanged_is_refused(make: Make) -> None:
     root = make("one", made_up(20))
     version = root.folder(root.current())
     weights = version / "reranker" / "weights.bin"
@@ -198,42 +163,33 @@ def test_a_re_ranker_that_was_exchanged_is_refused(make: Callable[..., IndexRoot
 
 def judged(folder: Path, count: int) -> Path:
     """Queries of two words, each with the one document whose title and first word they are."""
-    folder.mkdir()
-    lines = [{"_id": f"q{n}", "text": f"{WORDS[n % 18]} {WORDS[n * 5 % 18]}"} for n in range(count)]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "qrels").mkdir()
-    rows = "".join(f"q{n}\td{n}\t1\n" for n in range(count))
-    (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
-    return folder
+    texts = (f"{WORDS[number % 18]} {WORDS[number * 5 % 18]}" for number in range(count))
+    return write_judged(folder, ((f"q{number}", text, f"d{number}", 1) for number, text in enumerate(texts)))
 
 
-def test_a_gate_measures_re_ranking_and_refuses_a_version_that_lost_it(
-    make: Callable[..., IndexRoot], tmp_path: Path
-) -> None:
+def test_a_gate_measures_re_ranking_and_refuses_a_version_that_lost_it(make: Make, tmp_path: Path) -> None:
     data = judged(tmp_path / "data", 20)
     make("one", made_up(30))
-    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(31)))
+    write(tmp_path / "one.jsonl", made_up(31))
     root = make("one", made_up(31), gate=str(data), threshold=-1.0)
     checks = root.manifest(root.current()).parameters["gate"]["checks"]
     assert any(check["name"].startswith("nDCG@10 rerank") for check in checks)
-    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(32)))
+    write(tmp_path / "one.jsonl", made_up(32))
     with pytest.raises(GateError, match=r"ways to search lost is 1\.0000"):
         make("one", made_up(32), gate=str(data), threshold=-1.0, rerank=None)
 
 
 def test_a_version_that_shares_files_shares_what_was_opened(
-    make: Callable[..., IndexRoot], toy_model: Path, tmp_path: Path
+    make: Make, toy_model: Path, tmp_path: Path
 ) -> None:
     root = make("one", made_up(20))
     first = opened(root)
-    changed = tmp_path / "changed.jsonl"
-    changed.write_text('{"_id": "more", "text": "bees find the way home"}\n')
-    upsert(UpsertOptions(index_root=root.path, source=str(changed), model=toy_model), stages())
+    upserted(root, toy_model, [{"_id": "more", "text": "bees find the way home"}])
     second = Index.open(root.folder(root.current()), like=first)
     assert second.reranker is first.reranker
     assert hits(second) == hits(opened(root))
     # Of a rebuild the re-ranker has the same content, and is not opened a second time.
-    (tmp_path / "one.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made_up(25)))
+    write(tmp_path / "one.jsonl", made_up(25))
     make("one", made_up(25))
     third = Index.open(root.folder(root.current()), like=second)
     assert third.reranker is first.reranker

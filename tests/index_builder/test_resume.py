@@ -3,29 +3,24 @@
 import errno
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click.testing
 import numpy as np
 import pytest
 
 from glow.artifact import IndexRoot
-from glow.index import Index
 from glow.index.columns import COLUMNS
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, DenseIndex
 from glow.runtime import Encoder
 from glow_index_builder.encoding.shards import Shard, ShardEncoder, ShardReport
+from tests.artifact.conftest import flip
+from tests.index_builder.conftest import Lines, LinesFile, Live, Run, Spawn, report_of
+from tests.until import until
 
-Run = Callable[..., click.testing.Result]
-Spawn = Callable[..., subprocess.Popen[bytes]]
-Live = Callable[[], Index]
-WaitFor = Callable[[Callable[[], bool]], None]
-LinesFile = Callable[[list[bytes | dict[str, object]]], Path]
 CHANGES = {"report.json"}
 """Files of a version that hold times."""
 
@@ -33,17 +28,9 @@ CHANGES = {"report.json"}
 @pytest.fixture
 def many(lines_file: LinesFile) -> Path:
     """Three hundred documents of different lengths."""
-    return lines_file(
-        [
-            {
-                "_id": f"d{number}",
-                "title": f"bees {number}",
-                "text": "They find home. " * (number % 40),
-                "n": number,
-            }
-            for number in range(300)
-        ]
-    )
+    texts = ["They find home. " * (number % 40) for number in range(300)]
+    given = enumerate(texts)
+    return lines_file({"_id": f"d{n}", "title": f"bees {n}", "text": text, "n": n} for n, text in given)
 
 
 @pytest.fixture
@@ -57,8 +44,7 @@ def end_early(build: Run, many: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
         with monkeypatch.context() as patch:
             patch.setattr(DenseIndex, "save", full)
             done = build(many, *options)
-        assert done.exit_code == 4
-        assert "No space left on device" in done.stderr
+        assert done.exit_code == 4 and "No space left on device" in done.stderr
 
     return end
 
@@ -72,17 +58,12 @@ def files_of(output: Path) -> list[dict[str, Any]]:
     ]
 
 
-def report_of(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
 def test_a_killed_build_goes_on_and_ends_in_the_same_version(
-    spawn: Spawn, build: Run, output: Path, toy_model: Path, many: Path, tmp_path: Path, wait_for: WaitFor
+    spawn: Spawn, build: Run, output: Path, toy_model: Path, many: Path, tmp_path: Path
 ) -> None:
     options = ("--encode-batch-documents", 4, "--index", "hnsw", "--threads", 1)
     process = spawn("build", "--model", toy_model, "--input", many, "--index-root", output, *options)
-    wait_for(lambda: len(list(output.glob(".work/*/shards/*.json"))) > 10)
+    until(lambda: len(list(output.glob(".work/*/shards/*.json"))) > 10)
     process.kill()
     process.communicate(timeout=60)
     done = {path.name: path.stat().st_mtime_ns for path in output.glob(".work/*/shards/*.json")}
@@ -117,9 +98,7 @@ def test_a_damaged_shard_and_a_damaged_step_are_done_again(
     end_early(*options)
     (work,) = output.glob(".work/*")
     for name in ("shards/0000000075-0000000150.f32", "terms/terms/dfs.npy"):
-        data = bytearray((work / name).read_bytes())
-        data[-1] ^= 1
-        (work / name).write_bytes(data)
+        flip(work / name, -1)
     done = build(many, *options, "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.stderr
     assert report_of(tmp_path / "r.json")["shards"]["resumed"] == 3
@@ -191,7 +170,7 @@ def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
                 vectors[row] = np.nan
         return [vectors, *rest]
 
-    documents: list[bytes | dict[str, object]] = [
+    documents: Lines = [
         {"_id": f"d{number}", "title": "bees", "text": f"Home {number}. ", "n": number}
         for number in range(60)
     ]
@@ -210,11 +189,7 @@ def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
     model_row = index[STORED_FIELDS].rows([41])[0]
     assert model_row.id == "d42" and np.isfinite(vector).all()
     (reject,) = (output / index.version / "rejects.jsonl").read_text().splitlines()
-    assert json.loads(reject) == {
-        "file": None,
-        "line": None,
-        "id": "long",
-        "reason": "cannot be encoded: the vector of document 'long' is not finite",
-        "start": json.loads(reject)["start"],
-    }
+    reason = "cannot be encoded: the vector of document 'long' is not finite"
+    found = {"file": None, "line": None, "id": "long", "reason": reason}
+    assert json.loads(reject) == {**found, "start": json.loads(reject)["start"]}
     assert "1 lines rejected: 1 x cannot be encoded" in done.stdout

@@ -20,6 +20,7 @@ from glow_index_builder.encoding.ray_tasks import in_ray, start_ray
 from glow_index_builder.encoding.schedule import EncodedShards, encode_shards, require_runner, start_encoding
 from glow_index_builder.encoding.shards import Run, ShardEncoder, ShardJob, in_child, in_threads, plan_shards
 from glow_index_builder.options import BuildOptions
+from tests.artifact.conftest import flip
 from tests.conftest import DATA
 
 SHARD = 4
@@ -68,19 +69,9 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> ShardJob:
     terms = opened.preprocessor.terms
     terms.save(folder / "terms")
     make_word_side(opened, (), terms, terms, 40, 1).save(folder / "learned-words")
-    return ShardJob(
-        model=model,
-        store=folder / "documents.sqlite",
-        terms=folder / "terms",
-        cuts=None,
-        shards=folder / "shards",
-        device="cpu",
-        threads=1,
-        jobs={
-            "learned_sparse": LearnedJob(folder / "learned-words", 5),
-            "token_embeddings": StatesJob(DATA / "toy-reranker", 16),
-        },
-    )
+    places = (model, folder / "documents.sqlite", folder / "terms", None, folder / "shards")
+    learned, states = LearnedJob(folder / "learned-words", 5), StatesJob(DATA / "toy-reranker", 16)
+    return ShardJob(*places, "cpu", 1, {"learned_sparse": learned, "token_embeddings": states})
 
 
 def encode(encoding: AbstractContextManager[Run], job: ShardJob, count: int) -> EncodedShards:
@@ -112,9 +103,7 @@ def test_it_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_where_on
 
     names = sorted(vectors(job))
     (job.shards / names[0]).unlink()
-    damaged = bytearray((job.shards / names[5]).read_bytes())
-    damaged[7] ^= 1
-    (job.shards / names[5]).write_bytes(damaged)
+    flip(job.shards / names[5], 7)
     kept = (job.shards / names[8]).stat().st_mtime_ns
     found = encode(encoding(), job, len(ids))
     assert (found.resumed, found.documents) == (1, 8)

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-import click.testing
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -15,10 +13,9 @@ from glow.cli import app
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import analyze_query, rank_lexical
-from tests.index_builder.conftest import write_lines
+from tests.index_builder.conftest import LinesFile, Live, Run, write_lines
+from tests.made_index import opened
 
-Run = Callable[..., click.testing.Result]
-LinesFile = Callable[[list[dict[str, object]]], Path]
 BASE = [
     {"_id": "a", "text": "Directories are listed and searched."},
     {"_id": "b", "text": "The owl searches a garden."},
@@ -42,7 +39,7 @@ def versions(toy_model: Path, kept: Path) -> dict[str, Index]:
         done = CliRunner().invoke(app, given, input=stdin)
         assert done.exit_code == 0, done.stderr
         root = IndexRoot(kept)
-        return Index.open(root.folder(root.current()))
+        return opened(root)
 
     base, added = (kept.with_name(name) for name in ("base.jsonl", "added.jsonl"))
     write_lines(base, BASE)
@@ -102,9 +99,7 @@ def test_the_version_names_its_analyzer(versions: dict[str, Index], kept: Path) 
     assert report["lexical"]["analyzer"] == "english"
 
 
-def test_a_build_of_plain_words_has_no_stems(
-    build: Run, live: Callable[[], Index], lines_file: LinesFile
-) -> None:
+def test_a_build_of_plain_words_has_no_stems(build: Run, live: Live, lines_file: LinesFile) -> None:
     assert build(lines_file(BASE), "--analyzer", "plain").exit_code == 0
     index = live()
     assert not any(name.startswith("stems/") for name in index.manifest.files)

@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from glow.artifact import IndexRoot, write_artifact
 from glow_index_builder.commands.versions import list_versions
+from tests.index_builder.conftest import Run
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> IndexRoot:
     return found
 
 
-def test_versions_are_listed_the_live_one_first(run: Any, root: IndexRoot, tmp_path: Path) -> None:
+def test_versions_are_listed_the_live_one_first(run: Run, root: IndexRoot, tmp_path: Path) -> None:
     root.pin("v1")
     (root.folder("v4") / "manifest.json").write_text("{")
     done = run("versions", "--index-root", root.path, "--json", tmp_path / "v.json")
@@ -43,16 +43,13 @@ def test_versions_are_listed_the_live_one_first(run: Any, root: IndexRoot, tmp_p
         (None, 0, ""),
     ]
     lines = done.stdout.splitlines()
-    assert [line.split()[:2] for line in lines[1:4]] == [
-        ["v3", "live"],
-        ["v2", "previous"],
-        ["v1", "previous"],
-    ]
+    states = [line.split()[:2] for line in lines[1:4]]
+    assert states == [["v3", "live"], ["v2", "previous"], ["v1", "previous"]]
     assert lines[3].endswith("pinned")
 
 
 def test_a_rollback_goes_back_until_there_is_nothing_before(
-    run: Any, root: IndexRoot, tmp_path: Path
+    run: Run, root: IndexRoot, tmp_path: Path
 ) -> None:
     for left, to in (("v3", "v2"), ("v2", "v1")):
         done = run("rollback", "--index-root", root.path, "--json", tmp_path / "r.json")
@@ -63,7 +60,7 @@ def test_a_rollback_goes_back_until_there_is_nothing_before(
     assert (done.exit_code, "has no previous version" in done.stderr, root.current()) == (3, True, "v1")
 
 
-def test_pins_are_set_and_taken_off(run: Any, root: IndexRoot) -> None:
+def test_pins_are_set_and_taken_off(run: Run, root: IndexRoot) -> None:
     assert run("pin", "--index-root", root.path, "v4").stdout == "pinned v4\n"
     assert run("gc", "--index-root", root.path, "--keep", 1).exit_code == 0
     assert root.versions() == ["v3", "v4"]
@@ -72,14 +69,10 @@ def test_pins_are_set_and_taken_off(run: Any, root: IndexRoot) -> None:
     assert run("pin", "--index-root", root.path, "v9").exit_code == 3
 
 
-def test_gc_says_what_it_removes(run: Any, root: IndexRoot, tmp_path: Path) -> None:
+def test_gc_says_what_it_removes(run: Run, root: IndexRoot, tmp_path: Path) -> None:
     done = run("gc", "--index-root", root.path, "--keep", 2, "--dry-run")
-    assert done.stdout.splitlines()[:4] == [
-        "keeps v2 (rollback)",
-        "keeps v3 (live)",
-        "keeps v4 (fresh)",
-        "would remove v1",
-    ]
+    plan = "keeps v2 (rollback)\nkeeps v3 (live)\nkeeps v4 (fresh)\nwould remove v1\n"
+    assert done.stdout.startswith(plan)
     assert len(root.versions()) == 4
     assert run("gc", "--index-root", root.path, "--keep", 2, "--json", tmp_path / "g.json").exit_code == 0
     found = json.loads((tmp_path / "g.json").read_text())
@@ -100,7 +93,7 @@ def test_gc_says_what_it_removes(run: Any, root: IndexRoot, tmp_path: Path) -> N
     ],
 )
 def test_a_root_that_is_not_there_is_told_and_not_made(
-    run: Any, tmp_path: Path, command: tuple[str, ...]
+    run: Run, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     done = run(command[0], "--index-root", tmp_path / "nowhere", *command[1:])
     assert (done.exit_code, "artifact_not_found" in done.stderr) == (3, True)

@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,8 @@ from glow.artifact import IndexRoot, verify
 from glow.errors import BuildError, BusyError, InputError
 from glow_index_builder.building.work import Step, WorkFolder, open_work
 from glow_index_builder.versions.gc import collect
+from tests.death import DEATH
+from tests.program import python
 
 
 def make(work: WorkFolder, name: str = "read", content: str = "done") -> Step:
@@ -144,25 +144,14 @@ def test_ends_without_a_word_are_counted(tmp_path: Path) -> None:
             assert kills == 0
 
 
-KILL = Path(__file__).with_name("kill_versions.py")
-ROOT = Path(__file__).parents[2]
 LIVE = {"gc": {"v3"}, "rollback": {"v3", "v2"}, "publish": {"v3", "v4"}, "pin": {"v3"}, "amend": {"v3"}}
 """Command -> what may be live after its death."""
-DEATH = 77
 POINTS = 6
 """Kill points of each command; the crash matrix of benchmarks/lifecycle has them all."""
 
 
 def test_a_kill_at_any_step_leaves_whole_versions_and_the_command_can_run_again(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(KILL), str(tmp_path), "0", str(POINTS)],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = python("-m", "tests.index_builder.kill_versions", tmp_path, 0, POINTS)
     assert done.returncode == 0, done.stderr
     states = json.loads(done.stdout)
     assert {state["command"] for state in states} == set(LIVE)

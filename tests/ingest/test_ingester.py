@@ -1,9 +1,6 @@
 """What `glow ingest` makes of the log: the last word counts, nothing twice, what fails is told and costs itself alone."""
 
-import io
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,47 +9,33 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactNotFoundError, BusyError
-from glow.index import Index
-from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import INGEST_FOLDER, IngestLog, OperationId, Outcome, find_outcome, read_state
-from glow_index_builder.building import build
 from glow_index_builder.ingest import Ingester, IngestOptions
-from glow_index_builder.options import BuildOptions
-from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
-from tests.made_index import documents, made, write
+from tests.ingest.conftest import MakeRoot, held, holding, start_ingest
+from tests.made_index import documents, made, stages, write
+from tests.program import glow
+from tests.until import until
 
 
 @pytest.fixture
-def root(toy_model: Path, tmp_path: Path) -> IndexRoot:
+def root(root_of: MakeRoot) -> IndexRoot:
     """Twelve documents, d/0 to d/11."""
-    source = write(tmp_path / "first.jsonl", documents(12))
-    options = BuildOptions(
-        model=toy_model, source=str(source), index_root=tmp_path / "index", threads=1, index="flat"
-    )
-    build(options, Stages(io.StringIO()))
-    return IndexRoot(tmp_path / "index")
+    return root_of(12)
 
 
 def ingester(root: IndexRoot, model: Path, **options: Any) -> Ingester:
     given = IngestOptions(index_root=root.path, model=model, threads=1, **options)
-    return Ingester(given, Stages(io.StringIO()))
+    return Ingester(given, stages())
 
 
 def log_of(root: IndexRoot) -> IngestLog:
     return IngestLog(root.path / INGEST_FOLDER, 1 << 30)
 
 
-def held(root: IndexRoot) -> dict[str, str]:
-    """Id -> text of every document that can be found."""
-    index = Index.open(root.folder(root.current()))
-    return {each.id: each.fields["text"][0] for each in index[STORED_FIELDS].scan()}
-
-
 def check(root: IndexRoot) -> int:
     """Exit status of `glow ingest --check`."""
-    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path), "--check"]
-    return subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
+    return glow("ingest", "--index-root", root.path, "--check").returncode
 
 
 def outcome(root: IndexRoot, accepted: OperationId) -> Outcome:
@@ -119,9 +102,7 @@ def test_a_deletion_by_filter_is_one_step_that_one_rollback_takes_back(
         worker.apply_waiting()
         collect(root, 1, now=time.time() + 3_700)
     assert len(held(root)) == 244
-    done = subprocess.run(
-        [sys.executable, "-m", "glow", "rollback", "--index-root", str(root.path), found.before], check=False
-    )
+    done = glow("rollback", "--index-root", root.path, found.before)
     assert (done.returncode, root.current(), len(held(root))) == (0, whole, 2_400)
     assert worker.apply_waiting() == 0  # what was rolled back is not applied again
     log.append("upsert", documents=[text("after", "later")])
@@ -186,23 +167,19 @@ def test_positions_are_known_without_the_state_file(root: IndexRoot, toy_model: 
     assert read_state(root.path / INGEST_FOLDER).applied[log.writer].number == 3
 
 
-def test_a_delta_that_grows_is_folded_in(toy_model: Path, tmp_path: Path) -> None:
-    source = write(tmp_path / "first.jsonl", documents(60))
-    root = made(toy_model, source, tmp_path / "index", index="flat")
+def test_a_delta_that_grows_is_folded_in(root_of: MakeRoot, toy_model: Path) -> None:
+    root = root_of(60)
     log = log_of(root)
     for start in range(0, 1_500, 300):
-        log.append(
-            "upsert", documents=[text(f"n/{start + each}", f"a note, number {each}") for each in range(300)]
-        )
+        notes = [text(f"n/{start + each}", f"a note, number {each}") for each in range(300)]
+        log.append("upsert", documents=notes)
     said: list[str] = []
     given = IngestOptions(index_root=root.path, model=toy_model, threads=2, batch_documents=300, keep=2)
-    Ingester(given, Stages(io.StringIO()), said.append).apply_waiting()
+    Ingester(given, stages(), said.append).apply_waiting()
     assert len(held(root)) == 1_560
     assert sum("compacted" in line for line in said) >= 2
-    manifest = root.manifest(root.current())
-    assert (
-        manifest.parameters["ingested"][log.writer]["number"] == 5
-    )  # also where the last step was to compact
+    ingested = root.manifest(root.current()).parameters["ingested"]
+    assert ingested[log.writer]["number"] == 5  # also where the last step was to compact
     assert len(root.versions()) <= 8
 
 
@@ -210,9 +187,8 @@ def test_an_operation_that_is_larger_than_a_delta_may_be_is_applied_in_pieces(
     root: IndexRoot, toy_model: Path
 ) -> None:
     log = log_of(root)
-    accepted = log.append(
-        "upsert", documents=[text(f"n/{each}", f"a note, number {each}") for each in range(1_500)]
-    )
+    notes = [text(f"n/{each}", f"a note, number {each}") for each in range(1_500)]
+    accepted = log.append("upsert", documents=notes)
     worker = ingester(root, toy_model, batch_documents=400)
     assert worker.apply_waiting() == 1
     assert len(held(root)) == 1_512
@@ -245,30 +221,19 @@ def test_damage_is_told_and_what_follows_is_applied(root: IndexRoot, toy_model: 
 
 
 def test_one_process_applies_at_a_time(root: IndexRoot, toy_model: Path) -> None:
-    code = "import sys,time; from pathlib import Path; from glow.artifact import RootLock\n"
-    code += "with RootLock(Path(sys.argv[1])).hold(0.0):\n print('held', flush=True); time.sleep(60)"
     (root.path / INGEST_FOLDER).mkdir()
-    command = [sys.executable, "-c", code, str(root.path / INGEST_FOLDER)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    with holding("RootLock(Path(sys.argv[1])).hold(0.0)", root.path / INGEST_FOLDER):
         with pytest.raises(BusyError), ingester(root, toy_model).claim():
             pass
         assert check(root) == 0
-        other.kill()
     assert check(root) == 1
 
 
 def test_the_command_goes_on_until_it_is_ended(root: IndexRoot, toy_model: Path) -> None:
-    command = [sys.executable, "-m", "glow", "ingest", "--index-root", str(root.path)]
-    command += ["--model", str(toy_model), "--poll-interval-s", "0.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with start_ingest(root, toy_model, "--poll-interval-s", "0.1") as process:
         for number in range(2):
             log_of(root).append("upsert", documents=[text(f"n{number}", "words")])
-            until = time.monotonic() + 60
-            while f"n{number}" not in held(root):
-                assert time.monotonic() < until
-                time.sleep(0.1)
+            until(lambda name=f"n{number}": name in held(root))  # type: ignore[misc]
         process.terminate()
         assert process.wait(30) == 0
     assert json.loads((root.path / INGEST_FOLDER / "state.json").read_text())["applied"]

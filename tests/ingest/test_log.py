@@ -28,6 +28,7 @@ from glow.ingest import (
     write_state,
     writers,
 )
+from tests.artifact.conftest import flip
 
 
 def read(root: Path, state: IngestState | None = None) -> list[Accepted]:
@@ -79,9 +80,7 @@ def test_a_damaged_line_costs_itself_alone_and_is_told(tmp_path: Path) -> None:
     for number in range(3):
         log.append("upsert", documents=[{"_id": f"d{number}"}])
     (path,) = (tmp_path / INGEST_FOLDER / "log").iterdir()
-    data = bytearray(path.read_bytes())
-    data[data.index(b'"d1"') + 1] ^= 1
-    path.write_bytes(data)
+    flip(path, path.read_bytes().index(b'"d1"') + 1)
     found = read(tmp_path)
     assert names(found) == ["d0", "d2"]
     assert found[1].operation is None
@@ -145,9 +144,8 @@ def test_what_a_killed_process_said_is_accepted_is_there(tmp_path: Path) -> None
     for round_number in range(5):
         root = tmp_path / str(round_number)
         root.mkdir()
-        with subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(root)], stdout=subprocess.PIPE, text=True
-        ) as process:
+        command = [sys.executable, "-c", KILLED, str(root)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             said = [process.stdout.readline().strip()]
             time.sleep(0.05 + 0.03 * round_number)

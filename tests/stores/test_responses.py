@@ -1,10 +1,9 @@
 """Whole responses of a service whose index is in Milvus are those of one whose index is in files."""
 
-import io
 import json
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,16 @@ from fastapi import FastAPI
 
 from glow.artifact import IndexRoot
 from glow.index.milvus import collections_of, connect
-from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
-from glow_index_builder.progress import Stages
 from glow_service.app import create_app
 from glow_service.settings import Settings
 from tests.conftest import DATA
-from tests.made_index import documents, made, write
+from tests.made_index import compacted, deleted, documents, made, upserted, write
 from tests.service.conftest import _serve_in_thread
+from tests.until import until
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Json = dict[str, Any]
+Services = tuple[httpx.Client, httpx.Client]
 BEES = {"query": "how do bees find home at night"}
 WORDS = {"query": "coffee beans grow in gardens", "retriever": "lexical"}
 FILTERS: list[Json] = [
@@ -76,21 +75,16 @@ def pair(
     patched.setenv("GLOW_STORE_TIMEOUT_MS", "30000")
     folder = tmp_path_factory.mktemp("pair")
     source = write(folder / "corpus.jsonl", documents(120))
-    given: Json = {
-        "index": "flat",
-        "learned": True,
-        "rerank": DATA / "toy-reranker",
-        "passages": request.param,
-    }
-    store = f"milvus://{folder / 'rows.db'}"
-    return (
-        made(learned_model, source, folder / "files", **given),
-        made(learned_model, source, folder / "milvus", **given, store=store),
+    given: Json = {"index": "flat", "learned": True, "passages": request.param}
+    given["rerank"] = DATA / "toy-reranker"
+    files = made(learned_model, source, folder / "files", **given)
+    return files, made(
+        learned_model, source, folder / "milvus", **given, store=f"milvus://{folder / 'rows.db'}"
     )
 
 
 @pytest.fixture(scope="module")
-def services(pair: tuple[IndexRoot, IndexRoot]) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+def services(pair: tuple[IndexRoot, IndexRoot]) -> Iterator[Services]:
     """A service for each."""
     with served(pair[0]) as files, served(pair[1]) as milvus:
         yield files, milvus
@@ -127,7 +121,7 @@ def assert_alike(one: Any, other: Any) -> None:
         assert one == other
 
 
-def check(services: tuple[httpx.Client, httpx.Client], name: str) -> Any:
+def check(services: Services, name: str) -> Any:
     """Both answer alike; returns the response."""
     found = [body_of(service.post("/search", json=REQUESTS[name])) for service in services]
     assert_alike(*found)
@@ -135,13 +129,13 @@ def check(services: tuple[httpx.Client, httpx.Client], name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_search_is_answered_alike(services: tuple[httpx.Client, httpx.Client], name: str) -> None:
+def test_a_search_is_answered_alike(services: Services, name: str) -> None:
     found = check(services, name)
     assert bool(found["hits"]) is (name != "no such word")
     assert found.get("degraded", []) == []
 
 
-def test_documents_batches_and_info_are_alike(services: tuple[httpx.Client, httpx.Client]) -> None:
+def test_documents_batches_and_info_are_alike(services: Services) -> None:
     for path in ("/documents/d%2F77", "/documents/d%2F0"):
         found = [body_of(service.get(path)) for service in services]
         assert_alike(*found)
@@ -160,26 +154,19 @@ class TestChanges:
     """The suite after changes; last, because they are to the same indexes."""
 
     def test_a_delta_and_its_compaction_are_answered_alike(
-        self,
-        pair: tuple[IndexRoot, IndexRoot],
-        services: tuple[httpx.Client, httpx.Client],
-        learned_model: Path,
-        tmp_path: Path,
+        self, pair: tuple[IndexRoot, IndexRoot], services: Services, learned_model: Path
     ) -> None:
         """Replaced, added and deleted documents; then merged, and rolled back."""
         new = [{**each, "_id": f"d/{3 * number}"} for number, each in enumerate(documents(140)[120:130])]
-        write(tmp_path / "new", [*new, *documents(150)[140:]])
-        (tmp_path / "gone").write_text("d/7\nd/119\nd/145\n")
         before = [root.current() for root in pair]
         seen = [self._all(services)]
         for root in pair:
-            given: Json = {"index_root": root.path, "source": str(tmp_path / "new"), "model": learned_model}
-            upsert(UpsertOptions(**given, threads=1), Stages(io.StringIO()))
-            delete(DeleteOptions(index_root=root.path, source=str(tmp_path / "gone")), Stages(io.StringIO()))
+            upserted(root, learned_model, [*new, *documents(150)[140:]])
+            deleted(root, "d/7", "d/119", "d/145")
         self._wait(pair, services)
         seen.append(self._all(services))
         for root in pair:
-            compact(CompactOptions(index_root=root.path, threads=1), Stages(io.StringIO()))
+            compacted(root)
         self._wait(pair, services)
         seen.append(self._all(services))
         assert (pair[1].folder(pair[1].current()) / "store/store.json").is_file()
@@ -189,15 +176,14 @@ class TestChanges:
         self._wait(pair, services)
         assert_alike(self._all(services), seen[0])
 
-    def _all(self, services: tuple[httpx.Client, httpx.Client]) -> dict[str, Any]:
+    def _all(self, services: Services) -> dict[str, Any]:
         return {name: check(services, name) for name in REQUESTS if name != "like"}
 
-    def _wait(self, pair: tuple[IndexRoot, IndexRoot], services: tuple[httpx.Client, httpx.Client]) -> None:
+    def _wait(self, pair: tuple[IndexRoot, IndexRoot], services: Services) -> None:
         for root, service in zip(pair, services, strict=True):
-            until = time.monotonic() + 60
-            while service.post("/search", json=BEES).json().get("index", {}).get("version") != root.current():
-                assert time.monotonic() < until
-                time.sleep(0.05)
+            ask = partial(service.post, "/search", json=BEES)
+            version = root.current()
+            until(lambda: ask().json().get("index", {}).get("version") == version)  # noqa: B023 - waited for here
 
 
 def test_a_component_that_is_away_is_named(
@@ -214,10 +200,8 @@ def test_a_component_that_is_away_is_named(
     assert "_documents_" in rows and "_vectors_" in passages
     with served(root) as service:
         drop(store, passages)
-        found = [
-            service.post("/search", json={**BEES, **more}).json()
-            for more in ({}, {"rerank": True}, {"retriever": "dense"})
-        ]
+        asked = [{**BEES, **more} for more in ({}, {"rerank": True}, {"retriever": "dense"})]
+        found = [service.post("/search", json=each).json() for each in asked]
         assert [each["degraded"] for each in found] == [["late"], ["late", "rerank_partial"], []]
         assert all(each["hits"] for each in found)
         drop(store, vectors)

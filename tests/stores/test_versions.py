@@ -1,11 +1,9 @@
 """Versions whose rows lie in Milvus: built, changed, compacted, served, collected; and what is said where that cannot be."""
 
-import io
 import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,29 +14,13 @@ from glow.index import Index, RowMask
 from glow.index.milvus import STORE_FILE, StoreAccess, connect, read_store_header, require_version
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_dense, rank_hybrid
-from glow_index_builder.building import build
-from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
-from glow_index_builder.options import BuildOptions
-from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
 from tests.asked import asked_of
+from tests.made_index import compacted, deleted, made, opened, upserted
 from tests.ports import free_port
 
 Root = Callable[[str], IndexRoot]
 QUERIES = ("how do bees find home", "coffee beans", "owls hunt at night", "a zebra in the snow")
-
-
-def stages() -> Stages:
-    return Stages(io.StringIO())
-
-
-def made(output: Path, model: Path, corpus: Path, store: str | None, **options: Any) -> IndexRoot:
-    build(BuildOptions(model=model, source=str(corpus), index_root=output, store=store, **options), stages())
-    return IndexRoot(output)
-
-
-def opened(root: IndexRoot) -> Index:
-    return Index.open(root.folder(root.current()))
 
 
 def answers(index: Index) -> list[tuple[list[str], list[str]]]:
@@ -56,20 +38,16 @@ def test_a_version_in_milvus_answers_and_changes_as_one_in_a_file(
     passages: bool, toy_model: Path, toy_corpus: Path, tmp_path: Path
 ) -> None:
     lite = f"milvus://{tmp_path / 'vectors.db'}"
-    (tmp_path / "new").write_text(
-        '{"_id": "z", "text": "a zebra in the snow"}\n{"_id": "toy/3", "text": "owls"}\n'
-    )
-    (tmp_path / "gone").write_text("toy/0\n")
+    new = [{"_id": "z", "text": "a zebra in the snow"}, {"_id": "toy/3", "text": "owls"}]
     found = []
     for name, store in (("file", None), ("milvus", lite)):
-        root = made(tmp_path / name, toy_model, toy_corpus, store, passages=passages)
+        root = made(toy_model, toy_corpus, tmp_path / name, store=store, passages=passages)
         seen = [answers(opened(root))]
-        upsert(UpsertOptions(index_root=root.path, source=str(tmp_path / "new"), model=toy_model), stages())
-        delete(DeleteOptions(index_root=root.path, source=str(tmp_path / "gone")), stages())
+        upserted(root, toy_model, new)
+        deleted(root, "toy/0")
         seen.append(answers(opened(root)))
-        report = compact(CompactOptions(index_root=root.path), stages())
+        assert compacted(root)["status"] == "compacted"
         seen.append(answers(opened(root)))
-        assert report["status"] == "compacted"
         assert (STORE_FILE in opened(root).manifest.files) is (store is not None)
         assert ("vectors.faiss" in opened(root).manifest.files) is (store is None)
         found.append(seen)
@@ -80,7 +58,8 @@ def test_a_version_in_milvus_answers_and_changes_as_one_in_a_file(
 def test_a_filter_changes_no_score_but_in_its_last_digit(
     toy_model: Path, toy_corpus: Path, tmp_path: Path
 ) -> None:
-    index = opened(made(tmp_path / "index", toy_model, toy_corpus, f"milvus://{tmp_path / 'vectors.db'}"))
+    lite = f"milvus://{tmp_path / 'vectors.db'}"
+    index = opened(made(toy_model, toy_corpus, tmp_path / "index", store=lite))
     generator = np.random.default_rng(0)
     for text in QUERIES:
         query = asked_of(index, text)
@@ -88,17 +67,18 @@ def test_a_filter_changes_no_score_but_in_its_last_digit(
         scores = dict(zip(whole.rows.tolist(), whole.scores.tolist(), strict=True))
         for share in (0.5, 0.1):
             kept = rank_hybrid(index, query, 100, allowed=RowMask(generator.random(50) < share))
-            assert kept.scores.tolist() == pytest.approx(
-                [scores[row] for row in kept.rows.tolist()], abs=1e-6
-            )
+            expected = [scores[row] for row in kept.rows.tolist()]
+            assert kept.scores.tolist() == pytest.approx(expected, abs=1e-6)
 
 
 def test_gc_removes_the_collections_of_the_versions_that_it_removes(
     toy_model: Path, toy_corpus: Path, tmp_path: Path
 ) -> None:
     lite = f"milvus://{tmp_path / 'vectors.db'}"
-    root = made(tmp_path / "index", toy_model, toy_corpus, lite)
-    made(tmp_path / "index", toy_model, toy_corpus, lite)  # the same vectors, and a collection of its own
+    root = made(toy_model, toy_corpus, tmp_path / "index", store=lite)
+    made(
+        toy_model, toy_corpus, tmp_path / "index", store=lite
+    )  # the same vectors, and a collection of its own
     first, second = root.versions()
     names = [read_store_header(root.folder(version)).collection for version in (first, second)]
     assert names[0] != names[1]
@@ -110,12 +90,12 @@ def test_gc_removes_the_collections_of_the_versions_that_it_removes(
 
 def test_what_cannot_be_is_told(toy_model: Path, toy_corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not an address"):
-        made(tmp_path / "index", toy_model, toy_corpus, "localhost:19530")
+        made(toy_model, toy_corpus, tmp_path / "index", store="localhost:19530")
     with pytest.raises(StoreError, match="does not respond"):
-        made(tmp_path / "index", toy_model, toy_corpus, f"milvus://127.0.0.1:{free_port()}")
+        made(toy_model, toy_corpus, tmp_path / "index", store=f"milvus://127.0.0.1:{free_port()}")
     assert not (tmp_path / "index").exists() or IndexRoot(tmp_path / "index").versions() == ()
     lite = f"milvus://{tmp_path / 'vectors.db'}"
-    root = made(tmp_path / "index", toy_model, toy_corpus, lite)
+    root = made(toy_model, toy_corpus, tmp_path / "index", store=lite)
     header = read_store_header(root.folder(root.current()))
     connect(lite).run(lambda client, _: client.drop_collection(header.collection))
     with pytest.raises(MismatchError, match="collection is missing"):
