@@ -277,9 +277,7 @@ def test_a_search_whose_time_is_over_fetches_nothing(index: Index, monkeypatch: 
         session.retrieve(encoded)
 
 
-def test_the_deadline_is_looked_at_before_every_batch_of_explanations(
-    index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_deadline_is_looked_at_before_every_batch_of_explanations(index: Index, monkeypatch: Any) -> None:
     explainer = index.explainer
     assert explainer is not None
     work = explainer.explain_documents

@@ -1,7 +1,6 @@
 """Least scores, other orders, boosts, groups; searches by a vector and by likeness; browsing."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,7 @@ DOCUMENTS = [
 
 
 @pytest.fixture(scope="module")
-def client(
-    tmp_path_factory: pytest.TempPathFactory,
-    toy_model: Path,
-    start_server: Callable[..., AbstractContextManager[Any]],
-) -> Iterator[httpx.Client]:
+def client(tmp_path_factory: Any, toy_model: Path, start_server: Any) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("arranged")
     root = made(toy_model, write(folder / "corpus.jsonl", DOCUMENTS), folder / "index")
     with (

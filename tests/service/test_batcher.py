@@ -127,13 +127,7 @@ def test_queries_that_wait_go_together_by_length_within_the_budget(
 
     run(work)
     # After the first: the class of the one that waited longest, one at a time where two exceed the budget.
-    assert tower.batches == [
-        [len(short)],
-        [len(long)],
-        [len(short)] * 4,
-        [len(long)],
-        [len(short)],
-    ]
+    assert tower.batches == [[len(short)], [len(long)], [len(short)] * 4, [len(long)], [len(short)]]
     assert sample(metrics.registry, "glow_batch_queries_count") == 5
     assert sample(metrics.registry, "glow_batch_queries_sum") == 8
     assert sample(metrics.registry, "glow_batch_padding_ratio_sum") == 0

@@ -1,8 +1,6 @@
 """Retrievers, filters, facets, fusion, highlights and explanations over HTTP."""
 
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -204,9 +202,7 @@ def test_any_page_is_a_part_of_the_whole_ranking(
     assert ties == sorted(ties)
 
 
-def test_the_query_log_tells_retriever_and_filter(
-    run_server: Callable[..., AbstractContextManager[Any]], toy_index: Path, tmp_path: Path
-) -> None:
+def test_the_query_log_tells_retriever_and_filter(run_server: Any, toy_index: Path, tmp_path: Path) -> None:
     wanted = {"field": "year", "lt": 2010}
     with run_server("--index-root", toy_index, "--query-log", tmp_path / "queries.jsonl") as server:
         with httpx.Client(base_url=server.url, timeout=30) as client:

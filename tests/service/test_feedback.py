@@ -116,9 +116,7 @@ def test_without_a_log_there_is_no_such_path(toy_index: Path) -> None:
         assert httpx.get(f"{service.url}/info").json()["feedback"] is False
 
 
-def test_a_mark_lasts_as_long_as_its_salt_and_is_everybodys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mark_lasts_as_long_as_its_salt_and_is_everybodys(tmp_path: Path, monkeypatch: Any) -> None:
     path = tmp_path / "feedback.jsonl"
     now = [100 * DAY_S]
     monkeypatch.setattr("glow_service.telemetry.query_log.time.time", lambda: now[0])

@@ -58,9 +58,7 @@ def test_an_index_without_tokens_says_how_to_build_one(
         assert client.get("/info").json()["index"]["late"] is None
 
 
-def test_a_deadline_gives_the_first_stage_and_no_cache_keeps_it(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deadline_gives_the_first_stage_and_no_cache_keeps_it(serve: Serve, monkeypatch: Any) -> None:
     with serve(cache_entries=100) as client:
         without = ask(client, rerank=False)
         read, first = LateTokens.read, time.perf_counter()

@@ -7,7 +7,6 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -185,9 +184,7 @@ def test_a_start_without_an_index_is_one_line(tmp_path: Path, run_to_exit: Calla
     assert json.loads(line)["code"] == "artifact_not_found"
 
 
-def test_a_service_says_where_it_listens(
-    toy_index: Path, run_server: Callable[..., AbstractContextManager[Any]]
-) -> None:
+def test_a_service_says_where_it_listens(toy_index: Path, run_server: Any) -> None:
     with run_server("--index-root", toy_index) as server:
         lines = [json.loads(line) for line in server.logged().splitlines()]
         assert [line["url"] for line in lines if line["message"] == "listening"] == [server.url]

@@ -1,8 +1,7 @@
 """An index of passages, served: hits are documents, each with the passage that matched best."""
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,7 @@ TOPICS = ("bees", "whales", "owls", "salmon", "ants", "lichen", "krill", "foxes"
 
 
 @pytest.fixture(scope="module")
-def passages(
-    tmp_path_factory: pytest.TempPathFactory,
-    toy_model: Path,
-    start_server: Callable[..., AbstractContextManager[Any]],
-) -> Iterator[httpx.Client]:
+def passages(tmp_path_factory: Any, toy_model: Path, start_server: Any) -> Iterator[httpx.Client]:
     """A service over documents whose bodies are one long sentence after another, each of one topic."""
     folder = tmp_path_factory.mktemp("passages")
     lines = [

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -155,9 +156,7 @@ def test_garbage_behind_pipelined_requests_is_told_after_them(client: httpx.Clie
         assert answers(connection, 7) == [200] * 5 + [400]
 
 
-def test_the_second_requests_headers_have_a_bound_too(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_requests_headers_have_a_bound_too(client: httpx.Client, monkeypatch: Any) -> None:
     monkeypatch.setattr(glow_service.protocol, "MAX_HEAD_S", 0.3)
     with connect(client) as connection:
         connection.sendall(GET)

@@ -137,11 +137,7 @@ def test_info_tells_what_reads_again(serve: Serve) -> None:
     with serve() as (client, _):
         told = client.get("/info").json()["index"]
         assert "rerank" in told["components"]
-        assert told["rerank"] == {
-            "bits": 4,
-            "size": 16,
-            "share": 0.5,
-        }
+        assert told["rerank"] == {"bits": 4, "size": 16, "share": 0.5}
 
 
 class Slow:
@@ -184,9 +180,7 @@ def test_at_the_deadline_what_was_read_comes_first_and_no_cache_keeps_it(
         assert ids(plain) != ids(whole)
 
 
-def test_it_has_a_lane_of_its_own_and_pays_for_it(
-    serve: Serve, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_has_a_lane_of_its_own_and_pays_for_it(serve: Serve, index: Index, monkeypatch: Any) -> None:
     with serve(search_threads=1, max_in_flight=7, default_timeout_ms=20_000) as (client, service):
         gate = threading.Event()
         slow = Slow(lambda: gate.wait(60))

@@ -1,9 +1,6 @@
 """`POST /search`, `POST /search/batch` and `GET /documents/{id}` over a real server."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -267,10 +264,7 @@ def test_a_slip_is_corrected_in_every_mode_and_the_answer_says_so(http: httpx.Cl
         wrong = search(http, "how do slamon swim", retriever=retriever)
         assert wrong["hits"] == right["hits"]
         assert "corrected" not in right["query"]
-        assert wrong["query"]["corrected"] == {
-            "text": "how do salmon swim",
-            "words": {"slamon": "salmon"},
-        }
+        assert wrong["query"]["corrected"] == {"text": "how do salmon swim", "words": {"slamon": "salmon"}}
         assert wrong["query"]["text"] == "how do slamon swim"
 
 
@@ -299,10 +293,7 @@ def test_snippets_and_reasons_are_of_what_was_searched(http: httpx.Client) -> No
 IDS = ("end", "end\n", "n\nl", " wsp ", "wsp", "a/b/", "\ttab")
 
 
-def test_every_id_is_reached_and_no_other(
-    build_index: Callable[[list[dict[str, Any]]], Path],
-    run_server: Callable[..., AbstractContextManager[Any]],
-) -> None:
+def test_every_id_is_reached_and_no_other(build_index: Any, run_server: Any) -> None:
     root = build_index([{"_id": name, "text": f"bees number {at}"} for at, name in enumerate(IDS)])
     with run_server("--index-root", root) as server, httpx.Client(base_url=server.url, timeout=30) as client:
         for at, name in enumerate(IDS):

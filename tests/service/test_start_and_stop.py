@@ -118,9 +118,7 @@ def test_a_gpu_that_is_not_there_is_refused_and_never_replaced_by_the_cpu(
     assert "--device cpu" in reason(done.stderr)["message"]
 
 
-def test_a_port_that_is_taken_is_an_error_that_names_it(
-    toy_index: Path, run_to_exit: Callable[..., Any]
-) -> None:
+def test_a_port_that_is_taken_is_an_error_that_names_it(toy_index: Path, run_to_exit: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run_to_exit("--index-root", toy_index, "--port", port)
@@ -159,9 +157,7 @@ def test_while_draining_it_answers_and_is_not_ready(toy_index: Path, run_server:
         assert server.process.wait(30) == 0
 
 
-def test_a_request_in_flight_is_finished_before_the_end(
-    toy_index: Path, run_server: Callable[..., Any]
-) -> None:
+def test_a_request_in_flight_is_finished_before_the_end(toy_index: Path, run_server: Any) -> None:
     with run_server("--index-root", toy_index) as server:
         address = urlsplit(server.url)
         with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
@@ -200,9 +196,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         assert client.get("/healthz").status_code == 200
 
 
-def test_a_worker_that_cannot_start_again_does_not_end_the_others(
-    index_copy: Path, run_server: Callable[..., Any]
-) -> None:
+def test_a_worker_that_cannot_start_again_does_not_end_the_others(index_copy: Path, run_server: Any) -> None:
     with run_server("--index-root", index_copy, "--workers", 2) as server:
         (index_copy / "CURRENT").rename(index_copy / "elsewhere")
         workers = children_of(server.process.pid)
@@ -215,9 +209,7 @@ def test_a_worker_that_cannot_start_again_does_not_end_the_others(
         assert server.stop() == 0
 
 
-def test_workers_end_with_a_supervisor_that_was_killed(
-    toy_index: Path, run_server: Callable[..., Any]
-) -> None:
+def test_workers_end_with_a_supervisor_that_was_killed(toy_index: Path, run_server: Any) -> None:
     with run_server("--index-root", toy_index, "--workers", 2) as server:
         workers = children_of(server.process.pid)
         assert len(workers) >= 2

@@ -137,9 +137,7 @@ def tab(open_page: Callable[..., Any], server: Any) -> Iterator[SearchPage]:
 
 
 @pytest.fixture(scope="session")
-def full_index(
-    tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_reranker: Path, toy_corpus: Path
-) -> Path:
+def full_index(tmp_path_factory: Any, toy_model: Path, toy_reranker: Path, toy_corpus: Path) -> Path:
     """An index root with everything that the page can use: three languages, years, a yes or no, words, reasons, a re-ranker."""
     folder = tmp_path_factory.mktemp("full")
     documents = [json.loads(line) for line in toy_corpus.read_text(encoding="utf-8").splitlines()]
@@ -151,20 +149,14 @@ def full_index(
 
 
 @pytest.fixture(scope="session")
-def full_url(
-    full_index: Path,
-    start_server: Callable[..., AbstractContextManager[Any]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
+def full_url(full_index: Path, start_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service over `full_index`."""
     with start_server(tmp_path_factory.mktemp("service"), "--index-root", str(full_index)) as running:
         yield running.url
 
 
 @pytest.fixture(params=[1280, 390])
-def full_tab(
-    open_page: Callable[..., Any], full_url: str, request: pytest.FixtureRequest
-) -> Iterator[SearchPage]:
+def full_tab(open_page: Any, full_url: str, request: pytest.FixtureRequest) -> Iterator[SearchPage]:
     """A window, wide or as narrow as a phone, on a service that can do everything."""
     with open_page(full_url, request.param) as page:
         yield page

@@ -77,11 +77,7 @@ def page_of(payload: str, is_html: bool) -> str:
 
 
 @pytest.fixture(scope="module")
-def pages_url(
-    tmp_path_factory: pytest.TempPathFactory,
-    toy_model: Path,
-    start_server: Callable[..., AbstractContextManager[Any]],
-) -> Iterator[str]:
+def pages_url(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, start_server: Any) -> Iterator[str]:
     """A service over a folder of hostile Markdown and HTML."""
     folder = tmp_path_factory.mktemp("hostile-pages")
     source = folder / "pages"
@@ -110,11 +106,7 @@ def pages_url(
 
 
 @pytest.fixture(scope="module")
-def lines_url(
-    tmp_path_factory: pytest.TempPathFactory,
-    toy_model: Path,
-    start_server: Callable[..., AbstractContextManager[Any]],
-) -> Iterator[str]:
+def lines_url(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, start_server: Any) -> Iterator[str]:
     """A service over lines of JSON: hostile addresses, fields and metadata, and one document whose metadata have inherited names."""
     folder = tmp_path_factory.mktemp("hostile-lines")
     texts = [payload[:500] for payload in PAYLOADS]
@@ -150,9 +142,7 @@ def visited(tab: Any, pages: int) -> list[dict[str, Any]]:
     return found
 
 
-def test_hostile_pages_are_shown_as_text_and_no_wider_than_a_phone(
-    open_page: Callable[..., AbstractContextManager[Any]], pages_url: str
-) -> None:
+def test_hostile_pages_are_shown_as_text_and_no_wider_than_a_phone(open_page: Any, pages_url: str) -> None:
     with open_page(pages_url, 390) as tab:
         assert visited(tab, 4) == [SAFE] * 4
 

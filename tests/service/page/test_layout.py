@@ -197,10 +197,7 @@ def test_forms_send_and_show_what_comes(tab: Any) -> None:
     assert (status, found["id"]) == (200, "toy/0")
 
 
-def test_a_key_is_sent_once_it_is_given(
-    open_page: Callable[..., Any],
-    serve: Serve,
-) -> None:
+def test_a_key_is_sent_once_it_is_given(open_page: Callable[..., Any], serve: Serve) -> None:
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     with serve(api_keys=f"tester:{digest}") as client:
         with open_page(str(client.base_url)) as tab:

@@ -393,9 +393,7 @@ def test_what_cannot_be_searched_is_passed_over(full_tab: Any) -> None:
     shown(full_tab, "honey bees")
 
 
-def test_a_service_that_is_busy_is_not_asked_again_before_enter(
-    open_page: Callable[..., Any], serve: Serve
-) -> None:
+def test_a_service_that_is_busy_is_not_asked_again_before_enter(open_page: Any, serve: Serve) -> None:
     with serve(rate_limit=0.1, rate_burst=2) as http, open_page(str(http.base_url)) as tab:
         tab.expected.append("429")
         tab.open("bees")  # two requests: /info and the search
@@ -412,9 +410,7 @@ def test_a_service_that_is_busy_is_not_asked_again_before_enter(
         assert queries[1:] == ["beesabcdef"]
 
 
-def test_a_setting_leaves_it_to_enter(
-    open_page: Callable[..., Any], run_server: Callable[..., Any], toy_index: Path
-) -> None:
+def test_a_setting_leaves_it_to_enter(open_page: Any, run_server: Any, toy_index: Path) -> None:
     with run_server("--index-root", toy_index, "--no-page-live") as server, open_page(server.url) as tab:
         queries = begin(tab)
         tab.page.keyboard.type("honey bees")

@@ -16,10 +16,7 @@ KEY = "the-key-of-this-test"
 
 
 @pytest.fixture
-def guarded(
-    open_page: Callable[..., Any],
-    serve: Serve,
-) -> Iterator[Any]:
+def guarded(open_page: Callable[..., Any], serve: Serve) -> Iterator[Any]:
     """A window on a service that needs a key."""
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     with serve(api_keys=f"tester:{digest}") as client:
@@ -145,9 +142,7 @@ def test_headings_are_drawn_anew_each_time(tab: Any, toy_corpus: Path) -> None:
     assert len(seen) > 4 and seen <= titles and len(sent) == 4
 
 
-def test_a_setting_says_what_to_begin_with(
-    open_page: Callable[..., Any], run_server: Callable[..., Any], toy_index: Path
-) -> None:
+def test_a_setting_says_what_to_begin_with(open_page: Any, run_server: Any, toy_index: Path) -> None:
     flags = ("--page-examples", "do bees sleep | why is the sea salty|")
     with run_server("--index-root", toy_index, *flags) as server, open_page(server.url) as tab:
         tab.open()
@@ -215,9 +210,7 @@ def test_a_service_that_is_not_ready_is_asked_again_by_itself(
         assert asked.value.status == 503
 
 
-def test_too_many_searches_count_down_and_then_go_on_by_themselves(
-    open_page: Callable[..., Any], serve: Serve
-) -> None:
+def test_too_many_searches_count_down_and_then_go_on_by_themselves(open_page: Any, serve: Serve) -> None:
     with serve(rate_limit=0.5, rate_burst=2) as http, open_page(str(http.base_url)) as tab:
         tab.expected.append("429")
         tab.open("bees")  # two requests: /info and the search

@@ -55,10 +55,7 @@ async def test_redis_behind_a_unix_socket_and_behind_tls(server: RedisServer) ->
     for url in (f"unix://{folder}/redis.sock", certified):
         async with open_cache(url, redis_timeout_ms=PATIENCE_MS) as (cache, _):
             assert await cache.get("response", KEY) == b"value"
-    async with open_cache(f"rediss://127.0.0.1:{tls_port}", redis_timeout_ms=PATIENCE_MS) as (
-        cache,
-        metrics,
-    ):
+    async with open_cache(f"rediss://127.0.0.1:{tls_port}", redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
         assert await cache.get("response", KEY) is None  # nobody vouches for its certificate
         assert counts(metrics) == {"error": 1}
 

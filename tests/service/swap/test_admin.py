@@ -149,11 +149,7 @@ def give_up_writing_anywhere() -> None:
 
 
 def test_two_workers_follow_one_that_is_asked_and_a_read_only_root_is_a_409_with_the_command(
-    versions: Any,
-    start_server: Any,
-    admin: dict[str, str],
-    admin_flags: list[str],
-    tmp_path: Path,
+    versions: Any, start_server: Any, admin: dict[str, str], admin_flags: list[str], tmp_path: Path
 ) -> None:
     flags = ["--index-root", str(versions.path), "--workers", "2", "--poll-interval-s", "0", *admin_flags]
     with start_server(tmp_path, *flags, preexec_fn=give_up_writing_anywhere) as server:

@@ -161,9 +161,7 @@ def outcomes(metrics: Metrics) -> dict[str, int]:
     return {sample.labels["outcome"]: int(sample.value) for sample in samples if sample.value}
 
 
-def test_a_swap_that_was_slower_than_further_changes_ends_at_the_newest(
-    versions: Any, parts: tuple[Interrupted, Swap, Metrics]
-) -> None:
+def test_a_swap_that_was_slower_than_further_changes_ends_at_the_newest(versions: Any, parts: Any) -> None:
     resources, swap, metrics = parts
     for name in ("b1", "a2", "b2"):
         versions.add(name)
@@ -190,9 +188,7 @@ def test_a_version_that_was_rolled_back_while_it_was_opened_is_never_served(
     assert outcomes(metrics) == {"superseded": 1}
 
 
-def test_an_unexpected_error_is_a_refusal_that_says_nothing_of_itself(
-    versions: Any, parts: tuple[Interrupted, Swap, Metrics]
-) -> None:
+def test_an_unexpected_error_is_a_refusal_that_says_nothing_of_itself(versions: Any, parts: Any) -> None:
     resources, swap, metrics = parts
 
     def fail() -> None:
@@ -209,9 +205,7 @@ def test_an_unexpected_error_is_a_refusal_that_says_nothing_of_itself(
     assert outcomes(metrics) == {"refused": 1, "done": 1}
 
 
-def test_the_same_name_with_another_content_is_another_version(
-    versions: Any, parts: tuple[Interrupted, Swap, Metrics]
-) -> None:
+def test_the_same_name_with_another_content_is_another_version(versions: Any, parts: Any) -> None:
     resources, swap, _ = parts
     swap.follow()
     before = resources.live()

@@ -96,9 +96,7 @@ def test_once_all_have_loaded_no_worker_says_otherwise(
     readiness.close()
 
 
-def test_workers_take_turns_and_one_that_is_over_is_the_next_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_take_turns_and_one_that_is_over_is_the_next_ones(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     inside, most = [], []
     two = threading.Barrier(2)
@@ -165,12 +163,7 @@ def test_a_replica_that_does_not_watch_follows_what_another_one_saw(
 
 
 def test_reload_reaches_replicas_that_do_not_watch(
-    versions: Any,
-    serve: Serve,
-    start_redis: StartRedis,
-    port: int,
-    client: Any,
-    admin: dict[str, str],
+    versions: Any, serve: Serve, start_redis: StartRedis, port: int, client: Any, admin: dict[str, str]
 ) -> None:
     settings = {"poll_interval_s": 0, "redis_url": f"redis://127.0.0.1:{port}/0"}
     with serve(**settings) as asked, serve(**settings) as other:
