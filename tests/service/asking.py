@@ -5,11 +5,15 @@ import functools
 import gc
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from glow.artifact import IndexRoot
 from glow.contract import Problem, SearchResult
+from glow.index import Index
+from glow_service.state import Service
 from tests.records import read_whole
 
 QUERY = "how do bees find the way home"
@@ -17,13 +21,20 @@ Serve = Callable[..., AbstractContextManager[httpx.Client]]
 """`serve(root, wait=True, **settings)`, the fixture: a client of a service, ready when the block begins."""
 
 
+ServeOpen = Callable[..., AbstractContextManager[tuple[httpx.Client, Service]]]
+
+
+def live_index(root: Path) -> Index:
+    """The live version of an index root."""
+    return Index.open(IndexRoot(root).folder(IndexRoot(root).current()))
+
+
 def ask(client: httpx.Client, query: str = QUERY, **more: Any) -> dict[str, Any]:
     """The response to a search, which has the shape of the contract."""
     response = client.post("/search", json={"query": query, **more})
     assert response.status_code == 200, response.text
     read_whole(response.content, SearchResult)
-    result: dict[str, Any] = response.json()
-    return result
+    return response.json()
 
 
 def ids(result: dict[str, Any]) -> list[str]:

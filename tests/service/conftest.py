@@ -18,13 +18,15 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from glow.artifact import IndexRoot
 from glow.index import Index
 from glow_service.app import create_app
+from glow_service.protocol import BoundedProtocol
 from glow_service.settings import Settings
+from glow_service.state import Service
 from tests.made_index import made, write
 from tests.ports import free_port
-from tests.service.asking import Serve
+from tests.service.asking import Serve, ServeOpen, live_index
+from tests.service.shared_cache.harness import RedisServer
 
 ROOT = Path(__file__).parent.parent.parent
 START_TIMEOUT_S = 60.0
@@ -44,6 +46,9 @@ class Server:
         """Sends SIGTERM and returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(START_TIMEOUT_S)
+
+    def client(self, timeout: float = 30) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=timeout)
 
     def logged(self) -> str:
         """What it wrote to stderr so far."""
@@ -117,23 +122,21 @@ def server(toy_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="session")
 def http(server: Server) -> Iterator[httpx.Client]:
     """A client of `server`."""
-    with httpx.Client(base_url=server.url, timeout=30) as client:
+    with server.client() as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def index(toy_index: Path) -> Index:
     """The toy index, opened beside the service: what its answers are compared with."""
-    root = IndexRoot(toy_index)
-    return Index.open(root.folder(root.current()))
+    return live_index(toy_index)
 
 
 @contextmanager
 def _serve_in_thread(app: FastAPI, *, wait: bool = True) -> Iterator[httpx.Client]:
     # A busy machine may leave the client's connection idle for longer than uvicorn's 5 s.
-    config = uvicorn.Config(
-        app, port=free_port(), log_config=None, lifespan="on", ws="none", timeout_keep_alive=60
-    )
+    more = {"http": BoundedProtocol, "ws": "none", "lifespan": "on", "timeout_keep_alive": 60}
+    config = uvicorn.Config(app, port=free_port(), log_config=None, **more)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -153,10 +156,7 @@ def _serve_in_thread(app: FastAPI, *, wait: bool = True) -> Iterator[httpx.Clien
 
 @pytest.fixture
 def serve_app() -> Callable[..., AbstractContextManager[httpx.Client]]:
-    """Serves an app over real HTTP from a thread of this process; it is ready when the block begins.
-
-    `serve_app(app, wait=False)` is for tests of a service that is not ready, or not yet.
-    """
+    """Serves an app from a thread of this process, ready when the block begins unless it is given `wait=False`."""
     return _serve_in_thread
 
 
@@ -168,9 +168,18 @@ def _app(index_root: Path, **values: Any) -> FastAPI:
 @pytest.fixture
 def serve(toy_index: Path) -> Serve:
     """Serves an index, by default the toy index, over real HTTP from a thread of this process."""
+    return lambda root=toy_index, wait=True, **values: _serve_in_thread(_app(root, **values), wait=wait)
 
-    def start(root: Path = toy_index, *, wait: bool = True, **values: Any) -> Any:
-        return _serve_in_thread(_app(root, **values), wait=wait)
+
+@pytest.fixture
+def serve_open(toy_index: Path) -> ServeOpen:
+    """As `serve`, to reach into the service behind the client."""
+
+    @contextmanager
+    def start(root: Path = toy_index, **values: Any) -> Iterator[tuple[httpx.Client, Service]]:
+        app = _app(root, **values)
+        with _serve_in_thread(app) as client:
+            yield client, app.state.service
 
     return start
 
@@ -202,8 +211,14 @@ def index_copy(toy_index: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def build_index(tmp_path: Path, toy_model: Path) -> Callable[[list[dict[str, Any]]], Path]:
     """Builds and publishes an index of these documents; returns its root."""
+    return lambda lines: made(toy_model, write(tmp_path / "corpus.jsonl", lines), tmp_path / "built").path
 
-    def build(lines: list[dict[str, Any]]) -> Path:
-        return made(toy_model, write(tmp_path / "corpus.jsonl", lines), tmp_path / "built").path
 
-    return build
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A redis-server that a test may start, and that ends with it."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed: what is shared through it was not tested")
+    server = RedisServer(tmp_path)
+    yield server
+    server.kill()

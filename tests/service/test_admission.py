@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
-from fastapi import FastAPI
 
 import glow_service.protocol
 import glow_service.search.session
@@ -25,50 +23,18 @@ from glow.text import Highlighting
 from glow_service.access.control import RateLimiter
 from glow_service.api.answers import enter_work_pool
 from glow_service.api.context import new_context
-from glow_service.app import create_app
 from glow_service.errors import DeadlineError, OverloadedError
-from glow_service.protocol import BoundedProtocol
 from glow_service.search import HighlightCall, calls, request_cost
 from glow_service.search.calls import ExplainCall, SearchCall
 from glow_service.search.clock import Deadline
 from glow_service.search.session import SearchSession
 from glow_service.search.work_pool import Admission
-from glow_service.settings import Settings
 from glow_service.state import Service
+from tests.service.asking import ServeOpen
 from tests.until import until
 
 BODY = b'{"query": "how do bees find the way home"}'
 HEAD = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-
-Serve = Callable[..., AbstractContextManager[tuple[httpx.Client, Service]]]
-
-
-@pytest.fixture
-def serve(toy_index: Path) -> Serve:
-    """Serves the toy index with these settings from a thread of this process, as `glow serve` would."""
-
-    @contextmanager
-    def start(**values: Any) -> Iterator[tuple[httpx.Client, Service]]:
-        settings = Settings(index_root=toy_index, **{"default_timeout_ms": 30_000, **values})
-        app: FastAPI = create_app(settings, on_failure=lambda: None)
-        # A busy machine may leave the client's connection idle for longer than uvicorn's 5 s.
-        config = uvicorn.Config(
-            app, port=0, http=BoundedProtocol, log_config=None, lifespan="on", timeout_keep_alive=60
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            until(lambda: server.started)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-                until(lambda: client.get("/readyz").status_code == 200)
-                yield client, app.state.service
-        finally:
-            server.should_exit = True
-            thread.join()
-
-    return start
 
 
 def open_socket(client: httpx.Client) -> socket.socket:
@@ -92,8 +58,8 @@ def search(client: httpx.Client, **more: Any) -> httpx.Response:
     return client.post("/search", json={"query": "how do bees find the way home", **more})
 
 
-def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve: Serve) -> None:
-    with serve(max_in_flight=2, default_timeout_ms=20_000) as (client, service):
+def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve_open: ServeOpen) -> None:
+    with serve_open(max_in_flight=2, default_timeout_ms=20_000) as (client, service):
         holders = [open_socket(client) for _ in range(2)]
         for holder in holders:  # a permit is taken before the body is there
             holder.sendall(HEAD % len(BODY) + BODY[:5])
@@ -115,8 +81,8 @@ def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve: Se
         assert search(client).status_code == 200
 
 
-def test_every_permit_comes_back_however_a_request_ends(serve: Serve) -> None:
-    with serve(max_in_flight=4) as (client, service):
+def test_every_permit_comes_back_however_a_request_ends(serve_open: ServeOpen) -> None:
+    with serve_open(max_in_flight=4) as (client, service):
         for content in (b"{", b"[]", b'{"query": ""}', b'{"query": "bees", "top_k": 0}', BODY, b"\xff"):
             client.post("/search", content=content, headers={"Content-Type": "application/json"})
         client.post("/search", content=b"x" * 100_000, headers={"Content-Type": "application/json"})
@@ -133,8 +99,8 @@ def test_every_permit_comes_back_however_a_request_ends(serve: Serve) -> None:
         assert search(client).status_code == 200
 
 
-def test_a_batch_holds_permits_of_the_bulk_lane_for_its_price(serve: Serve) -> None:
-    with serve(max_in_flight=2, default_timeout_ms=20_000) as (client, service):
+def test_a_batch_holds_permits_of_the_bulk_lane_for_its_price(serve_open: ServeOpen) -> None:
+    with serve_open(max_in_flight=2, default_timeout_ms=20_000) as (client, service):
         searches = [{"query": "bees"}, {"query": "salmon"}, {"query": "camels"}]
         assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 200
         # What could never be admitted is no matter of trying again.
@@ -164,9 +130,9 @@ def late_requests(service: Service) -> float | None:
 
 @pytest.mark.parametrize("given", [{"timeout_ms": 150}, {}])
 def test_a_deadline_that_passes_in_the_queue_is_a_504_or_a_partial_answer(
-    serve: Serve, given: dict[str, Any]
+    serve_open: ServeOpen, given: dict[str, Any]
 ) -> None:
-    with serve(default_timeout_ms=150) as (client, service), busy(service):
+    with serve_open(default_timeout_ms=150) as (client, service), busy(service):
         started = time.perf_counter()
         late = search(client, **given)
         assert 0.1 < time.perf_counter() - started < 5
@@ -185,7 +151,7 @@ def test_a_deadline_that_passes_in_the_queue_is_a_504_or_a_partial_answer(
 
 @pytest.mark.parametrize("cached", [True, False])
 def test_after_the_deadline_a_partial_answer_has_what_was_ranked(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, cached: bool
+    serve_open: ServeOpen, monkeypatch: pytest.MonkeyPatch, cached: bool
 ) -> None:
     """Reasons that take too long stand for any stage after the ranking."""
 
@@ -194,7 +160,7 @@ def test_after_the_deadline_a_partial_answer_has_what_was_ranked(
         raise AssertionError("nobody waits for this")
 
     monkeypatch.setattr("glow_service.search.session.explain", slow)
-    with serve(cache_entries=100 if cached else 0) as (client, _):
+    with serve_open(cache_entries=100 if cached else 0) as (client, _):
         whole = search(client, top_k=3).json()
         asked = {"top_k": 3, "explain": True, "highlight": True, "timeout_ms": 1_500}
         partial = search(client, allow_partial=True, **asked)
@@ -210,16 +176,16 @@ def test_after_the_deadline_a_partial_answer_has_what_was_ranked(
         assert again["degraded"] == [] and again["hits"][0]["explanation"]
 
 
-def test_a_deadline_beyond_the_bound_is_refused(serve: Serve) -> None:
-    with serve(max_timeout_ms=5_000, default_timeout_ms=5_000) as (client, _):
+def test_a_deadline_beyond_the_bound_is_refused(serve_open: ServeOpen) -> None:
+    with serve_open(max_timeout_ms=5_000, default_timeout_ms=5_000) as (client, _):
         refused = search(client, timeout_ms=5_001)
         assert refused.status_code == 422
         assert refused.json()["errors"][0]["pointer"] == "/timeout_ms"
         assert search(client, timeout_ms=5_000).status_code == 200
 
 
-def test_an_expired_request_is_never_encoded(serve: Serve) -> None:
-    with serve(cache_entries=0) as (client, service):
+def test_an_expired_request_is_never_encoded(serve_open: ServeOpen) -> None:
+    with serve_open(cache_entries=0) as (client, service):
         name = "glow_batch_queries_count"
         with busy(service):
             assert search(client, timeout_ms=50).status_code == 504
@@ -228,17 +194,19 @@ def test_an_expired_request_is_never_encoded(serve: Serve) -> None:
         assert service.metrics.registry.get_sample_value(name) == (before or 0) + 1
 
 
-def test_a_body_that_comes_too_slowly_is_a_504(serve: Serve) -> None:
-    with serve(default_timeout_ms=200) as (client, service):
+def test_a_body_that_comes_too_slowly_is_a_504(serve_open: ServeOpen) -> None:
+    with serve_open(default_timeout_ms=200) as (client, service):
         slow = open_socket(client)
         slow.sendall(HEAD % len(BODY) + BODY[:5])
         assert b"504 Gateway Timeout" in slow.recv(65_536)
         until(lambda: service.plain.admission.taken == 0)
 
 
-def test_headers_that_come_too_slowly_are_a_408(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_that_come_too_slowly_are_a_408(
+    serve_open: ServeOpen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(glow_service.protocol, "MAX_HEAD_S", 0.2)
-    with serve() as (client, _):
+    with serve_open() as (client, _):
         slow = open_socket(client)
         slow.sendall(b"POST /search HTTP/1.1\r\nHost:")
         answer = slow.recv(65_536)
@@ -247,8 +215,8 @@ def test_headers_that_come_too_slowly_are_a_408(serve: Serve, monkeypatch: pytes
         assert slow.recv(1) == b""
 
 
-def test_a_client_that_leaves_frees_its_place_and_is_never_searched_for(serve: Serve) -> None:
-    with serve(cache_entries=0, default_timeout_ms=20_000) as (client, service), busy(service):
+def test_a_client_that_leaves_frees_its_place_and_is_never_searched_for(serve_open: ServeOpen) -> None:
+    with serve_open(cache_entries=0, default_timeout_ms=20_000) as (client, service), busy(service):
         leaving = open_socket(client)
         leaving.sendall(HEAD % len(BODY) + BODY)
         until(lambda: service.plain.batcher.waiting == 1 or service.plain.batcher.running == 1)

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 
@@ -90,13 +89,10 @@ Start = Callable[..., AbstractContextManager[Any]]
 
 
 def test_a_service_cuts_unless_it_must_not(run_server: Start, toy_index: Path) -> None:
-    with (
-        run_server("--index-root", toy_index, "--max-answer-bytes", 2_000) as server,
-        httpx.Client(base_url=server.url, timeout=30) as client,
-    ):
+    flags = ("--index-root", toy_index, "--max-answer-bytes", 2_000)
+    with run_server(*flags) as server, server.client() as client:
         body: dict[str, Any] = {"query": "bees", "top_k": 20}
-        whole = {**body, "allow_truncated": False}
-        refused = client.post("/search", json=whole)
+        refused = client.post("/search", json={**body, "allow_truncated": False})
         assert (refused.status_code, refused.json()["code"]) == (422, "answer_too_large")
         cut = client.post("/search", json=body).json()
         assert client.post("/search", json={**body, "allow_truncated": True}).json()["hits"] == cut["hits"]
@@ -133,10 +129,8 @@ def test_documents_of_the_largest_size_make_no_search_fail(
     assert root.current()
     bees = {"query": "bees find home"}
     like, by_filter = {"like": {"id": "bee1"}}, {"filter": {"field": "kind", "eq": "bee"}}
-    with (
-        run_server("--index-root", root.path, "--max-answer-bytes", 20_000) as server,
-        httpx.Client(base_url=server.url, timeout=60) as client,
-    ):
+    flags = ("--index-root", root.path, "--max-answer-bytes", 20_000)
+    with run_server(*flags) as server, server.client(60) as client:
         # What people send who name nothing, one hit, the whole document, and every other way to a hit.
         for body in (
             bees,
@@ -156,7 +150,6 @@ def test_documents_of_the_largest_size_make_no_search_fail(
         results = client.post("/search/batch", json={"searches": [bees, like, by_filter]}).json()["results"]
         assert [result["status"] for result in results] == [200] * 3
         assert sum(len(json.dumps(result["hits"])) for result in results) < 30_000
-        document = client.get("/documents/bee1").json()
-        assert len(document["fields"]["text"]) > 990_000
+        assert len(client.get("/documents/bee1").json()["fields"]["text"]) > 990_000
         with GlowClient(server.url, timeout_s=60) as glow:
             assert glow.search("bees find home", top_k=1).hits[0].truncated == ("text",)

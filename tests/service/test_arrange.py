@@ -30,10 +30,7 @@ DOCUMENTS = [
 def client(tmp_path_factory: Any, toy_model: Path, start_server: Any) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("arranged")
     root = made(toy_model, write(folder / "corpus.jsonl", DOCUMENTS), folder / "index")
-    with (
-        start_server(folder, "--index-root", str(root.path)) as server,
-        httpx.Client(base_url=server.url, timeout=30) as http,
-    ):
+    with start_server(folder, "--index-root", str(root.path)) as server, server.client() as http:
         yield http
 
 
@@ -134,8 +131,7 @@ def test_what_is_like_a_document_is_found_without_it(client: httpx.Client) -> No
 
 
 def test_hits_have_their_stored_vectors_if_asked(client: httpx.Client) -> None:
-    hits = client.post("/search", json={"query": "bees", "top_k": 3, "vectors": True}).json()["hits"]
-    for hit in hits:
+    for hit in client.post("/search", json={"query": "bees", "top_k": 3, "vectors": True}).json()["hits"]:
         asked = {"vector": hit["vector"], "top_k": 12, "params": {"exact": True}}
         found = {each["id"]: each["score"] for each in client.post("/search", json=asked).json()["hits"]}
         assert found[hit["id"]] == max(found.values()) == pytest.approx(1.0, abs=1e-4)

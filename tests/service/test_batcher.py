@@ -213,8 +213,7 @@ def test_what_goes_wrong_after_encoding_is_one_jobs_own(
         ]
         return await asyncio.gather(*calls, return_exceptions=True)
 
-    found = run(work)
-    assert [type(result) for result in found] == [np.ndarray, ValueError, np.ndarray, np.ndarray]
+    assert [type(result) for result in run(work)] == [np.ndarray, ValueError, np.ndarray, np.ndarray]
 
 
 def test_what_goes_wrong_while_encoding_is_told_to_all_and_the_next_batch_runs(

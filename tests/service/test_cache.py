@@ -47,8 +47,7 @@ def make_local(
     entries: int = 3, size: int = 1 << 20, ttl_s: float = 60, clock: Clock | None = None
 ) -> tuple[LocalCache, Metrics]:
     metrics = Metrics()
-    events = TierEvents(metrics, "local", "page")
-    return LocalCache(entries, size, ttl_s, events, clock or Clock()), metrics
+    return LocalCache(entries, size, ttl_s, TierEvents(metrics, "local", "page"), clock or Clock()), metrics
 
 
 def count(metrics: Metrics, event: str) -> int:
@@ -163,8 +162,7 @@ def test_an_envelope_with_one_changed_bit_is_refused(position: int) -> None:
 
 
 def test_bytes_cannot_move_between_key_and_value() -> None:
-    sealed = seal(b"ab", b"c")
-    assert open_envelope(b"a", sealed[:ENVELOPE_BYTES] + b"bc") is None
+    assert open_envelope(b"a", seal(b"ab", b"c")[:ENVELOPE_BYTES] + b"bc") is None
 
 
 def jitter() -> random.Random:

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click.testing
 import httpx
 import pytest
 import typer
@@ -35,6 +34,7 @@ from glow_service.search.session import SearchSession
 from glow_service.settings import settings_table
 from tests.attacks.harness import ROOT
 from tests.ports import free_port
+from tests.service.asking import QUERY, live_index
 
 KEY = "a-key-of-somebody"
 
@@ -42,18 +42,16 @@ KEY = "a-key-of-somebody"
 def test_files_are_read_behind_variables_and_flags(toy_index: Path, tmp_path: Path) -> None:
     port = free_port()
     config = tmp_path / "glow.toml"
-    config.write_text(
-        f'index_root = "{toy_index}"\nport = 1\nmax_top_k = 7\ndefault_timeout_ms = 900\nworkers = 1\n'
-    )
+    lines = f'index_root = "{toy_index}"\nport = 1\nmax_top_k = 7\ndefault_timeout_ms = 900\nworkers = 1\n'
+    config.write_text(lines)
     secret = tmp_path / "keys"
     secret.write_text(f"ann:{hashlib.sha256(KEY.encode()).hexdigest()}\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")}
     environment |= {"GLOW_CONFIG": str(config), "GLOW_API_KEYS_FILE": str(secret), "GLOW_MAX_TOP_K": "9"}
     command = [sys.executable, "-m", "glow", "serve", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(retries=20)
-        ) as client:
+        transport = httpx.HTTPTransport(retries=20)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=transport) as client:
             while True:
                 try:
                     if client.get("/readyz").status_code == 200:
@@ -88,8 +86,6 @@ def test_a_secret_whose_file_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 # `glow search` and `glow doctor`: what they print, and what they refuse.
-
-QUERY = "how do bees find the way home"
 
 
 def run(function: object, *arguments: object) -> Result:
@@ -160,60 +156,30 @@ def test_the_doctor_finds_a_damaged_index_and_a_redis_that_is_not_there(
 # `glow explain`: tables for people, JSON for programs, and an exit code for each failure.
 
 
-@pytest.fixture(scope="module")
-def index(toy_index: Path) -> Index:
-    root = IndexRoot(toy_index)
-    return Index.open(root.folder(root.current()))
-
-
 @pytest.fixture
 def older(toy_index: Path, tmp_path: Path) -> Path:
     """The toy index as a version without explain graphs: its manifest does not name them."""
-    root = IndexRoot(toy_index)
-    name = root.current()
-    folder = tmp_path / name
-    folder.mkdir()
-    for path in root.folder(name).iterdir():
-        if path.name != "manifest.json":
-            # Not links: those are refused.
-            _copy(path, folder / path.name)
-    manifest = read_manifest(root.folder(name), "index")
+    name = IndexRoot(toy_index).current()
+    folder = shutil.copytree(toy_index / name, tmp_path / name)
+    manifest = read_manifest(folder, "index")
     files = {name: record for name, record in manifest.files.items() if "explain" not in name}
     (folder / "manifest.json").write_bytes(manifest.model_copy(update={"files": files}).to_bytes())
     (tmp_path / "CURRENT").write_text(name + "\n")
     return tmp_path
 
 
-def _copy(path: Path, target: Path) -> None:
-    if path.is_file():
-        target.write_bytes(path.read_bytes())
-        return
-    target.mkdir()
-    for inner in path.iterdir():
-        _copy(inner, target / inner.name)
-
-
-app = typer.Typer(add_completion=False)
-app.command()(explain_command)
-
-
-def run_explain(root: Path, *arguments: str, query: str = QUERY) -> click.testing.Result:
-    return CliRunner().invoke(app, ["--index-root", str(root), "--query", query, *arguments])
+def run_explain(root: Path, *arguments: str, query: str = QUERY) -> Result:
+    return run(explain_command, "--index-root", root, "--query", query, *arguments)
 
 
 def as_json(root: Path, *arguments: str) -> dict[str, Any]:
     done = run_explain(root, "--json", *arguments)
     assert done.exit_code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 def test_the_hits_of_a_search_are_explained_in_its_order(toy_index: Path, index: Index) -> None:
-    hits = (
-        SearchSession(index, SearchCall(QUERY, top_k=3, offset=0, candidates=200, params=SearchParams()))
-        .run()
-        .found.hits
-    )
+    hits = SearchSession(index, SearchCall(QUERY, 3, 0, 200, SearchParams())).run().found.hits
     found = as_json(toy_index, "--top-k", "3", "--leave-one-out")
     assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in hits]
     for hit, expected in zip(found["hits"], hits, strict=True):
@@ -275,30 +241,18 @@ def test_what_cannot_be_used_is_exit_code_2(
     assert message in done.stderr
 
 
-def test_an_index_without_reasons_says_how_to_get_them(older: Path) -> None:
-    done = run_explain(older)
-    assert done.exit_code == 3
-    assert "not_available" in done.stderr
-    assert "build it again" in done.stderr
-    root = IndexRoot(older)
+def test_no_index_and_one_without_reasons_are_exit_code_3_and_say_what_to_do(older: Path) -> None:
+    for root, said in ((older, ("not_available", "build it again")), (older / "no", ("artifact_not_found",))):
+        done = run_explain(root)
+        assert done.exit_code == 3 and all(word in done.stderr for word in said)
     with pytest.raises(NotAvailableError, match="export-model writes them"):
-        require_explainer(Index.open(root.folder(root.current())))
-
-
-def test_a_missing_index_is_exit_code_3(tmp_path: Path) -> None:
-    done = run_explain(tmp_path / "absent")
-    assert done.exit_code == 3
-    assert "artifact_not_found" in done.stderr
+        require_explainer(live_index(older))
 
 
 def test_a_search_that_does_not_ask_opens_nothing(toy_index: Path) -> None:
-    root = IndexRoot(toy_index)
-    fresh = Index.open(root.folder(root.current()))
-    found = SearchSession(
-        fresh, SearchCall(QUERY, top_k=3, offset=0, candidates=10, params=SearchParams())
-    ).run()
-    assert fresh.explainer is not None
-    assert not fresh.explainer.is_open
+    fresh = live_index(toy_index)
+    found = SearchSession(fresh, SearchCall(QUERY, 3, 0, 10, SearchParams())).run()
+    assert fresh.explainer is not None and not fresh.explainer.is_open
     documents = [fresh[STORED_FIELDS].get(hit.id) for hit in found.found.hits]
     explain(fresh, QUERY, documents)
     assert fresh.explainer.is_open

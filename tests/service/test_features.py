@@ -124,8 +124,7 @@ def test_explanations_hold_what_the_towers_read(http: httpx.Client, index: Index
     explained = {term["word"]: term["weight"] for term in found["query"]["explanation"]["terms"]}
     assert explained == pytest.approx(weights, abs=2e-4)
     for hit in found["hits"]:
-        document = index[STORED_FIELDS].get(hit["id"])
-        tokens = index.preprocessor.document(document)
+        tokens = index.preprocessor.document(index[STORED_FIELDS].get(hit["id"]))
         read = {
             tokens.words[word]: float(weight)
             for word, weight in zip(tokens.word_ids, tokens.weights, strict=True)
@@ -142,8 +141,7 @@ def test_explanations_hold_what_the_towers_read(http: httpx.Client, index: Index
     whole = index.preprocessor.query("how do bees find home")
     vectors = index.encoder.encode([whole, rest])
     vector = index.explainer.explain_document(index[STORED_FIELDS].get(found["hits"][0]["id"])).vector  # type: ignore[union-attr]
-    delta = float((vectors[1] - vectors[0]) @ vector)
-    assert left[2]["delta"] == pytest.approx(delta, abs=1e-5)
+    assert left[2]["delta"] == pytest.approx(float((vectors[1] - vectors[0]) @ vector), abs=1e-5)
 
 
 def test_an_explanation_comes_only_where_it_is_asked_for(http: httpx.Client) -> None:

@@ -60,8 +60,7 @@ def test_what_was_clicked_is_noted_beside_what_was_shown(toy_index: Path, tmp_pa
         (shown,) = read_query_log(queries)
         assert {each.request_id for each in noted} == {shown.request_id}
         assert {each.id for each in noted if each.kind == "click"} == {shown.hits[0]}
-        metrics = httpx.get(f"{service.url}/metrics").text
-        assert 'glow_feedback_total{kind="click"} 2.0' in metrics
+        assert 'glow_feedback_total{kind="click"} 2.0' in httpx.get(f"{service.url}/metrics").text
         assert httpx.get(f"{service.url}/info").json()["feedback"] is True
 
 

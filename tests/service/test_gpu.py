@@ -23,10 +23,8 @@ def test_a_service_on_cuda_finds_what_one_on_the_cpu_finds(
 ) -> None:
     body = {"query": "how do bees find the way home", "retriever": retriever, "timeout_ms": 10_000}
     expected = http.post("/search", json=body).json()["hits"]
-    with (
-        start_server(tmp_path, "--index-root", str(toy_index), "--device", "cuda") as server,
-        httpx.Client(base_url=server.url, timeout=60) as client,
-    ):
+    flags = ("--index-root", str(toy_index), "--device", "cuda")
+    with start_server(tmp_path, *flags) as server, server.client(60) as client:
         found = client.post("/search", json=body).json()["hits"]
     assert [hit["id"] for hit in found] == [hit["id"] for hit in expected]
     assert [hit["score"] for hit in found] == pytest.approx([hit["score"] for hit in expected], abs=1e-3)

@@ -9,7 +9,6 @@ import httpx
 import numpy as np
 import pytest
 
-from glow.artifact import IndexRoot
 from glow.index import Index
 from glow.index.late_interaction import LATE_INTERACTION, LateTokens
 from glow.index.passages import PASSAGES
@@ -22,7 +21,7 @@ from glow_service.search import encoded_of, passage_document, to_bytes
 from tests.asked import asked_of
 from tests.made_index import made, write
 from tests.service import asking
-from tests.service.asking import QUERY, Serve
+from tests.service.asking import QUERY, Serve, live_index
 
 ask = partial(asking.ask, top_k=20)
 
@@ -99,9 +98,7 @@ def test_a_query_that_was_kept_is_compared_as_one_that_was_read(serve: Serve) ->
         assert "encode" not in kept["timings_ms"]
 
 
-def test_what_a_cache_holds_is_taken_whole_or_not_at_all(toy_index: Path) -> None:
-    root = IndexRoot(toy_index)
-    index = Index.open(root.folder(root.current()))
+def test_what_a_cache_holds_is_taken_whole_or_not_at_all(index: Index) -> None:
     tokens = index.preprocessor.query(QUERY)
     encoded = index.encoder.read_batch([tokens])[0]
     value, tower, length = to_bytes(encoded), index.encoder, len(tokens)
@@ -157,7 +154,7 @@ def indexes(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
         made(toy_model, source, folder / name, passages=name == "cut", index="flat")
         for name in ("whole", "cut")
     ]
-    whole, cut = (Index.open(root.folder(root.current())) for root in roots)
+    whole, cut = (live_index(root.path) for root in roots)
     return whole, cut
 
 
@@ -198,8 +195,7 @@ def test_each_term_is_found_at_the_word_whose_token_answers_it_best(
             ours = alike[asked.word_ids == word_id]
             best = {int(place) for place in np.argwhere(ours > ours.max() - 1e-3)[:, 1]}
             expected = {sequence.words[sequence.word_ids[places[mine[place]]]] for place in best}
-            term = index.analyzer.term(word)
-            found = answering_words(read, {term}, spans, pieces)
+            found = answering_words(read, {index.analyzer.term(word)}, spans, pieces)
             (value,) = document.fields["text"]
             said = {pieces.whole_words(value[at.start : at.end])[0] for at in found}
             assert said <= expected and (said or not all(map(is_lexical, expected)))

@@ -6,13 +6,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from glow.artifact import IndexRoot
 from glow.client import GlowClient
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_hybrid, rank_lexical
 from tests.asked import asked_of
-from tests.service.asking import QUERY, Serve, ask
+from tests.service.asking import QUERY, Serve, ask, live_index
 
 
 @pytest.fixture
@@ -31,8 +30,7 @@ def plain(serve: Serve) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def index(learned_index: Path) -> Index:
-    root = IndexRoot(learned_index)
-    return Index.open(root.folder(root.current()))
+    return live_index(learned_index)
 
 
 def test_hits_are_those_of_the_library(client: httpx.Client, index: Index) -> None:

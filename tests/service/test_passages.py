@@ -33,10 +33,7 @@ def passages(tmp_path_factory: Any, toy_model: Path, start_server: Any) -> Itera
         for number in range(12)
     ]
     root = made(toy_model, write(folder / "corpus.jsonl", lines), folder / "root", passages=True)
-    with (
-        start_server(folder, "--index-root", str(root.path)) as server,
-        httpx.Client(base_url=server.url, timeout=30) as client,
-    ):
+    with start_server(folder, "--index-root", str(root.path)) as server, server.client() as client:
         yield client
 
 
@@ -56,8 +53,7 @@ def test_hits_are_documents_with_the_passage_that_lies_where_it_says(passages: h
 
 @pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
 def test_pages_filters_and_reasons_are_of_documents(passages: httpx.Client, retriever: str) -> None:
-    allowed = {"field": "number", "lt": 7}
-    asked = {"retriever": retriever, "filter": allowed, "candidates": 12}
+    asked = {"retriever": retriever, "filter": {"field": "number", "lt": 7}, "candidates": 12}
     whole = [hit["id"] for hit in ask(passages, top_k=12, **asked)["hits"]]
     assert sorted(whole) == [f"d{number}" for number in range(7)]
     pages = [[hit["id"] for hit in ask(passages, top_k=3, offset=at, **asked)["hits"]] for at in (0, 3, 6)]
@@ -73,6 +69,5 @@ def test_pages_filters_and_reasons_are_of_documents(passages: httpx.Client, retr
 
 def test_a_document_that_words_found_has_the_cosine_of_its_best_passage(passages: httpx.Client) -> None:
     dense = {hit["id"]: hit["score"] for hit in ask(passages, top_k=12, retriever="dense")["hits"]}
-    hybrid = ask(passages, retriever="hybrid", top_k=1, candidates=1)["hits"]
-    for hit in hybrid:
+    for hit in ask(passages, retriever="hybrid", top_k=1, candidates=1)["hits"]:
         assert hit["scores"]["dense"] == pytest.approx(dense[hit["id"]], abs=1e-5)

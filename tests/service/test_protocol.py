@@ -5,28 +5,23 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import glow_service.api.body
 import glow_service.protocol
-from glow_service.app import create_app
-from glow_service.protocol import MAX_AHEAD, BoundedProtocol
-from glow_service.settings import Settings
+from glow_service.protocol import MAX_AHEAD
 
 BODY = b'{"query": "how do bees find the way home"}'
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
-
-ServeApp = Callable[..., AbstractContextManager[httpx.Client]]
 
 
 def post(extra: bytes = b"", body: bytes = BODY, path: bytes = b"/search") -> bytes:
@@ -35,20 +30,14 @@ def post(extra: bytes = b"", body: bytes = BODY, path: bytes = b"/search") -> by
 
 
 @pytest.fixture
-def app(toy_index: Path) -> FastAPI:
-    values = {"max_in_flight": 2, "cache_entries": 0, "default_timeout_ms": 30_000}
-    return create_app(Settings(index_root=toy_index, **values), on_failure=lambda: None)
+def app(toy_index: Path, make_app: Any) -> FastAPI:
+    return make_app(toy_index, max_in_flight=2, cache_entries=0)
 
 
 @pytest.fixture
-def client(app: FastAPI, serve_app: ServeApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
-    monkeypatch.setattr(uvicorn.Config, "__init__", _bounded(uvicorn.Config.__init__))
+def client(app: FastAPI, serve_app: Any) -> Iterator[httpx.Client]:
     with serve_app(app) as client:
         yield client
-
-
-def _bounded(init: Callable[..., None]) -> Callable[..., None]:
-    return lambda self, *args, **more: init(self, *args, http=BoundedProtocol, **more)
 
 
 def connect(client: httpx.Client, buffer: int = 0) -> socket.socket:

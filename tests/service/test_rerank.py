@@ -3,55 +3,41 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from numpy.typing import NDArray
 
-from glow.artifact import IndexRoot
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import QueryStates, Reranker
 from glow.search import Reranking, rank_hybrid, rerank
-from glow_service.app import create_app
 from glow_service.search.checks import check_search
-from glow_service.settings import Settings
-from glow_service.state import Service
 from tests.asked import asked_of
-from tests.service.asking import QUERY, ask, ids
+from tests.service.asking import QUERY, ServeOpen, ask, ids, live_index
 from tests.until import until
 
 WORDY = "the sun and the moon, water and salt, from a river of ice"
 """Words of many documents."""
-Serve = Callable[..., AbstractContextManager[tuple[httpx.Client, Service]]]
 
 
 @pytest.fixture
-def serve(rerank_index: Path, serve_app: Callable[[FastAPI], AbstractContextManager[httpx.Client]]) -> Serve:
+def serve(rerank_index: Path, serve_open: ServeOpen) -> ServeOpen:
     """Serves the toy index that has a re-ranker, in a thread of this process."""
-
-    @contextmanager
-    def served(**options: Any) -> Iterator[tuple[httpx.Client, Service]]:
-        app = create_app(Settings(index_root=rerank_index, **options), on_failure=lambda: None)
-        with serve_app(app) as client:
-            yield client, app.state.service
-
-    return served
+    return partial(serve_open, rerank_index)
 
 
 @pytest.fixture(scope="module")
 def index(rerank_index: Path) -> Index:
-    root = IndexRoot(rerank_index)
-    return Index.open(root.folder(root.current()))
+    return live_index(rerank_index)
 
 
-def test_an_answer_is_the_reranked_ranking_page_by_page(serve: Serve, index: Index) -> None:
+def test_an_answer_is_the_reranked_ranking_page_by_page(serve: ServeOpen, index: Index) -> None:
     vector = index.encoder.run([index.preprocessor.query(QUERY)])[0]
     first = rank_hybrid(index, asked_of(index, QUERY), 100)
     ranked, _ = rerank(index, QUERY, first, Reranking(20), vector=vector)
@@ -68,12 +54,11 @@ def test_an_answer_is_the_reranked_ranking_page_by_page(serve: Serve, index: Ind
         assert ids(ask(client)) != wanted[:10] and ids(ask(client, rerank=True)) == ids(
             ask(client, rerank={"depth": 50})
         )
-        plain = ask(client, rerank=False)["hits"]
-        assert all(not {"late", "rerank"} & set(hit["scores"]) for hit in plain)
+        assert all(not {"late", "rerank"} & set(hit["scores"]) for hit in ask(client, rerank=False)["hits"])
 
 
 @pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
-def test_every_retriever_can_be_read_again(serve: Serve, retriever: str) -> None:
+def test_every_retriever_can_be_read_again(serve: ServeOpen, retriever: str) -> None:
     with serve() as (client, _):
         options: dict[str, Any] = {"query": WORDY, "retriever": retriever, "top_k": 20}
         plain = ask(client, **options)
@@ -82,7 +67,7 @@ def test_every_retriever_can_be_read_again(serve: Serve, retriever: str) -> None
         assert all("rerank" in hit["scores"] for hit in again["hits"])
 
 
-def test_batches_filters_facets_boosts_and_groups_go_with_it(serve: Serve) -> None:
+def test_batches_filters_facets_boosts_and_groups_go_with_it(serve: ServeOpen) -> None:
     wanted = {"query": QUERY, "rerank": {"depth": 30}, "top_k": 10}
     year = {"field": "year", "gte": 2010}
     with serve() as (client, _):
@@ -95,7 +80,7 @@ def test_batches_filters_facets_boosts_and_groups_go_with_it(serve: Serve) -> No
         assert years == sorted(set(years))
 
 
-def test_reasons_say_where_the_joined_layers_looked(serve: Serve) -> None:
+def test_reasons_say_where_the_joined_layers_looked(serve: ServeOpen) -> None:
     with serve() as (client, _):
         hits = ask(client, rerank={"depth": 3}, explain=True, top_k=5)["hits"]
         for hit in hits[:3]:
@@ -125,7 +110,9 @@ def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
         ({"rerank": True, "query": "", "filter": {"and": []}}, "invalid_request", "/rerank"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(serve: Serve, more: dict[str, Any], code: str, pointer: str) -> None:
+def test_what_cannot_be_meant_is_refused(
+    serve: ServeOpen, more: dict[str, Any], code: str, pointer: str
+) -> None:
     body = {name: value for name, value in {"query": QUERY, **more}.items() if value is not None}
     with serve() as (client, _):
         response = client.post("/search", json=body)
@@ -133,7 +120,7 @@ def test_what_cannot_be_meant_is_refused(serve: Serve, more: dict[str, Any], cod
         assert (response.json()["code"], response.json()["errors"][0]["pointer"]) == (code, pointer)
 
 
-def test_info_tells_what_reads_again(serve: Serve) -> None:
+def test_info_tells_what_reads_again(serve: ServeOpen) -> None:
     with serve() as (client, _):
         told = client.get("/info").json()["index"]
         assert "rerank" in told["components"]
@@ -159,7 +146,7 @@ class Slow:
 
 
 def test_at_the_deadline_what_was_read_comes_first_and_no_cache_keeps_it(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: ServeOpen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serve(cache_entries=100) as (client, _):
         plain, first_page = ask(client, top_k=50), ask(client, rerank={"depth": 10}, top_k=50)
@@ -180,7 +167,7 @@ def test_at_the_deadline_what_was_read_comes_first_and_no_cache_keeps_it(
         assert ids(plain) != ids(whole)
 
 
-def test_it_has_a_lane_of_its_own_and_pays_for_it(serve: Serve, index: Index, monkeypatch: Any) -> None:
+def test_it_has_a_lane_of_its_own_and_pays_for_it(serve: ServeOpen, index: Index, monkeypatch: Any) -> None:
     with serve(search_threads=1, max_in_flight=7, default_timeout_ms=20_000) as (client, service):
         gate = threading.Event()
         slow = Slow(lambda: gate.wait(60))
@@ -195,15 +182,14 @@ def test_it_has_a_lane_of_its_own_and_pays_for_it(serve: Serve, index: Index, mo
         until(lambda: slow.batches)
         assert service.rerank.admission.taken == 4  # itself, and one for every twenty hits
         assert ask(client)["hits"]  # its one thread is another's
-        refused = client.post("/search", json={"query": QUERY, "rerank": {"depth": 50}})
-        assert refused.status_code == 429
+        assert client.post("/search", json={"query": QUERY, "rerank": {"depth": 50}}).status_code == 429
         gate.set()
         thread.join()
         assert answers[0].status_code == 200
         assert service.rerank.admission.taken == 0
 
 
-def test_what_costs_much_beside_goes_to_the_bulk_lane(serve: Serve) -> None:
+def test_what_costs_much_beside_goes_to_the_bulk_lane(serve: ServeOpen) -> None:
     with serve() as (_, service):
         index = service.resources.live()
         for body, work_pool in (

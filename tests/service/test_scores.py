@@ -28,7 +28,7 @@ from glow_service.search import SearchSession, check_search
 from glow_service.settings import Settings
 from tests.made_index import documents, made, write
 from tests.service import asking
-from tests.service.asking import Serve
+from tests.service.asking import Serve, live_index
 
 NIGHT = "how do bees find home at night"
 LATE = Calibration(
@@ -150,7 +150,7 @@ def test_a_damaged_calibration_is_refused_by_name(
     root = made(toy_model, toy_corpus, tmp_path / "index")
     calibrate(root, text)
     with pytest.raises(FormatError, match=r"calibration\.json"):
-        Index.open(root.folder(root.current()))
+        live_index(root.path)
 
 
 def test_a_re_ranker_adds_to_evidence(rerank_index: Path, serve: Serve, tmp_path: Path) -> None:
@@ -169,8 +169,7 @@ def test_a_re_ranker_adds_to_evidence(rerank_index: Path, serve: Serve, tmp_path
 def test_reasons_say_what_each_column_gave(root: IndexRoot, serve: Serve) -> None:
     with serve(root.path) as client:
         for more, columns in (({}, {"dense", "late", "words"}), ({"rerank": False}, {"dense", "words"})):
-            found = ask(client, "bees that find home", explain=True, top_k=5, **more)
-            for hit in found["hits"]:
+            for hit in ask(client, "bees that find home", explain=True, top_k=5, **more)["hits"]:
                 gave = hit["explanation"]["fused"]
                 assert set(gave) == columns and sum(gave.values()) == pytest.approx(
                     hit["scores"]["fused"], abs=3e-4
@@ -269,8 +268,7 @@ def index(
     upsert(UpsertOptions(index_root=root, source=source, model=model), stages)
     source = written("gone.jsonl", [{"_id": f"d/{number}"} for number in range(3, COUNT, 17)])
     delete(DeleteOptions(index_root=root, source=source), stages)
-    opened = IndexRoot(root)
-    return Index.open(opened.folder(opened.current()))
+    return live_index(root)
 
 
 def hits(index: Index, body: Json) -> dict[str, float]:

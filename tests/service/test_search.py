@@ -254,8 +254,7 @@ def test_a_batch_that_is_none_is_refused_whole(http: httpx.Client, body: Any, po
 def search(http: httpx.Client, query: str, **more: object) -> dict[str, Any]:
     answer = http.post("/search", json={"query": query, "top_k": 3, "fields": [], **more})
     assert answer.status_code == 200, answer.text
-    body: dict[str, Any] = answer.json()
-    return body
+    return answer.json()
 
 
 def test_a_slip_is_corrected_in_every_mode_and_the_answer_says_so(http: httpx.Client) -> None:

@@ -199,8 +199,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
 def test_a_worker_that_cannot_start_again_does_not_end_the_others(index_copy: Path, run_server: Any) -> None:
     with run_server("--index-root", index_copy, "--workers", 2) as server:
         (index_copy / "CURRENT").rename(index_copy / "elsewhere")
-        workers = children_of(server.process.pid)
-        os.kill(workers[0], signal.SIGKILL)
+        os.kill(children_of(server.process.pid)[0], signal.SIGKILL)
         # Others are started in its place, and end.
         until(lambda: server.logged().count("cannot start") >= 2)
         assert server.process.poll() is None

@@ -16,32 +16,21 @@ from tests.made_index import made, write
 
 ROOT = Path(__file__).parent.parent.parent.parent
 CHROMIUM = Path(os.environ.get("GLOW_CHROMIUM", "/usr/bin/chromium"))
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync", "--no-first-run"]
 WAIT_MS = 60_000
 LANGUAGES = ("en", "de", "fr")
 
 
 @dataclass
 class SearchPage:
-    """The page as somebody uses it.
-
-    Attributes:
-        page: Playwright's.
-        url: the service's address.
-        expected: parts of console errors that belong to the test, such as a status that it provokes.
-        wrong: script errors, other console errors, and requests to other servers.
-    """
+    """The page as somebody uses it, at a service's address."""
 
     page: Page
     url: str
+    # Parts of console errors that belong to the test, such as a status that it provokes.
     expected: list[str] = field(default_factory=list)
+    # Script errors, other console errors, and requests to other servers.
     wrong: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -60,6 +49,29 @@ class SearchPage:
     def open(self, query: str = "", rest: str = "") -> None:
         """Opens the page, with results where there is a query."""
         self.page.goto(f"/?q={quote(query)}{rest}" if query else "/")
+
+    def found(self, query: str, rest: str = "", unfold: str = "") -> list[str]:
+        """Opens the page with results and what is folded; returns the results' titles."""
+        self.open(query, rest)
+        titles = self.titles()
+        if unfold:
+            self.unfold(unfold)
+        return titles
+
+    def change(self, pattern: str, work: Callable[[Any], Any]) -> None:
+        """Has the JSON of such answers changed on their way."""
+
+        def answer(route: Any) -> None:
+            body = route.fetch().json()
+            work(body)
+            route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
+
+        self.page.route(pattern, answer)
+
+    def is_too_wide(self) -> bool:
+        """Whether it scrolls sideways."""
+        width: int = self.page.evaluate("document.documentElement.scrollWidth")
+        return width > self.page.viewport_size["width"]
 
     def search(self, query: str) -> None:
         """Types a query and sends it."""
@@ -88,15 +100,13 @@ class SearchPage:
 
     def step(self) -> str:
         """Title of the result that has the focus; "" where none has."""
-        return self.page.evaluate(
-            "document.activeElement.closest('#hits > li')?.querySelector('h3').innerText ?? ''"
-        )
+        script = "document.activeElement.closest('#hits > li')?.querySelector('h3').innerText ?? ''"
+        return self.page.evaluate(script)
 
     def shares(self, selector: str) -> list[float]:
         """How much of the whole the page draws of each element."""
-        return self.page.eval_on_selector_all(
-            selector, "all => all.map(one => Number(one.style.getPropertyValue('--share')))"
-        )
+        script = "all => all.map(one => Number(one.style.getPropertyValue('--share')))"
+        return self.page.eval_on_selector_all(selector, script)
 
 
 @pytest.fixture(scope="module")

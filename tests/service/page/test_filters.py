@@ -15,19 +15,15 @@ def facts(tab: Any, name: str) -> set[str]:
 
 
 def test_filters_are_folded_on_a_phone_and_open_where_there_is_room(full_tab: Any) -> None:
-    full_tab.open("water")
-    full_tab.titles()
+    full_tab.found("water")
     is_wide = full_tab.page.viewport_size["width"] > 600
     assert full_tab.page.locator(".tick").first.is_visible() == is_wide
-    assert (
-        full_tab.page.evaluate("document.documentElement.scrollWidth") <= full_tab.page.viewport_size["width"]
-    )
+    assert not full_tab.is_too_wide()
 
 
 def test_a_ticked_value_filters_stays_in_the_address_and_can_be_taken_off(full_tab: Any) -> None:
     page = full_tab.page
-    full_tab.open("how do bees find home")
-    full_tab.titles()
+    full_tab.found("how do bees find home")
     assert facts(full_tab, "lang") == {"en", "de", "fr"}
     full_tab.unfold("#filters")
     page.locator(".tick", has_text="de").click()
@@ -60,9 +56,7 @@ def test_values_of_a_field_add_up_and_fields_narrow_each_other(full_tab: Any) ->
 
 
 def test_a_range_is_entered_in_numbers(full_tab: Any) -> None:
-    full_tab.open("water")
-    full_tab.titles()
-    full_tab.unfold("#filters")
+    full_tab.found("water", unfold="#filters")
     full_tab.page.get_by_label("year from").fill("2022")
     full_tab.page.keyboard.press("Tab")
     full_tab.page.wait_for_url("**&f.year=2022..")
@@ -71,9 +65,7 @@ def test_a_range_is_entered_in_numbers(full_tab: Any) -> None:
 
 
 def test_a_range_of_days_is_entered_as_dates(full_tab: Any) -> None:
-    full_tab.open("water")
-    full_tab.titles()
-    full_tab.unfold("#filters")
+    full_tab.found("water", unfold="#filters")
     full_tab.page.get_by_label("day from").fill("2024-10-15")
     full_tab.page.wait_for_url("**&f.day=2024-10-15..")
     full_tab.page.locator(".chip", has_text="day").wait_for()
@@ -81,9 +73,7 @@ def test_a_range_of_days_is_entered_as_dates(full_tab: Any) -> None:
 
 
 def test_counts_are_those_of_the_documents(full_tab: Any) -> None:
-    full_tab.open("water")
-    full_tab.titles()
-    full_tab.unfold("#filters")
+    full_tab.found("water", unfold="#filters")
     counts = full_tab.page.locator(".tick .count").all_inner_texts()
     assert sorted(int(count.removeprefix("≥ ")) for count in counts) == [16, 17, 17, 25, 25]
 
@@ -106,13 +96,7 @@ def test_a_field_that_the_index_lacks_is_refused_with_the_known_ones(full_tab: A
 
 def offered(tab: Any, columns: dict[str, Any]) -> list[str]:
     """Fields that the page asks the values of if the index has these columns."""
-
-    def answer(route: Any) -> None:
-        info = route.fetch().json()
-        info["index"]["columns"] = columns
-        route.fulfill(status=200, content_type="application/json", body=json.dumps(info))
-
-    tab.page.route("**/info", answer)
+    tab.change("**/info", lambda info: info["index"].update(columns=columns))
     tab.page.route("**/search", lambda route: route.fulfill(status=503, json={"title": "Stopped here"}))
     with tab.page.expect_request("**/search") as asked:
         tab.open("water")
@@ -124,14 +108,8 @@ def test_fields_in_use_come_first_and_nearly_unique_ones_never(full_tab: Any) ->
     def column(documents: int, distinct: int) -> dict[str, Any]:
         return {"type": "string", "types": ["string"], "documents": documents, "distinct": distinct}
 
-    columns = {
-        "author": column(1_000, 51),
-        "rare": column(200, 3),
-        "lang": column(1_000, 3),
-        "section": column(1_000, 50),
-        "name": column(20, 11),
-        "id": column(1_000, 1_000),
-    }
+    columns = {"author": column(1_000, 51), "rare": column(200, 3), "lang": column(1_000, 3)}
+    columns |= {"section": column(1_000, 50), "name": column(20, 11), "id": column(1_000, 1_000)}
     assert offered(full_tab, columns) == ["lang", "section", "rare"]
 
 
@@ -145,9 +123,8 @@ def test_a_page_may_show_few_results_of_one_value(
         with open_page(running.url) as tab:
             tab.open("how do bees find home")
             assert len(tab.titles()) == 6
-            found = [
-                text for text in tab.page.locator("#hits .fact").all_inner_texts() if text.startswith("lang")
-            ]
+            texts = tab.page.locator("#hits .fact").all_inner_texts()
+            found = [text for text in texts if text.startswith("lang")]
             assert {text: found.count(text) for text in found} == {"lang en": 2, "lang de": 2, "lang fr": 2}
             tab.page.get_by_role("button", name="Why this result").nth(5).click()
             tab.page.locator(".explanation table").first.wait_for()
@@ -155,13 +132,9 @@ def test_a_page_may_show_few_results_of_one_value(
 
 def test_how_to_search_can_be_chosen_and_stays_in_the_address(full_tab: Any) -> None:
     page = full_tab.page
-    full_tab.open("how do bees find home")
-    full_tab.titles()
-    assert page.get_by_role("radio").evaluate_all("all => all.map(one => [one.value, one.checked])") == [
-        ["hybrid", True],
-        ["dense", False],
-        ["lexical", False],
-    ]
+    full_tab.found("how do bees find home")
+    radios = page.get_by_role("radio").evaluate_all("all => all.map(one => [one.value, one.checked])")
+    assert radios == [["hybrid", True], ["dense", False], ["lexical", False]]
     parts = page.locator("#hits .parts").first
     assert not parts.is_visible()
     full_tab.unfold("#how")
@@ -177,11 +150,9 @@ def test_how_to_search_can_be_chosen_and_stays_in_the_address(full_tab: Any) -> 
 
 
 def test_an_index_without_words_or_columns_offers_neither(tab: Any) -> None:
-    tab.open("water")
-    tab.titles()
-    parts = tab.page.evaluate(
-        "fetch('/info').then(answer => answer.json()).then(info => info.index.components)"
-    )
+    tab.found("water")
+    script = "fetch('/info').then(answer => answer.json()).then(info => info.index.components)"
+    parts = tab.page.evaluate(script)
     assert tab.page.locator("#retrievers").is_visible() == ("impacts" in parts)
     assert tab.page.locator("#filters").is_visible() == ("columns" in parts)
     assert (tab.page.locator("#hits .why").count() > 0) == ("explain" in parts)
@@ -193,18 +164,11 @@ def test_a_setting_lists_the_filters_in_their_order(
     start_server: Callable[..., AbstractContextManager[Any]],
     tmp_path: Path,
 ) -> None:
-    listed = ("--page-filters", "year, lang,nothing")
-    with (
-        start_server(tmp_path, "--index-root", str(full_index), *listed) as server,
-        open_page(server.url) as tab,
-    ):
-        tab.open("water")
-        tab.titles()
-        assert [text.split()[0] for text in tab.page.locator("#filters legend").all_inner_texts()] == [
-            "year",
-            "lang",
-        ]
+    flags = ("--index-root", str(full_index), "--page-filters", "year, lang,nothing")
+    with start_server(tmp_path, *flags) as server, open_page(server.url) as tab:
+        tab.found("water")
+        legends = tab.page.locator("#filters legend").all_inner_texts()
+        assert [text.split()[0] for text in legends] == ["year", "lang"]
         # What is not offered can still stand in the address.
-        tab.open("water", "&f.short=true")
-        tab.titles()
+        tab.found("water", "&f.short=true")
         assert tab.page.get_by_label("Take off the filter short: true").is_visible()

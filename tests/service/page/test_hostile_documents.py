@@ -1,6 +1,5 @@
 """Documents that strangers wrote, through a whole `glow build` and onto the page in Chromium: shown as text, and nothing more."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.made_index import made
+from tests.made_index import made, write
 
 ROOT = Path(__file__).parents[3]
 HIT = "window.hostile=1"
@@ -68,9 +67,7 @@ SAFE = {"ran": None, "elements": 0, "handlers": [], "links": [], "wide": 0, "vis
 
 def page_of(payload: str, is_html: bool) -> str:
     """A file of a folder of pages."""
-    text = (
-        "A zebra crossed the plain while its herd drank from the river, and the herd waited for the zebra. "
-    )
+    text = "A zebra crossed the plain while its herd drank from the river, which waited for the zebra too. "
     if is_html:
         return f"<!doctype html><title>zebra {payload}</title><body><h1>zebra {payload}</h1><p>{text * 3}{payload}</p><p {payload}>{text}</p>"
     return f"---\ntitle: zebra {payload[:200]}\n---\n# zebra {payload}\n\n{text}{payload}\n\n[zebra](javascript:{HIT}) ![x](javascript:{HIT})\n\n{payload}\n"
@@ -86,17 +83,8 @@ def pages_url(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, start_s
         name = NAMES[number % len(NAMES)]
         (source / f"{number} {name}.md").write_text(page_of(payload, is_html=False), encoding="utf-8")
         (source / f"{number} {name}.html").write_text(page_of(payload, is_html=True), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "build",
-        "--threads",
-        "1",
-        "--lexical",
-        "--model",
-        str(toy_model),
-    ]
+    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--lexical"]
+    command += ["--model", str(toy_model)]
     files = ["--input", str(source), "--index-root", str(folder / "root")]
     done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
@@ -114,14 +102,8 @@ def lines_url(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, start_s
         {"_id": f"{number}/{text}"[:200].replace("\0", ""), "url": ADDRESSES[number % len(ADDRESSES)], "title": f"zebra {text}", "text": f"zebra {text}", "lang": text[:50], "plain": "yes"}
         for number, text in enumerate(texts)
     ]  # fmt: skip
-    odd = {
-        "_id": "odd",
-        "title": "zebra odd",
-        "text": "An odd zebra",
-        **dict.fromkeys(INHERITED, "inherited"),
-    }
-    source = folder / "lines.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in [*documents, odd]), encoding="utf-8")
+    odd = {"_id": "odd", "title": "zebra odd", "text": "An odd zebra"} | dict.fromkeys(INHERITED, "inherited")
+    source = write(folder / "lines.jsonl", [*documents, odd])
     root = made(toy_model, source, folder / "root", index="flat", lexical=True)
     with start_server(folder, "--index-root", str(root.path)) as running:
         yield running.url
@@ -132,8 +114,7 @@ def visited(tab: Any, pages: int) -> list[dict[str, Any]]:
     found = []
     tab.page.on("dialog", lambda dialog: (tab.wrong.append("a dialog opened"), dialog.dismiss()))
     for number in range(1, pages + 1):
-        tab.open("zebra", f"&page={number}")
-        assert tab.titles()
+        assert tab.found("zebra", f"&page={number}")
         why = tab.page.locator("#hits .why").first
         if why.count():
             why.click()
@@ -158,13 +139,9 @@ def test_metadata_with_names_that_objects_inherit_are_shown_where_they_are(
     open_page: Callable[..., AbstractContextManager[Any]], lines_url: str
 ) -> None:
     with open_page(lines_url) as tab:
-        tab.open("zebra", "&f.constructor=inherited")
-        assert tab.titles() == ["zebra odd"]
+        assert tab.found("zebra", "&f.constructor=inherited") == ["zebra odd"]
         assert "inherited" in tab.page.locator("#hits .fact").first.inner_text()
-        tab.open("zebra")
-        tab.titles()
+        tab.found("zebra")
         text = tab.page.locator("#hits").inner_text()
         assert "native code" not in text and "[object Object]" not in text
-        assert tab.page.locator("#hits .fact", has_text="plain yes").count() > 0, (
-            "others' facts keep their place"
-        )
+        assert tab.page.locator("#hits .fact", has_text="plain yes").count() > 0, "others' facts stay"

@@ -37,13 +37,11 @@ PAGE = Path(__file__).parents[3] / "service" / "page"
 
 def top(tab: Any, selector: str, side: str = "top") -> float:
     """Where the first such element begins or ends, in pixels of the window."""
-    found: float = tab.page.locator(selector).first.evaluate(f"one => one.getBoundingClientRect().{side}")
-    return found
+    return tab.page.locator(selector).first.evaluate(f"one => one.getBoundingClientRect().{side}")
 
 
 def test_the_first_result_is_near_the_search_box(full_tab: Any) -> None:
-    full_tab.open(QUERY)
-    full_tab.titles()
+    full_tab.found(QUERY)
     if full_tab.page.viewport_size["width"] > 600:
         assert top(full_tab, "#hits > li") - top(full_tab, "#form", "bottom") <= 200
     else:
@@ -51,16 +49,14 @@ def test_the_first_result_is_near_the_search_box(full_tab: Any) -> None:
 
 
 def test_one_line_says_what_was_found_and_unfolds_to_how(full_tab: Any) -> None:
-    full_tab.open(QUERY)
-    full_tab.titles()
+    full_tab.found(QUERY)
     line = full_tab.page.locator("#how summary")
     assert re.fullmatch(r"10 results in \d+ ms · how this was searched", line.inner_text())
     assert re.fullmatch(r"\d+ %|[\d.]+", full_tab.page.locator("#hits .score").first.inner_text())
-    for part in ("#terms", "#timings", "#hits .parts"):
-        assert not full_tab.page.locator(part).first.is_visible()
+    parts = [full_tab.page.locator(part).first for part in ("#terms", "#timings", "#hits .parts")]
+    assert [part.is_visible() for part in parts] == [False] * 3
     line.click()
-    for part in ("#terms", "#timings", "#hits .parts"):
-        assert full_tab.page.locator(part).first.is_visible()
+    assert [part.is_visible() for part in parts] == [True] * 3
     full_tab.search("water")  # it stays unfolded
     full_tab.titles()
     assert full_tab.page.locator("#terms").is_visible()
@@ -87,14 +83,9 @@ def test_the_stop_words_of_the_page_are_those_of_the_index() -> None:
 def test_a_snippet_begins_with_the_sentence_that_matches_best(
     full_tab: Any, snippets: list[str], shown: str
 ) -> None:
-    def answer(route: Any) -> None:
-        body = route.fetch().json()
-        body["hits"][0] |= {"highlights": {"text": snippets}, "fields": {"title": "How bees find the home"}}
-        route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
-
-    full_tab.page.route("**/search", answer)
-    full_tab.open(QUERY)
-    full_tab.titles()
+    changed = {"highlights": {"text": snippets}, "fields": {"title": "How bees find the home"}}
+    full_tab.change("**/search", lambda body: body["hits"][0].update(changed))
+    full_tab.found(QUERY)
     first = full_tab.page.locator("#hits > li").first
     assert first.locator(".snippet").inner_text() == shown
     assert first.locator("h3 mark").all_inner_texts() == ["bees", "find", "home"]
@@ -110,16 +101,14 @@ def test_nothing_jumps_while_results_come(full_tab: Any) -> None:
     page.keyboard.type("zzyzx honey bees", delay=50)
     page.locator("#status", has_text="10 results").wait_for()
     assert page.evaluate("shift") < MOST_SHIFT
-    full_tab.open("zzyzx honey bees", "&f.short=true")
-    full_tab.titles()
+    full_tab.found("zzyzx honey bees", "&f.short=true")
     full_tab.stand_still()
     assert page.evaluate("shift") < MOST_SHIFT
 
 
 def test_a_jump_is_noticed(full_tab: Any) -> None:
     full_tab.page.add_init_script(WATCH)
-    full_tab.open(QUERY)
-    full_tab.titles()
+    full_tab.found(QUERY)
     full_tab.page.evaluate("document.body.style.paddingTop = '300px'")
     full_tab.page.wait_for_function(f"() => shift > {MOST_SHIFT}")
 
@@ -131,11 +120,8 @@ def test_results_are_painted_soon_after_their_response(full_tab: Any) -> None:
     for _ in range(3):
         full_tab.open(QUERY)
         full_tab.page.wait_for_function("() => window.painted !== undefined")
-        took.append(
-            full_tab.page.evaluate(
-                "painted - performance.getEntriesByType('resource').find(({ name }) => name.endsWith('/search')).responseEnd"
-            )
-        )
+        entry = "performance.getEntriesByType('resource').find(({ name }) => name.endsWith('/search'))"
+        took.append(full_tab.page.evaluate(f"painted - {entry}.responseEnd"))
     assert 0 < min(took) <= MOST_PAINT_MS
 
 
@@ -165,10 +151,8 @@ def sent(part: Locator) -> tuple[int, Any]:
 def test_every_route_is_shown_once_in_its_group(tab: Any) -> None:
     tab.page.goto("/docs")
     tab.page.locator("details").first.wait_for()
-    shown = tab.page.eval_on_selector_all(
-        "details summary",
-        "all => all.map(one => [...one.querySelectorAll('code')].map(code => code.innerText))",
-    )
+    script = "all => all.map(one => [...one.querySelectorAll('code')].map(code => code.innerText))"
+    shown = tab.page.eval_on_selector_all("details summary", script)
     paths = {(route.method, min(route.paths, key=len).replace(":path", "")) for route in ROUTES}
     assert {tuple(pair) for pair in shown} == paths and len(shown) == len(paths)
     groups = tab.page.locator("#groups h2").all_inner_texts()
@@ -179,8 +163,7 @@ def test_fields_have_types_and_meanings(tab: Any) -> None:
     table = opened(tab, "post_search").locator("table")
     row = table.locator("tr", has=tab.page.locator("th", has_text="retriever"))
     assert row.locator("td").all_inner_texts()[0] == '"dense" or "lexical" or "learned-sparse" or "hybrid"'
-    filter_row = table.locator("tr", has=tab.page.locator("th", has_text="top_k"))
-    assert "max_top_k" in filter_row.inner_text()
+    assert "max_top_k" in table.locator("tr", has=tab.page.locator("th", has_text="top_k")).inner_text()
 
 
 def test_forms_send_and_show_what_comes(tab: Any) -> None:
@@ -199,25 +182,22 @@ def test_forms_send_and_show_what_comes(tab: Any) -> None:
 
 def test_a_key_is_sent_once_it_is_given(open_page: Callable[..., Any], serve: Serve) -> None:
     digest = hashlib.sha256(KEY.encode()).hexdigest()
-    with serve(api_keys=f"tester:{digest}") as client:
-        with open_page(str(client.base_url)) as tab:
-            tab.expected += ["401"]
-            part = opened(tab, "get_info")
-            assert sent(part)[0] == 401
-            tab.page.get_by_label("Key, where").fill(KEY)
-            tab.page.get_by_role("button", name="Use key").click()
-            tab.page.get_by_text("The key is used from now on.").wait_for()
-            part.locator("summary").click()
-            assert sent(part)[0] == 200
+    with serve(api_keys=f"tester:{digest}") as client, open_page(str(client.base_url)) as tab:
+        tab.expected += ["401"]
+        part = opened(tab, "get_info")
+        assert sent(part)[0] == 401
+        tab.page.get_by_label("Key, where").fill(KEY)
+        tab.page.get_by_role("button", name="Use key").click()
+        tab.page.get_by_text("The key is used from now on.").wait_for()
+        part.locator("summary").click()
+        assert sent(part)[0] == 200
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_wrong(full_tab: Any, scheme: str) -> None:
     full_tab.page.emulate_media(color_scheme=scheme)
     sent(opened(full_tab, "post_search"))
-    full_tab.page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = full_tab.page.evaluate("axe.run().then(found => found.violations)")
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+    assert findings(full_tab) == []
 
 
 def test_the_page_offers_every_retriever() -> None:
@@ -247,15 +227,13 @@ def test_arrows_step_through_results_and_enter_opens_one(full_tab: Any) -> None:
     assert full_tab.step() == titles[2]
     page.keyboard.press("k")
     assert full_tab.step() == titles[1]
-    address = page.locator("#hits .address").nth(1).inner_text()
-    with page.expect_request(address):
+    with page.expect_request(page.locator("#hits .address").nth(1).inner_text()):
         page.keyboard.press("Enter")
     full_tab.wrong.clear()  # the document's own address
 
 
 def test_stepping_up_from_the_first_result_leads_back_to_the_query(full_tab: Any) -> None:
-    full_tab.open("water")
-    titles = full_tab.titles()
+    titles = full_tab.found("water")
     full_tab.page.keyboard.press("ArrowDown")
     full_tab.page.keyboard.press("ArrowUp")
     assert full_tab.page.evaluate("document.activeElement.id") == "query"
@@ -265,8 +243,7 @@ def test_stepping_up_from_the_first_result_leads_back_to_the_query(full_tab: Any
 
 
 def test_letters_typed_into_a_query_are_letters(full_tab: Any) -> None:
-    full_tab.open("water")
-    full_tab.titles()
+    full_tab.found("water")
     query = full_tab.page.get_by_label("Search the documents")
     query.fill("")
     full_tab.page.keyboard.type("jake/e")
@@ -275,8 +252,7 @@ def test_letters_typed_into_a_query_are_letters(full_tab: Any) -> None:
 
 def test_e_opens_reasons_and_escape_closes_them(full_tab: Any) -> None:
     page = full_tab.page
-    full_tab.open("water")
-    titles = full_tab.titles()
+    titles = full_tab.found("water")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("e")
     region = page.get_by_role("region", name=f"Why “{titles[0]}” was found")
@@ -288,9 +264,7 @@ def test_e_opens_reasons_and_escape_closes_them(full_tab: Any) -> None:
 
 def test_a_filter_ticked_by_key_keeps_the_focus(full_tab: Any) -> None:
     page = full_tab.page
-    full_tab.open("water")
-    full_tab.titles()
-    full_tab.unfold("#filters")
+    full_tab.found("water", unfold="#filters")
     page.locator(".tick", has_text="en").locator("input").focus()
     page.keyboard.press("Space")
     page.locator(".chip", has_text="lang: en").wait_for()
@@ -301,8 +275,7 @@ def test_a_filter_ticked_by_key_keeps_the_focus(full_tab: Any) -> None:
 
 def test_the_line_above_the_results_unfolds_by_key(full_tab: Any) -> None:
     page = full_tab.page
-    full_tab.open("water")
-    titles = full_tab.titles()
+    titles = full_tab.found("water")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Shift+Tab")
     assert page.evaluate("document.activeElement.parentElement.id") == "how"
@@ -317,11 +290,8 @@ def findings(tab: Any) -> list[str]:
     tab.stand_still()  # what fades in has no contrast yet
     tab.page.evaluate(AXE.read_text(encoding="utf-8"))
     found = tab.page.evaluate("axe.run().then(found => found.violations)")
-    return [
-        f"{one['impact']} {one['id']}: {node['html']} {node['failureSummary']}"
-        for one in found
-        for node in one["nodes"]
-    ]
+    nodes = [(one, node) for one in found for node in one["nodes"]]
+    return [f"{one['impact']} {one['id']}: {node['html']} {node['failureSummary']}" for one, node in nodes]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -335,9 +305,7 @@ def test_axe_finds_nothing_wrong_in_any_state(full_tab: Any, scheme: str) -> Non
     page.keyboard.type("zzyzx honey bees")
     page.locator("#doubt", has_text="zzyzx").wait_for()
     assert findings(full_tab) == []
-    full_tab.open("how do bees find the way home", "&f.short=true")
-    full_tab.titles()
-    full_tab.unfold("#filters")
+    full_tab.found("how do bees find the way home", "&f.short=true", unfold="#filters")
     full_tab.unfold("#how")
     page.get_by_role("button", name="Why this result").first.click()
     page.get_by_role("columnheader", name="Score change").wait_for()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from glow.feedback import read_feedback
-from tests.service.asking import Serve
+from glow_service.api.routes import PAGE_FILES
+from tests.service.asking import QUERY, Serve
 from tests.until import until
 
 
@@ -36,8 +37,7 @@ def test_a_search_from_the_keyboard_shows_results_weights_and_timings(tab: Any) 
 
 
 def test_words_that_no_document_holds_are_named(tab: Any) -> None:
-    tab.open("bees and zzyzx")
-    tab.titles()
+    tab.found("bees and zzyzx")
     doubt = tab.page.locator("#doubt")
     assert "No document holds “zzyzx”." in doubt.inner_text()
     assert doubt.bounding_box()["y"] < tab.page.locator("#hits > li").first.bounding_box()["y"]
@@ -51,38 +51,29 @@ def test_words_that_no_document_holds_are_named(tab: Any) -> None:
     [("high", None), ("low", "These may not answer your question."), ("none", "Probably nothing here answers this.")],
 )  # fmt: skip
 def test_results_that_may_not_answer_are_called_so(tab: Any, confidence: str, said: str | None) -> None:
-    def answer(route: Any) -> None:
-        body = route.fetch().json() | {"confidence": confidence}
-        route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
-
-    tab.page.route("**/search", answer)
-    tab.open("honey bees")
-    tab.titles()
+    tab.change("**/search", lambda body: body.update(confidence=confidence))
+    tab.found("honey bees")
     doubt = tab.page.locator("#doubt")
     assert (doubt.inner_text() if doubt.is_visible() else None) == said
 
 
 def test_bars_are_as_high_as_the_weights(tab: Any) -> None:
     page = tab.page
-    tab.open("how do bees find the way home")
-    tab.titles()
-    tab.unfold("#how")
+    tab.found("how do bees find the way home", unfold="#how")
     tab.stand_still()  # the bars grow
     words = page.locator("#terms .word").all_inner_texts()
     assert words == ["how", "do", "bees", "find", "the", "way", "home"]
     known = "#terms li:not(.unknown)"
     weights = [float(text) for text in page.locator(f"{known} .rarity").all_inner_texts()]
-    heights = page.eval_on_selector_all(
-        f"{known} .bar", "bars => bars.map(bar => bar.getBoundingClientRect().height)"
-    )
+    script = "bars => bars.map(bar => bar.getBoundingClientRect().height)"
+    heights = page.eval_on_selector_all(f"{known} .bar", script)
     for weight, height in zip(weights, heights, strict=True):
         assert height == pytest.approx(max(heights) * weight / max(weights), abs=1)
 
 
 def test_the_address_keeps_the_query(tab: Any) -> None:
     coffee = "Coffee beans are roasted seeds; a finer grind gives a stronger cup."
-    tab.open(coffee)
-    assert tab.titles()[0] == "Coffee"
+    assert tab.found(coffee)[0] == "Coffee"
     tab.search("honey bees & co")
     tab.page.wait_for_url("**/?q=honey%20bees%20%26%20co")
     tab.page.locator("#terms .word", has_text="honey").wait_for(state="attached")
@@ -125,24 +116,19 @@ def test_an_address_with_no_such_page_shows_one_that_is(tab: Any, number: str) -
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_needs_no_sideways_scrolling(open_page: Callable[..., Any], server: Any, scheme: str) -> None:
     with open_page(server.url, 390, color_scheme=scheme) as tab:
-        tab.open("unbreakable" * 12 + " how do bees find the way home when the sun is low")
-        tab.titles()
-        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 390
+        tab.found("unbreakable" * 12 + " how do bees find the way home when the sun is low")
+        assert not tab.is_too_wide()
 
 
 def test_documents_are_shown_as_text_and_only_web_addresses_are_links(
     open_page: Callable[..., Any], build_index: Callable[..., Path], run_server: Callable[..., Any]
 ) -> None:
-    evil = {
-        "_id": "e",
-        "title": "<img src=x onerror=document.title='hacked'>",
-        "text": '<script>bees</script> &amp; <em class="attended">not marked</em> &lt;em&gt;',
-    }
+    text = '<script>bees</script> &amp; <em class="attended">not marked</em> &lt;em&gt;'
+    evil = {"_id": "e", "title": "<img src=x onerror=document.title='hacked'>", "text": text}
     urls = ["javascript:alert(1)", "//x", "data:,x", "https://example.org/<b>&amp;"]
     root = build_index([{**evil, "_id": url, "url": url} for url in urls])
     with run_server("--index-root", root) as server, open_page(server.url) as tab:
-        tab.open("bees")
-        assert tab.titles() == [evil["title"]] * 4
+        assert tab.found("bees") == [evil["title"]] * 4
         assert tab.page.locator("#hits a").all_inner_texts() == [evil["title"]]
         assert set(tab.page.locator("#hits .address").all_inner_texts()) == set(urls)
         assert tab.page.locator("#hits .snippet").all_inner_texts() == [evil["text"]] * 4
@@ -157,9 +143,7 @@ def test_no_page_where_it_is_switched_off(serve: Serve) -> None:
 
 
 def test_every_file_that_the_page_names_is_served_and_no_other(http: Any) -> None:
-    from glow_service.api.routes import PAGE_FILES
-
-    folder = Path(__file__).parent.parent.parent.parent / "service" / "page"
+    folder = Path(__file__).parents[3] / "service" / "page"
     assert {name for name, _ in PAGE_FILES.values()} == {path.name for path in folder.iterdir()}
     for path in PAGE_FILES:
         answer = http.get(path)
@@ -172,8 +156,7 @@ def test_every_file_that_the_page_names_is_served_and_no_other(http: Any) -> Non
 
 
 def test_a_slip_is_told_and_what_was_typed_can_be_had(tab: Any) -> None:
-    tab.open("how do slamon swim")
-    tab.titles()
+    tab.found("how do slamon swim")
     told = tab.page.locator("#corrected")
     assert told.inner_text() == "Showing results for how do salmon swim · search as typed"
     told.get_by_role("link").click()
@@ -185,8 +168,7 @@ def test_a_slip_is_told_and_what_was_typed_can_be_had(tab: Any) -> None:
 
 def test_results_can_be_read_again_and_the_address_keeps_it(full_tab: Any, tab: Any) -> None:
     page = full_tab.page
-    full_tab.open("water and the sun")
-    first = full_tab.titles()
+    first = full_tab.found("water and the sun")
     again = page.get_by_label("Re-rank")
     assert not again.is_checked()
     with page.expect_response("**/search"):
@@ -220,8 +202,7 @@ def test_clicks_are_told_where_the_service_wants_to_know(
     path = tmp_path / "feedback.jsonl"
     flags = ("--index-root", str(toy_index), "--feedback-log", str(path))
     with start_server(tmp_path, *flags) as running, open_page(running.url) as tab:
-        tab.open("how do bees find their way home")
-        tab.titles()
+        tab.found("how do bees find their way home")
         # Opened beside: this page stays, and somebody comes back to it.
         tab.page.route("**/nature/*", lambda route: route.abort())
         link = tab.page.locator("#hits > li").nth(1).locator("a")
@@ -240,8 +221,7 @@ def test_clicks_are_told_where_the_service_wants_to_know(
 
 
 def test_clicks_are_nobodys_business_elsewhere(tab: Any) -> None:
-    tab.open("how do bees find their way home")
-    tab.titles()
+    tab.found("how do bees find their way home")
     asked: list[str] = []
     tab.page.on("request", lambda request: asked.append(request.url))
     link = tab.page.locator("#hits > li").first.locator("a")
@@ -253,7 +233,6 @@ def test_clicks_are_nobodys_business_elsewhere(tab: Any) -> None:
 
 # Results while a query is typed: few searches, one at a time, quiet, and nothing lost by them.
 
-QUERY = "how do bees find the way home"
 FAST_MS, SLOW_MS = 10, 400
 """Between two keys: less and more than the pause after which the page searches."""
 COUNT = """() => {
@@ -364,8 +343,7 @@ def test_a_screen_reader_hears_the_end_and_not_each_key(full_tab: Any) -> None:
 
 def test_results_that_somebody_steps_through_stay(full_tab: Any) -> None:
     page = full_tab.page
-    full_tab.open("honey bees")
-    titles = full_tab.titles()
+    titles = full_tab.found("honey bees")
     held: list[Any] = []
     page.route("**/search", lambda route: held.append(route))
     page.keyboard.press("End")
@@ -427,14 +405,12 @@ def cells(tab: Any, table: str, column: str) -> list[tuple[str, str]]:
     """Each word of a table in the open explanation, with what a column says of it."""
     found = tab.page.locator(".explanation:visible .table", has_text=table).locator("table")
     heads = found.locator("thead th").all_inner_texts()
-    rows = found.locator("tbody tr:visible").all()
-    lines = [row.locator("th, td").all_inner_texts() for row in rows]
+    lines = [row.locator("th, td").all_inner_texts() for row in found.locator("tbody tr:visible").all()]
     return [(line[0], line[heads.index(column)]) for line in lines]
 
 
 def test_words_of_the_query_are_marked_in_text_and_title(full_tab: Any) -> None:
-    full_tab.open(QUERY)
-    assert full_tab.titles()[0] == "Bees"
+    assert full_tab.found(QUERY)[0] == "Bees"
     first = full_tab.page.locator("#hits > li").first
     marks = {word.lower() for word in first.locator(".snippet mark").all_inner_texts()}
     assert {"bees", "home"} <= marks
@@ -467,8 +443,7 @@ def test_reasons_are_asked_for_the_opened_result_alone_and_once(full_tab: Any) -
 def test_an_explanation_says_what_each_word_did_and_where_the_encoder_looked(full_tab: Any) -> None:
     """Effects come first; the weights that a tower reads are its inputs, which it may turn round, and are not shown."""
     page = full_tab.page
-    full_tab.open(QUERY)
-    full_tab.titles()
+    full_tab.found(QUERY)
     page.get_by_role("button", name="Why this result").first.click()
     page.locator(".explanation table").first.wait_for()
     heads = page.locator(".explanation:visible .table", has_text="Your words").locator("thead th")
@@ -491,28 +466,24 @@ def test_an_explanation_says_what_each_word_did_and_where_the_encoder_looked(ful
     if more.count():
         more.click()
         assert len(cells(full_tab, "What its encoder looked at", "Attention")) > len(looked)
-    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+    assert not full_tab.is_too_wide()
 
 
 def test_bars_of_a_table_are_as_long_as_their_numbers(full_tab: Any) -> None:
-    full_tab.open(QUERY)
-    full_tab.titles()
+    full_tab.found(QUERY)
     full_tab.page.get_by_role("button", name="Why this result").first.click()
     full_tab.page.locator(".explanation table").first.wait_for()
     effects = [value.replace("−", "-") for _, value in cells(full_tab, "Your words", "Score change")]
     numbers = [abs(float(value)) for value in effects if value != "–"]
-    shares = full_tab.shares(".explanation .table:first-of-type tbody td.measure:nth-child(2)")[
-        : len(numbers)
-    ]
-    for value, share in zip(numbers, shares, strict=True):
+    shares = full_tab.shares(".explanation .table:first-of-type tbody td.measure:nth-child(2)")
+    for value, share in zip(numbers, shares[: len(numbers)], strict=True):
         assert abs(value / max(numbers) - share) < 0.03
 
 
 def test_an_explanation_that_fails_says_so_in_its_place_and_can_be_tried_again(full_tab: Any) -> None:
     page = full_tab.page
     full_tab.expected.append("ERR_INTERNET_DISCONNECTED")
-    full_tab.open(QUERY)
-    full_tab.titles()
+    full_tab.found(QUERY)
     page.context.set_offline(True)
     page.get_by_role("button", name="Why this result").first.click()
     panel = page.locator(".explanation").first

@@ -19,10 +19,9 @@ KEY = "the-key-of-this-test"
 def guarded(open_page: Callable[..., Any], serve: Serve) -> Iterator[Any]:
     """A window on a service that needs a key."""
     digest = hashlib.sha256(KEY.encode()).hexdigest()
-    with serve(api_keys=f"tester:{digest}") as client:
-        with open_page(str(client.base_url)) as tab:
-            tab.expected += ["401", "403"]
-            yield tab
+    with serve(api_keys=f"tester:{digest}") as client, open_page(str(client.base_url)) as tab:
+        tab.expected += ["401", "403"]
+        yield tab
 
 
 def enter_key(page: Page, key: str) -> None:
@@ -115,14 +114,7 @@ def test_it_begins_with_questions_of_the_index(tab: Any) -> None:
 
 def drawn(tab: Any, **fields: Any) -> set[str]:
     """The examples of the page if each document that it draws has these fields."""
-
-    def answer(route: Any) -> None:
-        body = route.fetch().json()
-        for hit in body["hits"]:
-            hit["fields"] |= fields
-        route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
-
-    tab.page.route("**/search", answer)
+    tab.change("**/search", lambda body: [hit["fields"].update(fields) for hit in body["hits"]])
     tab.open()
     tab.page.locator("#examples a").first.wait_for()
     return set(tab.page.locator("#examples a").all_inner_texts())
@@ -134,8 +126,7 @@ def test_queries_that_led_to_documents_come_before_headings(tab: Any) -> None:
 
 def test_headings_are_drawn_anew_each_time(tab: Any, toy_corpus: Path) -> None:
     titles = {json.loads(line)["title"] for line in toy_corpus.read_text(encoding="utf-8").splitlines()}
-    seen: set[str] = set()
-    sent: set[str] = set()
+    seen, sent = set[str](), set[str]()
     tab.page.on("request", lambda request: sent.add(request.post_data) if request.post_data else None)
     for _ in range(4):
         seen |= drawn(tab, clicked_queries=[])
@@ -188,13 +179,10 @@ def test_a_service_that_died_between_two_searches_is_reported(
 ) -> None:
     with run_server("--index-root", toy_index) as server, open_page(server.url) as tab:
         tab.expected.append("ERR_CONNECTION_REFUSED")
-        tab.open("bees")
-        tab.titles()
+        tab.found("bees")
         server.stop()
         tab.search("honey")
-        text = tab.alert().inner_text()
-        assert "cannot be reached" in text
-        assert "Check that it runs" in text
+        assert all(part in tab.alert().inner_text() for part in ("cannot be reached", "Check that it runs"))
         assert not tab.page.locator("#found").is_visible()
 
 
@@ -227,8 +215,7 @@ def test_too_many_searches_count_down_and_then_go_on_by_themselves(open_page: An
 def test_a_long_wait_is_told_and_not_counted_down(open_page: Callable[..., Any], serve: Serve) -> None:
     with serve(rate_limit=0.002, rate_burst=2) as http, open_page(str(http.base_url)) as tab:
         tab.expected.append("429")
-        tab.open("bees")
-        tab.titles()
+        tab.found("bees")
         tab.search("honey")
         assert re.search(r"Wait \d minutes", tab.alert().inner_text())
         assert not tab.page.locator("#countdown").is_visible()

@@ -175,8 +175,7 @@ def test_a_value_of_another_index_is_never_asked_for(
 def test_a_redis_that_trickles_is_no_ones_business(server: RedisServer, serve: Serve) -> None:
     """Searches answer whole, `/readyz` is 200, and the next search after it is right."""
     with SlowPeer(server.port) as peer:
-        url = f"redis://127.0.0.1:{peer.port}"
-        with serve(cache_entries=0, redis_url=url, warmup_queries=0) as client:
+        with serve(cache_entries=0, redis_url=f"redis://127.0.0.1:{peer.port}", warmup_queries=0) as client:
             right = answers(client)
             with peer.slow():
                 started = time.monotonic()

@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -136,23 +135,3 @@ def admin() -> dict[str, str]:
 def admin_flags() -> list[str]:
     """Flags that set the admin key."""
     return ["--admin-key", ADMIN_HASH]
-
-
-@pytest.fixture
-def start_redis(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]:
-    """Starts a redis-server on a port, which ends with the test."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("redis-server is not installed: the channel of the index was not tested")
-    running = []
-
-    def start(port: int) -> subprocess.Popen[bytes]:
-        quiet = ["--save", "", "--appendonly", "no", "--dir", str(tmp_path)]
-        command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", *quiet]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()

@@ -165,8 +165,7 @@ def test_two_workers_follow_one_that_is_asked_and_a_read_only_root_is_a_409_with
         reloaded = ask("/admin/reload")
         assert reloaded.status_code == 200, reloaded.text
         assert reloaded.json()["workers"] == {"count": 2, "following": 2, "refusing": 0}
-        answered = {httpx.get(f"{server.url}/readyz").headers["x-index-version"] for _ in range(12)}
-        assert answered == {"b1"}
+        assert {httpx.get(f"{server.url}/readyz").headers["x-index-version"] for _ in range(12)} == {"b1"}
         assert ask("/admin/rollback").json()["live"]["version"] == "a1"
         assert ask("/admin/rollback", version="b1").json()["live"]["version"] == "b1"
         versions.path.chmod(0o555)

@@ -18,7 +18,7 @@ from glow_service.live.resources import Resources
 from glow_service.live.workers import Readiness, WorkerGroup
 from glow_service.redis.link import channel_name
 from glow_service.telemetry.metrics import FOLDER_VARIABLE, Metrics
-from tests.ports import free_port
+from tests.service.shared_cache.harness import RedisServer
 from tests.until import until
 
 ROOT = Path(__file__).parents[3]
@@ -120,18 +120,12 @@ def test_workers_take_turns_and_one_that_is_over_is_the_next_ones(tmp_path: Path
 # Replicas tell one another through a real Redis that CURRENT has changed; without it, each sees that by itself.
 
 Serve = Callable[..., AbstractContextManager[Any]]
-StartRedis = Callable[[int], subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture
-def client(port: int) -> Iterator[Any]:
+def client(redis_server: RedisServer) -> Iterator[Any]:
     """A connection to that Redis beside the service's own."""
-    with redis.Redis(port=port) as found:
+    with redis_server.client() as found:
         yield found
 
 
@@ -144,13 +138,12 @@ def listeners(client: Any, root: Path) -> int:
 
 
 def test_a_replica_that_does_not_watch_follows_what_another_one_saw(
-    versions: Any, serve: Serve, start_redis: StartRedis, port: int, client: Any
+    versions: Any, serve: Serve, redis_server: RedisServer, client: Any
 ) -> None:
-    start_redis(port)
-    url = f"redis://127.0.0.1:{port}/0"
+    redis_server.start()
     with (
-        serve(poll_interval_s=0.05, redis_url=url) as seeing,
-        serve(poll_interval_s=0, redis_url=url) as told,
+        serve(poll_interval_s=0.05, redis_url=redis_server.url) as seeing,
+        serve(poll_interval_s=0, redis_url=redis_server.url) as told,
     ):
         until(lambda: listeners(client, versions.path) == 2)
         versions.publish("b1")
@@ -163,12 +156,12 @@ def test_a_replica_that_does_not_watch_follows_what_another_one_saw(
 
 
 def test_reload_reaches_replicas_that_do_not_watch(
-    versions: Any, serve: Serve, start_redis: StartRedis, port: int, client: Any, admin: dict[str, str]
+    versions: Any, serve: Serve, redis_server: RedisServer, client: Any, admin: dict[str, str]
 ) -> None:
-    settings = {"poll_interval_s": 0, "redis_url": f"redis://127.0.0.1:{port}/0"}
+    settings = {"poll_interval_s": 0, "redis_url": redis_server.url}
     with serve(**settings) as asked, serve(**settings) as other:
         versions.publish("a2")
-        start_redis(port)
+        redis_server.start()
         until(lambda: asked.live == other.live == "a2")  # each looks once when it begins to listen
         versions.publish("b1")
         time.sleep(0.3)
@@ -178,22 +171,20 @@ def test_reload_reaches_replicas_that_do_not_watch(
 
 
 def test_a_dead_redis_changes_nothing_and_one_that_comes_back_is_heard_again(
-    versions: Any, serve: Serve, start_redis: StartRedis, port: int, client: Any
+    versions: Any, serve: Serve, redis_server: RedisServer, client: Any
 ) -> None:
-    url = f"redis://127.0.0.1:{port}/0"
     with (
-        serve(poll_interval_s=0.05, redis_url=url) as seeing,
-        serve(poll_interval_s=0, redis_url=url) as told,
+        serve(poll_interval_s=0.05, redis_url=redis_server.url) as seeing,
+        serve(poll_interval_s=0, redis_url=redis_server.url) as told,
     ):
         versions.publish("b1")
         until(lambda: seeing.live == "b1")
         assert told.live == "a1"
         assert seeing.search().status_code == told.search().status_code == 200
-        process = start_redis(port)
+        redis_server.start()
         until(lambda: told.live == "b1")  # what it may have missed, it looks for once it can hear
         until(lambda: listeners(client, versions.path) == 2)
-        process.kill()
-        process.wait()
+        redis_server.kill()
         versions.publish("a2")
         until(lambda: seeing.live == "a2")
         assert told.live == "b1"
