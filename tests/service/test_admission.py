@@ -67,8 +67,7 @@ def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve_ope
         started = time.perf_counter()
         refused = search(client)
         assert time.perf_counter() - started < 0.5
-        assert refused.status_code == 429
-        assert refused.json()["code"] == "overloaded"
+        assert refused.status_code == 429 and refused.json()["code"] == "overloaded"
         assert int(refused.headers["retry-after"]) >= 1
         assert client.get("/documents/toy/0").status_code == 429
         for path in ("/healthz", "/readyz", "/metrics", "/info", "/"):
@@ -105,17 +104,12 @@ def test_a_batch_holds_permits_of_the_bulk_lane_for_its_price(serve_open: ServeO
         assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 200
         # What could never be admitted is no matter of trying again.
         assert client.post("/search/batch", json={"searches": searches}).status_code == 422
-        assert (
-            client.post("/v1/embeddings", json={"input": ["a", "b", "c"], "input_type": "query"}).status_code
-            == 422
-        )
+        texts = {"input": ["a", "b", "c"], "input_type": "query"}
+        assert client.post("/v1/embeddings", json=texts).status_code == 422
         service.bulk.admission.enter(1)
         assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 429
-        assert (
-            client.post("/v1/embeddings", json={"input": ["a", "b"], "input_type": "query"}).status_code
-            == 429
-        )
-        assert client.post("/v1/embeddings", json={"input": ["a"], "input_type": "query"}).status_code == 200
+        assert client.post("/v1/embeddings", json={**texts, "input": ["a", "b"]}).status_code == 429
+        assert client.post("/v1/embeddings", json={**texts, "input": ["a"]}).status_code == 200
         assert search(client, explain=True, top_k=5).status_code == 429
         assert search(client).status_code == 200
         service.bulk.admission.leave(1)
@@ -139,8 +133,7 @@ def test_a_deadline_that_passes_in_the_queue_is_a_504_or_a_partial_answer(
         assert (late.status_code, late.json()["code"]) == (504, "deadline")
         assert "150 ms" in late.json()["detail"]
         partial = search(client, allow_partial=True, **given)
-        assert partial.status_code == 200
-        assert partial.json()["degraded"] == ["timeout"]
+        assert partial.status_code == 200 and partial.json()["degraded"] == ["timeout"]
         assert partial.json()["hits"] == []  # it was not ranked yet
         assert late_requests(service) == 2
         searches = [{"query": f"bees {number}", "allow_partial": number == 2, **given} for number in range(3)]
@@ -210,8 +203,7 @@ def test_headers_that_come_too_slowly_are_a_408(
         slow = open_socket(client)
         slow.sendall(b"POST /search HTTP/1.1\r\nHost:")
         answer = slow.recv(65_536)
-        assert b"408 Request Timeout" in answer
-        assert b"header_timeout" in answer
+        assert b"408 Request Timeout" in answer and b"header_timeout" in answer
         assert slow.recv(1) == b""
 
 
@@ -235,9 +227,8 @@ OVER = Deadline(0.0)
 
 
 def test_a_search_whose_time_is_over_fetches_nothing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        glow_service.search.session, "documents_of", lambda *_: pytest.fail("documents were fetched")
-    )
+    fetch = "glow_service.search.session.documents_of"
+    monkeypatch.setattr(fetch, lambda *_: pytest.fail("documents were fetched"))
     session = SearchSession(index, CALL)
     encoded = index.encoder.read_batch([session.preprocess()])[0]
     monkeypatch.setattr(session.clock, "_deadline", OVER)
@@ -275,12 +266,8 @@ def call(
 
 def test_an_ordinary_search_costs_one() -> None:
     snippets = HighlightCall(("url", "title", "anchor", "clicked_queries", "text"), Highlighting(2, 200))
-    assert (
-        request_cost(call())
-        == request_cost(call(100))
-        == request_cost(call(10, snippets), filter_terms=50)
-        == 1
-    )
+    assert request_cost(call()) == request_cost(call(100)) == 1
+    assert request_cost(call(10, snippets), filter_terms=50) == 1
 
 
 def test_what_takes_long_costs_more() -> None:
@@ -290,22 +277,16 @@ def test_what_takes_long_costs_more() -> None:
     both = replace(call(), retriever="hybrid", candidates=1_000)
     assert request_cost(both) == 1 + 1_000 // calls.COMPARED_CANDIDATES
     assert request_cost(replace(both, late=False)) == request_cost(replace(both, candidates=100)) == 1
-    assert [request_cost(replace(call(), rerank=Reranking(depth))) for depth in (1, 10, 50, 51)] == [
-        2,
-        2,
-        4,
-        4,
-    ]
+    depths = {1: 2, 10: 2, 50: 4, 51: 4}
+    assert {depth: request_cost(replace(call(), rerank=Reranking(depth))) for depth in depths} == depths
     assert request_cost(call(20, explain=ExplainCall(leave_one_out=False))) == 1 + 20 * calls.EXPLAINED_HIT
     left_out = request_cost(call(20, explain=ExplainCall(leave_one_out=True)))
     assert left_out == 1 + 20 * calls.EXPLAINED_HIT + calls.LEAVE_ONE_OUT
 
 
 def test_a_long_text_is_no_work_for_the_plain_lane() -> None:
-    assert (
-        calls.texts_cost(1, "document", 9_999) <= calls.MOST_PLAIN < calls.texts_cost(1, "document", 10_000)
-    )
-    assert calls.texts_cost(3, "query", 0) == 3
+    short, long = (calls.texts_cost(1, "document", size) for size in (9_999, 10_000))
+    assert short <= calls.MOST_PLAIN < long and calls.texts_cost(3, "query", 0) == 3
 
 
 def test_long_hits_are_priced_by_what_is_fetched_and_read() -> None:
@@ -314,12 +295,8 @@ def test_long_hits_are_priced_by_what_is_fetched_and_read() -> None:
 
 
 def test_the_page_has_the_table_of_prices() -> None:
-    text = (
-        (ROOT / "docs/security.md")
-        .read_text(encoding="utf-8")
-        .split("## Limit request rates")[1]
-        .split("\n## ")[0]
-    )
+    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    text = page.split("## Limit request rates")[1].split("\n## ")[0]
     table = dict(re.findall(r"^\|(.+?)\|(\d+)\|$", text, re.MULTILINE))
     assert {name: int(cost) for name, cost in table.items()} == {
         "a search": 1,
@@ -358,8 +335,7 @@ def test_who_is_refused_for_want_of_permits_pays_nothing() -> None:
 def test_a_price_beyond_the_burst_is_paid_on_credit() -> None:
     now = [0.0]
     limiter = RateLimiter(rate=2.0, burst=10, max_clients=10, clock=lambda: now[0])
-    assert limiter.take("a") == 0
-    assert limiter.charge("a", 29) == 0
+    assert limiter.take("a") == 0 and limiter.charge("a", 29) == 0
     assert limiter.take("a") == 11  # 20 owed, and 1 to begin with, at 2 a second
     assert limiter.take("b") == 0
     now[0] += 10.0
@@ -372,7 +348,6 @@ def test_who_owes_cannot_spend_more_and_gets_the_first_token_back() -> None:
     now = [0.0]
     limiter = RateLimiter(rate=1.0, burst=3, max_clients=10, clock=lambda: now[0])
     assert [limiter.take("a") for _ in range(3)] == [0, 0, 0]  # three requests whose bodies are on their way
-    assert limiter.charge("a", 5) == 0
-    assert limiter.charge("a", 5) == 5
+    assert limiter.charge("a", 5) == 0 and limiter.charge("a", 5) == 5
     now[0] += 4.0
     assert limiter.take("a") == 1 or pytest.fail("the token of the refused request was not given back")

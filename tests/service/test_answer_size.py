@@ -46,10 +46,8 @@ def test_what_does_not_fit_is_refused_if_nothing_may_be_cut() -> None:
     size = AnswerSize(15_000, 5, may_cut=False)
     for _ in range(2):
         size.add(hit(LONG, {}))
-    with pytest.raises(
-        AnswerTooLargeError,
-        match=r"at hit 3 of 5; request fewer hits \(top_k 2 fits\).*text is the largest part",
-    ):
+    said = r"at hit 3 of 5; request fewer hits \(top_k 2 fits\).*text is the largest part"
+    with pytest.raises(AnswerTooLargeError, match=said):
         size.add(hit(LONG))
 
 
@@ -59,8 +57,7 @@ def test_hits_are_cut_field_by_field_to_equal_shares(most: int) -> None:
     bodies = [orjson.dumps([each.fields, each.metadata]) for each in found]
     assert sum(map(len, bodies)) <= most + 4 * 40  # braces and names are not counted
     for each in found:
-        assert each.fields["title"] == "Bees"
-        assert each.metadata == {"lang": "en"}
+        assert each.fields["title"] == "Bees" and each.metadata == {"lang": "en"}
         text = each.text("text")
         assert LONG.fields["text"][0].startswith(text)
         assert each.truncated == (("text",) if len(text) < 3_000 else ())
@@ -81,8 +78,7 @@ def test_metadata_and_snippets_stay_whole_or_go() -> None:
 
 def test_characters_that_json_spreads_fit_too() -> None:
     (found,) = fitted(1_000, [hit(Document("a", {"text": ("\x01" * 5_000,)}))])
-    assert found.truncated == ("text",)
-    assert 500 < len(orjson.dumps(found.fields)) <= 1_040
+    assert found.truncated == ("text",) and 500 < len(orjson.dumps(found.fields)) <= 1_040
 
 
 Start = Callable[..., AbstractContextManager[Any]]
@@ -102,9 +98,8 @@ def test_a_service_cuts_unless_it_must_not(run_server: Start, toy_index: Path) -
         assert client.post("/search", json=few).status_code == 200
         results = client.post("/search/batch", json={"searches": [few] * 8}).json()["results"]
         assert 200 in [result["status"] for result in results]
-        assert {result["problem"]["code"] for result in results if "problem" in result} == {
-            "answer_too_large"
-        }
+        problems = [result["problem"] for result in results if "problem" in result]
+        assert {problem["code"] for problem in problems} == {"answer_too_large"}
         results = client.post("/search/batch", json={"searches": [body] * 8}).json()["results"]
         assert [result["status"] for result in results] == [200] * 8
 
@@ -132,15 +127,9 @@ def test_documents_of_the_largest_size_make_no_search_fail(
     flags = ("--index-root", root.path, "--max-answer-bytes", 20_000)
     with run_server(*flags) as server, server.client(60) as client:
         # What people send who name nothing, one hit, the whole document, and every other way to a hit.
-        for body in (
-            bees,
-            {**bees, "top_k": 1},
-            {**bees, "retriever": "lexical", "top_k": 3, "highlight": True},
-            {**bees, "top_k": 1, "explain": True},
-            {**bees, "offset": 1},
-            like,
-            by_filter,
-        ):
+        lexical = {"retriever": "lexical", "top_k": 3, "highlight": True}
+        texts = ({}, {"top_k": 1}, lexical, {"top_k": 1, "explain": True}, {"offset": 1})
+        for body in (*({**bees, **more} for more in texts), like, by_filter):
             answer = client.post("/search", json=body)
             assert answer.status_code == 200, answer.text
             hits = answer.json()["hits"]

@@ -116,10 +116,9 @@ def test_queries_that_wait_go_together_by_length_within_the_budget(
         tower.gate.clear()
         first = asyncio.ensure_future(batcher.run(tower, short, vector_of, in_an_hour()))
         await when(lambda: len(tower.batches) == 1)
-        rest = [
-            asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
-            for tokens in [long, short, short, long, short, short, short]
-        ]
+        texts = [long, short, short, long, short, short, short]
+        calls = [batcher.run(tower, tokens, vector_of, in_an_hour()) for tokens in texts]
+        rest = [asyncio.ensure_future(call) for call in calls]
         await when(lambda: batcher.waiting == 7)
         tower.gate.set()
         await asyncio.gather(first, *rest)
@@ -207,10 +206,8 @@ def test_what_goes_wrong_after_encoding_is_one_jobs_own(
 
     async def work() -> list[Any]:
         batcher = Batcher(pool, Metrics(), batch_tokens=512)
-        calls = [
-            batcher.run(tower, tokens, then, in_an_hour())
-            for then in (vector_of, fails, vector_of, vector_of)
-        ]
+        after = (vector_of, fails, vector_of, vector_of)
+        calls = [batcher.run(tower, tokens, then, in_an_hour()) for then in after]
         return await asyncio.gather(*calls, return_exceptions=True)
 
     assert [type(result) for result in run(work)] == [np.ndarray, ValueError, np.ndarray, np.ndarray]

@@ -30,6 +30,7 @@ from glow_service.redis.cache import (
 from glow_service.telemetry import EVENTS
 from glow_service.telemetry.metrics import Metrics, TierEvents
 from tests.service.asking import watched
+from tests.service.shared_cache.harness import counts
 
 
 class Clock:
@@ -55,18 +56,12 @@ def count(metrics: Metrics, event: str) -> int:
     return int(metrics.registry.get_sample_value("glow_cache_events_total", labels) or 0)
 
 
-def test_a_stored_value_is_found_and_another_key_is_not() -> None:
+@pytest.mark.parametrize("value", [b"1", b""])
+def test_a_stored_value_is_found_and_another_key_is_not(value: bytes) -> None:
     cache, metrics = make_local()
-    cache.put(b"a", b"1")
-    assert cache.get(b"a") == b"1"
-    assert cache.get(b"b") is None
+    cache.put(b"a", value)
+    assert cache.get(b"a") == value and cache.get(b"b") is None
     assert [count(metrics, event) for event in ("store", "hit", "miss")] == [1, 1, 1]
-
-
-def test_an_empty_value_is_a_value() -> None:
-    cache, _ = make_local()
-    cache.put(b"a", b"")
-    assert cache.get(b"a") == b""
 
 
 def test_what_was_used_longest_ago_makes_room() -> None:
@@ -86,8 +81,7 @@ def test_storing_again_replaces_and_counts_as_use() -> None:
     cache.put(b"b", b"1")
     cache.put(b"a", b"22")
     cache.put(b"c", b"1")
-    assert cache.get(b"a") == b"22"
-    assert cache.get(b"b") is None
+    assert cache.get(b"a") == b"22" and cache.get(b"b") is None
     assert count(metrics, "evict") == 1
 
 
@@ -99,8 +93,7 @@ def test_an_entry_goes_when_its_time_is_over_however_often_it_is_read() -> None:
         clock.now += 11.9
         assert cache.get(b"a") == b"1"
     clock.now = 160.0
-    assert cache.get(b"a") is None
-    assert len(cache) == cache.size_bytes == 0
+    assert cache.get(b"a") is None and len(cache) == cache.size_bytes == 0
     assert count(metrics, "evict") == count(metrics, "miss") == 1
 
 
@@ -118,8 +111,7 @@ def test_a_value_larger_than_everything_is_not_kept_and_costs_no_other_entry() -
     cache, metrics = make_local(entries=100, size=10_000)
     cache.put(b"a", b"1")
     cache.put(b"b", bytes(10_001))
-    assert cache.get(b"a") == b"1"
-    assert cache.get(b"b") is None
+    assert cache.get(b"a") == b"1" and cache.get(b"b") is None
     assert count(metrics, "skipped") == 1
 
 
@@ -146,11 +138,9 @@ def test_the_bytes_counted_are_the_bytes_kept(puts: list[tuple[bytes, bytes]]) -
 @given(st.binary(max_size=40), st.binary(max_size=200))
 def test_an_envelope_gives_back_its_value_under_its_key_alone(key: bytes, value: bytes) -> None:
     sealed = seal(key, value)
-    assert open_envelope(key, sealed) == value
-    assert open_envelope(key + b"x", sealed) is None
+    assert open_envelope(key, sealed) == value and open_envelope(key + b"x", sealed) is None
     assert open_envelope(bytes(byte ^ 1 for byte in key), sealed) == (None if key else value)
-    assert open_envelope(key, sealed[:-1]) is None
-    assert open_envelope(key, sealed + b"x") is None
+    assert open_envelope(key, sealed[:-1]) is None and open_envelope(key, sealed + b"x") is None
     assert open_envelope(key, value) is None
 
 
@@ -193,9 +183,7 @@ def test_an_open_breaker_gives_one_probe_when_its_pause_is_over() -> None:
     breaker = opened(clock)
     assert not breaker.take_probe()
     clock.now += FIRST_PAUSE_S
-    assert breaker.take_probe()
-    assert not breaker.take_probe()
-    assert breaker.succeeded()
+    assert breaker.take_probe() and not breaker.take_probe() and breaker.succeeded()
     assert not breaker.is_open
 
 
@@ -249,8 +237,7 @@ def test_a_call_that_succeeds_after_the_probe_makes_the_next_pause_short_again()
     breaker.succeeded()
     for _ in range(FAILURES_TO_OPEN):
         breaker.failed()
-    assert breaker.is_open
-    assert breaker.pause_s <= FIRST_PAUSE_S
+    assert breaker.is_open and breaker.pause_s <= FIRST_PAUSE_S
 
 
 # The cache as the service uses it, without Redis; the folder `shared_cache` has the rest.
@@ -261,17 +248,6 @@ KEY = b"glow:1:page:abc"
 def make(**settings: Any) -> tuple[Cache, Metrics]:
     metrics = Metrics()
     return Cache(metrics, **{"entries": 10_000, **settings}), metrics
-
-
-def counts(metrics: Metrics, tier: str, kind: str = "response") -> dict[str, int]:
-    """Events of a tier and kind that happened at all."""
-    samples = [sample for family in metrics.cache_events.collect() for sample in family.samples]
-    found = {
-        sample.labels["event"]: int(sample.value)
-        for sample in samples
-        if (sample.labels["tier"], sample.labels["kind"]) == (tier, kind)
-    }
-    return {event: number for event, number in found.items() if number}
 
 
 def maker(value: bytes) -> Callable[[], Awaitable[bytes]]:
@@ -292,19 +268,14 @@ def finish_at_once(work: Any) -> Any:
     return stopped.value.value
 
 
-def test_what_was_put_is_found_under_its_kind_and_key() -> None:
+@watched
+async def test_what_was_put_is_found_under_its_kind_and_key() -> None:
     cache, metrics = make()
-
-    async def test() -> None:
-        cache.put("response", KEY, b"1")
-        assert await cache.get("response", KEY) == b"1"
-        assert await cache.get("vector", KEY) is None
-        assert await cache.get("response", b"other") is None
-
-    watched(test)()
+    cache.put("response", KEY, b"1")
+    assert await cache.get("response", KEY) == b"1" and await cache.get("vector", KEY) is None
+    assert await cache.get("response", b"other") is None
     assert counts(metrics, "local") == {"store": 1, "hit": 1, "miss": 1}
-    assert counts(metrics, "local", "vector") == {"miss": 1}
-    assert counts(metrics, "redis") == {}
+    assert counts(metrics, "local", "vector") == {"miss": 1} and counts(metrics, "redis") == {}
 
 
 def test_a_local_hit_waits_for_nothing_and_makes_nothing() -> None:
@@ -314,20 +285,18 @@ def test_a_local_hit_waits_for_nothing_and_makes_nothing() -> None:
     assert finish_at_once(cache.get_or_make("response", KEY, never)) == (b"1", True)
 
 
-def test_a_missing_value_is_made_once_and_then_at_hand() -> None:
+@watched
+async def test_a_missing_value_is_made_once_and_then_at_hand() -> None:
     cache, metrics = make()
-
-    async def test() -> None:
-        assert await cache.get_or_make("response", KEY, maker(b"1")) == (b"1", False)
-        assert await cache.get_or_make("response", KEY, never) == (b"1", True)
-
-    watched(test)()
+    assert await cache.get_or_make("response", KEY, maker(b"1")) == (b"1", False)
+    assert await cache.get_or_make("response", KEY, never) == (b"1", True)
     assert counts(metrics, "local") == {"miss": 1, "store": 1, "hit": 1}
 
 
-def test_callers_at_once_share_one_making() -> None:
-    cache, _ = make()
-    calls = 0
+@pytest.mark.parametrize(("entries", "making"), [(10_000, 1), (0, 20)], ids=["kept", "without entries"])
+@watched
+async def test_callers_at_once_share_one_making_where_values_are_kept(entries: int, making: int) -> None:
+    cache, calls = make(entries=entries)[0], 0
 
     async def slow() -> bytes:
         nonlocal calls
@@ -335,12 +304,10 @@ def test_callers_at_once_share_one_making() -> None:
         await asyncio.sleep(0.01)
         return b"1"
 
-    async def test() -> None:
-        found = await asyncio.gather(*(cache.get_or_make("response", KEY, slow) for _ in range(20)))
-        assert found == [(b"1", False)] + [(b"1", True)] * 19
-
-    watched(test)()
-    assert calls == 1
+    found = await asyncio.gather(*(cache.get_or_make("response", KEY, slow) for _ in range(20)))
+    assert found == [(b"1", False)] * making + [(b"1", True)] * (20 - making)
+    await cache.close()
+    assert calls == making
 
 
 @watched
@@ -355,32 +322,27 @@ async def test_a_vector_can_be_made_inside_the_making_of_a_page_of_the_same_key(
         assert await cache.get_or_make("response", KEY, page) == (b"page of v", False)
 
 
-def test_errors_are_not_kept() -> None:
+@watched
+async def test_errors_are_not_kept() -> None:
     cache, metrics = make()
 
     async def fails() -> bytes:
         raise OverloadedError("full")
 
-    async def test() -> None:
-        with pytest.raises(OverloadedError):
-            await cache.get_or_make("response", KEY, fails)
-        assert await cache.get_or_make("response", KEY, maker(b"whole")) == (b"whole", False)
-
-    watched(test)()
+    with pytest.raises(OverloadedError):
+        await cache.get_or_make("response", KEY, fails)
+    assert await cache.get_or_make("response", KEY, maker(b"whole")) == (b"whole", False)
     assert counts(metrics, "local") == {"miss": 2, "store": 1}
 
 
-def test_settings_bound_entries_and_time() -> None:
+@watched
+async def test_settings_bound_entries_and_time() -> None:
     cache, metrics = make(entries=2, ttl_s=1)
-
-    async def test() -> None:
-        for number in range(5):
-            cache.put("response", b"%d" % number, b"x")
-        assert [await cache.get("response", b"%d" % number) for number in range(5)] == [None] * 3 + [b"x"] * 2
-        await asyncio.sleep(1.01)
-        assert await cache.get("response", b"4") is None
-
-    watched(test)()
+    for number in range(5):
+        cache.put("response", b"%d" % number, b"x")
+    assert [await cache.get("response", b"%d" % number) for number in range(5)] == [None] * 3 + [b"x"] * 2
+    await asyncio.sleep(1.01)
+    assert await cache.get("response", b"4") is None
     assert counts(metrics, "local")["evict"] == 4
 
 
@@ -407,21 +369,6 @@ def test_without_entries_and_redis_every_call_passes_through() -> None:
     for _ in range(2):
         assert finish_at_once(cache.get_or_make("response", KEY, maker(b"2"))) == (b"2", False)
     assert counts(metrics, "local") == {}
-    calls = 0
-
-    async def slow() -> bytes:
-        nonlocal calls
-        calls += 1
-        await asyncio.sleep(0.01)
-        return b"3"
-
-    async def test() -> None:
-        found = await asyncio.gather(*(cache.get_or_make("response", KEY, slow) for _ in range(3)))
-        assert found == [(b"3", False)] * 3
-        await cache.close()
-
-    watched(test)()
-    assert calls == 3
 
 
 def test_the_keys_of_an_index_are_made_once_and_anew_for_another(index: Index) -> None:

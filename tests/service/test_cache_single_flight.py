@@ -74,8 +74,7 @@ async def test_an_error_is_every_waiting_callers_and_nobodys_after() -> None:
     maker.gate.set()
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(error) for error in found] == [OverloadedError] * 4
-    assert maker.calls == 1
-    assert await flight.run(b"key", maker) == (b"value", False)
+    assert maker.calls == 1 and await flight.run(b"key", maker) == (b"value", False)
 
 
 @watched
@@ -173,8 +172,7 @@ async def test_a_follower_cancelled_in_the_moment_of_the_outcome_is_only_cancell
     followers = await start(flight, maker, 1)
     maker.gate.set()
     found = await asyncio.gather(leader, *followers, return_exceptions=True)
-    assert found[0] in (outcome, None)
-    assert isinstance(found[1], asyncio.CancelledError)
+    assert found[0] in (outcome, None) and isinstance(found[1], asyncio.CancelledError)
     assert maker.calls == 1
     assert len(flight) == 0
 

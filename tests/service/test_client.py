@@ -29,15 +29,13 @@ def test_a_search_says_what_http_says(server: Any, http: httpx.Client) -> None:
     expected = http.post("/v1/search", json=asked).json()
     with GlowClient(server.url) as client:
         found = client.search(asked["query"], top_k=3, offset=1, fields=["title", "anchor"])
-    assert [(hit.rank, hit.id, hit.score) for hit in found.hits] == [
-        (hit["rank"], hit["id"], hit["score"]) for hit in expected["hits"]
-    ]
+    hits = [(hit["rank"], hit["id"], hit["score"]) for hit in expected["hits"]]
+    assert [(hit.rank, hit.id, hit.score) for hit in found.hits] == hits
     assert found.hits[0].text("title") == expected["hits"][0]["fields"]["title"]
     assert found.hits[0].metadata == expected["hits"][0]["metadata"]
     assert [term.word for term in found.query.terms] == ["how", "do", "bees", "find", "home"]
     assert (found.index.version, found.index.model) == tuple(expected["index"].values())
-    assert found.took_ms > 0
-    assert found.timings_ms
+    assert found.took_ms > 0 and found.timings_ms
 
 
 def test_what_was_corrected_and_what_is_known_is_read(server: Any) -> None:
@@ -108,10 +106,8 @@ def test_both_clients_answer_the_same_on_every_route(server: Any) -> None:
 def test_a_batch_mixes_results_and_problems(server: Any) -> None:
     with GlowClient(server.url) as client:
         good, bad = client.search_batch(["bees", {"query": " ", "top_k": 2}]).results
-    assert isinstance(good, SearchResult)
-    assert good.hits
-    assert isinstance(bad, BadRequestError)
-    assert bad.code == "invalid_query"
+    assert isinstance(good, SearchResult) and good.hits
+    assert isinstance(bad, BadRequestError) and bad.code == "invalid_query"
 
 
 def test_refusals_are_typed_and_name_the_place(server: Any) -> None:
@@ -140,12 +136,10 @@ def test_a_key_opens_a_service_that_needs_one(serve: Serve) -> None:
 def test_a_service_without_an_index_is_not_ready(tmp_path: Path, serve: Serve) -> None:
     with serve(tmp_path, wait=False) as http:
         with GlowClient(str(http.base_url), retry=RetryPolicy(attempts=1)) as client:
-            assert client.health()
-            assert not client.ready().is_ready
+            assert client.health() and not client.ready().is_ready
             with pytest.raises(UnavailableServiceError) as caught:
                 client.search("bees")
-    assert caught.value.code == "not_ready"
-    assert caught.value.retry_after_s is not None
+    assert caught.value.code == "not_ready" and caught.value.retry_after_s is not None
 
 
 def examples() -> list[str]:

@@ -188,8 +188,7 @@ def test_the_hits_of_a_search_are_explained_in_its_order(toy_index: Path, index:
         assert set(hit["explanation"]["terms"][0]) == {"field", "word", "tf", "idf", "weight", "attention"}
         assert [one["word"] for one in hit["explanation"]["leave_one_out"]] == QUERY.split()
     first = found["hits"][0]
-    assert first["id"] == "toy/0"
-    assert "<em>bees</em>" in first["highlights"]["text"][0]
+    assert first["id"] == "toy/0" and "<em>bees</em>" in first["highlights"]["text"][0]
     assert 'class="attended"' in json.dumps(first["highlights"]).replace('\\"', '"')
     total = sum(term["attention"] for term in found["query"]["explanation"]["terms"])
     assert total + found["query"]["explanation"]["specials"] == pytest.approx(1.0, abs=1e-5)
@@ -204,8 +203,7 @@ def test_any_document_can_be_asked_for(toy_index: Path) -> None:
 def test_tables_show_words_bars_and_changes(toy_index: Path) -> None:
     done = run_explain(toy_index, "--id", "toy/0", "--words", "2", "--leave-one-out")
     assert done.exit_code == 0, done.stderr
-    assert "toy/0  score" in done.stdout
-    assert "█" in done.stdout
+    assert "toy/0  score" in done.stdout and "█" in done.stdout
     assert "\x1b" not in done.stdout  # colour is for terminals
     assert re.search(r"^bees +-0\.\d{4}", done.stdout, re.MULTILINE)
     assert len(re.findall(r"^\w+ +text +\d", done.stdout, re.MULTILINE)) <= 2
@@ -237,8 +235,7 @@ def test_what_cannot_be_used_is_exit_code_2(
     toy_index: Path, arguments: list[str], query: str, code: int, message: str
 ) -> None:
     done = run_explain(toy_index, *arguments, query=query)
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert message in done.stderr
+    assert (done.exit_code, done.stdout) == (code, "") and message in done.stderr
 
 
 def test_no_index_and_one_without_reasons_are_exit_code_3_and_say_what_to_do(older: Path) -> None:

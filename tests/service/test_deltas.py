@@ -1,7 +1,6 @@
 """A running service follows deltas: what was added is found, what was deleted is gone, in every answer of the contract."""
 
 import io
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from glow_index_builder.deltas.compaction import compact
 from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.progress import Stages
+from tests.made_index import write
 from tests.service.asking import Serve
 from tests.until import until
 
@@ -48,17 +48,11 @@ def found(client: httpx.Client, query: str, **body: Any) -> list[str]:
 def test_changes_are_seen_everywhere_and_compacting_changes_nothing(
     client: httpx.Client, index_copy: Path, toy_model: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "new.jsonl").write_text(
-        json.dumps(NEW) + '\n{"_id": "toy/1", "text": "nothing of the kind"}\n'
-    )
+    source = write(tmp_path / "new.jsonl", [NEW, {"_id": "toy/1", "text": "nothing of the kind"}])
     (tmp_path / "ids").write_text("toy/0\n")
     stages = Stages(io.StringIO())
-    change(
-        client,
-        lambda: upsert(
-            UpsertOptions(index_root=index_copy, source=str(tmp_path / "new.jsonl"), model=toy_model), stages
-        ),
-    )
+    options = UpsertOptions(index_root=index_copy, source=str(source), model=toy_model)
+    change(client, lambda: upsert(options, stages))
     change(client, lambda: delete(DeleteOptions(index_root=index_copy, source=str(tmp_path / "ids")), stages))
     seen = look(client)
     change(client, lambda: compact(CompactOptions(index_root=index_copy), stages))

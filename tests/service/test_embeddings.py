@@ -31,8 +31,7 @@ def test_query_vectors_are_those_of_the_query_tower(http: httpx.Client, index: I
     expected = [index.encoder.run([index.preprocessor.query(text)])[0] for text in TEXTS]
     np.testing.assert_allclose(vectors(response), expected, atol=1e-5)
     body = response.json()
-    assert body["object"] == "list"
-    assert body["model"] == index.model
+    assert body["object"] == "list" and body["model"] == index.model
     assert [item["index"] for item in body["data"]] == [0, 1]
     assert body["usage"]["total_tokens"] == sum(len(index.preprocessor.query(text)) for text in TEXTS)
     assert body["usage"]["truncated"] == []
@@ -77,15 +76,10 @@ def test_models_are_listed_by_the_names_that_embeddings_take(
     with run_server("--index-root", toy_index, "--document-model", toy_model) as server:
         names = [model["id"] for model in httpx.get(f"{server.url}/v1/models").json()["data"]]
         assert names == ["toy-model:query", "toy-model:document"]
-        found = [
-            vectors(httpx.post(f"{server.url}/v1/embeddings", json={"input": TEXTS, "model": name}))
-            for name in names
-        ]
-        asked = {"input": TEXTS, "input_type": "document"}
-        np.testing.assert_array_equal(
-            found[1], vectors(httpx.post(f"{server.url}/v1/embeddings", json=asked))
-        )
-        assert not np.allclose(found[0], found[1])
+        url, asked = f"{server.url}/v1/embeddings", {"input": TEXTS, "input_type": "document"}
+        query, document = (vectors(httpx.post(url, json={"input": TEXTS, "model": name})) for name in names)
+        np.testing.assert_array_equal(document, vectors(httpx.post(url, json=asked)))
+        assert not np.allclose(query, document)
 
 
 def test_a_document_tower_of_another_model_is_refused_at_start(
@@ -93,8 +87,7 @@ def test_a_document_tower_of_another_model_is_refused_at_start(
 ) -> None:
     other = Path(__file__).parent.parent.parent / "models" / "glow-mini"
     done = run_to_exit("--index-root", toy_index, "--document-model", shutil.copytree(other, tmp_path / "m"))
-    assert done.returncode == 3
-    assert "give the same model" in done.stderr
+    assert done.returncode == 3 and "give the same model" in done.stderr
 
 
 @pytest.mark.parametrize(

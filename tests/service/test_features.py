@@ -36,9 +36,8 @@ def test_a_lexical_search_finds_the_documents_that_share_words_and_no_others(
     assert index.holds(POSTINGS)
     scores, rows = index[POSTINGS].search(["bees", "hive", "krill"], 50, order=index.order)
     assert ids(found) == [document.id for document in index[STORED_FIELDS].rows(rows.tolist())]
-    assert [hit["scores"] for hit in found["hits"]] == [
-        {"lexical": pytest.approx(score, abs=1e-6)} for score in scores
-    ]
+    expected = [{"lexical": pytest.approx(score, abs=1e-6)} for score in scores]
+    assert [hit["scores"] for hit in found["hits"]] == expected
     assert "encode" not in found["timings_ms"]
 
 
@@ -64,12 +63,10 @@ def test_a_hybrid_hit_has_both_scores_and_ranks_by_their_fusion(http: httpx.Clie
 @pytest.mark.parametrize("filtered", [None, {"field": "year", "gte": 2010}])
 def test_pages_of_one_ranking_agree(http: httpx.Client, retriever: str, filtered: Any) -> None:
     asked = {"retriever": retriever, "filter": filtered, "candidates": 40}
-    whole = ids(ask(http, "what about bees and whales", top_k=40, **asked))
-    pages = [
-        ids(ask(http, "what about bees and whales", top_k=7, offset=at, **asked)) for at in range(0, 33, 7)
-    ]
-    assert list(itertools.chain(*pages)) == whole[:35]
-    assert len(set(whole)) == len(whole)
+    query = "what about bees and whales"
+    whole = ids(ask(http, query, top_k=40, **asked))
+    pages = [ids(ask(http, query, top_k=7, offset=at, **asked)) for at in range(0, 33, 7)]
+    assert list(itertools.chain(*pages)) == whole[:35] and len(set(whole)) == len(whole)
 
 
 @pytest.mark.parametrize("retriever", RETRIEVERS)
@@ -90,10 +87,9 @@ def test_a_filter_leaves_only_what_it_allows_and_loses_nothing_of_it(
 
 
 def test_an_empty_set_of_documents_is_an_empty_answer(http: httpx.Client) -> None:
+    asked = {"filter": {"field": "year", "gt": 9_999}, "facets": [{"field": "lang"}]}
     for retriever in RETRIEVERS:
-        found = ask(
-            http, retriever=retriever, filter={"field": "year", "gt": 9_999}, facets=[{"field": "lang"}]
-        )
+        found = ask(http, retriever=retriever, **asked)
         assert found["hits"] == []
         assert found["facets"] == {"lang": {"values": [], "counted": 0, "approximate": False}}
 
@@ -125,11 +121,8 @@ def test_explanations_hold_what_the_towers_read(http: httpx.Client, index: Index
     assert explained == pytest.approx(weights, abs=2e-4)
     for hit in found["hits"]:
         tokens = index.preprocessor.document(index[STORED_FIELDS].get(hit["id"]))
-        read = {
-            tokens.words[word]: float(weight)
-            for word, weight in zip(tokens.word_ids, tokens.weights, strict=True)
-            if word >= 0
-        }
+        pairs = zip(tokens.word_ids, tokens.weights, strict=True)
+        read = {tokens.words[word]: float(weight) for word, weight in pairs if word >= 0}
         terms = hit["explanation"]["terms"]
         assert {term["word"] for term in terms} == set(read)
         assert all(term["weight"] == pytest.approx(read[term["word"]], abs=1e-4) for term in terms)
@@ -190,9 +183,8 @@ def test_any_page_is_a_part_of_the_whole_ranking(
     asked = {"retriever": retriever, "filter": {"field": "year", "gte": low}, "candidates": 120}
     whole = ask(http, query, top_k=100, **asked)["hits"]
     page = ask(http, query, top_k=top_k, offset=offset, **asked)["hits"]
-    assert [(hit["id"], hit["score"]) for hit in page] == [
-        (hit["id"], hit["score"]) for hit in whole[offset : offset + top_k]
-    ]
+    pairs = [(hit["id"], hit["score"]) for hit in whole]
+    assert [(hit["id"], hit["score"]) for hit in page] == pairs[offset : offset + top_k]
     scores = [hit["score"] for hit in whole]
     assert scores == sorted(scores, reverse=True)
     assert np.all([hit["metadata"]["year"] >= low for hit in whole])
@@ -203,7 +195,7 @@ def test_any_page_is_a_part_of_the_whole_ranking(
 def test_the_query_log_tells_retriever_and_filter(run_server: Any, toy_index: Path, tmp_path: Path) -> None:
     wanted = {"field": "year", "lt": 2010}
     with run_server("--index-root", toy_index, "--query-log", tmp_path / "queries.jsonl") as server:
-        with httpx.Client(base_url=server.url, timeout=30) as client:
+        with server.client() as client:
             found = ask(client, retriever="hybrid", filter=wanted, facets=[{"field": "lang"}], highlight=True)
         server.stop()
     (logged,) = read_query_log(tmp_path / "queries.jsonl")

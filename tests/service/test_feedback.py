@@ -38,20 +38,17 @@ def lines(path: Path, count: int) -> list[Feedback]:
 
 def test_what_was_clicked_is_noted_beside_what_was_shown(toy_index: Path, tmp_path: Path) -> None:
     path, queries = tmp_path / "feedback.jsonl", tmp_path / "queries.jsonl"
-    with serving(
-        toy_index, "--feedback-log", str(path), "--query-log", str(queries), "--workers", "2"
-    ) as service:
+    flags = ("--feedback-log", str(path), "--query-log", str(queries), "--workers", "2")
+    with serving(toy_index, *flags) as service:
         with GlowClient(service.url) as client:
             found = client.search("bees")
             client.feedback(found.request_id, found.hits[0].id, rank=1)
             client.feedback(found.request_id, found.hits[0].id, rank=1, dwell_s=12.5, user="somebody")
             client.feedback(found.request_id, found.hits[1].id, "dislike")
         noted = lines(path, 3)
-        assert {(each.kind, each.rank, each.dwell_s) for each in noted} == {
-            ("click", 1, None),
-            ("click", 1, 12.5),
-            ("dislike", None, None),
-        }  # two workers write in whatever order
+        # Two workers write in whatever order.
+        clicks_and_more = {("click", 1, None), ("click", 1, 12.5), ("dislike", None, None)}
+        assert {(each.kind, each.rank, each.dwell_s) for each in noted} == clicks_and_more
         # Without a key nobody can pretend to be another; what is written says nothing of an address.
         assert len({each.source for each in noted}) == 1 and len(noted[0].source) == 16
         assert "127.0.0.1" not in path.read_text() and "somebody" not in path.read_text()
@@ -74,8 +71,7 @@ def test_a_key_tells_its_users_apart(toy_index: Path, tmp_path: Path) -> None:
             with GlowClient(service.url, api_key=keys[number][0]) as client:
                 client.feedback("r", "d", user=user)
         one, two, again, other, none = (each.source for each in lines(path, 5))
-    assert one == again
-    assert len({one, two, other, none}) == 4
+    assert one == again and len({one, two, other, none}) == 4
 
 
 @pytest.mark.parametrize(
@@ -93,12 +89,9 @@ def test_what_is_no_feedback_is_refused(body: Any, pointer: str, feedback_servic
     answer = httpx.post(f"{feedback_service}/v1/feedback", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert answer.json()["errors"][0]["pointer"] == pointer
-    assert (
-        httpx.post(
-            f"{feedback_service}/feedback", content=b"x" * 5_000, headers={"Content-Type": "application/json"}
-        ).status_code
-        == 413
-    )
+    headers = {"Content-Type": "application/json"}
+    large = httpx.post(f"{feedback_service}/feedback", content=b"x" * 5_000, headers=headers)
+    assert large.status_code == 413
 
 
 @pytest.fixture(scope="module")
@@ -122,17 +115,15 @@ def test_a_mark_lasts_as_long_as_its_salt_and_is_everybodys(tmp_path: Path, monk
     for days in (0, 5, 20, 40):  # spans of 30 days: 100 to 119, and 120 to 149
         now[0] = (100 + days) * DAY_S
         logs = [FeedbackLog(Metrics(), str(path), salt_days=30) for _ in range(2)]
-        threads = [
-            threading.Thread(target=each.log, args=(Feedback("r", "d", "click"), "me")) for each in logs
-        ]
+        click = (Feedback("r", "d", "click"), "me")
+        threads = [threading.Thread(target=each.log, args=click) for each in logs]
         for thread in threads:
             thread.start()
         for log, thread in zip(logs, threads, strict=True):
             thread.join()
             log.close()
     marks = [each.source for each in read_feedback(path)]
-    assert len(marks) == 8
-    assert len(set(marks[:4])) == len(set(marks[4:])) == 1
+    assert len(marks) == 8 and len(set(marks[:4])) == len(set(marks[4:])) == 1
     assert marks[0] != marks[4]
     assert len(list(tmp_path.glob("feedback.jsonl.salt-*"))) == 1  # nobody can make an older mark again
 
@@ -143,22 +134,15 @@ def test_a_line_that_is_none_is_skipped_and_named(tmp_path: Path) -> None:
     good = json.dumps(known.values())
     path.write_text(f"{good}\n{good[:-1]}")
     assert list(read_feedback(path)) == [known]
-    bad_lines = (
-        "{}",
-        "[]",
-        good.replace("click", "buy"),
-        good.replace('"d"', "7"),
-        good[:-1] + ', "dwell_s": "x"}',
-    )
-    for bad in bad_lines:
+    changed = (good.replace("click", "buy"), good.replace('"d"', "7"), good[:-1] + ', "dwell_s": "x"}')
+    for bad in ("{}", "[]", *changed):
         skipped = SkippedLines()
         path.write_text(f"{good}\n{bad}\n{good}\n")
         assert list(read_feedback(path, skipped)) == [known, known]
         assert (skipped.count, skipped.first[:40]) == (1, "f.jsonl:2: not a line of a feedback log:")
 
 
-# Nobody fills the log of feedback: ids of searches that nobody was answered with are refused, and each person has a
-# bound.
+# Nobody fills the log: ids of searches that nobody was answered with are refused, and each person has a bound.
 
 INVENTED = 5_000
 AT_ONCE = 50
@@ -194,20 +178,9 @@ def pour(url: str, requests: list[bytes]) -> list[bytes]:
 def invented(signed: str) -> Iterator[str]:
     """Ids that no search was answered with, some of them near to one."""
     plain, _, signature = signed.rpartition(".")
-    near = [
-        plain,
-        f"{plain}.",
-        f".{signature}",
-        signature,
-        f"{plain}x.{signature}",
-        f"{plain}.{signature[:-1]}",
-    ]
-    near += [
-        f"{plain}.{signature.upper()}x",
-        f"{signed}.{signature}",
-        "é.ü",
-        f"{plain}.{'0' * len(signature)}",
-    ]
+    near = [plain, f"{plain}.", f".{signature}", signature, f"{plain}x.{signature}", f"{signed}.{signature}"]
+    near += [f"{plain}.{end}" for end in (signature[:-1], f"{signature.upper()}x", "0" * len(signature))]
+    near += ["é.ü"]
     yield from near
     for _ in range(INVENTED - len(near)):
         yield f"{secrets.token_hex(8)}.{secrets.token_hex(12)}"
@@ -219,9 +192,7 @@ def test_invented_searches_write_nothing_and_honest_clicks_are_kept(toy_index: P
     with serving(toy_index, *flags) as service:
         with GlowClient(service.url) as client:
             found = client.search("bees")
-        for _ in range(
-            8
-        ):  # over new connections: the worker that answered the search is not always the one that is told
+        for _ in range(8):  # over new connections: not always to the worker that answered the search
             with GlowClient(service.url) as client:
                 client.feedback(found.request_id, found.hits[0].id)
         until(lambda: len(list(read_feedback(log))) == 8, 60)
@@ -245,9 +216,8 @@ def test_invented_searches_write_nothing_and_honest_clicks_are_kept(toy_index: P
 def test_tracing_keeps_the_id_that_a_client_gave(serve: Serve, tmp_path: Path) -> None:
     """As a proxy that numbers requests: header, logs and problems have its id as it is; the answer's comes back with a signature."""
     with serve(feedback_log=str(tmp_path / "f"), query_log=str(tmp_path / "q")) as http:
-        for number, (path, body) in enumerate(
-            [("/search", {"query": "bees"}), ("/search/batch", {"searches": [{"query": "bees"}]})]
-        ):
+        one, batch = {"query": "bees"}, {"searches": [{"query": "bees"}]}
+        for number, (path, body) in enumerate([("/search", one), ("/search/batch", batch)]):
             given = f"trace.{number}:{'x' * 119}"
             answer = http.post(path, json=body, headers={"X-Request-ID": given})
             assert answer.headers["x-request-id"] == given
@@ -256,9 +226,8 @@ def test_tracing_keeps_the_id_that_a_client_gave(serve: Serve, tmp_path: Path) -
             hit = (answer.json().get("results") or [answer.json()])[0]["hits"][0]
             sent = {"request_id": request_id, "id": hit["id"], "kind": "click"}
             assert http.post("/feedback", json=sent).status_code == 202
-            refused = http.post(
-                "/feedback", json={**sent, "request_id": given}, headers={"X-Request-ID": given}
-            )
+            told = {**sent, "request_id": given}
+            refused = http.post("/feedback", json=told, headers={"X-Request-ID": given})
             assert (refused.status_code, refused.json()["code"]) == (422, "unknown_request_id")
             assert refused.json()["errors"][0]["pointer"] == "/request_id"
             assert refused.json()["request_id"] == given
@@ -300,10 +269,8 @@ def test_each_user_of_a_key_has_a_bound(serve: Serve, tmp_path: Path) -> None:
         for user in ("name-of-ann", "name-of-bob"):
             answers = [http.post("/feedback", json={**sent, "user": user}).status_code for _ in range(5)]
             assert answers == [202] * 3 + [429] * 2
-        request_id = http.post("/search", json={"query": "bees"}, headers={"X-Request-ID": "mine"}).json()[
-            "request_id"
-        ]
-        assert request_id == "mine"
+        answer = http.post("/search", json={"query": "bees"}, headers={"X-Request-ID": "mine"}).json()
+        assert answer["request_id"] == "mine"
     text = (tmp_path / "f").read_text()
     assert text.count("\n") == 6 and "name-of" not in text and "127.0.0.1" not in text
 
@@ -316,26 +283,21 @@ def test_the_log_rotates_as_the_query_log_does(serve: Serve, tmp_path: Path) -> 
             assert http.post("/feedback", json=sent).status_code == 202
     logs = sorted(path.name for path in tmp_path.glob("f*") if ".salt-" not in path.name)
     assert logs == ["f", "f.1", "f.2", "f.key"]
-    assert all(
-        path.stat().st_size <= 4_096 and path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.glob("f*")
-    )
+    states = [path.stat() for path in tmp_path.glob("f*")]
+    assert all(state.st_size <= 4_096 and state.st_mode & 0o777 == 0o600 for state in states)
 
 
 def test_replicas_know_each_others_searches_by_a_secret_that_they_share(serve: Serve, tmp_path: Path) -> None:
     def replica(name: str, key: str = "") -> AbstractContextManager[httpx.Client]:
-        log = tmp_path / name
-        log.mkdir()
-        return serve(feedback_log=str(log / "f"), feedback_key=key)
+        (tmp_path / name).mkdir()
+        return serve(feedback_log=str(tmp_path / name / "f"), feedback_key=key)
 
     shared = "a secret of all replicas"
     with replica("a", shared) as one, replica("b", shared) as two, replica("c") as stranger:
         request_id = one.post("/search", json={"query": "bees"}).json()["request_id"]
         sent = {"request_id": request_id, "id": "d1", "kind": "click"}
-        assert [each.post("/feedback", json=sent).status_code for each in (one, two, stranger)] == [
-            202,
-            202,
-            422,
-        ]
+        statuses = [each.post("/feedback", json=sent).status_code for each in (one, two, stranger)]
+        assert statuses == [202, 202, 422]
     assert not (tmp_path / "a" / "f.key").exists()
 
 
@@ -359,8 +321,7 @@ def test_a_secret_that_is_too_short_is_refused(tmp_path: Path) -> None:
 def test_the_signature_is_a_keyed_hash_of_the_id() -> None:
     ids = RequestIds(b"k" * 32)
     signed = ids.signed("r.1")
-    assert ids.read(signed) == "r.1"
-    assert RequestIds(b"l" * 32).read(signed) is None
+    assert ids.read(signed) == "r.1" and RequestIds(b"l" * 32).read(signed) is None
     assert signed != RequestIds(b"l" * 32).signed("r.1")
     assert signed.rpartition(".")[2] != hashlib.sha256(b"r.1").hexdigest()[:24]
     off = RequestIds()
@@ -373,7 +334,6 @@ def test_many_people_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.
     assert limiter is not None
     for number in range(1_000):
         assert limiter.take(f"person {number}") == 0
-    assert len(limiter) == 100
-    assert limiter.take("person 999") > 0
+    assert len(limiter) == 100 and limiter.take("person 999") > 0
     off = client_limits(Settings(index_root=tmp_path, feedback_per_hour=0))
     assert off.feedback is None and off.requests is None

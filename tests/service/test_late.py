@@ -83,10 +83,8 @@ def test_reasons_say_which_word_answers_which(serve: Serve) -> None:
             assert [each["word"] for each in hit["explanation"]["late"]] == QUERY.split()
         bees = {each["word"]: each["answer"] for each in hits[0]["explanation"]["late"]}
         assert bees["bees"] == "bees"
-        assert all(
-            "late" not in hit["explanation"]
-            for hit in ask(client, explain=True, rerank=False, top_k=5)["hits"]
-        )
+        without = ask(client, explain=True, rerank=False, top_k=5)["hits"]
+        assert all("late" not in hit["explanation"] for hit in without)
 
 
 def test_a_query_that_was_kept_is_compared_as_one_that_was_read(serve: Serve) -> None:
@@ -115,8 +113,7 @@ def test_what_a_cache_holds_is_taken_whole_or_not_at_all(index: Index) -> None:
     assert encoded_of(to_bytes(alone), tower, length) is None  # of a tower without tokens
 
 
-# Snippets by meaning: exactly the words whose tokens answer, in the passage that was compared, and as ever where
-# nothing was.
+# Snippets by meaning: exactly the words whose tokens answer, in the passage that was compared; else as ever.
 
 MEANING_QUERY = "insects that return to their hive"
 SENTENCES = (
@@ -150,12 +147,9 @@ def indexes(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     """Of documents as wholes, and in passages."""
     folder = tmp_path_factory.mktemp("meaning")
     source = write(folder / "a.jsonl", records())
-    roots = [
-        made(toy_model, source, folder / name, passages=name == "cut", index="flat")
-        for name in ("whole", "cut")
-    ]
-    whole, cut = (live_index(root.path) for root in roots)
-    return whole, cut
+    whole = made(toy_model, source, folder / "whole", index="flat")
+    cut = made(toy_model, source, folder / "cut", passages=True, index="flat")
+    return live_index(whole.path), live_index(cut.path)
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["whole", "passages"])
@@ -168,11 +162,8 @@ def test_each_term_is_found_at_the_word_whose_token_answers_it_best(
     query = asked_of(index, MEANING_QUERY)
     assert query.tokens is not None and can_tell(index.preprocessor)
     meaning = Meaning(index, query, query.tokens, rows, {})
-    late, pieces, spans = (
-        index[LATE_INTERACTION],
-        index.preprocessor.pieces,
-        WordSpans(index.preprocessor.pieces),
-    )
+    late, pieces = index[LATE_INTERACTION], index.preprocessor.pieces
+    spans = WordSpans(pieces)
     asked = query.tokens.tokens
     checked = 0
     for row, own in enumerate(rows_read(index, rows, {}, query.vector).tolist()):
@@ -225,19 +216,12 @@ def test_what_was_not_compared_is_cut_as_ever(
     index = indexes[0]
     plain = Highlighter(index.preprocessor, index.analyzer)
     documents = index[STORED_FIELDS].rows(range(30))
-    expected = {
-        each.id: {
-            name: [markup(one) for one in found]
-            for name, found in plain.document(each, MEANING_QUERY).items()
-        }
-        for each in documents
-    }
+    cut = {each.id: plain.document(each, MEANING_QUERY) for each in documents}
+    expected = {key: {name: [*map(markup, each[name])] for name in each} for key, each in cut.items()}
     with serve_index(cache_entries=0) as client:
         _, default = highlights(client)
         assert default != {name: expected[name] for name in default}
-        assert {name: each.get("title") for name, each in default.items()} == {
-            name: expected[name].get("title") for name in default
-        }
+        assert all(each.get("title") == expected[name].get("title") for name, each in default.items())
         for more in ({"rerank": False}, {"retriever": "lexical"}, {"retriever": "dense"}):
             _, found = highlights(client, **more)
             assert found == {name: expected[name] for name in found}

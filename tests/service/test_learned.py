@@ -1,6 +1,7 @@
 """`"retriever": "learned-sparse"` over HTTP: what it finds, why, and what an index without learned impacts answers."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -36,9 +37,8 @@ def index(learned_index: Path) -> Index:
 def test_hits_are_those_of_the_library(client: httpx.Client, index: Index) -> None:
     ranked = rank_lexical(index, QUERY, 50, by="learned")
     hits = ask(client, retriever="learned-sparse", top_k=50)["hits"]
-    assert [hit["id"] for hit in hits] == [
-        each.id for each in index[STORED_FIELDS].rows(ranked.rows.tolist())
-    ]
+    documents = index[STORED_FIELDS].rows(ranked.rows.tolist())
+    assert [hit["id"] for hit in hits] == [each.id for each in documents]
     assert [hit["scores"]["learned"] for hit in hits] == pytest.approx(ranked.scores.tolist(), abs=1e-5)
     words = ask(client, retriever="lexical", top_k=50)["hits"]
     assert len(hits) > len(words)  # documents that hold none of the query's words
@@ -48,9 +48,8 @@ def test_hybrid_counts_words_and_their_like(client: httpx.Client, index: Index) 
     ranked = rank_hybrid(index, asked_of(index, QUERY), 100)
     assert set(ranked.parts) == {"dense", "learned", "late"}
     hits = ask(client, retriever="hybrid", top_k=20)["hits"]
-    assert [hit["id"] for hit in hits] == [
-        each.id for each in index[STORED_FIELDS].rows(ranked.rows[:20].tolist())
-    ]
+    documents = index[STORED_FIELDS].rows(ranked.rows[:20].tolist())
+    assert [hit["id"] for hit in hits] == [each.id for each in documents]
     assert all({"dense", "learned", "late"} >= set(hit["scores"]) for hit in hits)
     assert ask(client, top_k=20)["hits"] == hits  # what searches where a request does not say
 
@@ -71,14 +70,12 @@ def test_reasons_name_the_word_that_a_hit_says_instead(client: httpx.Client) -> 
 
 
 def test_pages_are_one_ranking_and_filters_hold(client: httpx.Client) -> None:
-    every = [hit["id"] for hit in ask(client, retriever="learned-sparse", top_k=20)["hits"]]
-    pages = [
-        ask(client, retriever="learned-sparse", top_k=5, offset=start)["hits"] for start in range(0, 20, 5)
-    ]
-    assert [hit["id"] for page in pages for hit in page] == every
-    some = ask(client, retriever="learned-sparse", top_k=50, filter={"field": "year", "lt": 2010})["hits"]
+    learned = partial(ask, client, retriever="learned-sparse")
+    pages = [learned(top_k=5, offset=start)["hits"] for start in range(0, 20, 5)]
+    assert [hit["id"] for page in pages for hit in page] == [hit["id"] for hit in learned(top_k=20)["hits"]]
+    some = learned(top_k=50, filter={"field": "year", "lt": 2010})["hits"]
     assert some and all(hit["metadata"]["year"] < 2010 for hit in some)
-    whole = ask(client, retriever="learned-sparse", top_k=50)["hits"]
+    whole = learned(top_k=50)["hits"]
     assert [hit["id"] for hit in some] == [hit["id"] for hit in whole if hit["metadata"]["year"] < 2010]
     assert len(some) < len(whole)
 

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from glow import __version__
 from glow.index import Index
 from glow_service.telemetry.metrics import FOLDER_VARIABLE, Metrics, metrics_folder
+from tests.until import until
 
 ROOT = Path(__file__).parent.parent.parent
 ROW = re.compile(r"^\| `(glow_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
@@ -54,13 +55,11 @@ def shown(metrics: Metrics) -> dict[str, tuple[str, frozenset[str]]]:
 
 def test_the_docs_list_every_metric_with_its_type_and_labels_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-    listed = {
-        name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in ROW.findall(page)
-    }
+    rows = ROW.findall(page)
+    listed = {name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
     metrics = Metrics()
     touch_everything(metrics)
-    assert len(listed) > 15
-    assert listed == shown(metrics)
+    assert len(listed) > 15 and listed == shown(metrics)
 
 
 def test_counting_a_request_costs_less_than_20_microseconds() -> None:
@@ -77,9 +76,8 @@ def test_counting_a_request_costs_less_than_20_microseconds() -> None:
 
 def test_nothing_is_said_of_an_index_before_one_is_live() -> None:
     found = samples(Metrics().text())
-    assert not [
-        name for name in found if name.startswith(("glow_index_info", "glow_index_age", "glow_index_cre"))
-    ]
+    index = ("glow_index_info", "glow_index_age", "glow_index_cre")
+    assert not [name for name in found if name.startswith(index)]
     assert found[f'glow_build_info{{version="{__version__}"}}'] == 1
 
 
@@ -117,13 +115,11 @@ def test_a_manifest_without_a_usable_time_gives_no_age(index: Index) -> None:
 def test_memory_and_cpu_time_of_the_process_are_those_of_the_kernel() -> None:
     found = samples(Metrics().text())
     pid = os.getpid()
-    resident = sum(
-        found[f'glow_process_resident_bytes{{kind="{kind}",pid="{pid}"}}'] for kind in ("private", "shared")
-    )
+    names = [f'glow_process_resident_bytes{{kind="{kind}",pid="{pid}"}}' for kind in ("private", "shared")]
+    resident = sum(found[name] for name in names)
     assert resident == pytest.approx(found["process_resident_memory_bytes"], rel=0.05)
-    assert found[f'glow_process_cpu_seconds_total{{pid="{pid}"}}'] == pytest.approx(
-        time.process_time(), abs=0.5
-    )
+    worked_s = found[f'glow_process_cpu_seconds_total{{pid="{pid}"}}']
+    assert worked_s == pytest.approx(time.process_time(), abs=0.5)
     assert found["glow_workers"] == 1
 
 
@@ -146,9 +142,8 @@ class Worker:
     """A process of its own that has metrics and does what it is told."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WORKER], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen([sys.executable, "-c", WORKER], cwd=ROOT, text=True, **pipes)
 
     def read_until(self, word: str) -> str:
         """What it wrote before a line of this one word."""
@@ -193,8 +188,7 @@ def folders(pid: int) -> list[Path]:
 def test_any_worker_answers_for_all_and_a_dead_one_leaves_its_counts_alone() -> None:
     with metrics_folder(2):
         folder = Path(os.environ[FOLDER_VARIABLE])
-        assert folders(os.getpid()) == [folder]
-        assert folder.stat().st_mode & 0o777 == 0o700
+        assert folders(os.getpid()) == [folder] and folder.stat().st_mode & 0o777 == 0o700
         with running(2) as (first, second):
             for worker, times in ((first, 3), (second, 4)):
                 worker.do(f"for _ in range({times}): metrics.request('/search', 200, 0.002)")
@@ -213,17 +207,14 @@ def test_any_worker_answers_for_all_and_a_dead_one_leaves_its_counts_alone() -> 
                 assert answer["glow_index_documents"] == 50  # the second one has not said, and does not count
                 assert answer["glow_index_age_seconds"] == pytest.approx(time.time() - 1000, abs=5)
                 assert answer[f'glow_build_info{{version="{__version__}"}}'] == 1
-                for one in (first, second):
-                    assert (
-                        answer[f'glow_process_resident_bytes{{kind="private",pid="{one.process.pid}"}}'] > 1e6
-                    )
+                for pid in (first.process.pid, second.process.pid):
+                    assert answer[f'glow_process_resident_bytes{{kind="private",pid="{pid}"}}'] > 1e6
             second.do("metrics.ready.set(1)")
             assert first.samples()["glow_ready"] == 1
 
             second.process.kill()
-            deadline = time.monotonic() + 60
-            while (found := first.samples())["glow_workers"] == 2:  # nobody waited for it: it is a zombie
-                assert time.monotonic() < deadline
+            until(lambda: first.samples()["glow_workers"] != 2)  # nobody waited for it: it is a zombie
+            found = first.samples()
             assert found['glow_requests_total{route="/search",status="200"}'] == 7
             assert found["glow_requests_in_flight"] == found["glow_queue_depth"] == 3
             assert not [name for name in found if f'pid="{second.process.pid}"' in name]
@@ -249,23 +240,18 @@ def test_a_worker_that_is_just_starting_does_no_harm() -> None:
 
 def test_one_worker_writes_nothing_to_any_folder() -> None:
     with metrics_folder(1):
-        assert FOLDER_VARIABLE not in os.environ
-        assert not folders(os.getpid())
+        assert FOLDER_VARIABLE not in os.environ and not folders(os.getpid())
 
 
 def test_metrics_of_two_real_workers_are_one_answer(toy_index: Path, run_server: Callable[..., Any]) -> None:
     with run_server("--index-root", toy_index, "--workers", 2, "--cache-entries", 0) as server:
-        deadline = time.monotonic() + 60
         # The server is ready once either is; wait for both.
-        while samples(httpx.get(f"{server.url}/metrics").text)["glow_ready"] < 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: samples(httpx.get(f"{server.url}/metrics").text)["glow_ready"] == 1)
         for _ in range(10):  # a connection each: the kernel deals them out
             assert httpx.post(f"{server.url}/search", json={"query": "honey bees"}).status_code == 200
         for _ in range(6):
             found = samples(httpx.get(f"{server.url}/metrics").text)
             assert found['glow_requests_total{route="/search",status="200"}'] == 10
             assert found["glow_workers"] == 2
-        assert len(folders(server.process.pid)) == 1
-        assert server.stop() == 0
+        assert len(folders(server.process.pid)) == 1 and server.stop() == 0
     assert not folders(server.process.pid)

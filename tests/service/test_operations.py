@@ -46,20 +46,17 @@ def test_health_and_readiness_are_well(http: httpx.Client, index: Index) -> None
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/info", "/"])
 def test_head_answers_as_get_without_a_body(http: httpx.Client, path: str) -> None:
     response = http.head(path)
-    assert response.status_code == 200
-    assert response.content == b""
+    assert response.status_code == 200 and response.content == b""
 
 
 def test_info_tells_what_runs(http: httpx.Client, index: Index) -> None:
     info = http.get("/info").json()
-    assert info["version"] == __version__
-    assert info["index"]["documents"] == len(index[VECTORS])
+    assert info["version"] == __version__ and info["index"]["documents"] == len(index[VECTORS])
     assert info["index"]["hashes"] == index.manifest.hashes
     assert info["providers"] == ["CPUExecutionProvider"]
     assert info["retrievers"] == ["dense", "lexical", "hybrid"]
     assert [field["name"] for field in info["fields"]] == list(index.preprocessor.schema.names)
-    assert info["settings"]["max_body_bytes"] == 65_536
-    assert "index_root" not in info["settings"]
+    assert info["settings"]["max_body_bytes"] == 65_536 and "index_root" not in info["settings"]
 
 
 def test_metrics_count_requests_by_route_and_status(http: httpx.Client) -> None:
@@ -74,11 +71,9 @@ def test_metrics_count_requests_by_route_and_status(http: httpx.Client) -> None:
     def rise(name: str) -> float:
         return after[name] - before.get(name, 0)
 
-    assert rise('glow_requests_total{route="/search",status="200"}') == 1
-    assert rise('glow_requests_total{route="/search",status="422"}') == 1
-    assert rise('glow_requests_total{route="/documents/{id}",status="200"}') == 1
-    assert rise('glow_requests_total{route="/documents/{id}",status="404"}') == 1
-    assert rise('glow_requests_total{route="unmatched",status="404"}') == 1
+    answered = (("/search", 200), ("/search", 422), ("/documents/{id}", 200), ("/documents/{id}", 404))
+    for route, status in (*answered, ("unmatched", 404)):
+        assert rise(f'glow_requests_total{{route="{route}",status="{status}"}}') == 1
     assert rise('glow_request_seconds_count{route="/search"}') == 2
     assert rise('glow_truncated_total{field="query"}') == 1
     for stage in ("queue", "preprocess", "encode", "search", "fetch"):
@@ -88,8 +83,7 @@ def test_metrics_count_requests_by_route_and_status(http: httpx.Client) -> None:
 def test_metrics_name_the_index(http: httpx.Client, index: Index) -> None:
     found = samples(http)
     assert found[f'glow_index_info{{model="{index.model}",version="{index.version}"}}'] == 1
-    assert found["glow_index_documents"] == len(index[VECTORS])
-    assert found["glow_ready"] == 1
+    assert found["glow_index_documents"] == len(index[VECTORS]) and found["glow_ready"] == 1
     assert found["glow_requests_in_flight"] == 1  # the one that asks
 
 
@@ -122,9 +116,8 @@ def test_a_client_that_leaves_in_the_middle_is_counted_and_leaves_nothing_behind
     before = samples(http).get(name, 0)
     address = urlsplit(str(http.base_url))
     with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
-        connection.sendall(
-            b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{"
-        )
+        head = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        connection.sendall(head + b"Content-Length: 90\r\n\r\n{")
         until(lambda: samples(http)["glow_requests_in_flight"] == 2)
     until(lambda: samples(http).get(name, 0) > before)
     assert samples(http)["glow_requests_in_flight"] == 1
@@ -164,17 +157,15 @@ def test_people_get_text_and_programs_json(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     configure_logging("info", form)
-    logging.getLogger("glow_service.x").info(
-        "ready", extra={"fields": {"documents": 3, "index": "a\x1b[31m"}}
-    )
-    logging.getLogger("glow_service.x").error("it failed")
+    logger = logging.getLogger("glow_service.x")
+    logger.info("ready", extra={"fields": {"documents": 3, "index": "a\x1b[31m"}})
+    logger.error("it failed")
     first, second = stream.getvalue().splitlines()
     if is_text:
         assert re.fullmatch(r"\d\d:\d\d:\d\d  ready  documents=3  index=a\\x1b\[31m", first)
         assert second.endswith("  error: it failed")
     else:
-        assert json.loads(first)["documents"] == 3
-        assert json.loads(second)["level"] == "error"
+        assert json.loads(first)["documents"] == 3 and json.loads(second)["level"] == "error"
 
 
 def test_a_start_without_an_index_is_one_line(tmp_path: Path, run_to_exit: Callable[..., Any]) -> None:
@@ -216,8 +207,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_default(run: Callabl
 
 def test_settings_that_are_not_valid_are_all_named_at_once(run: Callable[..., Result]) -> None:
     done = run("--workers", "-1", GLOW_MAX_TOP_K="-1")
-    assert done.exit_code == 2
-    assert "--workers (GLOW_WORKERS)" in done.stderr
+    assert done.exit_code == 2 and "--workers (GLOW_WORKERS)" in done.stderr
     assert "--max-top-k (GLOW_MAX_TOP_K)" in done.stderr
 
 
@@ -229,21 +219,12 @@ def test_a_wrong_command_line_is_a_usage_error(run: Callable[..., Result], flags
 def test_help_shows_every_flag_variable_and_default(run: Callable[..., Result]) -> None:
     text = " ".join(run("--help", COLUMNS="240").stdout.split())
     for row in settings_table():
-        assert f"{row.flag} " in text
-        assert row.env in text
-        assert row.help in text
+        assert f"{row.flag} " in text and row.env in text and row.help in text
 
 
 def test_the_environment_carries_every_setting_to_a_worker(tmp_path: Path) -> None:
-    settings = Settings(
-        index_root=tmp_path / "an index",
-        port=9,
-        page=False,
-        drain_s=1.5,
-        log_level="error",
-        workers=3,
-        device="cuda",
-    )
+    values = {"page": False, "drain_s": 1.5, "log_level": "error", "workers": 3, "device": "cuda"}
+    settings = Settings(index_root=tmp_path / "an index", port=9, **values)
     assert Settings.from_environment(settings.to_environment()) == settings
 
 
@@ -255,13 +236,8 @@ def test_faults_name_the_flag_the_variable_and_what_was_found() -> None:
     with pytest.raises(ConfigError) as caught:
         Settings.from_environment({"GLOW_PORT": "ninety", "GLOW_WORKERS": "-1"})
     message = str(caught.value)
-    for part in (
-        "--index-root (GLOW_INDEX_ROOT)",
-        "--port (GLOW_PORT)",
-        "'ninety'",
-        "--workers (GLOW_WORKERS)",
-    ):
-        assert part in message
+    flags = ("--index-root (GLOW_INDEX_ROOT)", "--port (GLOW_PORT)", "--workers (GLOW_WORKERS)")
+    assert all(part in message for part in (*flags, "'ninety'"))
 
 
 def test_settings_cannot_be_changed(tmp_path: Path) -> None:
@@ -282,9 +258,7 @@ def test_what_info_shows_holds_neither_secrets_nor_paths(tmp_path: Path) -> None
         key: SecretStr = SecretStr("hunter2")
 
     shown = str(WithSecret(index_root=tmp_path).public())
-    assert "port" in shown
-    assert "hunter2" not in shown
-    assert "key" not in shown
+    assert "port" in shown and "hunter2" not in shown and "key" not in shown
     assert str(tmp_path) not in shown
 
 
@@ -318,5 +292,4 @@ def test_a_containers_quota_counts_as_its_cores(tmp_path: Path, monkeypatch: pyt
 
 def test_a_batch_never_needs_more_permits_than_there_are() -> None:
     settings = Settings(index_root=Path("somewhere"), max_in_flight=8, max_body_bytes=64 << 20)
-    assert settings.batch_limit == 8
-    assert settings.batch_bytes == 64 << 20
+    assert settings.batch_limit == 8 and settings.batch_bytes == 64 << 20

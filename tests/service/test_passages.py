@@ -20,18 +20,14 @@ TOPICS = ("bees", "whales", "owls", "salmon", "ants", "lichen", "krill", "foxes"
 def passages(tmp_path_factory: Any, toy_model: Path, start_server: Any) -> Iterator[httpx.Client]:
     """A service over documents whose bodies are one long sentence after another, each of one topic."""
     folder = tmp_path_factory.mktemp("passages")
-    lines = [
-        {
-            "_id": f"d{number}",
-            "title": f"Notes {number}",
-            "text": " ".join(
-                f"Paragraph {place} tells how {TOPICS[(number + place) % len(TOPICS)]} live near rivers and hills."
-                for place in range(40)
-            ),
-            "number": number,
-        }
-        for number in range(12)
-    ]
+    lines = []
+    for number in range(12):
+        topics = enumerate(TOPICS[(number + place) % len(TOPICS)] for place in range(40))
+        texts = [
+            f"Paragraph {place} tells how {topic} live near rivers and hills." for place, topic in topics
+        ]
+        line = {"_id": f"d{number}", "title": f"Notes {number}", "text": " ".join(texts), "number": number}
+        lines.append(line)
     root = made(toy_model, write(folder / "corpus.jsonl", lines), folder / "root", passages=True)
     with start_server(folder, "--index-root", str(root.path)) as server, server.client() as client:
         yield client

@@ -60,15 +60,25 @@ def open_log(path: Path, metrics: Metrics) -> Open:
     return make
 
 
+@pytest.fixture
+def write_log(open_log: Open) -> Open:
+    """Logs some queries and closes."""
+
+    def write(*queries: LoggedQuery, **settings: Any) -> QueryLog:
+        with closing(open_log(**settings)) as log:
+            for query in queries:
+                log.log(query)
+        return log
+
+    return write
+
+
 def lost(metrics: Metrics, reason: str) -> float:
     return metrics.registry.get_sample_value("glow_query_log_lost_total", {"reason": reason}) or 0.0
 
 
-def test_what_is_read_is_what_was_logged_and_when(open_log: Open, path: Path) -> None:
-    log = open_log()
-    log.log(QUERY)
-    log.log(replace(QUERY, request_id="r2", filter=None, time="2026-11-21T02:23:18.112+00:00"))
-    log.close()
+def test_what_is_read_is_what_was_logged_and_when(write_log: Open, path: Path) -> None:
+    write_log(QUERY, replace(QUERY, request_id="r2", filter=None, time="2026-11-21T02:23:18.112+00:00"))
     first, second = read_query_log(path)
     assert replace(first, time="") == QUERY
     assert abs(time.time() - datetime.fromisoformat(first.time).timestamp()) < 30
@@ -77,10 +87,8 @@ def test_what_is_read_is_what_was_logged_and_when(open_log: Open, path: Path) ->
 
 def test_hits_are_read_from_the_answer_where_it_is_given(open_log: Open, path: Path) -> None:
     log = open_log()
-    log.log(
-        replace(QUERY, hits=()),
-        ResultFragment(b'"index":{},"hits":[{"rank":1,"id":"a\\"b"},{"rank":2,"id":"c"}]'),
-    )
+    fragment = b'"index":{},"hits":[{"rank":1,"id":"a\\"b"},{"rank":2,"id":"c"}]'
+    log.log(replace(QUERY, hits=()), ResultFragment(fragment))
     log.close()
     assert [query.hits for query in read_query_log(path)] == [('a"b', "c")]
 
@@ -96,11 +104,9 @@ def test_lines_appear_while_the_service_runs_and_are_for_its_user_alone(open_log
     assert len([*read_query_log(path)]) == 1
 
 
-def test_a_second_run_goes_on_where_the_first_one_ended(open_log: Open, path: Path) -> None:
+def test_a_second_run_goes_on_where_the_first_one_ended(write_log: Open, path: Path) -> None:
     for request_id in ("r1", "r2"):
-        log = open_log()
-        log.log(replace(QUERY, request_id=request_id))
-        log.close()
+        write_log(replace(QUERY, request_id=request_id))
     assert [query.request_id for query in read_query_log(path)] == ["r1", "r2"]
 
 
@@ -125,22 +131,17 @@ def test_the_sample_is_a_share_of_the_requests_and_always_the_same(open_log: Ope
         log.close()
 
 
-def test_what_is_not_in_the_sample_is_not_written(open_log: Open, path: Path) -> None:
-    log = open_log(share=0.5)
+def test_what_is_not_in_the_sample_is_not_written(write_log: Open, open_log: Open, path: Path) -> None:
     ids = [f"request-{number}" for number in range(200)]
-    for request_id in ids:
-        log.log(replace(QUERY, request_id=request_id))
-    chosen = [name for name in ids if log.wants(name)]
-    log.close()
+    write_log(*(replace(QUERY, request_id=request_id) for request_id in ids), share=0.5)
+    with closing(open_log(share=0.5)) as log:
+        chosen = [name for name in ids if log.wants(name)]
     assert 60 < len(chosen) < 140
     assert [query.request_id for query in read_query_log(path)] == chosen
 
 
-def test_full_files_are_renamed_and_the_oldest_go(open_log: Open, path: Path) -> None:
-    log = open_log(max_bytes=4096, max_files=2)
-    for number in range(100):
-        log.log(replace(QUERY, request_id=str(number)))
-    log.close()
+def test_full_files_are_renamed_and_the_oldest_go(write_log: Open, path: Path) -> None:
+    write_log(*(replace(QUERY, request_id=str(number)) for number in range(100)), max_bytes=4096, max_files=2)
     files = sorted(file.name for file in path.parent.iterdir())
     assert files == ["queries.jsonl", "queries.jsonl.1", "queries.jsonl.2"]
     assert all(file.stat().st_size <= 4096 for file in path.parent.iterdir())
@@ -149,11 +150,9 @@ def test_full_files_are_renamed_and_the_oldest_go(open_log: Open, path: Path) ->
     assert found == [*range(100 - len(found), 100)]  # the youngest, whole, in order
 
 
-def test_a_line_longer_than_a_file_has_one_to_itself(open_log: Open, path: Path) -> None:
-    log = open_log(max_bytes=4096)
-    for request_id, text in (("r1", "short"), ("r2", "long " * 2_000), ("r3", "short")):
-        log.log(replace(QUERY, request_id=request_id, query=text))
-    log.close()
+def test_a_line_longer_than_a_file_has_one_to_itself(write_log: Open, path: Path) -> None:
+    texts = (("r1", "short"), ("r2", "long " * 2_000), ("r3", "short"))
+    write_log(*(replace(QUERY, request_id=name, query=text) for name, text in texts), max_bytes=4096)
     assert [query.request_id for query in read_query_log(path)] == ["r1", "r2", "r3"]
     assert len([*path.parent.iterdir()]) == 3
 
@@ -197,8 +196,7 @@ def start_writer(path: Path, name: str, size: int, files: int, count: int) -> su
     arguments = map(str, (path, name, size, files, count))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     writer = subprocess.Popen([sys.executable, "-c", WRITER, *arguments], cwd=ROOT, text=True, **pipes)
-    assert writer.stdout
-    assert writer.stdout.readline() == "ready\n"
+    assert writer.stdout and writer.stdout.readline() == "ready\n"
     return writer
 
 
@@ -222,18 +220,11 @@ def test_two_processes_that_write_and_rotate_at_once_lose_and_mix_nothing(path: 
 def test_a_full_disk_costs_lines_and_never_half_a_line(path: Path) -> None:
     # The kernel writes up to the limit and refuses the rest, as a disk does that fills up in the middle of a write.
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n{WRITER}"
-    done = subprocess.run(
-        [sys.executable, "-c", limit, str(path), "a", str(1 << 20), "1", "500"],
-        cwd=ROOT,
-        input="go\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    command = [sys.executable, "-c", limit, str(path), "a", str(1 << 20), "1", "500"]
+    options = {"cwd": ROOT, "input": "go\n", "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(command, check=True, **options)
     content = path.read_bytes()
-    assert 0 < len(content) <= 10_000
-    assert content.endswith(b"\n")
+    assert 0 < len(content) <= 10_000 and content.endswith(b"\n")
     written = [*read_query_log(path)]
     assert float(done.stdout.removeprefix("ready\n")) == 500 - len(written) > 0
 
@@ -261,9 +252,8 @@ def test_a_folder_that_goes_is_told_once_and_counted_and_writing_goes_on_when_it
 def test_a_file_that_cannot_be_written_is_an_error_at_the_start(
     tmp_path: Path, metrics: Metrics, name: str
 ) -> None:
-    with pytest.raises(
-        ConfigError, match=r"--query-log .*cannot write to .*name a file in an existing folder"
-    ):
+    said = r"--query-log .*cannot write to .*name a file in an existing folder"
+    with pytest.raises(ConfigError, match=said):
         QueryLog(metrics, str(tmp_path / name))
 
 
@@ -312,45 +302,37 @@ def test_logging_costs_less_than_20_microseconds(open_log: Open) -> None:
 @pytest.mark.parametrize(
     "line", ["", "{", "[]", "{}", '{"query": "bees"}', '{"degraded": [], "hits": [], "x": 1}']
 )
-def test_a_line_of_something_else_is_skipped_and_named(path: Path, open_log: Open, line: str) -> None:
-    log = open_log()
-    log.log(QUERY)
-    log.close()
+def test_a_line_of_something_else_is_skipped_and_named(path: Path, write_log: Open, line: str) -> None:
+    write_log(QUERY)
     path.write_text(path.read_text() + line + "\n")
     skipped = SkippedLines()
     assert len([*read_query_log(path, skipped)]) == 1
     assert (skipped.count, skipped.first[:43]) == (1, "queries.jsonl:2: not a line of a query log:")
 
 
-def test_a_last_line_that_is_still_being_written_is_left_out(path: Path, open_log: Open) -> None:
-    log = open_log()
-    log.log(QUERY)
-    log.close()
+def test_a_last_line_that_is_still_being_written_is_left_out(path: Path, write_log: Open) -> None:
+    write_log(QUERY)
     path.write_bytes(path.read_bytes() * 2 + path.read_bytes()[:40])
     assert len([*read_query_log(path)]) == 2
 
 
-def test_the_line_in_the_docs_is_one(path: Path, open_log: Open) -> None:
+def test_the_line_in_the_docs_is_one(path: Path, write_log: Open) -> None:
     page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL)]
     shown = next(block for block in blocks if "hits" in block)
-    log = open_log()
-    log.log(replace(QUERY, filter=None))
-    log.close()
+    write_log(replace(QUERY, filter=None))
     assert [*json.loads(path.read_text())] == [*shown]
     path.write_text(json.dumps(shown) + "\n")
     (query,) = read_query_log(path)
     assert query.hits == ("d42", "d7", "d12")
 
 
-def test_half_a_line_that_a_power_cut_left_spoils_no_other(open_log: Open, path: Path) -> None:
+def test_half_a_line_that_a_power_cut_left_spoils_no_other(write_log: Open, path: Path) -> None:
     for name in ("first", "second"):
-        with closing(open_log()) as log:
-            log.log(replace(QUERY, query=name))
+        write_log(replace(QUERY, query=name))
         with path.open("ab") as file:
             file.write(b'{"time": "2026-11-25T')
-    with closing(open_log()) as log:
-        log.log(replace(QUERY, query="third"))
+    write_log(replace(QUERY, query="third"))
     skipped = SkippedLines()
     assert [each.query for each in read_query_log(path, skipped)] == ["first", "second", "third"]
     assert skipped.count == 2

@@ -18,9 +18,7 @@ from glow.artifact import CALIBRATION_FILE, IndexRoot
 from glow.errors import FormatError
 from glow.index import DEFAULT_FUSION, Calibration, Calibrations, Index
 from glow.index.vectors import VECTORS
-from glow_index_builder.building import build
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
-from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions.writer import derive
 from glow_service.access import Tenant
@@ -132,13 +130,10 @@ def test_a_delta_and_its_compaction_keep_the_calibration(
     calibrate(root)
     new = tmp_path / "new"
     new.write_text('{"_id": "z", "text": "a zebra in the snow at night"}\n')
-    upsert(
-        UpsertOptions(index_root=root.path, source=str(new), model=toy_model),
-        Stages((tmp_path / "log").open("w")),
-    )
+    upsert(UpsertOptions(index_root=root.path, source=str(new), model=toy_model), Stages(io.StringIO()))
     with serve(root.path) as client:
         changed = ask(client)
-    compact(CompactOptions(index_root=root.path), Stages((tmp_path / "log").open("w")))
+    compact(CompactOptions(index_root=root.path), Stages(io.StringIO()))
     with serve(root.path) as client:
         assert scores(ask(client)) == scores(changed) and changed["confidence"]
 
@@ -160,9 +155,8 @@ def test_a_re_ranker_adds_to_evidence(rerank_index: Path, serve: Serve, tmp_path
         before = ask(client, rerank=True)
     calibrate(IndexRoot(folder))
     with serve(folder) as client:
-        assert scores(ask(client, rerank=True)) == scores(before) and "confidence" not in ask(
-            client, rerank=True
-        )
+        reranked = ask(client, rerank=True)
+        assert scores(reranked) == scores(before) and "confidence" not in reranked
         assert "confidence" in ask(client)
 
 
@@ -171,9 +165,8 @@ def test_reasons_say_what_each_column_gave(root: IndexRoot, serve: Serve) -> Non
         for more, columns in (({}, {"dense", "late", "words"}), ({"rerank": False}, {"dense", "words"})):
             for hit in ask(client, "bees that find home", explain=True, top_k=5, **more)["hits"]:
                 gave = hit["explanation"]["fused"]
-                assert set(gave) == columns and sum(gave.values()) == pytest.approx(
-                    hit["scores"]["fused"], abs=3e-4
-                )
+                fused = pytest.approx(hit["scores"]["fused"], abs=3e-4)
+                assert set(gave) == columns and sum(gave.values()) == fused
                 assert gave["words"] >= -1e-4 and (gave["words"] > 1e-4) == (hit["scores"]["lexical"] > 0)
 
 
@@ -255,19 +248,12 @@ def index(
         "rerank": {"rerank": toy_reranker, "index": "flat"},
     }.get(kind, {"index": kind})
     stages = Stages(io.StringIO())
-
-    def written(name: str, lines: list[Json]) -> str:
-        path = folder / name
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
-        return str(path)
-
-    source = written("base.jsonl", records(1, COUNT, toy_corpus))
-    root = folder / "index"
-    build(BuildOptions(model=model, source=source, index_root=root, threads=1, **special), stages)
-    source = written("new.jsonl", records(2, COUNT + 20, toy_corpus)[COUNT - 20 :])
-    upsert(UpsertOptions(index_root=root, source=source, model=model), stages)
-    source = written("gone.jsonl", [{"_id": f"d/{number}"} for number in range(3, COUNT, 17)])
-    delete(DeleteOptions(index_root=root, source=source), stages)
+    source = write(folder / "base.jsonl", records(1, COUNT, toy_corpus))
+    root = made(model, source, folder / "index", **special).path
+    source = write(folder / "new.jsonl", records(2, COUNT + 20, toy_corpus)[COUNT - 20 :])
+    upsert(UpsertOptions(index_root=root, source=str(source), model=model), stages)
+    source = write(folder / "gone.jsonl", [{"_id": f"d/{number}"} for number in range(3, COUNT, 17)])
+    delete(DeleteOptions(index_root=root, source=str(source)), stages)
     return live_index(root)
 
 
@@ -309,9 +295,8 @@ def test_a_filter_changes_no_score_and_no_order(
     tenant = Tenant(filter={"field": "owner", "eq": "alice"})
     require_kept(whole, hits(index, tenant.confine({**body, "filter": wanted})))
     least = float(np.median(list(whole.values()) or [0.0]))
-    assert hits(index, {**body, "min_score": least}) == {
-        name: score for name, score in whole.items() if score >= least
-    }
+    above = {name: score for name, score in whole.items() if score >= least}
+    assert hits(index, {**body, "min_score": least}) == above
     require_kept(whole, hits(index, {**body, "filter": wanted, "min_score": least}))
 
 
@@ -331,8 +316,7 @@ def test_nor_for_hits_that_a_re_ranker_reads(index: Index, query: str, wanted: J
         return
     body = {"query": query, "retriever": "hybrid", "rerank": {"depth": 200}, "candidates": 180, "top_k": 180}
     whole, kept = hits(index, body), hits(index, {**body, "filter": wanted})
-    assert bool(kept) == bool(
-        hits(index, {**body, "rerank": False, "filter": wanted})
-    )  # none match some filters
+    first = hits(index, {**body, "rerank": False, "filter": wanted})
+    assert bool(kept) == bool(first)  # none match some filters
     for name, score in kept.items():
         assert score == pytest.approx(whole[name], abs=1e-4)

@@ -30,10 +30,8 @@ from glow_service.telemetry.metrics import Metrics
 from tests.until import until
 
 BODY = b'{"query": "honey bees"}'
-HEAD = (
-    b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-    % len(BODY)
-)
+HEAD = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HEAD += b"Content-Length: %d\r\n\r\n" % len(BODY)
 
 
 def live_folder(index_root: Path) -> Path:
@@ -74,8 +72,7 @@ def test_the_service_does_not_start_on_a_damaged_index(
     done = run_to_exit("--index-root", index_copy, "--workers", workers)
     assert done.returncode == 3, done.stderr
     line = reason(done.stderr)
-    assert line["code"] == "artifact_damaged"
-    assert name in line["message"]
+    assert line["code"] == "artifact_damaged" and name in line["message"]
     assert "Traceback" not in done.stderr
     # It is said once, however many workers there are, and uvicorn adds nothing.
     assert done.stderr.count("artifact_damaged") == 1 and '"error"' not in done.stderr
@@ -83,8 +80,7 @@ def test_the_service_does_not_start_on_a_damaged_index(
 
 def test_the_service_does_not_start_without_an_index(tmp_path: Path, run_to_exit: Callable[..., Any]) -> None:
     done = run_to_exit("--index-root", tmp_path)
-    assert done.returncode == 3
-    assert reason(done.stderr)["code"] == "artifact_not_found"
+    assert done.returncode == 3 and reason(done.stderr)["code"] == "artifact_not_found"
     assert "glow build" in reason(done.stderr)["message"]
 
 
@@ -113,8 +109,7 @@ def test_a_gpu_that_is_not_there_is_refused_and_never_replaced_by_the_cpu(
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime has the CUDA provider, which the test needs to be absent")
     done = run_to_exit("--index-root", toy_index, "--device", "cuda")
-    assert done.returncode == 3
-    assert reason(done.stderr)["code"] == "device_unavailable"
+    assert done.returncode == 3 and reason(done.stderr)["code"] == "device_unavailable"
     assert "--device cpu" in reason(done.stderr)["message"]
 
 
@@ -122,9 +117,7 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(toy_index: Path, run_to_
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run_to_exit("--index-root", toy_index, "--port", port)
-    assert done.returncode == 3
-    assert str(port) in done.stderr
-    assert "in use" in done.stderr
+    assert done.returncode == 3 and str(port) in done.stderr and "in use" in done.stderr
 
 
 def test_two_workers_serve_and_stop_together(toy_index: Path, run_server: Callable[..., Any]) -> None:
@@ -150,9 +143,7 @@ def test_while_draining_it_answers_and_is_not_ready(toy_index: Path, run_server:
             refused = client.get("/readyz")
             assert (refused.status_code, refused.json()["code"]) == (503, "draining")
             assert client.get("/healthz").status_code == 200
-            assert client.post("/search", content=BODY, headers={"Content-Type": "application/json"}).json()[
-                "hits"
-            ]
+            assert client.post("/search", json={"query": "honey bees"}).json()["hits"]
             assert "glow_ready 0.0" in client.get("/metrics").text
         assert server.process.wait(30) == 0
 
@@ -188,8 +179,7 @@ def test_a_resource_that_stops_answering_is_named_by_readyz(
         monkeypatch.setattr("glow_service.live.workers.FRESH_S", 0.0)
         refused = client.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not_ready")
-        assert "documents" in refused.json()["detail"]
-        assert "gone" not in refused.text
+        assert "documents" in refused.json()["detail"] and "gone" not in refused.text
         failed = client.post("/search", json={"query": "bees"})
         assert (failed.status_code, failed.json()["code"]) == (503, "artifact_format")
         assert "sqlite" not in failed.text

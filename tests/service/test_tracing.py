@@ -88,14 +88,10 @@ def attributes(holder: Any) -> dict[str, Any]:
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in holder.attributes}
 
 
-def make_tracer(endpoint: str = "", share: float = 1.0, **more: Any) -> Tracer:
-    return Tracer(endpoint, share, **more)
-
-
 def send(*requests: FinishedRequest) -> Collector:
     """What a collector gets of these requests."""
     with collecting() as collector:
-        tracer = make_tracer(collector.url)
+        tracer = Tracer(collector.url, 1.0)
         for request in requests:
             tracer.record(request)
         tracer.close()
@@ -113,15 +109,12 @@ def test_a_request_is_a_span_with_a_child_for_each_stage() -> None:
     assert request.parent_span_id == b""
     assert request.end_time_unix_nano - request.start_time_unix_nano == 10_000_000
     assert before <= request.end_time_unix_nano <= time.time_ns()
-    assert {(span.trace_id, span.parent_span_id) for span in spans.values()} == {
-        (request.trace_id, request.span_id)
-    }
+    above = {(span.trace_id, span.parent_span_id) for span in spans.values()}
+    assert above == {(request.trace_id, request.span_id)}
     at = request.end_time_unix_nano - 7_000_000
     for name, milliseconds in FINISHED.timings_ms.items():
-        assert (spans[name].start_time_unix_nano, spans[name].end_time_unix_nano) == (
-            at,
-            at := at + round(milliseconds * 1e6),
-        )
+        begin, at = at, at + round(milliseconds * 1e6)
+        assert (spans[name].start_time_unix_nano, spans[name].end_time_unix_nano) == (begin, at)
     assert at == request.end_time_unix_nano
 
 
@@ -146,8 +139,7 @@ def test_a_fault_of_ours_is_an_error_and_one_of_the_client_is_not(
     status: int, code: str, is_error: bool
 ) -> None:
     (span,) = send(replace(FINISHED, status=status, code=code, timings_ms={})).spans
-    assert (span.status.code == 2) == is_error
-    assert attributes(span)["error.type"] == code
+    assert (span.status.code == 2) == is_error and attributes(span)["error.type"] == code
 
 
 def test_stages_that_sum_to_more_than_the_request_stay_inside_it() -> None:
@@ -180,13 +172,12 @@ WRONG = [
 @pytest.mark.parametrize("header", WRONG)
 def test_a_header_that_is_none_begins_a_new_trace(header: str) -> None:
     (span,) = send(replace(FINISHED, timings_ms={}, traceparent=header)).spans
-    assert span.trace_id.hex() != TRACE
-    assert span.parent_span_id == b""
+    assert span.trace_id.hex() != TRACE and span.parent_span_id == b""
 
 
 def test_the_caller_decides_whether_a_trace_that_it_began_is_kept() -> None:
     for share in (0.0, 1.0):
-        tracer = make_tracer("http://127.0.0.1:9", share)
+        tracer = Tracer("http://127.0.0.1:9", share)
         assert tracer.wants(f"00-{TRACE}-{PARENT}-01")
         assert not tracer.wants(f"00-{TRACE}-{PARENT}-00")
         assert [tracer.wants(header) for header in WRONG] == [share == 1.0] * len(WRONG)
@@ -194,7 +185,7 @@ def test_the_caller_decides_whether_a_trace_that_it_began_is_kept() -> None:
 
 
 def test_of_requests_without_a_trace_a_share_is_taken() -> None:
-    tracer = make_tracer("http://127.0.0.1:9", 0.2, seed=7)
+    tracer = Tracer("http://127.0.0.1:9", 0.2, seed=7)
     assert sum(tracer.wants("") for _ in range(10_000)) == pytest.approx(2_000, abs=160)
     tracer.close()
 
@@ -217,7 +208,7 @@ def dead_port() -> socket.socket:
 @pytest.mark.parametrize("make", [silent_port, dead_port])
 def test_a_collector_that_does_not_answer_slows_nothing(make: Callable[[], socket.socket]) -> None:
     with make() as port:
-        tracer = make_tracer(f"http://127.0.0.1:{port.getsockname()[1]}")
+        tracer = Tracer(f"http://127.0.0.1:{port.getsockname()[1]}", 1.0)
         took = []
         for _ in range(2_000):  # 8,000 spans: more than may wait
             started = time.perf_counter()
@@ -237,7 +228,7 @@ def test_spans_that_a_collector_refuses_are_counted_and_told_once(caplog: pytest
     caplog.clear()
     metrics = Metrics()
     with collecting(status=400) as collector:
-        tracer = make_tracer(collector.url, count_lost=metrics.spans_lost.inc)
+        tracer = Tracer(collector.url, 1.0, count_lost=metrics.spans_lost.inc)
         for _ in range(300):  # more than one export
             tracer.record(FINISHED)
         tracer.close()
@@ -256,13 +247,13 @@ def test_a_request_that_makes_no_span_costs_a_log_line_and_no_error(caplog: pyte
 )
 def test_an_endpoint_that_is_no_http_address_is_an_error(endpoint: str) -> None:
     with pytest.raises(ConfigError, match=r"--otel-endpoint .*expected an address such as http://"):
-        make_tracer(endpoint)
+        Tracer(endpoint, 1.0)
 
 
 @pytest.mark.parametrize("ending", ["/", "/v1/traces"])
 def test_the_path_of_traces_is_added_where_it_is_not_there(ending: str) -> None:
     with collecting() as collector:
-        tracer = make_tracer(collector.url + ending)
+        tracer = Tracer(collector.url + ending, 1.0)
         tracer.record(FINISHED)
         tracer.close()
     assert collector.paths == ["/v1/traces"]
@@ -271,25 +262,16 @@ def test_the_path_of_traces_is_added_where_it_is_not_there(ending: str) -> None:
 def run_apart(script: str) -> str:
     """What a fresh process prints."""
     head = "import sys\nfrom pathlib import Path\nfrom glow_service.settings import Settings\n"
-    done = subprocess.run(
-        [sys.executable, "-c", head + script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout
+    command = [sys.executable, "-c", head + script]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
         ("glow_service.telemetry.tracing", ("opentelemetry",)),
-        (
-            "glow_service.app",
-            ("opentelemetry.exporter",),
-        ),  # FastAPI and redis import other parts of their own accord
+        # FastAPI and redis import other parts of their own accord.
+        ("glow_service.app", ("opentelemetry.exporter",)),
     ],
 )
 def test_without_an_endpoint_opentelemetry_is_not_imported(module: str, unwanted: tuple[str, ...]) -> None:
@@ -319,13 +301,12 @@ except DependencyError as error:
     print(error)
 """
     said = run_apart(script)
-    assert "opentelemetry.sdk" in said
-    assert "pip install 'glow-retrieval[otel]'" in said
+    assert "opentelemetry.sdk" in said and "pip install 'glow-retrieval[otel]'" in said
 
 
 def test_a_request_that_is_not_traced_costs_next_to_nothing() -> None:
-    off = make_tracer()
-    on = make_tracer("http://127.0.0.1:9", 0.0)
+    off = Tracer("", 1.0)
+    on = Tracer("http://127.0.0.1:9", 0.0)
     for tracer, limit in ((off, 2e-6), (on, 10e-6)):
         costs = []
         for _ in range(20):

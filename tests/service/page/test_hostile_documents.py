@@ -13,6 +13,7 @@ from tests.made_index import made, write
 
 ROOT = Path(__file__).parents[3]
 HIT = "window.hostile=1"
+HERD = "A zebra crossed the plain while its herd drank from the river, and the herd waited for the zebra. "
 PAYLOADS = (
     f"<script>{HIT}</script>",
     f"<img src=x onerror='{HIT}'>",
@@ -67,10 +68,9 @@ SAFE = {"ran": None, "elements": 0, "handlers": [], "links": [], "wide": 0, "vis
 
 def page_of(payload: str, is_html: bool) -> str:
     """A file of a folder of pages."""
-    text = "A zebra crossed the plain while its herd drank from the river, which waited for the zebra too. "
     if is_html:
-        return f"<!doctype html><title>zebra {payload}</title><body><h1>zebra {payload}</h1><p>{text * 3}{payload}</p><p {payload}>{text}</p>"
-    return f"---\ntitle: zebra {payload[:200]}\n---\n# zebra {payload}\n\n{text}{payload}\n\n[zebra](javascript:{HIT}) ![x](javascript:{HIT})\n\n{payload}\n"
+        return f"<!doctype html><title>zebra {payload}</title><body><h1>zebra {payload}</h1><p>{HERD * 3}{payload}</p><p {payload}>{HERD}</p>"
+    return f"---\ntitle: zebra {payload[:200]}\n---\n# zebra {payload}\n\n{HERD}{payload}\n\n[zebra](javascript:{HIT}) ![x](javascript:{HIT})\n\n{payload}\n"
 
 
 @pytest.fixture(scope="module")

@@ -62,8 +62,7 @@ def test_the_key_stays_in_its_tab_and_nowhere_else(guarded: Any) -> None:
     guarded.titles()
     kept = "[Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href]"
     session, local, cookie, address = guarded.page.evaluate(kept)
-    assert (session, local, cookie) == ([KEY], [], "")
-    assert KEY not in address
+    assert (session, local, cookie) == ([KEY], [], "") and KEY not in address
     assert KEY not in guarded.page.content()
     assert guarded.page.get_by_label("Key", exact=True).input_value() == ""
     other = guarded.page.context.new_page()

@@ -65,11 +65,11 @@ class RedisServer:
             self.process = None
 
 
-def counts(metrics: Metrics, kind: str = "response") -> dict[str, int]:
-    """Events of Redis that happened at all."""
+def counts(metrics: Metrics, tier: str = "redis", kind: str = "response") -> dict[str, int]:
+    """Events of a tier and kind that happened at all."""
     samples = [sample for family in metrics.cache_events.collect() for sample in family.samples]
-    labels = {"tier": "redis", "kind": kind}
-    found = [sample for sample in samples if labels.items() <= sample.labels.items() and sample.value]
+    labels = {"tier": tier, "kind": kind}.items()
+    found = [sample for sample in samples if labels <= sample.labels.items() and sample.value]
     return {sample.labels["event"]: int(sample.value) for sample in found}
 
 
@@ -94,10 +94,7 @@ async def until(true: Any, within_s: float = 15.0) -> None:
 
 
 async def until_found(cache: Cache, value: bytes, within_s: float = 15.0) -> None:
-    """Asks until the cache has the value of `KEY`; until then it has none.
-
-    Each time that it has none, a probe may find out; one that a busy machine makes late is followed by another.
-    """
+    """Asks until the cache has the value of `KEY`; until then it has none, and a probe may find out."""
     deadline = time.monotonic() + within_s
     while (found := await cache.get("response", KEY)) != value:
         assert found is None

@@ -31,7 +31,7 @@ async def test_what_one_worker_puts_another_finds(server: RedisServer) -> None:
     ):
         one.put("response", KEY, b"\0value\xff")
         one.put("vector", KEY.replace(b"page", b"vector"), b"")
-        await until(lambda: counts(written).get("store") == counts(written, "vector").get("store") == 1)
+        await until(lambda: counts(written).get("store") == counts(written, kind="vector").get("store") == 1)
         assert await other.get("response", KEY) == b"\0value\xff"
         assert await other.get("vector", KEY.replace(b"page", b"vector")) == b""
         assert await other.get("response", b"glow:1:page:other") is None
@@ -124,13 +124,10 @@ def test_a_password_is_used_and_a_wrong_one_is_an_error_that_nobody_sees_in_the_
 
 @watched
 async def test_a_user_with_two_commands_on_our_keys_is_enough(server: RedisServer) -> None:
-    client = server.client()
-    client.execute_command("ACL", "SETUSER", "glow", "on", ">pw", "~glow:*", "+getrange", "+set")
-    client.set(KEY, seal(KEY, b"value"))
-    async with open_cache(server.url.replace("://", "://glow:pw@"), redis_timeout_ms=PATIENCE_MS) as (
-        cache,
-        metrics,
-    ):
+    server.client().execute_command("ACL", "SETUSER", "glow", "on", ">pw", "~glow:*", "+getrange", "+set")
+    server.client().set(KEY, seal(KEY, b"value"))
+    url = server.url.replace("://", "://glow:pw@")
+    async with open_cache(url, redis_timeout_ms=PATIENCE_MS) as (cache, metrics):
         assert await cache.get("response", KEY) == b"value"
         cache.put("response", KEY, b"new")
         await until(lambda: counts(metrics).get("store"))

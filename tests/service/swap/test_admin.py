@@ -84,8 +84,7 @@ def test_rollback_goes_back_or_to_the_version_that_is_named(
         for wrong, word in (("b9", "b9"), ("../a1", "not a version name")):
             refused = roll_back(version=wrong)
             assert (refused.status_code, refused.json()["code"]) == (409, "swap_refused")
-            assert word in refused.json()["detail"]
-            assert str(versions.path) not in refused.text
+            assert word in refused.json()["detail"] and str(versions.path) not in refused.text
         assert roll_back(version=7).json()["code"] == "invalid_request"
         assert roll_back(verson="a1").status_code == 422
         assert served.http.post("/admin/reload", headers=admin, json={"x": 1}).status_code == 422
@@ -106,9 +105,8 @@ def test_a_version_that_a_gate_refused_is_a_409_that_openapi_declares(
         assert served.live == IndexRoot(versions.path).current() == "a1"
         operation = served.http.get("/openapi.json").json()["paths"]["/admin/rollback"]["post"]
         declared = operation["responses"]["409"]["description"]
-        assert all(
-            code in declared for code in ("swap_refused", "gate_refused", "index_busy", "index_read_only")
-        )
+        codes = ("swap_refused", "gate_refused", "index_busy", "index_read_only")
+        assert all(code in declared for code in codes)
 
 
 def test_a_full_service_rolls_back_all_the_same(versions: Any, serve: Serve, admin: dict[str, str]) -> None:
@@ -170,10 +168,8 @@ def test_two_workers_follow_one_that_is_asked_and_a_read_only_root_is_a_409_with
         assert ask("/admin/rollback", version="b1").json()["live"]["version"] == "b1"
         versions.path.chmod(0o555)
         try:
-            for body, command in (
-                ({}, "rollback --index-root INDEX_ROOT"),
-                ({"version": "a1"}, "INDEX_ROOT a1"),
-            ):
+            commands = (({}, "rollback --index-root INDEX_ROOT"), ({"version": "a1"}, "INDEX_ROOT a1"))
+            for body, command in commands:
                 refused = ask("/admin/rollback", **body)
                 assert (refused.status_code, refused.json()["code"]) == (409, "index_read_only")
                 assert command in refused.json()["detail"]

@@ -51,6 +51,11 @@ sys.stdin.readline()
 """
 
 
+def note_apart() -> subprocess.Popen[bytes]:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", NOTE], cwd=ROOT, **pipes)
+
+
 def test_all_have_loaded_once_each_has_noted_a_version_whoever_dies_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,14 +63,11 @@ def test_all_have_loaded_once_each_has_noted_a_version_whoever_dies_then(
     group = WorkerGroup()
     group.note("v1", "", "")
     assert not group.have_loaded(2)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", NOTE], cwd=ROOT, **pipes) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"noted\n"
+    with note_apart() as other:
+        assert other.stdout is not None and other.stdout.readline() == b"noted\n"
         assert group.have_loaded(2)
         other.kill()
-    assert len(group.statuses()) == 1
-    assert group.have_loaded(2)
+    assert len(group.statuses()) == 1 and group.have_loaded(2)
     assert WorkerGroup().have_loaded(2)  # one that is started again is not alone, though a mate may be
 
 
@@ -76,9 +78,7 @@ def test_once_all_have_loaded_no_worker_says_otherwise(
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     group, resources = WorkerGroup(), Resources(toy_index, Metrics())
     readiness = Readiness(resources, group, processes=2)
-    with subprocess.Popen(
-        [sys.executable, "-c", NOTE], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
+    with note_apart() as other:
 
         async def ask() -> None:
             assert other.stdout is not None
