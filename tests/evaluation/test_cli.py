@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from glow.artifact import IndexRoot
 from glow.cli import app
 from glow.collection import read_queries
 from glow.errors import MismatchError
 from glow.evaluation import corpus_index, read_run
 from glow.evaluation.retrievers import open_version
-from glow.index import Index
 from glow.index.vectors import SearchParams
 from glow.search import Reranking
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
+from tests.made_index import live
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -81,8 +80,7 @@ def test_an_index_is_measured_as_it_is_served(
     arguments = ("--data", toy_data, "--split", "dev", "--retriever", retriever)
     body = run_json(*arguments, "--index-root", toy_index, "--run", run)
     assert body["model"].startswith("toy-model@sha256:")
-    root = IndexRoot(toy_index)
-    index = Index.open(root.folder(root.current()))
+    index = live(toy_index)
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
         call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever)  # type: ignore[arg-type]
@@ -99,8 +97,7 @@ def test_re_ranking_is_measured_as_it_is_served(
     run = tmp_path / "served.trec"
     arguments = ("--data", toy_data, "--split", "dev", "--retriever", retriever, "--rerank", 20)
     assert run_json(*arguments, "--index-root", rerank_index, "--run", run)["options"]["rerank"] == 20
-    root = IndexRoot(rerank_index)
-    index = Index.open(root.folder(root.current()))
+    index = live(rerank_index)
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
         call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=Reranking(20))  # type: ignore[arg-type]
@@ -112,16 +109,7 @@ def test_re_ranking_is_measured_as_it_is_served(
 
 
 def test_the_mean_is_over_every_judged_query_and_rel_raises_the_bar(toy_data: Path) -> None:
-    arguments = (
-        "--retriever",
-        "lexical",
-        "--data",
-        toy_data,
-        "--split",
-        "graded",
-        "--measures",
-        "RR@10 R@10",
-    )
+    arguments = (*"--retriever lexical --split graded --measures".split(), "RR@10 R@10", "--data", toy_data)
     one, two = run_json(*arguments), run_json(*arguments, "--rel", 2, "--per-query")
     assert one["measures"]["RR@10"] == two["measures"]["RR@10"] == 0.5  # q-none scores 0
     assert two["options"]["rel"] == 2
@@ -163,9 +151,7 @@ def test_a_run_of_other_queries_is_refused(toy_data: Path, tmp_path: Path) -> No
     assert "other.trec holds none of the judged queries" in refuse("compare", run, run, "--qrels", qrels)
 
 
-def test_what_cannot_be_evaluated_is_refused_with_the_reason(
-    toy_model: Path, toy_data: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_evaluated_is_refused_and_why(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
     good = ("evaluate", "--model", toy_model, "--data", toy_data, "--split", "dev")
     cases: dict[str, tuple[object, ...]] = {
         "unknown measure 'NCG@x'": (*good, "--measures", "NCG@x"),

@@ -58,9 +58,7 @@ def test_measures_of_the_papers_are_compared_by_their_name(qrels: Path, runs: li
     assert found["ERR@20"]["mean_b"] == pytest.approx((1 / 32 + 1 / 48 + 1 / 16) / 3, abs=1e-6)
 
 
-def test_judgements_in_the_form_of_trec_measure_the_same(
-    qrels: Path, runs: list[Path], tmp_path: Path
-) -> None:
+def test_judgements_in_trec_form_measure_the_same(qrels: Path, runs: list[Path], tmp_path: Path) -> None:
     rows = [line.split("\t") for line in qrels.read_text().splitlines()[1:]]
     trec = tmp_path / "dev.qrels"
     trec.write_text("".join(f"{query} 0 {document} {grade}\n" for query, document, grade in rows))
@@ -73,17 +71,7 @@ def test_run_reports_the_unseen_part_too(qrels: Path, toy_data: Path, tmp_path: 
     (other / "qrels").mkdir(parents=True)
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/dev.tsv"):
         (other / name).write_bytes((toy_data / name).read_bytes())
-    arguments = (
-        "evaluate",
-        "--retriever",
-        "lexical",
-        "--split",
-        "dev",
-        "--measures",
-        "RR@10",
-        "--unseen",
-        "train",
-    )
+    arguments = (*"evaluate --retriever lexical --split dev --measures RR@10 --unseen train".split(),)
     first, second = call_json(*arguments, "--data", toy_data, "--data", other, "--per-query")
     ids = ["q-bees", "q-owls"]
     assert first["unseen"] == {"split": "train", "queries": 2, "measures": {"RR@10": 1.0}, "ids": ids}
@@ -98,10 +86,8 @@ def test_run_reports_the_unseen_part_too(qrels: Path, toy_data: Path, tmp_path: 
 def test_several_systems_are_compared_with_one_baseline(qrels: Path, runs: list[Path]) -> None:
     arguments = ("compare", *runs, "--qrels", qrels, "--measures", "RR@10 P@5", "--samples", 200)
     found = call_json(*arguments)
-    assert {label: list(item) for label, item in found.items()} == {
-        "late": ["RR@10", "P@5"],
-        "lost": ["RR@10", "P@5"],
-    }
+    measures = ["RR@10", "P@5"]
+    assert {label: list(item) for label, item in found.items()} == {"late": measures, "lost": measures}
     item = found["late"]["RR@10"]
     assert (item["mean_a"], item["mean_b"]) == (1.0, pytest.approx(0.611111, abs=1e-6))
     assert item["p_value"] <= item["p_holm"] <= 1.0
@@ -111,14 +97,11 @@ def test_several_systems_are_compared_with_one_baseline(qrels: Path, runs: list[
     assert "A perfect, B lost, 3 queries, t test" in shown
 
 
-def test_a_markdown_page_goes_to_standard_output_or_a_file(
-    qrels: Path, runs: list[Path], tmp_path: Path
-) -> None:
+def test_markdown_goes_to_standard_output_or_a_file(qrels: Path, runs: list[Path], tmp_path: Path) -> None:
     arguments = ("compare", *runs, "--qrels", qrels, "--measures", "RR@10", "--samples", 200)
     page = call(*arguments, "--markdown", "-")
-    assert page.startswith(
-        "| system | RR@10 |\n| --- | ---: |\n| perfect (baseline) | 1.0000 |\n| late | 0.6111 |\n"
-    )
+    head = "| system | RR@10 |\n| --- | ---: |\n| perfect (baseline) | 1.0000 |"
+    assert page.startswith(f"{head}\n| late | 0.6111 |\n")
     shown = call(*arguments, "--markdown", tmp_path / "page.md", "--json", tmp_path / "page.json")
     assert (tmp_path / "page.md").read_text() == page
     assert set(json.loads((tmp_path / "page.json").read_text())) == {"late", "lost"}
@@ -133,9 +116,7 @@ def test_a_comparison_can_be_of_unseen_queries_alone(qrels: Path, runs: list[Pat
     assert "every query of dev.tsv has a relevant document that is also relevant in dev" in message
 
 
-def test_files_of_one_name_are_told_apart_by_their_paths(
-    qrels: Path, runs: list[Path], tmp_path: Path
-) -> None:
+def test_files_of_one_name_are_told_apart_by_path(qrels: Path, runs: list[Path], tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     twin = tmp_path / "b" / "late.trec"
     twin.write_bytes(runs[1].read_bytes())
@@ -144,9 +125,7 @@ def test_files_of_one_name_are_told_apart_by_their_paths(
     assert "given twice" in invoke(2, "compare", runs[0], twin, twin, *arguments)
 
 
-def test_what_cannot_be_done_is_refused_with_the_reason(
-    qrels: Path, toy_data: Path, runs: list[Path]
-) -> None:
+def test_what_cannot_be_done_is_refused_with_a_reason(qrels: Path, toy_data: Path, runs: list[Path]) -> None:
     (runs[0].parent / "other.trec").write_text("stranger Q0 toy/0 1 1.0 tag\n")
     other, given = runs[0].parent / "other.trec", ("compare", *runs, "--samples", 9, "--qrels")
     evaluate = ("evaluate", "--retriever", "lexical", "--data", toy_data, "--split", "dev")

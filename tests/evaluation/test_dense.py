@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glow.artifact import IndexRoot, documents_hash, write_artifact
+from glow.artifact import documents_hash, write_artifact
 from glow.errors import ConfigError, InputError
 from glow.evaluation import DenseOptions, Retriever, RetrieverKind, open_retriever
 from glow.evaluation.retrievers import DenseRetriever
 from glow.evaluation.task import Corpus
-from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, SearchParams
 from glow.records import Query
@@ -20,6 +19,7 @@ from glow.runtime import Model
 from glow.text import TermStats
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
+from tests.made_index import live
 
 QUERIES = [Query(str(number), text) for number, text in enumerate(["how do bees find home", "owls", "krill"])]
 
@@ -28,11 +28,8 @@ def retriever(model: Path, data: Path, **options: object) -> Retriever:
     return open_retriever("dense", data, Model.open(model), DenseOptions(**options))  # type: ignore[arg-type]
 
 
-def test_hits_are_those_of_an_index_that_the_builder_made(
-    toy_model: Path, toy_data: Path, toy_index: Path
-) -> None:
-    root = IndexRoot(toy_index)
-    index = Index.open(root.folder(root.current()))
+def test_hits_are_those_of_an_index_that_was_built(toy_model: Path, toy_data: Path, toy_index: Path) -> None:
+    index = live(toy_index)
     run = retriever(toy_model, toy_data).search(QUERIES, 10)
     for query in QUERIES:
         vector = index.encoder.encode([index.preprocessor.query(query.text)])
@@ -67,9 +64,7 @@ def test_documents_without_text_in_the_models_fields_are_left_out(toy_model: Pat
     assert len(retriever(toy_model, toy_data).ids) == 50
 
 
-def test_a_model_that_reads_fewer_fields_leaves_out_what_it_cannot_see(
-    toy_model: Path, toy_data: Path, tmp_path: Path
-) -> None:
+def test_a_model_of_fewer_fields_leaves_out_others(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
     """A document with a body only is invisible to a model of titles; as a builder does, hybrid leaves it out too."""
     with write_artifact(tmp_path / "titles", "model") as writer:
         shutil.copytree(toy_model, writer.folder, dirs_exist_ok=True)
@@ -121,9 +116,7 @@ def test_a_damaged_cache_is_made_anew(toy_model: Path, toy_data: Path, tmp_path:
     assert path.read_bytes() == whole
 
 
-def test_the_cache_of_another_corpus_or_table_is_not_used(
-    toy_model: Path, toy_data: Path, tmp_path: Path
-) -> None:
+def test_another_corpus_or_table_has_its_own_cache(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     retriever(toy_model, toy_data, cache=cache)
     with (toy_data / "corpus.jsonl").open("a") as file:
@@ -144,9 +137,7 @@ def test_models_that_encode_documents_alike_share_the_cache(toy_model: Path) -> 
         assert (documents_hash(other) == own) == alike, name
 
 
-def test_the_cache_of_the_same_documents_in_another_order_is_not_used(
-    toy_model: Path, toy_data: Path, tmp_path: Path
-) -> None:
+def test_another_order_has_its_own_cache(toy_model: Path, toy_data: Path, tmp_path: Path) -> None:
     """The term statistics are equal for both, but the rows of the vectors differ."""
     first = retriever(toy_model, toy_data, cache=tmp_path / "cache").search(QUERIES, 5)
     lines = (toy_data / "corpus.jsonl").read_text().splitlines(keepends=True)
@@ -159,9 +150,8 @@ def test_the_cache_of_the_same_documents_in_another_order_is_not_used(
 def test_hybrid_holds_what_either_part_finds(toy_model: Path, toy_data: Path) -> None:
     model = Model.open(toy_model)
     kinds: list[RetrieverKind] = ["dense", "lexical", "hybrid"]
-    found = {
-        kind: open_retriever(kind, toy_data, model, DenseOptions()).search(QUERIES, 10) for kind in kinds
-    }
+    retrievers = {kind: open_retriever(kind, toy_data, model, DenseOptions()) for kind in kinds}
+    found = {kind: retriever.search(QUERIES, 10) for kind, retriever in retrievers.items()}
     assert all(list(run) == [query.id for query in QUERIES] for run in found.values())
     runs = {kind: run["0"] for kind, run in found.items()}
     ids = {kind: [hit.document_id for hit in hits] for kind, hits in runs.items()}
@@ -169,20 +159,16 @@ def test_hybrid_holds_what_either_part_finds(toy_model: Path, toy_data: Path) ->
     assert len(ids["hybrid"]) == len(set(ids["hybrid"])) == 10
 
 
-def test_hybrid_is_what_a_service_over_a_built_index_answers(
-    toy_model: Path, toy_data: Path, toy_index: Path
-) -> None:
-    root = IndexRoot(toy_index)
-    index = Index.open(root.folder(root.current()))
+def test_hybrid_answers_as_a_service_of_an_index(toy_model: Path, toy_data: Path, toy_index: Path) -> None:
+    index = live(toy_index)
     assert {json.loads(line)["_id"] for line in (toy_data / "corpus.jsonl").read_text().splitlines()} == {
         document.id for document in index[STORED_FIELDS].scan()
     }
     found = open_retriever("hybrid", toy_data, Model.open(toy_model), DenseOptions()).search(QUERIES, 10)
     for query in QUERIES:
         call = SearchCall(query.text, 10, 0, 100, SearchParams(), retriever="hybrid")
-        served = (
-            SearchSession(index, call).run().found.hits if index.preprocessor.query(query.text).words else ()
-        )
+        has_words = bool(index.preprocessor.query(query.text).words)
+        served = SearchSession(index, call).run().found.hits if has_words else ()
         assert [hit.document_id for hit in found[query.id]] == [hit.id for hit in served]
         scores = [hit.score for hit in served]
         assert [hit.score for hit in found[query.id]] == pytest.approx(scores, abs=1e-5)

@@ -80,11 +80,8 @@ def test_queries_without_words_stand_among_the_others() -> None:
 
 def test_scores_are_those_of_bm25_with_k1_1_2_and_b_0_75() -> None:
     """Robertson's formula by hand, idf as Lucene has it: ln(1 + (N - df + 0.5) / (df + 0.5))."""
-    corpus = [
-        document("a", "bees bees honey"),
-        document("b", "bees"),
-        document("c", "tax form deadline letter"),
-    ]
+    texts = {"a": "bees bees honey", "b": "bees", "c": "tax form deadline letter"}
+    corpus = [document(name, text) for name, text in texts.items()]
     scores = {hit.document_id: hit.score for hit in LexicalRetriever(corpus, FIELDS).search([BEES], 10)["q"]}
     idf, average = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5)), 8 / 3
     for name, tf, length in (("a", 2, 3), ("b", 1, 1)):

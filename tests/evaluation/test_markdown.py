@@ -16,9 +16,7 @@ ONE = compare_all(A, [B], samples=10)[0]["m"]
     ("difference", "p", "expected"),
     [(0.1, 0.051, ""), (0.1, 0.05, "▲"), (-0.1, 0.011, "▼"), (0.1, 0.01, "▲▲"), (-0.1, 0.0, "▼▼")],
 )
-def test_marks_follow_the_corrected_value_of_the_chosen_test(
-    difference: float, p: float, expected: str
-) -> None:
+def test_marks_follow_the_corrected_value_of_the_test(difference: float, p: float, expected: str) -> None:
     item = replace(ONE, difference=difference, p_value=0.0, t_p_value=0.0, p_holm=p, t_p_holm=1.0)
     assert mark(item, "randomisation") == expected
     assert mark(item, "t") == ""
@@ -34,11 +32,8 @@ def test_systems_by_measures_then_each_difference_then_what_the_marks_mean() -> 
     lines = comparison_markdown(
         "base", {"one": {"RR@10": better, "P@5": ONE}, "two": {"RR@10": ONE, "P@5": ONE}}, "t"
     ).splitlines()
-    assert lines[:3] == [
-        "| system | RR@10 | P@5 |",
-        "| --- | ---: | ---: |",
-        "| base (baseline) | 0.2500 | 0.2500 |",
-    ]
+    head = "| system | RR@10 | P@5 |", "| --- | ---: | ---: |", "| base (baseline) | 0.2500 | 0.2500 |"
+    assert tuple(lines[:3]) == head
     assert lines[3] == "| one | 0.7500 ▲▲ | 0.7500 ▲▲ |"  # the t-test of two equal gains leaves no doubt
     assert "| one | RR@10 | +0.5000 | +0.5000 to +0.5000 | < .0001 | 0.0200 | < .0001 | < .0001 |" in lines
     assert sum(line.startswith(("| one |", "| two |")) for line in lines) == 6

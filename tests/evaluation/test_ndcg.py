@@ -11,9 +11,8 @@ def test_values_are_those_of_ir_measures() -> None:
     generator = np.random.default_rng(0)
     for _ in range(30):
         documents = [f"d{number}" for number in range(25)]
-        grades = {
-            name: int(generator.integers(0, 4)) for name in generator.permutation(documents)[:12].tolist()
-        }
+        names = generator.permutation(documents)[:12].tolist()
+        grades = {name: int(generator.integers(0, 4)) for name in names}
         ranking = generator.permutation(documents)[: int(generator.integers(0, 20))].tolist()
         qrels = [ir_measures.Qrel("q", name, grade) for name, grade in grades.items()]
         run = [ir_measures.ScoredDoc("q", name, -rank) for rank, name in enumerate(ranking)]

@@ -13,10 +13,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def peers(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.peers", *arguments]
-    return subprocess.run(
-        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
+    command = [sys.executable, "-m", "benchmarks.peers", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_each_peer_leaves_a_run_and_its_measures(toy_data: Path, tmp_path: Path) -> None:

@@ -20,9 +20,7 @@ SCORES = st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=6).
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(data=st.data())
-def test_a_run_round_trips_with_every_digit_and_the_order_of_ties(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_a_run_round_trips_with_every_digit_and_order_of_ties(tmp_path: Path, data: st.DataObject) -> None:
     scores = data.draw(st.dictionaries(IDS, SCORES.filter(bool), max_size=4))
     run = {}
     for query, values in scores.items():

@@ -11,9 +11,7 @@ TEXTS = st.lists(st.text(max_size=3), max_size=40)
 
 
 @given(TEXTS, st.integers(1, 10), st.randoms(use_true_random=False))
-def test_a_sample_depends_on_the_set_of_texts_alone(
-    texts: list[str], count: int, chance: random.Random
-) -> None:
+def test_a_sample_depends_on_the_texts_alone(texts: list[str], count: int, chance: random.Random) -> None:
     sample = sample_texts(texts, count)
     different = {text for text in texts if text.strip()}
     assert set(sample) <= different and len(sample) == min(count, len(different)) == len(set(sample))

@@ -152,9 +152,8 @@ def test_holm_on_a_worked_example() -> None:
 @given(st.lists(st.floats(0, 1), max_size=12))
 def test_holm_lies_between_no_correction_and_bonferroni_and_keeps_the_order(p_values: list[float]) -> None:
     corrected = holm(p_values)
-    assert all(
-        p <= found <= min(p * len(p_values), 1.0) for p, found in zip(p_values, corrected, strict=True)
-    )
+    pairs = zip(p_values, corrected, strict=True)
+    assert all(p <= found <= min(p * len(p_values), 1.0) for p, found in pairs)
     ranked = [found for _, found in sorted(zip(p_values, corrected, strict=True))]
     assert ranked == sorted(ranked)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glow.artifact import IndexRoot
 from glow.evaluation.version import VersionSearch
 from glow.index import Index
 from glow.index.vectors import VECTORS, SearchParams, build_dense
@@ -13,14 +12,14 @@ from glow.search import DEFAULT_CANDIDATES
 from glow_service.search.calls import SearchCall
 from glow_service.search.session import SearchSession
 from glow_service.settings import Settings
+from tests.made_index import live
 
 TEXTS = ["what about bees", "ants", "", "🐝", "water for rice", "the moon pulls tides"]
 
 
 @pytest.fixture(scope="module")
 def index(toy_index: Path) -> Index:
-    root = IndexRoot(toy_index)
-    return Index.open(root.folder(root.current()))
+    return live(toy_index)
 
 
 def test_hits_are_those_of_the_service(index: Index) -> None:
@@ -46,15 +45,11 @@ def test_recall_is_the_share_of_what_comparing_with_all_finds(index: Index) -> N
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     rough = build_dense(vectors, "ivf-pq")
     recall = VersionSearch(index.with_reader(VECTORS, rough), TEXTS).recall()
-    queries = index.encoder.encode(
-        [tokens for text in TEXTS if (tokens := index.preprocessor.query(text)).words]
-    )
-    best = rough.search(queries, 10, SearchParams(exact=True))[
-        1
-    ]  # by the stored vectors, which are in 8 bits
+    asked = [index.preprocessor.query(text) for text in TEXTS]
+    queries = index.encoder.encode([tokens for tokens in asked if tokens.words])
+    best = rough.search(queries, 10, SearchParams(exact=True))[1]  # by the stored vectors, in 8 bits
     found = rough.search(queries, 10)[1]
-    shares = [
-        len(set(one) & set(other)) / 10 for one, other in zip(best.tolist(), found.tolist(), strict=True)
-    ]
+    pairs = zip(best.tolist(), found.tolist(), strict=True)
+    shares = [len(set(one) & set(other)) / 10 for one, other in pairs]
     assert recall == pytest.approx(float(np.mean(shares)))
     assert recall < 1.0

@@ -84,10 +84,8 @@ def test_a_model_of_too_many_numbers_is_refused(size: int) -> None:
 
 def test_words_alone_are_stored_and_padding_never(toy_model: Path) -> None:
     model = Model.open(toy_model)
-    texts = [
-        Document(name, {"title": (title,)})
-        for name, title in (("a", "bees find home"), ("b", ""), ("c", "tea"))
-    ]
+    titles = {"a": "bees find home", "b": "", "c": "tea"}
+    texts = [Document(name, {"title": (title,)}) for name, title in titles.items()]
     sequences = [model.preprocessor.document(each) for each in texts]
     vectors, tokens = model.encoder("document").run_tokens(sequences)
     assert tokens.shape[1] > len(sequences[2]) > len(sequences[1])
@@ -124,9 +122,8 @@ def test_a_store_of_another_model_than_the_index_is_refused(tmp_path: Path) -> N
         files = {f"late/{path.name}": ((0,), "") for path in (segment.folder / "late").iterdir()}
         verified = replace(segment, files=cast(Any, files), readers={}, below=below)
         assert LATE_INTERACTION.open(replace(verified, hashes={"model": HEADER.model})) is not None
-        with pytest.raises(
-            MismatchError, match=f"^{below}late/late.json says that model a{{12}} .* b{{12}}; {remedy}"
-        ):
+        said = f"^{below}late/late.json says that model a{{12}} .* b{{12}}; {remedy}"
+        with pytest.raises(MismatchError, match=said):
             LATE_INTERACTION.open(verified)
 
 

@@ -38,10 +38,8 @@ def test_every_field_has_the_tokens_that_the_preprocessor_gave_it(
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=8), seed=st.integers(0, 99))
 def test_parts_are_answered_as_each_alone(lengths: list[int], seed: int) -> None:
     codes, tokens, _ = some(lengths, seed=seed)
-    ends = np.cumsum(lengths)
-    parts = [
-        slice(int(end - length), int(end - length // 2)) for length, end in zip(lengths, ends, strict=True)
-    ]
+    bounds = [*zip(lengths, np.cumsum(lengths).tolist(), strict=True)]
+    parts = [slice(end - length, end - length // 2) for length, end in bounds]
     found = best_in(codes, parts, tokens)
     for number, part in enumerate(parts):
         own = codes[part]

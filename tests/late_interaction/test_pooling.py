@@ -19,9 +19,7 @@ def unit(count: int, size: int = 16, kinds: int = 1000, seed: int = 0) -> NDArra
 
 
 @given(st.integers(1, 90), st.sampled_from([1, 2, 5, 1000]), st.integers(1, 60), st.integers(0, 2**16))
-def test_groups_are_at_most_the_budget_and_each_is_used(
-    count: int, kinds: int, budget: int, seed: int
-) -> None:
+def test_groups_keep_the_budget_and_each_is_used(count: int, kinds: int, budget: int, seed: int) -> None:
     tokens = unit(count, kinds=kinds, seed=seed)
     label = pool(tokens, budget)
     groups, first = np.unique(label, return_index=True)
@@ -100,11 +98,8 @@ def test_codes_are_signs_of_the_mean_and_the_nearest_token_stands_for_it() -> No
     ("words", "places"),
     [([-1, 0, 0, 1, -1], [1, 2, 3]), ([-1, -1], [0]), ([-1, 0, 1, 2, -1, 3], [1, 2, 3, 5])],
 )
-def test_words_are_stored_and_a_text_without_one_has_its_first_token(
-    words: list[int], places: list[int]
-) -> None:
+def test_words_are_stored_or_else_the_first_token(words: list[int], places: list[int]) -> None:
     nothing = np.zeros(len(words), np.int64)
-    sequence = WeightedTokens(
-        nothing, nothing, np.array(words), nothing.astype(np.float32), ("a", "b", "c", "d"), {}
-    )
+    weights, texts = nothing.astype(np.float32), ("a", "b", "c", "d")
+    sequence = WeightedTokens(nothing, nothing, np.array(words), weights, texts, {})
     assert stored_tokens(sequence).tolist() == places

@@ -55,9 +55,7 @@ GOLDENS = {
 
 
 @pytest.mark.parametrize(("tokens", "weights", "expected"), GOLDENS.values(), ids=GOLDENS)
-def test_scores_have_the_values_worked_out_by_hand(
-    tokens: list[list[float]], weights: list[float], expected: list[float]
-) -> None:
+def test_scores_by_hand(tokens: list[list[float]], weights: list[float], expected: list[float]) -> None:
     query = np.array(tokens, np.float32).reshape(-1, 8)
     scores = max_sim(bytes_of(*ROWS), starts_of(1, 2, 1), query, np.array(weights, np.float32))
     assert scores.dtype == np.float32
@@ -98,9 +96,7 @@ def test_best_tokens_and_scores_agree(lengths: list[int], seed: int) -> None:
     st.sampled_from([1, 2, 3, 12, 17]),
     st.integers(0, 2**16),
 )
-def test_a_row_has_the_same_bits_whatever_it_is_scored_with(
-    lengths: list[int], query: int, seed: int
-) -> None:
+def test_a_row_has_equal_bits_whatever_it_is_scored_with(lengths: list[int], query: int, seed: int) -> None:
     """Alone, among others, in another order, and across the ends of chunks."""
     codes, tokens, weights = some(lengths, 96, query, seed)
     starts = starts_of(*lengths)

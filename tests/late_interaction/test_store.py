@@ -43,9 +43,8 @@ def test_a_store_gives_back_every_row(store: Path) -> None:
     assert len(late) == 6 and late.header == HEADER.model_copy(update={"rows": 6, "tokens": 29})
     assert {path.name for path in store.iterdir()} == set(LATE_FILES)
     ends = np.cumsum(LENGTHS)
-    pieces = {
-        row: slice(end - length, end) for row, (length, end) in enumerate(zip(LENGTHS, ends, strict=True))
-    }
+    bounds = enumerate(zip(LENGTHS, ends, strict=True))
+    pieces = {row: slice(end - length, end) for row, (length, end) in bounds}
     for rows in ([3, 1, 0, 3], [5], list(range(6)), []):
         wanted = np.array(rows, np.int64)
         codes, starts = late.read(wanted)
@@ -53,9 +52,8 @@ def test_a_store_gives_back_every_row(store: Path) -> None:
         assert codes.tobytes() == np.concatenate(expected).tobytes() and codes.shape[1] == 3
         assert starts.tolist() == np.cumsum([0, *(LENGTHS[row] for row in rows)])[:-1].tolist()
         assert late.lengths(wanted).tolist() == [LENGTHS[row] for row in rows]
-    assert [late.places(row).tolist() for row in range(6)] == [
-        ROWS.places[pieces[row]].tolist() for row in range(6)
-    ]
+    expected = [ROWS.places[pieces[row]].tolist() for row in range(6)]
+    assert [late.places(row).tolist() for row in range(6)] == expected
     files = {path.name: np.load(path) for path in store.glob("*.npy")}
     assert files["starts.npy"].dtype == np.int64 and files["starts.npy"].tolist() == [0, *ends.tolist()]
     assert files["codes.npy"].dtype == np.uint8 and files["codes.npy"].shape == (29, 3)
@@ -78,9 +76,8 @@ def test_a_store_of_no_row_can_be_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lengths", [[2, 0], [13], [12, 13, 1]])
 def test_rows_of_too_few_or_many_tokens_are_refused(tmp_path: Path, lengths: list[int]) -> None:
-    with pytest.raises(
-        ValueError, match=f"rows of {min(lengths)} to {max(lengths)} tokens, expected 1 to 12"
-    ):
+    said = f"rows of {min(lengths)} to {max(lengths)} tokens, expected 1 to 12"
+    with pytest.raises(ValueError, match=said):
         write(tmp_path / "late", coded(lengths))
 
 
@@ -140,14 +137,8 @@ def test_a_header_of_another_store_is_named(store: Path, field: str, value: Any,
 
 def test_starts_that_cut_otherwise_are_named(store: Path) -> None:
     starts = np.load(store / "starts.npy")
-    for place, value in (
-        (0, 1),
-        (0, -1),
-        (3, starts[2]),
-        (4, 10_000),
-        (-1, starts[-1] + 1),
-        (2, starts[3] + 1),
-    ):
+    cuts = ((0, 1), (0, -1), (3, starts[2]), (4, 10_000), (-1, starts[-1] + 1), (2, starts[3] + 1))
+    for place, value in cuts:
         changed = starts.copy()
         changed[place] = value
         np.save(store / "starts.npy", changed)
@@ -189,7 +180,6 @@ def test_a_store_of_another_index_is_refused(store: Path) -> None:
 def test_stores_of_different_make_are_no_one_store(store: Path, changed: dict[str, Any], told: str) -> None:
     late = LateTokens.open(store)
     late.require_like(HEADER)
-    with pytest.raises(
-        MismatchError, match=f"a{{12}}, size 24, budget 12 and of .*{told}.* cannot be one store"
-    ):
+    said = f"a{{12}}, size 24, budget 12 and of .*{told}.* cannot be one store"
+    with pytest.raises(MismatchError, match=said):
         late.require_like(HEADER.model_copy(update=changed))

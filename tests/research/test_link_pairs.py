@@ -21,9 +21,8 @@ def package(root: Path, name: str = "boat") -> Path:
     (folder / "storm.html").write_text(STORM)
     (folder / "storm.de.html").write_text(STORM.replace("smaller", "kleiner"))
     (folder / "es").mkdir()
-    (folder / "es" / "storm.html").write_text(
-        STORM.replace("sails.html", "../sails.html").replace("smaller", "menor")
-    )
+    spanish = STORM.replace("sails.html", "../sails.html").replace("smaller", "menor")
+    (folder / "es" / "storm.html").write_text(spanish)
     (folder / "genindex.html").write_text(STORM.replace("smaller", "tiny"))
     return root
 
@@ -31,10 +30,7 @@ def package(root: Path, name: str = "boat") -> Path:
 def test_a_links_text_asks_for_its_section(tmp_path: Path) -> None:
     (found,) = link_pairs(package(tmp_path))
     anchors = {each["_id"]: set(each["anchor"]) for each in found.documents}
-    asked = {
-        identifier: {text for text in found.queries if identifier in found.queries[text]}
-        for identifier in anchors
-    }
+    asked = {each: {text for text in found.queries if each in found.queries[text]} for each in anchors}
     reefing, sheet = "link:boat/sails#reefing", "link:boat/sails#sheet"
     assert asked[reefing] | anchors[reefing] == {"make the sail smaller"}
     assert asked[sheet] | anchors[sheet] == {"pull the right rope", "easing it", "How do I slow down?"}

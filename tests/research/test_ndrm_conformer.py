@@ -20,9 +20,8 @@ SMALL = ConformerConfig(hidden=16, heads=4, window=5, dropout=0.0)
 def encoder(**changes: object) -> ConformerEncoder:
     """A small encoder of random weights."""
     torch.manual_seed(0)
-    return ConformerEncoder(
-        ConformerConfig.model_validate(SMALL.model_dump() | changes), positions=400
-    ).eval()
+    config = ConformerConfig.model_validate(SMALL.model_dump() | changes)
+    return ConformerEncoder(config, positions=400).eval()
 
 
 def test_the_papers_formula() -> None:

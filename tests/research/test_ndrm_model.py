@@ -16,9 +16,8 @@ CONFORMER = ConformerConfig(hidden=16, heads=4, window=5, dropout=0.0)
 def model(**changes: object) -> Ndrm:
     """A small model of random weights."""
     torch.manual_seed(0)
-    return Ndrm(
-        NdrmConfig.model_validate({"words": 50, "embedding": 16, "conformer": CONFORMER, **changes})
-    ).eval()
+    config = {"words": 50, "embedding": 16, "conformer": CONFORMER, **changes}
+    return Ndrm(NdrmConfig.model_validate(config)).eval()
 
 
 def statistics(tf: Tensor, **changes: Tensor) -> TermStatistics:

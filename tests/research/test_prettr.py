@@ -62,8 +62,6 @@ def test_a_difference_pairs_queries_and_seeds() -> None:
     assert np.allclose([mean, low, high], 0.1)
     _, low, high = difference(base + np.array([[0.3], [0.0], [0.0]]), base)
     assert np.isclose(low, 0.0) and high > 0.1  # the seeds differ, the queries do not
-    rows = [
-        {"arm": arm, "seed": 0, "means": {"nDCG@10": 0.5, "RR@10": 0.4}, "ndcg": [5000]}
-        for arm in ("l0", "l1")
-    ]
+    row = {"seed": 0, "means": {"nDCG@10": 0.5, "RR@10": 0.4}, "ndcg": [5000]}
+    rows = [{"arm": arm, **row} for arm in ("l0", "l1")]
     assert tables(rows)[-1] == "|l1-l0|1|+0.000 (+0.000 to +0.000)|"

@@ -127,9 +127,8 @@ def test_pod_links_lead_to_functions_sections_and_modules() -> None:
     functions = """=head1 NAME\n\nperlfunc - functions\n\n=head1 DESCRIPTION\n\n=over 4\n\n=item furl TURNS\nX<furl>\n
 =item furl\n\nRolls the C<jib> around its stay by so many turns, B<fast>.\n\n    code is no text at all\n\n=back\n\n=cut\n"""
     module = "sub x { }\n\n=head1 NAME\n\nBoat::Oar - row a boat\n\n=head1 SYNOPSIS\n\nUse it in a boat that has no sail at all.\n\n"
-    module += (
-        "=head1 DESCRIPTION\n\nOars move boats when there is no wind to speak of.\n\n=cut\n\nsub y { }\n"
-    )
+    module += "=head1 DESCRIPTION\n\nOars move boats when there is no wind to speak of.\n\n"
+    module += "=cut\n\nsub y { }\n"
     faq = """=head1 Q\n\n=head2 How do I row a boat?\n\nSee L<perlfunc/furl>, L<the oar|Boat::Oar>, L<perlfunc>, L<http://x.example/y>
 and L<Boat::Oar/"SYNOPSIS">. I<Never> write E<lt>.\n"""
     parts = [*pod_parts(functions, "perlfunc"), *pod_parts(module, "Boat::Oar"), *pod_parts(faq, "perlfaq1")]
@@ -162,10 +161,8 @@ def test_halves_are_by_the_text_alone_and_the_same_everywhere() -> None:
     texts = ("How do I row a boat?", "how do i  row a boat", "Who is at the helm?")
     assert [half_of(text) for text in texts] == ["dev", "dev", "test"]
     earlier = {"who is at the helm"}
-    assert [half_of(text, earlier) for text in ("Who is at the helm?", "How do I row a boat?")] == [
-        "dev",
-        "test",
-    ]
+    assert half_of("Who is at the helm?", earlier) == "dev"
+    assert half_of("How do I row a boat?", earlier) == "test"
 
 
 def test_a_collection_is_written_as_our_readers_take_it(tmp_path: Path) -> None:
@@ -174,9 +171,8 @@ def test_a_collection_is_written_as_our_readers_take_it(tmp_path: Path) -> None:
     assert [each.id for each in read_documents(tmp_path / "corpus.jsonl", ("url", "title", "text"))] == list(
         documents.by_id
     )
-    assert [each.text for each in read_queries(tmp_path / "queries.jsonl")] == [
-        each.text for each in questions
-    ]
+    texts = [each.text for each in read_queries(tmp_path / "queries.jsonl")]
+    assert texts == [each.text for each in questions]
     judged = {half: list(read_qrels(tmp_path / "qrels" / f"{half}.tsv")) for half in ("dev", "test")}
     assert counts["documents"] == 8
     assert {half: len({each.query_id for each in judged[half]}) for half in judged} == {

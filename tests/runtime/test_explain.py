@@ -56,9 +56,8 @@ def test_every_token_is_told_with_the_weight_and_attention_of_its_run(
             key = own.schema.names[field], tokens.words[number]
             expected[key] = expected.get(key, 0.0) + float(attention[place])
             assert by_token(found, *key)[0] == tokens.weights[place]
-        assert {(term.field, term.word): term.attention for term in found.terms} == pytest.approx(
-            expected, abs=1e-5
-        )
+        told = {(term.field, term.word): term.attention for term in found.terms}
+        assert told == pytest.approx(expected, abs=1e-5)
         assert found.specials == pytest.approx(specials, abs=1e-5)
         assert found.specials + sum(term.attention for term in found.terms) == pytest.approx(1.0, abs=1e-5)
         assert sorted(found.terms, key=lambda term: -term.attention) == list(found.terms)
@@ -77,9 +76,7 @@ def test_tf_is_what_the_weight_was_worked_out_from_and_idf_the_tables(
     assert {term.field for term in asked.terms} == {"query"}
 
 
-def test_vectors_are_those_of_the_plain_towers(
-    model: Model, explainer: Explainer, documents: list[Document]
-) -> None:
+def test_vectors_equal_plain_towers(model: Model, explainer: Explainer, documents: list[Document]) -> None:
     plain = model.encoder("query").run([model.preprocessor.query(QUERY)])[0]
     np.testing.assert_array_equal(explainer.explain_query(QUERY).vector, plain)
     encoder = model.encoder("document")
@@ -88,9 +85,7 @@ def test_vectors_are_those_of_the_plain_towers(
         np.testing.assert_array_equal(explainer.explain_document(document).vector, vector)
 
 
-def test_explaining_many_documents_is_explaining_each(
-    explainer: Explainer, documents: list[Document]
-) -> None:
+def test_explaining_many_documents_explains_each(explainer: Explainer, documents: list[Document]) -> None:
     for document, found in zip(documents, explainer.explain_documents(documents), strict=True):
         alone = explainer.explain_document(document)
         np.testing.assert_allclose(found.vector, alone.vector, atol=1e-6)
@@ -123,16 +118,13 @@ def test_of_a_query_of_one_word_nothing_can_be_left_out(explainer: Explainer, te
     assert explainer.leave_one_out(text, np.zeros((2, 32), np.float32)) == []
 
 
-def test_words_beyond_the_budget_come_in_when_one_before_them_is_left_out(
-    model: Model, explainer: Explainer
-) -> None:
+def test_words_beyond_the_budget_come_in_when_one_is_left_out(model: Model, explainer: Explainer) -> None:
     text = "bees " * 30 + "whales"
     vectors = np.eye(1, 32, dtype=np.float32)
     assert "whales" not in model.preprocessor.query(text).words
     (one,) = explainer.leave_one_out(text, vectors)
-    alone, whole = (
-        model.encoder("query").run([model.preprocessor.query(query)])[0] for query in ("whales", text)
-    )
+    queries = [model.preprocessor.query(query) for query in ("whales", text)]
+    alone, whole = (model.encoder("query").run([query])[0] for query in queries)
     np.testing.assert_allclose(one.deltas, [(alone - whole)[0]], atol=1e-6)
 
 

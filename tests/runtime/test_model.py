@@ -111,16 +111,14 @@ HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 @pytest.mark.skipif(HAS_CUDA, reason="this onnxruntime offers CUDA, so its absence cannot be shown here")
 def test_cuda_is_refused_where_there_is_none(toy_model: Path) -> None:
     """Never a silent fall-back to the CPU; the message says what there is and what to do."""
-    with pytest.raises(
-        DeviceError, match=r"'cuda' needs CUDAExecutionProvider.*CPUExecution.*docs/install\.md"
-    ):
+    said = r"'cuda' needs CUDAExecutionProvider.*CPUExecution.*docs/install\.md"
+    with pytest.raises(DeviceError, match=said):
         open_session(toy_model / "query.onnx", "cuda")
 
 
 def test_cpu_is_cpu(toy_model: Path) -> None:
-    assert open_session(toy_model / "query.onnx", "cpu", threads=2).get_providers() == [
-        "CPUExecutionProvider"
-    ]
+    session = open_session(toy_model / "query.onnx", "cpu", threads=2)
+    assert session.get_providers() == ["CPUExecutionProvider"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no model", b"\x08\x08garbage" * 100], ids=ascii)

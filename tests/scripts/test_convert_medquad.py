@@ -123,9 +123,8 @@ def liveqa(tmp_path: Path) -> Path:
 
 
 def run(source: Path, liveqa: Path, out: Path) -> Result:
-    return CliRunner().invoke(
-        app, ["medquad", "--source", str(source), "--liveqa", str(liveqa), "--out", str(out)]
-    )
+    given = ["--source", str(source), "--liveqa", str(liveqa), "--out", str(out)]
+    return CliRunner().invoke(app, ["medquad", *given])
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -147,13 +146,8 @@ def judgements(out: Path, names: list[str]) -> set[tuple[str, str, int]]:
 
 def test_answers_become_documents_in_the_folders_order_and_empty_ones_do_not(out: Path) -> None:
     documents = read(out / "corpus.jsonl")
-    assert [document["_id"] for document in documents] == [
-        "1_0000001_1-1",
-        "3_0000001-1",
-        "3_0000001-3",
-        "10_0000012-4",
-        "x_ADAM_0000012_Sec3",
-    ]
+    ids = "1_0000001_1-1 3_0000001-1 3_0000001-3 10_0000012-4 x_ADAM_0000012_Sec3".split()
+    assert [document["_id"] for document in documents] == ids
     assert documents[1] == {
         "_id": "3_0000001-1",
         "url": "https://example.org/0000001",
@@ -190,9 +184,8 @@ def test_a_question_is_one_query_with_every_answer(out: Path) -> None:
 
 def test_judged_questions_have_their_summary_and_grades_from_0(out: Path) -> None:
     texts = {query.id: query.text for query in read_queries(out / "queries.jsonl")}
-    assert (
-        texts["liveqa-1"] == "What is the relationship between Noonan syndrome and polycystic renal disease?"
-    )
+    asked = "What is the relationship between Noonan syndrome and polycystic renal disease?"
+    assert texts["liveqa-1"] == asked
     assert texts["liveqa-2"] == "Do Zolmitriptan 5mg tablets contain gluten?"
     assert "liveqa-3" not in texts
     assert judgements(out, [name for name, _ in LIVEQA_SPLITS]) == {
@@ -205,9 +198,8 @@ def test_judged_questions_have_their_summary_and_grades_from_0(out: Path) -> Non
 def test_judged_questions_of_one_text_are_in_one_split(source: Path, liveqa: Path, tmp_path: Path) -> None:
     """Eight questions, case aside the same one: numbers would spread them over both splits."""
     template = '<NLM-QUESTION qid="TQ{0}"><NLM-Summary>{1}</NLM-Summary></NLM-QUESTION>'
-    asked = [
-        template.format(number, "Is it Aarskog?" if number % 2 else "is it AARSKOG?") for number in range(8)
-    ]
+    texts = ["is it AARSKOG?", "Is it Aarskog?"] * 4
+    asked = [template.format(number, text) for number, text in enumerate(texts)]
     liveqa.write_text(f"<TREC>{''.join(asked)}</TREC>", encoding="utf-8")
     with zipfile.ZipFile(source / f"{JUDGED}.zip", "w") as archive:
         lines = "".join(f"{number} 4-Excellent GHR_0000001_Sec1.txt\n" for number in range(8))

@@ -77,15 +77,10 @@ def test_a_page_becomes_its_fields() -> None:
     found = parse_page("common/tar", TAR)
     assert (found.title, found.url) == ("tar", "https://www.gnu.org/software/tar/manual/tar.html")
     assert found.see_also == ("7z", "zip")
-    assert (
-        found.description
-        == "Archiving utility. Often combined with a compression method, such as gzip or bzip2."
-    )
-    assert found.intents == (
-        "create an archive and write it to a file",
-        "Extract an archive to `stdout`",
-        "Show fields",
-    )
+    method = "Often combined with a compression method, such as gzip or bzip2."
+    assert found.description == f"Archiving utility. {method}"
+    create, extract = "create an archive and write it to a file", "Extract an archive to `stdout`"
+    assert found.intents == (create, extract, "Show fields")
     assert found.commands == (
         "tar cf path/to/target.tar path/to/file1 path/to/file2 ...",
         "tar xf path/to/source.tar [-O|--to-stdout] -oname",
@@ -130,9 +125,8 @@ def test_an_intent_is_a_clicked_query_or_a_query_and_never_both(source: Path, tm
     queries = {query.id: query.text for query in read_queries(tmp_path / "out" / "queries.jsonl")}
     clicked = 0
     for document in read(tmp_path / "out" / "corpus.jsonl"):
-        own = [
-            text for identifier, text in queries.items() if identifier.startswith(f"tldr-{document['_id']}-")
-        ]
+        start = f"tldr-{document['_id']}-"
+        own = [text for identifier, text in queries.items() if identifier.startswith(start)]
         assert not set(own) & set(document["clicked_queries"])
         clicked += len(document["clicked_queries"])
     assert 16 <= clicked <= 48, "a fifth of 163"

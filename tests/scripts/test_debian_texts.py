@@ -126,9 +126,8 @@ def test_a_package_is_asked_for_by_its_short_description_and_siblings_are_one(tm
     pairs = list(package_pairs(stored(tmp_path)))
     assert [pair.id for pair in pairs] == ["deb:tiller", "deb:librust-one-dev"]
     text = f"{LONG} This package has the program."
-    assert pairs[0] == Pair(
-        "deb:tiller", "autopilot of small boats", "tiller", text, "https://tiller.example"
-    )
+    tiller = Pair("deb:tiller", "autopilot of small boats", "tiller", text, "https://tiller.example")
+    assert pairs[0] == tiller
 
 
 def test_a_manual_page_becomes_plain_english() -> None:
@@ -252,12 +251,8 @@ def test_texts_that_are_short_foreign_or_name_a_test_collection_are_refused() ->
     assert make_pair("x:1", "boat", "", LONG) is not None
     assert make_pair("x:1", "boat", "", "It is too short.") is None
     assert make_pair("x:1", "...", "", LONG) is None
-    assert (
-        make_pair(
-            "x:1", "boat", "", "das Boot fährt langsam hinaus aufs Meer und kehrt abends wieder heim " * 2
-        )
-        is None
-    )
+    german = "das Boot fährt langsam hinaus aufs Meer und kehrt abends wieder heim " * 2
+    assert make_pair("x:1", "boat", "", german) is None
     assert make_pair("x:1", "boat", "Cranfield boats", LONG) is None
 
 
@@ -287,9 +282,8 @@ def test_equal_queries_are_one_and_those_of_more_than_five_documents_go(tmp_path
 
 def test_queries_of_the_dev_split_are_in_no_other(tmp_path: Path) -> None:
     write([Pair(f"x:{n}", f"thing {n}", "", LONG) for n in range(5)], tmp_path, dev=2)
-    train, dev = (
-        {row.query_id for row in read_qrels(tmp_path / f"qrels/{split}.tsv")} for split in ("train", "dev")
-    )
+    judged = [read_qrels(tmp_path / f"qrels/{split}.tsv") for split in ("train", "dev")]
+    train, dev = ({row.query_id for row in rows} for rows in judged)
     assert (train, dev) == ({"q-x:2", "q-x:3", "q-x:4"}, {"q-x:0", "q-x:1"})
 
 
@@ -303,9 +297,8 @@ def test_the_command_writes_a_folder_our_readers_take_and_names_what_is_missing(
     first = run(tmp_path / "a", root)
     assert first.returncode == 0, first.stderr
     assert "wordnet: not on this machine; to have it: apt-get install wordnet-base" in first.stdout
-    documents = {
-        found.id: found for found in read_documents(tmp_path / "a/corpus.jsonl", ("url", "title", "text"))
-    }
+    read = read_documents(tmp_path / "a/corpus.jsonl", ("url", "title", "text"))
+    documents = {found.id: found for found in read}
     queries = {found.id: found.text for found in read_queries(tmp_path / "a/queries.jsonl")}
     judged = {row.document_id: queries[row.query_id] for row in read_qrels(tmp_path / "a/qrels/train.tsv")}
     assert judged.keys() == documents.keys()
