@@ -45,9 +45,8 @@ def owned() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def service(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("tenants")
-    books = made(
-        toy_model, write(folder / "books.jsonl", owned()), folder / "books", index="flat", passages=True
-    )
+    source = write(folder / "books.jsonl", owned())
+    books = made(toy_model, source, folder / "books", index="flat", passages=True)
     films = made(toy_model, write(folder / "films.jsonl", documents(20)), folder / "films", index="flat")
     (folder / "tenants.toml").write_text(TENANTS)
     keys = ",".join(f"{name}:{hashlib.sha256(key.encode()).hexdigest()}" for name, key in KEYS.items())
@@ -131,9 +130,8 @@ def test_nothing_is_like_a_document_of_another(service: str) -> None:
     assert ask(service, "ann", {"like": {"id": "bob/1"}}).status_code == 404
     found = ask(service, "ann", {"like": {"id": "ann/0"}, "top_k": 60}).json()["hits"]
     assert found and all(hit["id"].startswith("ann/") for hit in found)
-    batch = ask(
-        service, "ann", {"searches": [{"like": {"id": "bob/1"}}, {"query": "bees"}]}, "/search/batch"
-    ).json()
+    searches = [{"like": {"id": "bob/1"}}, {"query": "bees"}]
+    batch = ask(service, "ann", {"searches": searches}, "/search/batch").json()
     assert [each["status"] for each in batch["results"]] == [404, 200]
     embedded = ask(service, "ann", {"input": RARE, "input_type": "query"}, "/v1/embeddings")
     assert embedded.status_code == 200, embedded.text
@@ -224,9 +222,7 @@ def test_settings_that_cannot_be_meant(values: dict[str, Any], said: str, tmp_pa
         (f"[ann]\nfilter = {'{not = ' * 3000}1{'}' * 3000}\n", "nested too deeply"),
     ],
 )
-def test_a_file_of_tenants_that_opens_more_than_was_meant_is_refused(
-    text: str, said: str, tmp_path: Path
-) -> None:
+def test_tenants_that_open_more_than_was_meant_are_refused(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "tenants.toml"
     path.write_text(text)
     key = f"ann:{hashlib.sha256(b'x').hexdigest()}"
@@ -235,9 +231,8 @@ def test_a_file_of_tenants_that_opens_more_than_was_meant_is_refused(
     assert isinstance(refused.value, ValidationError)
     (fault,) = refused.value.errors()
     assert "\n" not in fault["msg"]
-    with pytest.raises(
-        ValueError, match=r"there are no API keys|is not the name of an API key|Extra|cannot read"
-    ):
+    said = r"there are no API keys|is not the name of an API key|Extra|cannot read"
+    with pytest.raises(ValueError, match=said):
         Settings(index_root=tmp_path, tenants=str(path))
 
 

@@ -23,9 +23,7 @@ from tests.made_index import documents, made, write
         ((), "", 'index = ["a=X", "a=Y"]'),
     ],
 )
-def test_a_name_that_comes_twice_ends_the_start(
-    flags: tuple[str, ...], variable: str, config: str, tmp_path: Path
-) -> None:
+def test_a_name_twice_is_refused(flags: tuple[str, ...], variable: str, config: str, tmp_path: Path) -> None:
     (tmp_path / "glow.toml").write_text(config)
     single = typer.Typer(add_completion=False)
     single.command()(serve_command)
@@ -42,26 +40,13 @@ def test_names_reach_the_workers_whole(tmp_path: Path) -> None:
     assert again.collections == {"a": Path("my  index"), "b": Path("c"), "d": Path("e")}
 
 
-def test_flags_that_come_several_times_all_count_and_clients_have_one_limit(
-    toy_model: Path, tmp_path: Path
-) -> None:
+def test_flags_that_come_again_all_count_and_clients_have_one_limit(toy_model: Path, tmp_path: Path) -> None:
     roots = [
         made(toy_model, write(tmp_path / f"{name}.jsonl", documents(10)), tmp_path / name, index="flat").path
         for name in ("books", "my films", "maps")
     ]
-    flags = (
-        "--index",
-        f"films={roots[1]}",
-        "--index",
-        f"maps={roots[2]}",
-        "--rate-limit",
-        "1",
-        "--rate-burst",
-        "5",
-    )
-    with serving(
-        roots[0], *flags, "--feedback-log", str(tmp_path / "f"), "--feedback-per-hour", "4"
-    ) as service:
+    flags = (f"--index=films={roots[1]}", f"--index=maps={roots[2]}", "--rate-limit=1", "--rate-burst=5")
+    with serving(roots[0], *flags, "--feedback-log", str(tmp_path / "f"), "--feedback-per-hour=4") as service:
         paths = ("/search", "/v1/films/search", "/v1/maps/search")
 
         def search(path: str, address: str) -> httpx.Response:

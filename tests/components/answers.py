@@ -1,7 +1,4 @@
-"""The suite's first half: what a component answers and writes, whatever segments its documents lie in.
-
-Anchors: Lucene's `BasePostingsFormatTestCase` and its like, scikit-learn's `check_estimator`.
-"""
+"""The suite's first half: what a component answers and writes, whatever segments its documents lie in."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -169,11 +166,7 @@ class Noting(Mapping[str, Any]):
 
 
 def same_files(component: AnyComponent, merged: Path, built: Path) -> None:
-    """A component's files are the same, but for what is known to differ.
-
-    Of documents that lost text to the limit of passages, only the most that they can be is known. Spelling beside stems keeps
-    words that only documents had which are gone.
-    """
+    """A component's files are the same, but for cut texts of passages and for spelling beside stems, which keep more."""
     found, expected = files_of(merged, component), files_of(built, component)
     assert expected and found.keys() == expected.keys()
     names = set(expected)

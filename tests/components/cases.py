@@ -157,9 +157,7 @@ class Maker:
                 component.prepare(corpus, rules[component.name])
                 if corpus.made.has_any(component.paths):
                     corpus.open(component)
-        jobs = {
-            component.name: component.encoding(corpus.made, rules[component.name]) for component in listed
-        }
+        jobs = {each.name: each.encoding(corpus.made, rules[each.name]) for each in listed}
         corpus.encoded = self._encoded(corpus, {name: job for name, job in jobs.items() if job is not None})
         for component in listed:
             component.build(corpus, rules[component.name])
@@ -199,9 +197,8 @@ def verified(segment: Segment) -> Segment:
 
 def files_of(folder: Path, component: AnyComponent) -> dict[str, bytes]:
     """A component's own files: path -> content."""
-    names = {
-        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    names = {path.relative_to(folder).as_posix(): path for path in sorted(paths)}
     return {name: path.read_bytes() for name, path in names.items() if name.startswith(component.paths)}
 
 

@@ -120,9 +120,8 @@ def test_ids_are_found_and_only_those(both: tuple[Segment, Segment]) -> None:
     assert (both[0][POSTINGS].is_remote, both[1][POSTINGS].is_remote) == (False, True)
     ids = ["d/0", "d/39", "d/4", "d/40", "", "zz", "d/", *(f"d/{number}" for number in range(60))]
     assert local.find_all(ids) == remote.find_all(ids) == [remote.find(each) for each in ids]
-    assert (
-        local.rows_before(ids) == remote.rows_before(ids) == [remote.rows_before([each])[0] for each in ids]
-    )
+    each_alone = [remote.rows_before([each])[0] for each in ids]
+    assert local.rows_before(ids) == remote.rows_before(ids) == each_alone
     assert remote.find_all([]) == remote.rows_before([]) == []
     assert list(local.by_id()) == list(remote.by_id())
     assert list(local.scan(3, 7)) == list(remote.scan(3, 7))

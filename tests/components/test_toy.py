@@ -125,11 +125,8 @@ class LengthsComponent(RowComponent[StoredLengths, Lengths, Rules, ComponentOpti
 
     def serves(self, reader: Lengths | None) -> Mapping[str, str]:
         """The shortest first, if somebody asks for it."""
-        return {
-            "shortest": ""
-            if reader is not None
-            else "this index holds no lengths; build it with this version"
-        }
+        absent = "this index holds no lengths; build it with this version"
+        return {"shortest": "" if reader is not None else absent}
 
     def info(self, reader: Lengths | None) -> dict[str, Any]:
         """Whether there are any."""
@@ -205,21 +202,16 @@ def test_a_service_shows_it(kind: str, made_versions: MakeVersions) -> None:
     assert {hit["id"]: hit["explanation"]["length"] for hit in hits}.items() <= expected.items()
 
 
-def test_a_version_that_was_built_before_goes_on_without_it(
-    toy_index: Path, toy_model: Path, tmp_path: Path
-) -> None:
+def test_a_version_built_before_goes_on_without_it(toy_index: Path, toy_model: Path, tmp_path: Path) -> None:
     root = IndexRoot(shutil.copytree(toy_index, tmp_path / "toy"))
     source = str(write(tmp_path / "new.jsonl", [{"_id": "b", "text": "zebra"}]))
     for _ in range(2):
         index = Index.open(root.folder(root.current()))
-        assert (
-            not index.holds(LENGTHS) and "lengths" not in index.parts() and index.info()["lengths"] is False
-        )
+        assert not index.holds(LENGTHS) and "lengths" not in index.parts()
+        assert index.info()["lengths"] is False
         assert "build it with" in index.refusals["shortest"]
-        upsert(
-            UpsertOptions(index_root=root.path, source=source, model=toy_model, threads=1),
-            Stages(io.StringIO()),
-        )
+        options = UpsertOptions(index_root=root.path, source=source, model=toy_model, threads=1)
+        upsert(options, Stages(io.StringIO()))
     assert index.delta is not None
     compact(CompactOptions(index_root=root.path, threads=1), Stages(io.StringIO()))
     assert not Index.open(root.folder(root.current())).holds(LENGTHS)

@@ -152,9 +152,8 @@ def test_base_and_delta_are_searched_as_one(
             np.testing.assert_array_equal(found[1][0], rows[best])
     mixed = np.array([OLD + 2, 7, OLD, 7, 0])
     np.testing.assert_array_equal(view.vectors(mixed), stored[mixed])
-    np.testing.assert_array_equal(
-        view.score(vectors[2], mixed), np.einsum("ij,j->i", stored[mixed], vectors[2])
-    )
+    expected = np.einsum("ij,j->i", stored[mixed], vectors[2])
+    np.testing.assert_array_equal(view.score(vectors[2], mixed), expected)
     assert view.vectors(mixed[:0]).shape == (0, DIMENSIONS)
     assert (view.kind, len(view), view.has_vectors) == (kind, OLD + NEW, True)
 
@@ -172,9 +171,8 @@ def test_other_rows_than_the_segment_has_are_refused(below: str, vectors: Array,
     cut = Rows(10, np.arange(0, 55, 5, np.uint32))
     assert len(VECTORS.open(replace(segment, rows=cut))) == 50
     if not below:
-        with pytest.raises(
-            MismatchError, match="50 vectors, 10 stored documents, 10 and 45 passages in the manifest"
-        ):
+        told = "50 vectors, 10 stored documents, 10 and 45 passages in the manifest"
+        with pytest.raises(MismatchError, match=told):
             VECTORS.open(replace(segment, rows=Rows(10, np.append(cut.first[:-1], np.uint32(45)))))  # type: ignore[index]  # it is there
     with pytest.raises(MismatchError, match=f"manifest lacks {below}vectors.faiss"):
         VECTORS.open(replace(segment, files={}))
@@ -191,9 +189,8 @@ def test_what_does_not_belong_together_is_not_joined(vectors: Array, tmp_path: P
     short = np.ascontiguousarray(vectors[OLD:, :8])
     other = built(tmp_path / "other", short, VectorRules(index="flat", dimensions=8), DELTA)
     nobody = np.empty(0, np.int64)
-    with pytest.raises(
-        MismatchError, match="vectors of 8 dimensions in its delta, 16 in its base; roll back"
-    ):
+    told = "vectors of 8 dimensions in its delta, 16 in its base; roll back"
+    with pytest.raises(MismatchError, match=told):
         VECTORS.join(joined(base, other, nobody))
     delta = built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA)
     base[VECTORS].device = "cuda"
@@ -203,9 +200,7 @@ def test_what_does_not_belong_together_is_not_joined(vectors: Array, tmp_path: P
     assert VECTORS.serves(delta[VECTORS]) == {"dense": "", "like": ""}
 
 
-def test_too_few_vectors_are_refused_in_a_build_and_made_flat_in_a_compaction(
-    vectors: Array, tmp_path: Path
-) -> None:
+def test_few_vectors_are_refused_by_a_build_and_flat_in_a_compaction(vectors: Array, tmp_path: Path) -> None:
     rules = rules_of("ivf-pq")
     with pytest.raises(ConfigError, match="needs at least 16 vectors to train, found 9"):
         VECTORS.check_rows(Rows(9), rules)
@@ -262,9 +257,7 @@ def here(ranges: int, seen: list[tuple[int, int]]) -> Callable[[RangeTask], Impo
     return spread
 
 
-def test_a_base_in_milvus_answers_as_one_in_a_file(
-    vectors: Array, gone: NDArray[np.int64], tmp_path: Path
-) -> None:
+def test_a_base_in_milvus_answers_as_a_file(vectors: Array, gone: NDArray[np.int64], tmp_path: Path) -> None:
     address = f"milvus://{tmp_path / 'vectors.db'}"
     file = built(tmp_path / "file", vectors[:OLD], rules_of("flat"))
     segment = made(tmp_path / "base", OLD, index="flat")

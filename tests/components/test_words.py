@@ -134,10 +134,8 @@ def corpus_of(
 
 def build_words(corpus: MadeCorpus, rules: PostingsRules) -> Segment:
     """Builds and opens words and spelling."""
-    for component, own in (
-        (POSTINGS, rules),
-        (SPELLING, SPELLING.rules(None, asked(corpus.model, "postings"))),
-    ):
+    spelling = SPELLING.rules(None, asked(corpus.model, "postings"))
+    for component, own in ((POSTINGS, rules), (SPELLING, spelling)):
         assert own is not None
         component.build(corpus, own)
         corpus.made = corpus.made.with_reader(component, component.open(corpus.made))
@@ -150,11 +148,8 @@ def asked(model: Model, *made: str) -> Asked:
 
 def files(folder: Path) -> dict[str, bytes]:
     """Path -> content."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def encode(
@@ -208,9 +203,7 @@ def learned_segment(
             halves = (text[: len(text) // 2], text[len(text) // 2 :]) if has_passages else (text,)
             texts = [Document(each.id, {**each.fields, "text": (half,)}) for half in halves]
             done[each.id] = encode(corpus.model, texts, corpus.terms, encoder)
-    blocks = [
-        Records(np.concatenate(done[each.id]), np.array([len(one) for one in done[each.id]])) for each in held
-    ]
+    blocks = [Records(np.concatenate(done[each.id]), np.array([*map(len, done[each.id])])) for each in held]
     assert encoder.reads == (TERMS,) and all(block.records.dtype == job.dtype for block in blocks)
     corpus.encoded = MadeEncoded({LEARNED_SPARSE.name: blocks})
     build_words(corpus, words)
@@ -288,9 +281,8 @@ def rules_for(model: Model, **options: Any) -> LearnedRules:
 def test_only_the_head_of_an_index_adds_to_it(tmp_path: Path, learned_model: Path) -> None:
     model = Model.open(learned_model)
     rules = rules_for(model, learned_budget=5, learned_words=20)
-    base = learned_segment(
-        corpus_of(model, made_up(24, 5), tmp_path / "base"), PostingsRules(), rules, Made()
-    )
+    corpus = corpus_of(model, made_up(24, 5), tmp_path / "base")
+    base = learned_segment(corpus, PostingsRules(), rules, Made())
     assert LEARNED_SPARSE.report(base, rules, {})["learned"]["words"] == 20
     added = LEARNED_SPARSE.rules_of(replace(base, hashes=rules.hashes), delta=True)
     assert added is not None and added.words == tmp_path / "base" / "learned-words"
@@ -306,9 +298,8 @@ def test_impacts_in_other_units_are_not_joined(tmp_path: Path, learned_model: Pa
         learned_segment(corpus_of(model, made_up(5), tmp_path / str(unit)), PostingsRules(), each, Made())
         for unit, each in ((0, rules), (1, replace(rules, unit=0.5)))
     )
-    with pytest.raises(
-        MismatchError, match=r"of its base in the unit 0\.\d+, of its delta in 0\.5; roll back"
-    ):
+    said = r"of its base in the unit 0\.\d+, of its delta in 0\.5; roll back"
+    with pytest.raises(MismatchError, match=said):
         joined_of(LEARNED_SPARSE, base[LEARNED_SPARSE], delta[LEARNED_SPARSE], np.array([0]))
 
 
@@ -322,9 +313,8 @@ def made(tmp_path: Path, learned_model: Path) -> Segment:
 
 def test_words_of_other_rows_are_refused(made: Segment) -> None:
     other = replace(made, rows=Rows(9)).with_reader(POSTINGS, ImpactIndex.open(made.folder / "impacts"))
-    with pytest.raises(
-        MismatchError, match=r"index made: impacts of 8 documents, 9 stored documents; rebuild"
-    ):
+    told = r"index made: impacts of 8 documents, 9 stored documents; rebuild"
+    with pytest.raises(MismatchError, match=told):
         POSTINGS.open(other)
     learned = r"learned/ holds impacts \(learned\) of 8 documents, "
     with pytest.raises(MismatchError, match=f"index made: {learned}9 stored documents; rebuild the index"):
@@ -333,9 +323,8 @@ def test_words_of_other_rows_are_refused(made: Segment) -> None:
         (POSTINGS, "delta/ holds impacts of 8 documents, "),
         (LEARNED_SPARSE, f"delta/{learned}"),
     ):
-        with pytest.raises(
-            MismatchError, match=f"{said}delta/delta.json says 9 documents; roll back to an older"
-        ):
+        told = f"{said}delta/delta.json says 9 documents; roll back to an older"
+        with pytest.raises(MismatchError, match=told):
             component.open(replace(other, below=DELTA))
 
 
@@ -346,10 +335,8 @@ def test_they_say_what_they_serve_and_why_a_document_was_found(made: Segment) ->
     assert learned is not None
     assert POSTINGS.serves(impacts) == {"lexical": "", "hybrid": ""}
     assert LEARNED_SPARSE.serves(learned) == {"learned-sparse": ""}
-    assert (
-        POSTINGS.serves(None)["hybrid"]
-        == "this index holds no words, 'hybrid' needs them; build it with --lexical"
-    )
+    lacks = "this index holds no words, 'hybrid' needs them; build it with --lexical"
+    assert POSTINGS.serves(None)["hybrid"] == lacks
     assert LEARNED_SPARSE.serves(None)["learned-sparse"].endswith("build it with glow build --learned-sparse")
     assert POSTINGS.info(impacts) == {"analyzer": "plain"} and POSTINGS.info(None) == {"analyzer": None}
     hit = Explained(int(impacts.search(["bees"], 1)[1][0]), {"bees": "owls"})

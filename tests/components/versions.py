@@ -150,7 +150,5 @@ def edits(path: Path) -> Iterator[tuple[str, bytes]]:
             connection.executescript("DELETE FROM documents WHERE row = 0")
         yield "one less", copy.read_bytes()
         copy.unlink()
-    elif (
-        path.suffix != ".faiss"
-    ):  # FAISS maps lists of vectors without a look at the file's length; a search finds out
+    elif path.suffix != ".faiss":  # it is mapped without a look at the file's length; a search finds out
         yield "cut", whole[:-1]

@@ -2,10 +2,7 @@
 
     python -m tests.deploy.compose_up [--no-sizes]
 
-It starts, answers, loses no request while a replica is killed, Redis is restarted and the index is rebuilt, refuses a bad
-index, keeps the index over `down` and `up`, and brings it back from a backup. Takes some minutes, most of them for building images. `.ci/run` runs it
-where an engine answers. Exit status 1 where a promise is not kept, 77 where it cannot be tried: no engine with compose,
-or no base images.
+Exit status 1 where a promise is not kept, 77 where it cannot be tried: no engine with compose, or no base images.
 """
 
 import argparse
@@ -25,17 +22,7 @@ NOT_RUN = 77
 OFFICIAL_MB = (125.0, 45.0)
 """The official base image, unpacked and packed: what stands in for it somewhere is another size."""
 MOST_MB, MOST_PACKED_MB, MOST_RSS_MB, MOST_READY_S = 430.0, 190.0, 400.0, 5.0
-ABSENT = (
-    "torch",
-    "onnx",
-    "scipy",
-    "ir_measures",
-    "bm25s",
-    "pip",
-    "glow_index_builder",
-    "glow.training",
-    "glow.nn",
-)
+ABSENT = "torch onnx scipy ir_measures bm25s pip glow_index_builder glow.training glow.nn".split()
 QUESTIONS = {"delete an entire directory tree": "shutil.rmtree", "compile a regular expression": "re.compile"}
 RSS = """
 import pathlib
@@ -74,9 +61,8 @@ def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
     """The service's image is small, its container has few rights and little memory, and is ready soon."""
     image = project.image("service")
     found = run("docker", "run", "--rm", "--entrypoint", "python", image, "-c", _FIND, *ABSENT)
-    checks.note(
-        found.returncode == 0 and not found.stdout.strip(), "absent from the image", found.stdout.split()
-    )
+    absent = found.stdout.split()
+    checks.note(found.returncode == 0 and not absent, "absent from the image", absent)
     exporter = "import opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http.trace_exporter"
     done = project.inside("service-1", "python", "-c", exporter)
     checks.note(done.returncode == 0, "traces can be sent", done.stderr[-300:] or "yes")
@@ -93,9 +79,8 @@ def check_image(project: Project, checks: Checks, *, with_sizes: bool) -> None:
             break
         time.sleep(0.05)
     ready_s = time.monotonic() - begin
-    checks.note(
-        ready_s <= MOST_READY_S, f"ready within {MOST_READY_S:.0f} s of its start", f"{ready_s:.1f} s"
-    )
+    within = f"ready within {MOST_READY_S:.0f} s of its start"
+    checks.note(ready_s <= MOST_READY_S, within, f"{ready_s:.1f} s")
     if with_sizes:
         pairs = zip(sizes_mb(image), sizes_mb(BASES[0]), OFFICIAL_MB, strict=True)
         unpacked, packed = (ours - base + official for ours, base, official in pairs)
@@ -108,11 +93,8 @@ def check_monitoring(project: Project, checks: Checks) -> None:
     done = project.compose("--profile", "monitoring", "up", "--detach", "--wait", "--no-deps", "prometheus")
     checks.note(done.returncode == 0, "Prometheus starts", done.stderr[-500:] if done.returncode else "yes")
     done = project.inside("prometheus", "promtool", "check", "config", "/etc/prometheus/prometheus.yml")
-    checks.note(
-        done.returncode == 0,
-        "promtool accepts its configuration",
-        done.stdout.split("\n")[-2:] or done.stderr,
-    )
+    told = done.stdout.split("\n")[-2:] or done.stderr
+    checks.note(done.returncode == 0, "promtool accepts its configuration", told)
 
     def up() -> list[str]:
         answer = project.inside(
@@ -146,9 +128,8 @@ def main() -> int:
         sys.stderr.write("Not run here: no container engine with compose v2 answers\n")
         return NOT_RUN
     if missing := out_of_reach(BASES):
-        sys.stderr.write(
-            f"Not run here: these images are not here and cannot be pulled: {', '.join(missing)}\n"
-        )
+        names = ", ".join(missing)
+        sys.stderr.write(f"Not run here: these images are not here and cannot be pulled: {names}\n")
         return NOT_RUN
     checks, project = Checks(), Project()
     try:

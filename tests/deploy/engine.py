@@ -44,13 +44,7 @@ def free_port() -> int:
 
 
 class Project:
-    """A clone of HEAD, and the containers, networks and volumes that compose makes of it.
-
-    Attributes:
-        folder: the clone.
-        input: folder that the job finds at /input.
-        port: where the proxy answers.
-    """
+    """A clone of HEAD, what compose makes of it, and the port where its proxy answers; the job finds `input` at /input."""
 
     def __init__(self) -> None:
         self._place = Path(tempfile.mkdtemp(prefix=NAME))

@@ -33,16 +33,12 @@ def check_rebuild(project: Project, checks: Checks) -> None:
     under_load(project, checks, "the index is rebuilt", rebuild)
     few = (project.input / "documents.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:10]
     (project.input / "few.jsonl").write_text("".join(few), encoding="utf-8")
-    done = project.compose(
-        "run", "--rm", "-T", "rebuild", "--input", "/input/few.jsonl", "--gate", "/input/judged"
-    )
-    reason = done.stderr.strip().splitlines()[-1:]
-    checks.note(
-        done.returncode == 6, "a gate that fails ends the job with status 6", (done.returncode, reason)
-    )
-    checks.note(
-        search(project.port, "after a refusal")[2] == found[0], "and leaves the live version", found[0]
-    )
+    given = ("--input", "/input/few.jsonl", "--gate", "/input/judged")
+    done = project.compose("run", "--rm", "-T", "rebuild", *given)
+    ended = (done.returncode, done.stderr.strip().splitlines()[-1:])
+    checks.note(done.returncode == 6, "a gate that fails ends the job with status 6", ended)
+    version = search(project.port, "after a refusal")[2]
+    checks.note(version == found[0], "and leaves the live version", found[0])
 
 
 def _write_input(folder: Path) -> None:

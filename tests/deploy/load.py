@@ -18,11 +18,7 @@ _WORDS = ("directory", "socket", "thread", "date", "compress", "regular expressi
 
 
 def search(port: int, query: str, top_k: int = 5) -> tuple[int, dict[str, object], str]:
-    """Asks once, on a connection of its own.
-
-    Returns:
-        The status, the answer, and the index version that answered.
-    """
+    """Asks once, on a connection of its own: the status, the answer, and the index version that answered."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
         return _post(connection, query, top_k)
@@ -40,14 +36,7 @@ def _post(
 
 
 class Load:
-    """Searches from a few clients while a block runs.
-
-    Attributes:
-        answered: how many were answered with 200.
-        lost: the others, with what came instead.
-        versions: answers by index version.
-        slowest_s: the longest that one took.
-    """
+    """Searches from a few clients while a block runs, and counts what was answered with 200, by which version, or lost."""
 
     def __init__(self, port: int) -> None:
         self.answered = 0

@@ -52,9 +52,8 @@ def test_every_base_image_stands_in_the_list_as_it_is_named_elsewhere() -> None:
 def test_digests_are_written_everywhere_and_again_when_a_tag_moves(checkout: Path) -> None:
     places = sum(map(len, named(checkout).values()))
     for digest in (FIRST, SECOND):
-        assert all(
-            image.endswith(f"@{digest}") for image in pin(checkout, lambda _, digest=digest: digest).values()
-        )
+        pinned = pin(checkout, lambda _, digest=digest: digest).values()
+        assert all(image.endswith(f"@{digest}") for image in pinned)
         written = [image for inside in named(checkout).values() for image in inside]
         assert len(written) == places
         assert all(image.endswith(f"@{digest}") and image.count("@") == 1 for image in written)

@@ -1,7 +1,4 @@
-"""The compose files and Dockerfiles agree with the code: settings, ports, paths, probes, commands, rights.
-
-Nothing here needs a container engine; `compose_up.py` beside this file runs the whole of it where there is one.
-"""
+"""The compose files and Dockerfiles agree with the code: settings, ports, paths, probes, commands, rights."""
 
 import re
 from pathlib import Path
@@ -20,6 +17,7 @@ from scripts.lock_images import LOCKS
 
 ROOT = Path(__file__).parent.parent.parent
 DOCKER = ROOT / "docker"
+PROXY = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 OUR_IMAGES = ("service", "builder", "train")
 COMPOSE_FILES = ("docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.milvus.yml")
@@ -85,8 +83,7 @@ def test_every_setting_can_be_given_in_one_file() -> None:
 
 
 def test_replicas_drain_longer_than_the_proxy_takes_to_see_it() -> None:
-    config = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
-    check = re.search(r"check inter (\d+)s fastinter (\d+)ms .* fall (\d+)", config)
+    check = re.search(r"check inter (\d+)s fastinter (\d+)ms .* fall (\d+)", PROXY)
     assert check is not None
     seen_s = int(check[1]) + int(check[2]) / 1000 * (int(check[3]) - 1)
     for name in REPLICAS:
@@ -101,13 +98,12 @@ def _seconds(text: str) -> float:
 
 
 def test_the_proxy_waits_longer_and_holds_more_than_a_request_may_take() -> None:
-    config = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
     settings = Settings.model_validate({"index_root": "/index"})
-    buffer = re.search(r"tune.bufsize (\d+)", config)
-    timeout = re.search(r"timeout server (\d+)s", config)
+    buffer = re.search(r"tune.bufsize (\d+)", PROXY)
+    timeout = re.search(r"timeout server (\d+)s", PROXY)
     assert buffer is not None
     assert timeout is not None
-    check = re.search(r"timeout check (\d+)s", config)
+    check = re.search(r"timeout check (\d+)s", PROXY)
     assert check is not None
     assert int(check[1]) > LONGEST_S, "a slow /readyz is not an unready one"
     assert all(int(SERVICES[name]["environment"]["GLOW_KEEP_ALIVE_S"]) > 60 for name in REPLICAS)
@@ -116,8 +112,7 @@ def test_the_proxy_waits_longer_and_holds_more_than_a_request_may_take() -> None
 
 
 def test_the_proxy_asks_no_second_replica_to_write() -> None:
-    proxy = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
-    once = re.search(r"disable-l7-retry if !METH_GET \{ path_reg (\S+) \}", proxy)
+    once = re.search(r"disable-l7-retry if !METH_GET \{ path_reg (\S+) \}", PROXY)
     assert once is not None
     posted = {path for route in ROUTES if route.method != "GET" for path in route.paths}
     posted |= {path.replace("/v1/", "/v1/books/") for path in posted if path.startswith("/v1/")}
@@ -132,18 +127,17 @@ def test_ports_agree() -> None:
     assert ("EXPOSE", port) in instructions(DOCKER / "service.Dockerfile")
     assert all(SERVICES[name]["environment"]["GLOW_PORT"] == port for name in REPLICAS)
     targets = [f"{name}:{port}" for name in REPLICAS]
-    proxy = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
-    assert re.findall(r"(?m)^ +server \S+ (\S+)", proxy) == targets
+    assert re.findall(r"(?m)^ +server \S+ (\S+)", PROXY) == targets
     scraped = yaml.safe_load((DOCKER / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
     assert scraped[0]["static_configs"] == [{"targets": targets}]
-    assert f"127.0.0.1:${{PORT:-8080}}:{_bound(proxy)}" in SERVICES["proxy"]["ports"]
+    assert f"127.0.0.1:${{PORT:-8080}}:{_bound()}" in SERVICES["proxy"]["ports"]
     for service in SERVICES.values():
         assert all(str(entry).startswith("127.0.0.1:") for entry in service.get("ports", []))
         assert service.get("network_mode") == "none" or set(service["networks"]) <= set(compose()["networks"])
 
 
-def _bound(proxy: str) -> str:
-    found = re.search(r"bind :(\d+)", proxy)
+def _bound() -> str:
+    found = re.search(r"bind :(\d+)", PROXY)
     assert found is not None
     return found[1]
 
@@ -151,12 +145,11 @@ def _bound(proxy: str) -> str:
 def test_probes_ask_routes_that_are_there() -> None:
     paths = {path for route in ROUTES for path in route.paths}
     asked = re.findall(r"path=\$\{1:-(/\w+)\}", (DOCKER / "ready.sh").read_text(encoding="utf-8"))
-    proxy = (DOCKER / "haproxy.cfg").read_text(encoding="utf-8")
-    asked += re.findall(r"http-check send meth GET uri (\S+)", proxy)
+    asked += re.findall(r"http-check send meth GET uri (\S+)", PROXY)
     assert asked == ["/readyz", "/readyz"]
     assert set(asked) <= paths
-    assert SERVICES["proxy"]["healthcheck"]["test"] == ["CMD", "bash", "/ready.sh", "/proxyz", _bound(proxy)]
-    assert "monitor-uri /proxyz" in proxy
+    assert SERVICES["proxy"]["healthcheck"]["test"] == ["CMD", "bash", "/ready.sh", "/proxyz", _bound()]
+    assert "monitor-uri /proxyz" in PROXY
     for name in REPLICAS:
         assert SERVICES[name]["healthcheck"]["test"] == ["CMD", "bash", "/app/ready.sh"]
 
@@ -214,9 +207,7 @@ def test_a_container_has_few_rights_and_limits(name: str) -> None:
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["mem_limit"]
-    assert service["cpus"]
-    assert service["pids_limit"]
+    assert all(service[limit] for limit in ("mem_limit", "cpus", "pids_limit"))
     assert not {"privileged", "cap_add", "devices"} & set(service)
     image, _, tag = by_default(service["image"]).partition(":")
     assert re.match(r"\d+", tag), f"{image} has no version"

@@ -35,12 +35,8 @@ def image_folder(name: str, target: Path) -> Path:
 def in_image(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A command as the image runs it, with only its own directory to import packages from."""
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": "/nonexistent"}
-    environment |= {
-        "ORT_DISABLE_TELEMETRY": "1",
-        "PYTHONPATH": str(folder),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **variables,
-    }
+    environment |= {"ORT_DISABLE_TELEMETRY": "1", "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= variables
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

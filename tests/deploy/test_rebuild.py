@@ -1,7 +1,4 @@
-"""The nightly rebuild, end to end without a cluster: the command line of the CronJob, run as it stands in its file.
-
-Paths of the image and its volumes are replaced, and the toy model is put in the place of the default one.
-"""
+"""The nightly rebuild without a cluster: the command line of the CronJob, with paths and the model replaced."""
 
 import json
 import subprocess

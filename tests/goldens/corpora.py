@@ -12,11 +12,8 @@ __all__ = ["CORPORA", "Corpus"]
 
 Json = dict[str, Any]
 DATA = Path(__file__).parents[1] / "data"
-NEW: Json = {
-    "_id": "new/volcano",
-    "title": "volcanoes",
-    "text": "A volcano spits lava over the island and coffee.",
-}
+NEW: Json = {"_id": "new/volcano", "title": "volcanoes"}
+NEW["text"] = "A volcano spits lava over the island and coffee."
 
 
 @dataclass(frozen=True, slots=True)

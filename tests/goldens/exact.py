@@ -1,7 +1,4 @@
-"""Compares all that the goldens ask for, to the byte and the last digit: `python -m tests.goldens.exact FILE`.
-
-The file is written if it is not there yet: do so before a change, and compare after it, on the same machine.
-"""
+"""Records all that the goldens ask for in a new file, or compares it exactly: `python -m tests.goldens.exact FILE`."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""Writes the goldens anew, from the code as it is: `python -m tests.goldens.record`.
-
-What git then shows is what changed for users; it belongs in the changelog, or it is a fault.
-"""
+"""Writes the goldens anew: `python -m tests.goldens.record`. What git then shows is what changed for users."""
 
 import os
 import tempfile

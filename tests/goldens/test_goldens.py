@@ -1,7 +1,4 @@
-"""Indexes hold and answer what they did when the goldens were recorded (`python -m tests.goldens.record`).
-
-`python -m tests.goldens.exact FILE` compares everything to the byte and the last digit, before and after a change.
-"""
+"""Indexes hold and answer what they did when the goldens were recorded (`python -m tests.goldens.record`)."""
 
 from itertools import islice
 from pathlib import Path

@@ -31,10 +31,7 @@ _VERSION = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{4}")
 
 
 def whole(work: Path) -> Json:
-    """Builds every corpus, changes it and compacts it, and looks at each state.
-
-    Returns corpus -> state (`built`, `changed`, `compacted`) -> what is known of it.
-    """
+    """Corpus -> state (`built`, `changed`, `compacted`) -> what is known of it."""
     models = {False: DATA / "toy-model", True: work / "toy-learned"}
     shutil.copytree(models[False], models[True])
     add_untrained_head(models[True], work / "checkpoint")
@@ -63,9 +60,8 @@ def _states(corpus: Corpus, model: Path, work: Path) -> Iterator[tuple[str, Json
 
 def _run(work: Path, *command: str) -> Json:
     """The report that a command writes."""
-    ended = CliRunner().invoke(
-        app, [*command, "--index-root", str(work / "index"), "--json", str(work / "printed")]
-    )
+    printed = str(work / "printed")
+    ended = CliRunner().invoke(app, [*command, "--index-root", str(work / "index"), "--json", printed])
     assert ended.exit_code == 0, ended.output
     return json.loads((work / "printed").read_bytes())
 

@@ -1,10 +1,4 @@
-"""The manifests as a cluster would get them: the base as its files say, overlays as kustomize makes them.
-
-Components come with the overlays that docs/kubernetes.md shows.
-
-Without kustomize (or kubectl, which has it inside) the overlays are skipped, with the reason in pytest's summary;
-`tests/deploy/k8s/fetch-kustomize` fetches it.
-"""
+"""The manifests as a cluster would get them: the base as its files say, overlays as kustomize makes them."""
 
 import json
 import re
@@ -124,7 +118,7 @@ def kustomize() -> list[str] | None:
 def build(folder: Path) -> System:
     command = kustomize()
     if command is None:
-        pytest.skip("neither kustomize nor a current kubectl: overlays were not built")
+        pytest.skip("neither kustomize (see `fetch-kustomize`) nor a current kubectl: overlays are not built")
     done = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return System(yaml.safe_load_all(done.stdout))

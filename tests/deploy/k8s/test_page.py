@@ -17,9 +17,8 @@ def manifests() -> dict[str, Any]:
     found = {}
     for block in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
         document = yaml.safe_load(block)
-        found[" ".join([document["kind"], *(Path(each).name for each in document.get("components", ()))])] = (
-            document
-        )
+        parts = [Path(each).name for each in document.get("components", ())]
+        found[" ".join([document["kind"], *parts])] = document
     return found
 
 

@@ -1,7 +1,4 @@
-"""Every pod keeps to the restricted Pod Security profile, and a little more.
-
-https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
-"""
+"""Every pod keeps to the restricted Pod Security profile of kubernetes.io, and a little more."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -9,16 +6,7 @@ from typing import Any
 
 import pytest
 
-VOLUMES = {
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-}
+VOLUMES = {*"configMap csi downwardAPI emptyDir ephemeral persistentVolumeClaim projected secret".split()}
 Document = dict[str, Any]
 
 
@@ -82,9 +70,7 @@ def test_no_secret_is_in_the_files(system: Any) -> None:
         (lambda spec: spec.update(hostNetwork=True), "hostNetwork"),
     ],
 )
-def test_a_pod_outside_the_profile_is_found(
-    system: Any, spoil: Callable[[Document], None], fault: str
-) -> None:
+def test_a_fault_of_a_pod_is_found(system: Any, spoil: Callable[[Document], None], fault: str) -> None:
     pod = copy.deepcopy(system.templates()["Deployment glow"])
     spoil(pod["spec"])
     assert fault in [*faults(pod)]

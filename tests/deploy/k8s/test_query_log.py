@@ -82,9 +82,8 @@ def test_the_gate_of_the_page_reads_what_was_gathered(job: Any) -> None:
     assert (context.params["gate"], str(context.params["source"])) == ("live", "/input/documents")
     assert f'"{log}"' in init["command"][-1]
     for container in (init, rebuild):
-        assert str(log.parent) in {
-            each["mountPath"] for each in container["volumeMounts"] if each["name"] == "tmp"
-        }
+        mounts = [each for each in container["volumeMounts"] if each["name"] == "tmp"]
+        assert str(log.parent) in {each["mountPath"] for each in mounts}
 
 
 def test_logs_of_all_pods_are_gathered_full_ones_too(gather: Any, tmp_path: Path) -> None:

@@ -62,10 +62,8 @@ def test_settings_ports_and_paths_agree(system: Any, pod: Any, container: Any, s
 
 
 def test_probes_ask_for_routes_of_the_service(container: Any) -> None:
-    paths = {
-        name: container[name]["httpGet"]["path"]
-        for name in ("startupProbe", "livenessProbe", "readinessProbe")
-    }
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    paths = {name: container[name]["httpGet"]["path"] for name in probes}
     # A load that takes long must not count as a start that failed.
     assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
     assert set(paths.values()) <= routes()
@@ -79,9 +77,8 @@ def test_a_rollout_never_has_fewer_pods_and_no_pod_is_killed_in_its_requests(
     program, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
     assert program == "sleep"
     assert settings.shutdown_timeout_s > settings.max_timeout_ms / 1_000
-    assert (
-        pod["terminationGracePeriodSeconds"] >= int(seconds) + settings.drain_s + settings.shutdown_timeout_s
-    )
+    longest_s = int(seconds) + settings.drain_s + settings.shutdown_timeout_s
+    assert pod["terminationGracePeriodSeconds"] >= longest_s
     # What is told by /readyz in that time is heard: a service that drains answers at once, whatever else it does.
     readiness = container["readinessProbe"]
     assert settings.drain_s > readiness["periodSeconds"] * readiness["failureThreshold"]
@@ -114,6 +111,5 @@ def test_scaling_and_scraping_ask_for_metrics_that_the_service_has(system: Any) 
         assert endpoint["path"] in routes()
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
         wanted = monitor["spec"]["selector"]["matchLabels"].items()
-        assert [each for each in system.of("Service") if wanted <= each["metadata"]["labels"].items()] == [
-            service
-        ]
+        taken = [each for each in system.of("Service") if wanted <= each["metadata"]["labels"].items()]
+        assert taken == [service]

@@ -32,10 +32,8 @@ def test_replicas_write_the_log_and_one_pod_applies_it(system: Any) -> None:
     for command in (ingest["command"], ingest["livenessProbe"]["exec"]["command"]):
         words = command[command.index("ingest") + 1 :]
         options = commands.get_command(None, "ingest").make_context("ingest", list(words)).params
-        assert (str(options["index_root"]), str(options["ingest_folder"])) == (
-            environment["GLOW_INDEX_ROOT"],
-            folder,
-        )
+        assert str(options["index_root"]) == environment["GLOW_INDEX_ROOT"]
+        assert str(options["ingest_folder"]) == folder
 
 
 def test_it_has_the_image_and_the_rights_of_the_rebuild(system: Any) -> None:
