@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,28 +25,6 @@ from tests.ports import free_port
 from tests.slow_peer import SlowPeer
 from tests.stores.conftest import MODEL, PATIENT, TERMS, Vectors
 from tests.stores.server import Milvus
-
-
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Milvus]:
-    """A server that asks for credentials."""
-    server = Milvus(tmp_path_factory.mktemp("closed"), password="Milvus")  # noqa: S106 - Milvus' own default
-    server.start()
-    yield server
-    server.remove()
-
-
-def test_wrong_credentials_and_databases_are_told_apart_from_no_server(closed: Milvus) -> None:
-    for token in ("", "root:wrong"):
-        with pytest.raises(ConfigError, match=r"refuses the credentials.*GLOW_STORE_TOKEN"):
-            connect(closed.address, StoreAccess(token, 10.0)).run(lambda client, _: client.list_collections())
-    connection = connect(closed.address, StoreAccess("root:Milvus", 10.0))
-    assert connection.run(lambda client, _: client.list_collections()) == []
-    with pytest.raises(ConfigError, match="no such database"):
-        connect(f"{closed.address}/absent", StoreAccess("root:Milvus", 10.0)).run(
-            lambda client, _: client.list_collections()
-        )
-
 
 HASTY = StoreAccess(timeout_s=1.0)
 
