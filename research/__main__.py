@@ -1,7 +1,4 @@
-"""`python -m research` lists the studies; `python -m research NAME … [--dry]` runs one.
-
-`--dry` parses the arguments, checks that the required files and directories exist, and prints the plan.
-"""
+"""`python -m research` lists the studies; `python -m research NAME … [--dry]` runs one, or checks and plans it."""
 
 import importlib
 import sys
