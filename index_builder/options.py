@@ -47,7 +47,7 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
         None, "Model directory; default: the one that models/DEFAULT names.", metavar="DIR"
     )
     publish: bool = option(True, "Make the new version live.")
-    device: Device = option("cpu", "Device that encodes and builds.")
+    device: Device = option("cpu", "Device that encodes; for cuda, auto chooses a flat index.")
     threads: int | None = option(None, "Threads of encoding and FAISS; default: all cores.", ge=1)
     rename: Mapping[str, str] = option(
         {},

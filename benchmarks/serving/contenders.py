@@ -134,7 +134,7 @@ def _build_peers(site: Site, names: Sequence[str]) -> None:
 
 
 def _joined(document: Document) -> str:
-    """A document as one text, as `glow.training.joined_text` makes it, which needs torch."""
+    """A document as one text, as `glow.training.teacher.joined_text` makes it, which needs torch."""
     return ". ".join(text for name, values in document.fields.items() if name != "url" for text in values)
 
 

@@ -1,4 +1,4 @@
-// English stop words, the same as in glow/text/lexical.py, which lexical indexes do not contain.
+// English stop words, the same as in glow/text/analyzer.py, which lexical indexes do not contain.
 
 export const STOP_WORDS = new Set(
   [

@@ -217,7 +217,7 @@ def test_few_vectors_are_refused_by_a_build_and_flat_in_a_compaction(vectors: Ar
 
 
 def test_auto_goes_by_the_number_of_vectors(vectors: Array, tmp_path: Path) -> None:
-    asked = SimpleNamespace(dimensions=DIMENSIONS)
+    asked = SimpleNamespace(dimensions=DIMENSIONS, device="cpu")
     rules = VECTORS.rules(VectorOptions(memory_mb=2), cast(Asked, asked))
     assert [rules.kind(count) for count in (4_000, 5_000, 10_000)] == ["flat", "hnsw", "ivf-pq"]
     segment = built(tmp_path, vectors[:20], rules)

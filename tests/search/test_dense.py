@@ -30,7 +30,7 @@ from glow.index.vectors import index as dense_module
 
 def test_a_small_corpus_is_searched_exactly_and_a_large_one_by_a_graph() -> None:
     assert choose_kind(0, 384) == choose_kind(1, 384) == choose_kind(FLAT_MAX_VECTORS, 384) == "flat"
-    assert choose_kind(FLAT_MAX_VECTORS + 1, 384) == "hnsw"
+    assert [choose_kind(FLAT_MAX_VECTORS + 1, 384, device=on) for on in ("cpu", "cuda")] == ["hnsw", "flat"]
 
 
 def test_vectors_are_compressed_where_memory_asks_for_it() -> None:

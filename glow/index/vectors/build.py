@@ -16,17 +16,18 @@ from glow.options import option
 
 # docs/results/serving.md has the measurements behind these figures.
 FLAT_MAX_VECTORS = 4_000
-DEFAULT_MEMORY_BYTES = 4 << 30
+DEFAULT_MEMORY_MB = 4096
 HNSW_LINKS = 32
 PQ_BITS = 4
 PQ_DIMENSIONS_PER_CODE = 2
-PQ_BLOCK_VECTORS = 32
-"""Number of codes in a block; FAISS fills up the last block of each list."""
+PQ_BLOCK_VECTORS = 32  # codes of a block; FAISS fills up the last block of each list
 
 
-def choose_kind(count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> IndexKind:
-    """The kind for a size: exact while that is fast, approximate while it fits into memory, compressed beyond."""
-    if count <= FLAT_MAX_VECTORS:
+def choose_kind(
+    count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_MB << 20, device: str = "cpu"
+) -> IndexKind:
+    """The kind for a size: exact while that is fast and on a GPU, approximate while it fits into memory, compressed beyond."""
+    if count <= FLAT_MAX_VECTORS or device != "cpu":
         return "flat"
     return "ivf-pq" if index_bytes("hnsw", count, dimensions) > memory_bytes else "hnsw"
 
@@ -34,23 +35,21 @@ def choose_kind(count: int, dimensions: int, memory_bytes: int = DEFAULT_MEMORY_
 def index_bytes(kind: IndexKind, count: int, dimensions: int) -> int:
     """Approximate size of an index on disk, and in memory while searched; for `ivf-pq`, D bytes per vector are rarely read."""
     whole = 4 * dimensions
-    lists = list_count(count)
     if kind == "flat":
         return count * whole
     if kind == "hnsw":
         return count * (whole + 8 * HNSW_LINKS + 20)  # 2M links of 4 bytes, upper levels and offsets
     codes = -(-code_count(dimensions) // 2)
-    return lists * (whole + codes * PQ_BLOCK_VECTORS // 2) + count * (8 + codes + dimensions)
+    return list_count(count) * (whole + codes * PQ_BLOCK_VECTORS // 2) + count * (8 + codes + dimensions)
 
 
 def require_buildable(kind: IndexKind, count: int) -> None:
     """Refuses a kind if there are too few vectors to train it."""
     if kind not in KINDS:
         raise ConfigError(f"unknown index kind {kind!r}; known: auto, {', '.join(KINDS)}")
-    least = 1 << PQ_BITS if kind == "ivf-pq" else 0
-    if count < least:
+    if kind == "ivf-pq" and count < 1 << PQ_BITS:
         raise ConfigError(
-            f"an {kind} index needs at least {least} vectors to train, found {count}; choose flat"
+            f"an {kind} index needs at least {1 << PQ_BITS} vectors to train, found {count}; choose flat"
         )
 
 
@@ -58,9 +57,6 @@ def code_count(dimensions: int) -> int:
     """Number of 4-bit codes of a compressed vector: the most that divide D into parts of at least 2 dimensions."""
     most = max(dimensions // PQ_DIMENSIONS_PER_CODE, 1)
     return next(codes for codes in range(most, 0, -1) if dimensions % codes == 0)
-
-
-DEFAULT_MEMORY_MB = 4096
 
 
 class VectorOptions(ComponentOptions):
@@ -86,15 +82,17 @@ class VectorRules(Rules):
 
     index: IndexKind | Literal["auto"]  # the kind; `auto` chooses by number of vectors
     dimensions: int  # D
+    device: str = (
+        "cpu"  # of encoding and of the served index; for `auto`, because a GPU searches `flat` alone
+    )
     memory_mb: int = DEFAULT_MEMORY_MB  # memory limit of the served index in MiB, for `auto`
-    # Address of a Milvus server for all that grows with documents; None: it is in files
-    store: str | None = None
+    store: str | None = None  # address of the Milvus that holds what grows with documents; None: files
     falls_back: bool = False  # whether the kind is `flat` if there are too few vectors, instead of an error
 
     def kind(self, count: int) -> IndexKind:
         """The kind for a number of vectors."""
         if self.index == "auto":
-            return choose_kind(count, self.dimensions, self.memory_mb << 20)
+            return choose_kind(count, self.dimensions, self.memory_mb << 20, self.device)
         try:
             require_buildable(self.index, count)
         except ConfigError:
@@ -119,7 +117,8 @@ class VectorRules(Rules):
         if self.index != "auto":
             return f"{count} {unit} are too few for {self.index}, which was asked for by --index"
         if kind == "flat":
-            return f"{count} {unit} are few enough to compare with every one"
+            few = "are few enough to compare with every one"
+            return f"{count} {unit} {few if count <= FLAT_MAX_VECTORS else 'are for a GPU, which searches flat indexes'}"
         graph_mb = index_bytes("hnsw", count, self.dimensions) / 2**20
         fits = "fits" if graph_mb <= self.memory_mb else "does not fit"
         return (

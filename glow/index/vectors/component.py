@@ -140,6 +140,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         return VectorRules(
             index=options.index,
             dimensions=asked.dimensions,
+            device=asked.device,
             memory_mb=options.memory_mb,
             store=options.store,
         )
@@ -148,13 +149,13 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         """For a compacted version: kind and place of the base's, if enough vectors are left."""
         if delta:  # nothing is opened: an upsert needs neither the base's vectors nor their server
             return VectorRules(index="flat", dimensions=0) if segment.has_any(self.paths) else None
-        vectors = segment.get(self)
-        if vectors is None:
+        if (vectors := segment.get(self)) is None:
             return None
         is_stored = isinstance(vectors, MilvusVectors)
         return VectorRules(
             index=segment.parameters.get("index", "auto"),
             dimensions=vectors.dimensions,
+            device=segment.parameters.get("device", "cpu"),
             memory_mb=int(segment.parameters.get("memory_mb", DEFAULT_MEMORY_MB)),
             store=read_store_header(segment.path(STORE_FILE).parent).address if is_stored else None,
             falls_back=True,
