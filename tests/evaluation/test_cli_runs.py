@@ -54,7 +54,7 @@ def runs(tmp_path: Path) -> list[Path]:
 def test_measures_of_the_papers_are_compared_by_their_name(qrels: Path, runs: list[Path]) -> None:
     found = call_json("compare", *runs[:2], "--qrels", qrels, "--samples", 10, "--measures", "papers")
     assert len(found) == 11
-    assert found["P@20"]["mean_a"] == pytest.approx(0.05)
+    assert found["P@20"]["mean_a"] == pytest.approx(0.05, rel=1e-12)
     assert found["ERR@20"]["mean_b"] == pytest.approx((1 / 32 + 1 / 48 + 1 / 16) / 3, abs=1e-6)
 
 
