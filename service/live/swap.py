@@ -81,23 +81,25 @@ class Swap:
             if self._is_live(mark.version):
                 self._set_refusal(None)
             else:
-                self._try(mark.version)
+                with self._group.turn(self._loaders):
+                    self._open(mark.version)
 
     def _look(self) -> _Mark | None:
         """Reads CURRENT; None if it cannot be read, as sometimes on a network disk; then nothing changes."""
+        path, why = self._root.path / CURRENT_FILE, "CURRENT does not name a version"
+        current = _identity(path)
         try:
             version = self._root.named()
-            current = _identity(self._root.path / CURRENT_FILE)
         except ArtifactNotFoundError as error:
             version, why = "", str(error)
-        else:
-            why = "CURRENT does not name a version"
         if not version:
             if self._is_readable:
                 _logger.warning("CURRENT cannot be read", extra={"fields": {"reason": why}})
             self._is_readable = False
             return None
         self._is_readable = True
+        if _identity(path) != current:  # replaced meanwhile: the name may be of the one before or after
+            return self._look()
         return _Mark(version, current, self._manifest_of(version))
 
     def _manifest_of(self, version: str) -> Identity | None:
@@ -112,10 +114,6 @@ class Swap:
             return version == live.version and self._root.manifest(version).hash == live.manifest.hash
         except ArtifactError:
             return False
-
-    def _try(self, version: str) -> None:
-        with self._group.turn(self._loaders):
-            self._open(version)
 
     def _open(self, version: str) -> None:
         started = time.perf_counter()

@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from glow.artifact import LEARNED_HEAD, IndexRoot, verify
+from glow.artifact import IndexRoot, verify
 from glow.cli import app
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
@@ -45,7 +45,7 @@ COMMANDS = (
         "one",
         (
             *("build", "--input", "{world}/other.jsonl", "--model", "{model}", "--threads", "1"),
-            *("--rerank", "{reranker}", "{learned}", "--index-root", "{root}"),
+            *("--rerank", "{reranker}", "--index-root", "{root}"),
         ),
     ),
     Command(
@@ -102,7 +102,6 @@ def make_worlds(folder: Path, model: Path | None) -> None:
             "1",
             "--rerank",
             "{reranker}",
-            "{learned}",
             "--index-root",
             "{root}",
         )
@@ -139,8 +138,7 @@ def do(world: Path, *arguments: str) -> None:
 def run_command(command: Command, root: Path, world: Path) -> dict[str, Any]:
     """Runs a command in this process: its exit status, and what it said where that is not 0."""
     model = (world / "model").resolve()
-    learned = "--learned-sparse" if (model / LEARNED_HEAD).is_file() else "--no-learned-sparse"
-    places = {"root": root, "world": world, "model": model, "reranker": TOY_RERANKER, "learned": learned}
+    places = {"root": root, "world": world, "model": model, "reranker": TOY_RERANKER}
     done = CliRunner().invoke(app, [argument.format(**places) for argument in command.arguments])
     return {"exit": done.exit_code} | ({"said": done.output} if done.exit_code else {})
 

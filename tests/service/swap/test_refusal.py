@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from glow.artifact import MANIFEST_FILE, read_manifest
+from glow.artifact import MANIFEST_FILE, IndexRoot, read_manifest
 from glow_service.live.resources import OpenVersion, Resources
 from glow_service.live.swap import Swap
 from glow_service.live.workers import WorkerGroup
@@ -181,6 +181,16 @@ def test_a_version_that_was_rolled_back_while_it_was_opened_is_never_served(
     assert resources.live() is live
     assert swap.refusal is None
     assert outcomes(metrics) == {"superseded": 1}
+
+
+def test_a_version_is_tried_once_when_current_is_replaced_while_it_is_read(versions: Any, parts: Any) -> None:
+    _, swap, metrics = parts
+    versions.point("none1")
+    swap.follow()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(IndexRoot, "named", lambda root: (patch.undo(), root.named(), versions.point("none2"))[1])
+        swap.follow()
+    assert swap.refusal.version == "none2" and outcomes(metrics) == {"refused": 2}
 
 
 def test_an_unexpected_error_is_a_refusal_that_says_nothing_of_itself(versions: Any, parts: Any) -> None:
