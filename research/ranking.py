@@ -99,7 +99,7 @@ def _columns(index: Index, text: str) -> dict[str, NDArray[Any]]:
     query = EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
     dense, gathered = gather_hybrid(index, query, DEFAULT_CANDIDATES)
     rows = np.union1d(dense.rows, gathered.lexical[1]).astype(np.int64)
-    late = None if gathered.score_late is None else gathered.score_late(rows, lambda: False)
+    late = None if gathered.score_late is None else gathered.score_late(rows)
     if gathered.score_dense is None or gathered.score_covered is None or late is None:
         raise MismatchError(
             "build the index by the default model, with words, tokens and whole vectors (--index flat)"

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +95,8 @@ LATE_SHARE = 0.4
 """Weight of late interaction in the dense score of a document (docs/results/quality.md)."""
 LATE_WORDS = 0.43
 """Factor of the lexical weight with late interaction, which compares words as well."""
+LATE_HEAD = 48
+"""Number of documents that late interaction scores: the first by the sum without it."""
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Rows int64 [x] -> their true scores float32 [x] for the current query."""
 Late = Callable[[NDArray[np.int64]], NDArray[np.float32] | None]
@@ -107,8 +108,7 @@ class Fused:
 
     scores: NDArray[np.float32]  # float32 [m], descending
     rows: NDArray[np.int64]  # int64 [m], each once
-    # `dense` and `lexical` -> float32 [m], the retriever's score; NaN if unknown. Also `late`, if it is known
-    # for every document
+    # `dense`, `lexical`, and `late` if tokens were compared -> float32 [m]; NaN if unknown
     parts: Mapping[str, NDArray[np.float32]]
     # float32 [h], evidence of the documents nearest to the query, regardless of filters; None: unknown, or
     # the fusion adds up ranks
@@ -131,13 +131,14 @@ def fuse_rankings(
     # The first of the dense ranking of all documents, regardless of filters: for `uncertainty`, and as rivals
     # of the hits. None: no filter applies, so the dense candidates are used
     head: Ranking | None = None,
-    # late-interaction scores of rows, with weight `LATE_SHARE` in the dense score under `convex`; its result
-    # is None if time runs out. None: the index or the query has no tokens
+    # Late interaction, with weight `LATE_SHARE` in the dense score under `convex`. It scores the first `LATE_HEAD`
+    # documents by the sum without it, and the nearest; others count as the lowest of them. Its result is None if
+    # time runs out. None: the index or the query has no tokens
     score_late: Late | None = None,
     # Fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1
     score_covered: Scorer | None = None,
     *,
-    waits: bool = False,  # whether the scorers wait for a store, so that they are called at once
+    waits: bool = False,  # whether the first two scorers wait for a store, so that they are called at once
 ) -> Fused:
     """Fuses the candidates of both retrievers.
 
@@ -151,37 +152,33 @@ def fuse_rankings(
     }
     nearest = dense if head is None else head
     near = nearest[0][:HEAD], nearest[1][:HEAD]
-    # A filter may exclude the rivals that hits are measured against.
-    every = rows if head is None else np.union1d(rows, near[1])
-    late = _completed(parts, score_late if fusion.method == "convex" else None, every, waits=waits)
+    run_all([part.complete for part in parts.values()], waits=waits)
     if fusion.method == "rrf":
         ranks = {name: part.reciprocal_ranks(fusion.k) for name, part in parts.items()}
         return _fused(_Sum(fusion, 1.0).of(ranks["dense"], ranks["lexical"]), rows, parts, order)
     largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
     openness = uncertainty(near[0])
     add = _Sum(fusion, openness / (float(largest) or 1.0))  # 0 if no word of the query is known
-    own = None if late is None else late[np.searchsorted(every, rows)]
+    cosines = parts["dense"].filled()
     lexical_scores = parts["lexical"].filled() * _covered(score_covered, rows)
-    made = _fused(add.of(parts["dense"].filled(), lexical_scores, own), rows, parts, order, own)
+    late = own = None
+    compared = near[1]  # hits are measured against them, also those that a filter excludes
+    if score_late is not None:
+        first = best(add.of(cosines, lexical_scores).astype(np.float32), rows, LATE_HEAD, order)[1]
+        compared = np.union1d(first, compared)
+        late = score_late(compared)
+    if late is not None:
+        own = np.full(len(rows), np.nan, np.float32)
+        own[np.isin(rows, compared)] = late[np.isin(compared, rows)]  # rows of both ascend
+    made = _fused(add.of(cosines, lexical_scores, own), rows, parts, order, own)
     if head is None:
         return replace(made, head=made.scores[_places(made.rows, near[1])], openness=openness)
     if score_lexical is None:
         return replace(made, openness=openness)
-    rivals = None if late is None else late[np.searchsorted(every, near[1])]
+    rivals = None if late is None else late[np.searchsorted(compared, near[1])]
     words = score_lexical(near[1]).astype(np.float64) * _covered(score_covered, near[1])
     scores = add.of(near[0].astype(np.float64), words, rivals)
     return replace(made, head=scores.astype(np.float32), openness=openness)
-
-
-def _completed(
-    parts: Mapping[str, "_Candidates"], score_late: Late | None, every: NDArray[np.int64], *, waits: bool
-) -> NDArray[np.float32] | None:
-    """Scores of candidates that only one ranking holds; and late interaction of documents."""
-    calls: list[Callable[[], Any]] = [part.complete for part in parts.values()]
-    if score_late is not None:
-        calls.append(lambda: score_late(every))
-    found = run_all(calls, waits=waits)
-    return None if score_late is None else found[-1]
 
 
 def _covered(score: Scorer | None, rows: NDArray[np.int64]) -> Floats:
@@ -203,10 +200,11 @@ class _Sum:
     lexical_scale: float  # factor of lexical scores
 
     def of(self, dense: Floats, lexical: Floats, late: NDArray[np.float32] | None = None) -> Floats:
-        """Evidence, float64 [m], from three columns of that length."""
+        """Evidence, float64 [m], from three columns of that length; the lowest `late` replaces unknown ones."""
         weights, words = self.fusion.weights, self.lexical_scale
         total = weights.dense + weights.lexical
         if late is not None:
+            late = np.where(np.isnan(late), np.fmin.reduce(late, initial=1.0), late)
             dense, lexical = (1 - LATE_SHARE) * dense + LATE_SHARE * late, LATE_WORDS * lexical
         evidence: Floats = weights.dense / total * dense + weights.lexical / total * words * lexical
         return evidence

@@ -1,4 +1,4 @@
-"""Late interaction in hybrid search: compares the tokens of every candidate with those of the query, or of none.
+"""Late interaction in hybrid search: compares the tokens of the first candidates with those of the query.
 
 Source: late interaction of ColBERT (Khattab and Zaharia 2020), over the token embeddings of both towers. It needs no further
 encoding and no training of its own. docs/results/quality.md has the measurements.
@@ -110,12 +110,10 @@ def _rows_of(
     return np.repeat(first - starts, counts) + np.arange(counts.sum()), starts
 
 
-AT_ONCE = 256
-"""Number of documents that are compared between two checks of the time."""
 Floats = NDArray[np.float32]
-LateScorer = Callable[[NDArray[np.int64], Callable[[], bool]], Floats | None]
-"""Documents int64 [m] -> float32 [m], about -1 to 1, for each by its best passage. None if time runs out, which the second
-argument tells (it is called now and then), or if a store does not return the token vectors."""
+LateScorer = Callable[[NDArray[np.int64]], Floats | None]
+"""Documents int64 [m] -> float32 [m], about -1 to 1, for each by its best passage. None if a store does not return the
+token vectors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,19 +154,13 @@ def late_scorer(
     """
     late = index[LATE_INTERACTION]
 
-    def score(documents: NDArray[np.int64], is_over: Callable[[], bool]) -> Floats | None:
-        scores = np.empty(len(documents), np.float32)
+    def score(documents: NDArray[np.int64]) -> Floats | None:
         rows = rows_read(index, documents, passages, vector)
-        for start in range(0, len(rows), AT_ONCE):
-            if is_over():
-                return None
-            here = slice(start, start + AT_ONCE)
-            try:
-                codes, starts = late.read(rows[here])
-            except StoreError:
-                return None
-            scores[here] = max_sim(codes, starts, query.vectors, query.weights)
-        return scores
+        try:
+            codes, starts = late.read(rows)
+        except StoreError:
+            return None
+        return max_sim(codes, starts, query.vectors, query.weights)
 
     return score
 

@@ -160,7 +160,7 @@ class RankedDocuments:
     Attributes:
         scores: float32 [k], descending; they give the order.
         rows: int64 [k], rows of documents.
-        parts: `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown. `late`, if it is known for all.
+        parts: `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown. `late` likewise, if tokens were compared.
             `fused`, the evidence of a hybrid search, if the score is a probability.
         passages: document row -> row of its best passage; empty if the index has none, or only lexical retrieval found it.
         calibration: makes `scores` probabilities that a hit answers the query; None: they have no unit.
@@ -265,8 +265,8 @@ def rank_hybrid(
 ) -> RankedDocuments:
     """Fuses the k documents of each retriever and returns the k best. Lexical retrieval uses learned impacts if there are any.
 
-    If index and query have tokens, late interaction scores every document of either ranking, or none. With `convex`, a document's
-    score does not depend on the filter; with `rrf`, it depends on the document's rank among the allowed ones.
+    If index and query have tokens, late interaction scores the first documents (`LATE_HEAD`). With `convex`, a filter changes no
+    score of these, and none without late interaction; with `rrf`, a score depends on the document's rank among the allowed ones.
 
     The index needs a lexical component. Arguments as for `rank_dense`, and
 
@@ -297,7 +297,7 @@ def fuse_hybrid(
         k: documents, >= 1.
         fusion: how to combine the two rankings.
         passages: document row -> row of its best passage, as found by dense retrieval.
-        is_over: called now and then; if true, late interaction is left out for all documents.
+        is_over: called before late interaction; if true, that is left out.
         calibrates: as for `rank_hybrid`.
     """
     score = gathered.score_late
@@ -310,7 +310,7 @@ def fuse_hybrid(
         gathered.score_lexical,
         gathered.lexical_scale,
         gathered.head,
-        None if score is None else lambda rows: score(rows, is_over),
+        None if score is None else lambda rows: None if is_over() else score(rows),
         gathered.score_covered,
         waits=gathered.waits,
     )

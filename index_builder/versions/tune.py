@@ -383,7 +383,7 @@ def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
         rows=union,
         dense_scores=gathered.score_dense(union) if gathered.score_dense else None,
         lexical_scores=gathered.score_lexical(union),
-        late_scores=gathered.score_late(union, lambda: False) if gathered.score_late else None,
+        late_scores=gathered.score_late(union) if gathered.score_late else None,
         covered=gathered.score_covered(union) if gathered.score_covered else None,
         lexical_scale=gathered.lexical_scale,
         grades=query.grades,

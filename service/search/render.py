@@ -101,7 +101,8 @@ def _explanation(
         body["leave_one_out"] = [
             WordDelta(left.word, round(left.deltas[place], SCORE_DIGITS)) for left in left_out
         ]
-    if "fused" in parts and "dense" in parts:
+    # Late interaction of a hit behind the first ones is unknown, so its sum cannot be divided.
+    if {"fused", "dense"} <= parts.keys() and (not explanations.answered or "late" in parts):
         added = contributions(call.fusion or index.fusion, parts, parts["fused"])
         body["fused"] = {name: short(value) for name, value in added.items()}
     if explanations.answered:

@@ -290,24 +290,23 @@ class SearchSession:
             self._explanations = explain(index, self.text, read, call.explain.leave_one_out, clock.check)
             if call.rerank is not None:
                 self._explanations = self._with_attention(self._explanations, page, read)
-            if (compared := self._compared(page)) is not None:
+            if (compared := self._compared()) is not None:
                 answered = answers_of(index, *compared, rows_of(page), read)
                 self._explanations = replace(self._explanations, answered=answered)
             clock.lap("explain")
         meaning = self._meaning(page) if call.highlight is not None else None
         return PageReader(index, call, self.text, page, self._explanations, clock, meaning)
 
-    def _compared(self, page: Sequence[RankedHit]) -> tuple[EncodedQuery, QueryTokens] | None:
-        """The query and its tokens, if they were compared with those of every hit."""
+    def _compared(self) -> tuple[EncodedQuery, QueryTokens] | None:
+        """The query and its tokens, if they were compared with those of hits."""
         query = self._query
-        if query is None or query.tokens is None or not all("late" in hit.parts for hit in page):
+        if query is None or query.tokens is None or self.ranked is None or "late" not in self.ranked.parts:
             return None
         return query, query.tokens
 
     def _meaning(self, page: Sequence[RankedHit]) -> Meaning | None:
         """Finds the words of the hits with similar meaning, if tokens were compared."""
-        compared = self._compared(page)
-        if compared is None or not can_tell(self.index.preprocessor):
+        if (compared := self._compared()) is None or not can_tell(self.index.preprocessor):
             return None
         return Meaning(self.index, *compared, *rows_of(page))
 

@@ -135,7 +135,8 @@ def test_stores_of_different_make_are_neither_joined_nor_merged(tmp_path: Path, 
         for each, changed in (("same", {}), ("other", {name: LIKE[name]}))
     )
     assert len(joined(base, same)) == 6
-    with pytest.raises(MismatchError, match="cannot be one store"):
+    said = f"{name} {str(LIKE[name])[:12]}.* and of model a{{12}}, size 24, budget 12 cannot be one store"
+    with pytest.raises(MismatchError, match=said):
         joined(base, other)
     rules = LATE_INTERACTION.rules_of(base, delta=False)
     assert rules == LateRules(header=HEADER)
@@ -162,16 +163,11 @@ def test_what_it_says(tmp_path: Path) -> None:
     segment = segment_of(tmp_path / "base")
     size_bytes = sum(path.stat().st_size for path in (tmp_path / "base" / "late").iterdir())
     said = LATE_INTERACTION.report(segment, LateRules(header=HEADER), {})
-    expected = {
-        "size": 24,
-        "budget": 12,
-        "tokens": 8,
-        "bytes": size_bytes,
-        "bytes_per_document": round(size_bytes / 3, 1),
-    }
-    assert said == {"late": expected}
+    each = round(size_bytes / 3, 1)
+    made_of = {"size": 24, "budget": 12}
+    assert said == {"late": {**made_of, "tokens": 8, "bytes": size_bytes, "bytes_per_document": each}}
     reader = segment[LATE_INTERACTION]
-    assert LATE_INTERACTION.info(reader) == {"late": {"size": 24, "budget": 12}}
+    assert LATE_INTERACTION.info(reader) == {"late": made_of}
     assert LATE_INTERACTION.serves(reader) == {"late": ""}
     why = LATE_INTERACTION.serves(None)["late"]
     assert "glow export-model --token-size" in why and "--no-late-interaction" in why

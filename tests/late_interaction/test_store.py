@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glow.errors import FormatError, MismatchError
+from glow.errors import FormatError
 from glow.index.late_interaction import LATE_FILES, CodedTokens, LateHeader, LateTokens, LateWriter
 
 HEADER = LateHeader(model="a" * 64, size=24, budget=12, rows=0, tokens=0)
@@ -171,15 +171,3 @@ def test_arrays_of_another_type_or_shape_are_named(
 def test_a_store_of_another_index_is_refused(store: Path) -> None:
     with pytest.raises(FormatError, match="it counts 6 rows, the index has 7"):
         LateTokens.open(store, 7)
-
-
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [({"model": "b" * 64}, "model b{12}"), ({"size": 32}, "size 32"), ({"budget": 13}, "budget 13")],
-)
-def test_stores_of_different_make_are_no_one_store(store: Path, changed: dict[str, Any], told: str) -> None:
-    late = LateTokens.open(store)
-    late.require_like(HEADER)
-    said = f"a{{12}}, size 24, budget 12 and of .*{told}.* cannot be one store"
-    with pytest.raises(MismatchError, match=said):
-        late.require_like(HEADER.model_copy(update=changed))

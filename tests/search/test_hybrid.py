@@ -297,8 +297,8 @@ def test_weights_that_weigh_nothing_are_refused(dense: float, lexical: float) ->
 
 
 def test_what_waits_for_a_store_is_asked_at_once() -> None:
-    """Each scorer returns only when the other two have been asked as well."""
-    met = threading.Barrier(3, timeout=20)
+    """Each of two scorers returns only when the other has been asked as well; late interaction needs what both return."""
+    met = threading.Barrier(2, timeout=20)
 
     def slow(rows: NDArray[np.int64]) -> NDArray[np.float32]:
         met.wait()
@@ -306,9 +306,9 @@ def test_what_waits_for_a_store_is_asked_at_once() -> None:
 
     given: Any = (convex(3, 1), ranking({0: 0.9, 1: 0.6}), ranking({1: 6.0, 2: 8.0}), None)
     fuse: Any = fuse_rankings
-    at_once = fuse(*given, slow, slow, 5.0, None, slow, waits=True)
+    at_once = fuse(*given, slow, slow, 5.0, waits=True)
     met = threading.Barrier(1)
-    assert shown(at_once) == shown(fuse(*given, slow, slow, 5.0, None, slow))
+    assert shown(at_once) == shown(fuse(*given, slow, slow, 5.0))
 
 
 def test_calls_at_once_have_the_deadline_and_the_first_failure_counts() -> None:

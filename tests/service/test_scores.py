@@ -4,6 +4,7 @@ import io
 import json
 import random
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ LATE = Calibration(
     sharpness=50.0, standing=0.5, evidence=3.0, openness=-0.7, constant=-1.0, high=0.5, none=0.2
 )
 PLAIN = LATE.model_copy(update={"constant": -2.0})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def every_candidate_is_compared() -> Iterator[None]:
+    """A filter may bring a document among the first, which late interaction scores (tests/search/test_late.py)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glow.search.hybrid.LATE_HEAD", ALL)
+        yield
 
 
 def calibrate(root: IndexRoot, text: str | None = None) -> None:
@@ -160,7 +169,9 @@ def test_a_re_ranker_adds_to_evidence(rerank_index: Path, serve: Serve, tmp_path
         assert "confidence" in ask(client)
 
 
-def test_reasons_say_what_each_column_gave(root: IndexRoot, serve: Serve) -> None:
+def test_reasons_say_what_each_column_gave(
+    root: IndexRoot, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serve(root.path) as client:
         for more, columns in (({}, {"dense", "late", "words"}), ({"rerank": False}, {"dense", "words"})):
             for hit in ask(client, "bees that find home", explain=True, top_k=5, **more)["hits"]:
@@ -168,6 +179,12 @@ def test_reasons_say_what_each_column_gave(root: IndexRoot, serve: Serve) -> Non
                 fused = pytest.approx(hit["scores"]["fused"], abs=3e-4)
                 assert set(gave) == columns and sum(gave.values()) == fused
                 assert gave["words"] >= -1e-4 and (gave["words"] > 1e-4) == (hit["scores"]["lexical"] > 0)
+        monkeypatch.setattr("glow.search.hybrid.LATE_HEAD", 1)
+        told = {
+            ("late" in hit["scores"], "fused" in hit["explanation"])
+            for hit in ask(client, explain=True, top_k=20)["hits"]
+        }
+        assert told == {(True, True), (False, False)}  # a sum with an unknown part is not divided
 
 
 # A filter, a tenant's key or `min_score` changes neither score nor order of the hits that it keeps.
