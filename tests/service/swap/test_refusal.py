@@ -188,7 +188,7 @@ def test_a_version_is_tried_once_when_current_is_replaced_while_it_is_read(versi
     versions.point("none1")
     swap.follow()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(IndexRoot, "named", lambda root: (patch.undo(), root.named(), versions.point("none2"))[1])
+        patch.setattr(IndexRoot, "named", lambda at: (patch.undo(), at.named(), versions.point("none2"))[1])
         swap.follow()
     assert swap.refusal.version == "none2" and outcomes(metrics) == {"refused": 2}
 
