@@ -43,7 +43,6 @@ from glow.text import (
     TermTable,
     check_analyzer,
     field_words,
-    is_lexical,
     lexical_words,
     select_terms,
 )
@@ -137,9 +136,7 @@ def _speller(preprocessor: Preprocessor, view: View, words: TermTable, folder: P
     if preprocessor.weighting.unit != "word":
         return None
     if not view.holds(POSTINGS):
-        build_spelling(
-            folder / SPELLING_FOLDER, ((word, df) for word, df in words.items() if is_lexical(word))
-        )
+        build_spelling(folder / SPELLING_FOLDER, words.items())
     table = SpellingTable.open(folder / SPELLING_FOLDER)
     return Speller(preprocessor.pieces, preprocessor.terms, [table], view.get(POSTINGS))
 

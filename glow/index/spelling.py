@@ -20,7 +20,7 @@ from glow.index.postings import POSTINGS, ImpactsView, SegmentImpacts, document_
 from glow.index.segment import BaseAndDelta, MergeSource, Segment
 from glow.options import StrictModel
 from glow.storage import ABSENT, SortedStrings, map_array, read_header
-from glow.text import TermTable, WordPieces, WordSpans, is_lexical
+from glow.text import STOP_WORDS, TermTable, WordPieces, WordSpans
 
 
 def forms(word: str) -> list[str]:
@@ -130,8 +130,8 @@ SHORTEST_WORD, LONGEST_WORD = 4, 24
 
 
 def is_spelled(word: str) -> bool:
-    """Whether typo correction covers a word: only letters, neither few nor very many."""
-    return SHORTEST_WORD <= len(word) <= LONGEST_WORD and word.isalpha()
+    """Whether typo correction covers a word: only letters, neither few nor very many, and no stop word."""
+    return SHORTEST_WORD <= len(word) <= LONGEST_WORD and word.isalpha() and word not in STOP_WORDS
 
 
 def build_spelling(
@@ -185,7 +185,7 @@ def count_words(
     documents: Iterable[Iterable[str]],
 ) -> Iterator[tuple[str, int]]:
     """Words that typo correction covers, with their document frequencies, for `build_spelling`."""
-    words = [word for word, _ in known.items() if is_spelled(word) and is_lexical(word)]
+    words = [word for word, _ in known.items() if is_spelled(word)]
     wanted, counts = frozenset(words), Counter[str]()
     for document in documents:
         counts.update(wanted.intersection(document))
@@ -279,7 +279,7 @@ class Speller:
 
         A stem alone is not enough: "several" has the stem of "sever", and "filled" that of "fille".
         """
-        if self._impacts is None or not is_lexical(word) or not self._impacts.holds(word):
+        if self._impacts is None or not self._impacts.holds(word):
             return False
         others = [word.removesuffix(ending) for ending in ENDINGS if word.endswith(ending)]
         term = self._impacts.analyzer.term

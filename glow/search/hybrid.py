@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from glow.index import RRF_K, Fusion, Ranking, best, run_all
 from glow.index.postings import ImpactsView
 from glow.records import Hit
-from glow.text import is_lexical
+from glow.text import searched_words
 
 DEPTH = 8
 """Up to this number of query words coverage counts in full; long questions are rarely repeated word for word."""
@@ -36,9 +36,9 @@ def coverage_scorer(
     """Returns a function that computes the factors of documents' lexical scores.
 
     Returns documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to the power min(1, 8 /
-    words); float32 [m] in [0, 1], 1 for a query without lexical words.
+    words); float32 [m] in [0, 1], 1 for a query without words. Stop words count if it has no others.
     """
-    counts = Counter(word for word in words if is_lexical(word))
+    counts = Counter(searched_words(words))
     shares = np.array([count * idf(word) for word, count in counts.items()])
     total = shares.sum()
     power = min(1.0, DEPTH / max(counts.total(), 1))

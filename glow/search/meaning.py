@@ -11,7 +11,7 @@ from glow.index.passages import PASSAGES
 from glow.records import Document
 from glow.search.late import QueryTokens, rows_read
 from glow.search.retrievers import EncodedQuery
-from glow.text import Preprocessor, ReadText, TokenizerPieces, is_lexical
+from glow.text import Preprocessor, ReadText, TokenizerPieces, searched_words
 
 __all__ = ["LEAST_ALIKE", "Meaning", "can_tell"]
 
@@ -57,9 +57,10 @@ class Meaning:
         self._block, self._answers = range(0), dict[int, tuple[list[int], list[float]]]()
         self._columns: dict[str, list[int]] = {}
         asked: list[int] = []
+        searched = set(searched_words(tokens.tokens.words))
         for place, number in enumerate(tokens.tokens.word_ids.tolist()):
             word = tokens.tokens.words[number] if number >= 0 else ""
-            if word and is_lexical(word):
+            if word in searched:
                 self._columns.setdefault(term(word), []).append(len(asked))
                 asked.append(place)
         self._vectors = tokens.vectors[asked]

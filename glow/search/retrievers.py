@@ -22,7 +22,7 @@ from glow.runtime import EncodedText
 from glow.search.calibration import Confidence, confidence_of, probabilities
 from glow.search.hybrid import HEAD, Scorer, coverage_scorer, fuse_rankings
 from glow.search.late import LateScorer, QueryTokens, best_passages, dense_scorer, late_scorer
-from glow.text import WeightedTokens, is_lexical, is_punctuation
+from glow.text import WeightedTokens, is_punctuation, searched_words
 
 Typos = Literal["auto", "off"]
 """`auto` corrects words that the index does not know if the index suggests a clear correction; `off` does not."""
@@ -68,7 +68,7 @@ def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
     """Words of a query that no document holds, nor any word of the same stem; none if the index has no lexical component."""
     if not index.holds(POSTINGS):
         return ()
-    words = dict.fromkeys(word for word in tokens.words if is_lexical(word))
+    words = dict.fromkeys(searched_words(tokens.words))
     return tuple(word for word in words if not index[POSTINGS].holds(word))
 
 

@@ -38,9 +38,19 @@ STOP_WORDS = frozenset(
 """English stop words: closed word classes, listed by kind."""
 
 
+def is_indexed(word: str) -> bool:
+    """Whether a lexical index includes a word; stop words are included."""
+    return len(word) <= MAX_WORD_CHARACTERS and not is_punctuation(word)
+
+
 def is_lexical(word: str) -> bool:
-    """Whether a lexical index includes a word."""
-    return word not in STOP_WORDS and len(word) <= MAX_WORD_CHARACTERS and not is_punctuation(word)
+    """Whether a word is indexed and counts beside others: it is no stop word."""
+    return word not in STOP_WORDS and is_indexed(word)
+
+
+def searched_words(words: Sequence[str]) -> list[str]:
+    """The words of a query that lexical search uses, with repetitions: no stop words, unless it has no others."""
+    return [word for word in words if is_lexical(word)] or [word for word in words if is_indexed(word)]
 
 
 def lexical_words(document: Document, schema: FieldSchema, pieces: WordPieces) -> Iterable[str]:
@@ -77,7 +87,10 @@ class Analyzer:
         self._cached = lru_cache(maxsize=CACHED_WORDS)(stem)
 
     def term(self, word: str) -> str:
-        """The term of a word; words that are too long for the index stay as they are."""
+        """The term of a word; words that are too long for the index stay as they are.
+
+        A stop word is a term of its own, with a dot that no stem has: `will` is not a form of `wills`.
+        """
         return word if self.name == "plain" or len(word) > MAX_WORD_CHARACTERS else self._cached(word)
 
     def table(self, words: TermTable) -> TermTable:
@@ -89,7 +102,7 @@ class Analyzer:
             return words
         counts: dict[str, int] = {}
         for word, df in words.items():
-            if is_lexical(word):
+            if is_indexed(word):
                 term = self.term(word)
                 counts[term] = min(counts.get(term, 0) + df, words.documents)
         return TermTable.from_counts(counts, words.documents, words.lengths, words.dropped_words)
@@ -114,7 +127,7 @@ class CorpusCounter:
         if self._terms is not None:
             term = self._analyzer.term
             self._terms.add(
-                {name: [term(word) for word in words if is_lexical(word)] for name, words in fields.items()}
+                {name: [term(word) for word in words if is_indexed(word)] for name, words in fields.items()}
             )
 
     def tables(self) -> tuple[TermTable, TermTable]:
@@ -140,6 +153,8 @@ def check_analyzer(name: AnalyzerName, unit: Unit) -> None:
 
 
 def _stem(stemmer: Any, lock: threading.Lock, word: str) -> str:
+    if word in STOP_WORDS:
+        return f"{word}."
     with lock:  # a stemmer is not thread-safe
         stem: str = stemmer.stemWord(word if word.isascii() else _folded(word))
     return stem

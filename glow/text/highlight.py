@@ -15,11 +15,11 @@ from typing import Literal
 from glow.errors import ConfigError
 from glow.records import Document
 from glow.schema import FieldSpec
-from glow.text.analyzer import STOP_WORDS, Analyzer, is_lexical
+from glow.text.analyzer import Analyzer, is_lexical, searched_words
 from glow.text.passages import sentence_spans
 from glow.text.preprocessor import Preprocessor
 from glow.text.spans import FoundWords, Span, WantedWords, Window, WordSpans, best_windows, trim
-from glow.text.words import WordPieces, is_punctuation
+from glow.text.words import WordPieces
 
 TOKEN_CHARACTERS = 8
 """To find a token, at most so many characters per token before it are split again; prose seldom needs more."""
@@ -171,11 +171,8 @@ class Highlighter:
         """The terms to mark, with idf: no punctuation, no stop words beside others, no words much commoner than the rest."""
         if self._last[0] == query:
             return self._last[1]
-        words = dict.fromkeys(self._preprocessor.pieces.whole_words(query))
-        spelled = [word for word in words if not is_punctuation(word)]
-        telling = [word for word in spelled if word not in STOP_WORDS]
-        # "to be or not to be" is all stop words.
-        idf = {word: self._preprocessor.weigher.idf(word) for word in telling or spelled}
+        words = searched_words(self._preprocessor.pieces.whole_words(query))
+        idf = {word: self._preprocessor.weigher.idf(word) for word in words}
         least = LEAST_SHARE * max(idf.values(), default=0.0)
         terms: dict[str, float] = {}
         for word, value in idf.items():

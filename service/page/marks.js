@@ -19,8 +19,12 @@ export function sharesOf(terms) {
   return new Map(terms.map((term) => [term.word, term.idf / rarest]));
 }
 
-// Words to find and mark: no punctuation and no stop words.
-export const isWord = ({ word }) => /[\p{L}\p{N}]/u.test(word) && !STOP_WORDS.has(word);
+// Words to find and mark: no punctuation, and no stop words unless the query has no others.
+function wordsOf(terms) {
+  const words = terms.filter(({ word }) => /[\p{L}\p{N}]/u.test(word));
+  const telling = words.filter(({ word }) => !STOP_WORDS.has(word));
+  return telling.length ? telling : words;
+}
 
 // Snippets are escaped HTML with two kinds of <em>; other tags are text of the document.
 export function fromHighlight(html, shares) {
@@ -28,10 +32,13 @@ export function fromHighlight(html, shares) {
   let kind = "";
   for (const piece of html.split(TAG)) {
     if (TAG.test(piece)) kind = piece === "</em>" ? "" : piece;
-    else if (piece) parts.push(kind && !STOP_WORDS.has(piece.toLowerCase()) ? mark(unescaped(piece), shares, kind !== "<em>") : unescaped(piece));
+    else if (piece) parts.push(kind && !isStopWord(piece.toLowerCase(), shares) ? mark(unescaped(piece), shares, kind !== "<em>") : unescaped(piece));
   }
   return parts;
 }
+
+// A stop word that the query is not searched by.
+const isStopWord = (word, shares) => STOP_WORDS.has(word) && !shares.has(word);
 
 function mark(text, shares, isAttended = false) {
   const element = make("mark", isAttended ? "attended" : "", text);
@@ -42,7 +49,7 @@ export const plainOf = (html) => unescaped(html.split(TAG).filter((piece) => !TA
 
 // The snippet of a hit: the service's, from the best matching sentence on, otherwise the part of its text with the rarest word.
 export function snippetOf(hit, terms) {
-  const words = terms.filter(isWord);
+  const words = wordsOf(terms);
   const shares = sharesOf(words);
   const highlights = hit.highlights ?? {};
   const snippets = namesOf(highlights).map((name) => values(highlights[name])).filter((found) => found.length);
@@ -55,16 +62,16 @@ export function snippetOf(hit, terms) {
 // Removes the text before the sentence whose distinct marked words have the largest total weight.
 function fromBestSentence(snippets, shares) {
   const worths = new Map([...shares].map(([word, share]) => [headOf(word), share]));
-  const all = snippets.flatMap((html, snippet) => html.split(SENTENCE_END).map((sentence, place) => ({ snippet, place, worth: worthOf(sentence, worths) })));
+  const all = snippets.flatMap((html, snippet) => html.split(SENTENCE_END).map((sentence, place) => ({ snippet, place, worth: worthOf(sentence, worths, shares) })));
   const best = all.reduce((one, other) => (other.worth > one.worth + SAME_WORTH ? other : one));
   const [html, ...later] = snippets.slice(best.snippet);
   const rest = html.split(SENTENCE_END).slice(best.place).join(" ");
   return [best.place || best.snippet ? `… ${rest.replace(/^[ …]+/, "")}` : rest, ...later];
 }
 
-function worthOf(sentence, worths) {
+function worthOf(sentence, worths, shares) {
   const words = Array.from(sentence.matchAll(/<em>(.*?)<\/em>/g), ([, word]) => word.toLowerCase());
-  const heads = new Set(words.filter((word) => !STOP_WORDS.has(word)).map(headOf));
+  const heads = new Set(words.filter((word) => !isStopWord(word, shares)).map(headOf));
   return [...heads].reduce((sum, head) => sum + (worths.get(head) ?? 1), 0);
 }
 
@@ -75,7 +82,7 @@ const headOf = (word) => word.slice(0, 3);
 const joined = (snippets) => snippets.reduce((all, next) => `${all.replace(/[ …]+$/, "")} … ${next.replace(/^[ …]+/, "")}`);
 
 export function titleOf(hit, title, terms) {
-  const words = terms.filter(isWord);
+  const words = wordsOf(terms);
   const shares = sharesOf(words);
   const [html, ...others] = values(hit.highlights?.title);
   return html && !others.length && plainOf(html) === title ? fromHighlight(html, shares) : marked(title, words, shares);

@@ -1,4 +1,4 @@
-// English stop words, the same as in glow/text/analyzer.py, which lexical indexes do not contain.
+// English stop words, the same as in glow/text/analyzer.py, which count only in a query of nothing else.
 
 export const STOP_WORDS = new Set(
   [

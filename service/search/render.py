@@ -24,7 +24,7 @@ from glow.records import Document
 from glow.runtime import Explanation
 from glow.schema import FieldSchema
 from glow.search import contributions, is_known
-from glow.text import WeightedTokens
+from glow.text import WeightedTokens, searched_words
 from glow_service.search.calls import RankedHit, SearchCall
 from glow_service.search.explanations import Explanations
 from glow_service.search.sources import vector_of
@@ -93,7 +93,7 @@ def _explanation(
     explanations: Explanations,
     place: int,
 ) -> HitExplanation:
-    words = index.preprocessor.pieces.words(text)
+    words = searched_words(index.preprocessor.pieces.words(text))
     body: dict[str, Any] = {"terms": read_words(explanations.documents[place])}
     body |= index.explain(call.retriever, words, explained)
     if call.explain is not None and call.explain.leave_one_out:

@@ -93,7 +93,7 @@ def test_top_k_bounds_what_is_fused_and_what_is_kept() -> None:
 
 
 IDF: Mapping[str, float] = {"bees": 3.0, "honey": 2.0, "home": 1.0, "zyzzyva": 4.0}
-HELD = ({"bees", "honey"}, {"home"}, set(), {"bees", "honey", "home"})
+HELD = ({"bees", "honey"}, {"home", "the"}, set(), {"bees", "honey", "home"})
 ROWS = np.arange(4)
 
 
@@ -117,9 +117,10 @@ def test_the_share_of_the_querys_idf() -> None:
     assert covered("bees", "zyzzyva") == pytest.approx([3 / 7, 0.0, 0.0, 3 / 7])
 
 
-def test_stop_words_and_punctuation_count_nothing_and_a_query_of_them_changes_nothing() -> None:
+def test_stop_words_count_only_without_other_words_and_punctuation_never() -> None:
     assert covered("the", "bees", "?") == pytest.approx([1.0, 0.0, 0.0, 1.0])
-    assert covered("the", "?") == covered() == [1.0] * 4
+    assert covered("the", "?") == [0.0, 1.0, 0.0, 0.0]
+    assert covered("?") == covered() == [1.0] * 4
 
 
 def test_it_counts_less_in_a_long_question() -> None:

@@ -18,7 +18,7 @@ from glow.index import RowMask
 from glow.index.postings import IMPACTS_FOLDER, Bm25, ImpactIndex, ImpactWriter, Vocabulary, build_lexical
 from glow.index.postings import impacts as postings_module
 from glow.index.spelling import SPELLING_FOLDER, SpellingTable, build_spelling
-from glow.text import Analyzer, CorpusCounter, TermCounter, TermTable, is_lexical
+from glow.text import Analyzer, AnalyzerName, CorpusCounter, TermCounter, TermTable, is_lexical
 
 
 @given(words=st.sets(st.text(min_size=1, max_size=80)), other=st.text(max_size=80))
@@ -37,22 +37,25 @@ STEMS = (
     "walk paint direct connect consist generat relat form depend secur happen find index search file".split()
 )
 ENDINGS = ("", "s", "ed", "ing", "ion", "ings")
+STOPPED = ["the", "being", "of"]
 
 
 def corpus() -> list[list[str]]:
     generator = np.random.default_rng(0)
-    words = [stem + ending for stem in STEMS for ending in ENDINGS] + ["the", "being", "of"]
+    words = [stem + ending for stem in STEMS for ending in ENDINGS] + STOPPED
     return [generator.choice(words, generator.integers(3, 40)).tolist() for _ in range(200)]
 
 
-def build(folder: Path, documents: list[list[str]], bm25: Bm25 | None = None) -> ImpactIndex:
-    analyzer = Analyzer("english")
-    counter = CorpusCounter(analyzer)
+def build(
+    folder: Path, documents: list[list[str]], bm25: Bm25 | None = None, analyzer: AnalyzerName = "english"
+) -> ImpactIndex:
+    made = Analyzer(analyzer)
+    counter = CorpusCounter(made)
     for document in documents:
         counter.add({"text": document})
     words, terms = counter.tables()
     spell = partial(build_spelling, folder / SPELLING_FOLDER)
-    build_lexical(folder / IMPACTS_FOLDER, documents, words, terms, bm25, analyzer=analyzer, on_words=spell)
+    build_lexical(folder / IMPACTS_FOLDER, documents, words, terms, bm25, analyzer=made, on_words=spell)
     return ImpactIndex.open(folder / IMPACTS_FOLDER)
 
 
@@ -63,7 +66,7 @@ def test_scores_are_those_of_bm25s_with_that_stemmer_on_the_same_tokens(tmp_path
     reference = bm25s.BM25(k1=0.9, b=0.4, method="lucene")
     tokens = [stemmer.stemWords([word for word in document if is_lexical(word)]) for document in documents]
     reference.index(tokens, show_progress=False)
-    assert index.header.words == len(set().union(*tokens))
+    assert index.header.words == len(set().union(*tokens)) + len(STOPPED)
     for start in range(0, len(STEMS) - 3):
         query = [stem + ENDINGS[start % len(ENDINGS)] for stem in STEMS[start : start + 3]]
         expected = reference.get_scores(stemmer.stemWords(query))
@@ -82,15 +85,51 @@ def test_every_form_of_a_word_finds_the_same(tmp_path: Path) -> None:
     assert not index.holds("direction")
 
 
-def test_a_stop_word_finds_nothing_though_its_stem_is_that_of_another_word(tmp_path: Path) -> None:
-    index = build(tmp_path, [["wills", "testament"], ["owls"]])
-    assert index.search(["wills"], 5)[1].tolist() == [0]
-    assert index.search(["will"], 5)[1].tolist() == []
-    assert index.bound(["will"]) == 0.0
+def test_a_query_of_stop_words_alone_finds_them_and_no_word_of_their_stem(tmp_path: Path) -> None:
+    index = build(tmp_path, [["wills", "testament"], ["owls", "will"], [",", "the", "the"]])
+    found = {
+        "wills": [0],
+        "will": [1],
+        "will owls": [1],
+        "will wills": [0],
+        "the the": [2],
+        ", the": [2],
+        "of": [],
+        ",": [],
+    }
+    assert {query: index.search(query.split(), 5)[1].tolist() for query in found} == found
+    assert (
+        index.bound(["the", "the"])
+        == 2 * index.bound(["the"])
+        == index.score(["the", "the"], np.array([2]))[0]
+    )
+    assert index.holds("will") and not index.holds("shall")
+
+
+@pytest.mark.parametrize("analyzer", ["plain", "english"])
+def test_stop_words_change_no_bit_of_other_queries(tmp_path: Path, analyzer: AnalyzerName) -> None:
+    """Not even of documents of little else, whose stop words have larger impacts than any other word."""
+    documents = [*corpus(), ["whose"] * 9, ["of", "of", "paint"]]
+    bare = [[word for word in document if is_lexical(word)] for document in documents]
+    some, none = (
+        build(tmp_path / name, each, analyzer=analyzer)
+        for name, each in (("some", documents), ("none", bare))
+    )
+    rows, alive = np.arange(len(documents)), RowMask(np.arange(len(documents)) > 99)
+    assert some.header.parameters == none.header.parameters and some.header.postings > none.header.postings
+    assert some.bound(["whose"]) > some.largest == none.largest and some.largest_of(alive) == none.largest_of(
+        alive
+    )
+    for start in range(len(STEMS) - 2):
+        query = ["the", *(stem + ENDINGS[start % len(ENDINGS)] for stem in STEMS[start : start + 3]), "of"]
+        assert some.score(query, rows).tobytes() == none.score(query, rows).tobytes()
+        assert [each.tobytes() for each in some.search(query, 9)] == [
+            each.tobytes() for each in none.search(query, 9)
+        ]
 
 
 def test_spelling_has_whole_words_that_the_documents_hold(tmp_path: Path) -> None:
-    build(tmp_path, [["directories", "directory"], ["directory", "being"]])
+    build(tmp_path, [["directories", "directory"], ["directory", "being", "this"]])
     table = SpellingTable.open(tmp_path / SPELLING_FOLDER)
     assert dict(table.items()) == {"directories": 1, "directory": 2}
     assert table.candidates("direcotry") == {"directory": 2}
@@ -128,15 +167,7 @@ def test_impacts_are_lucenes_bm25(tmp_path: Path) -> None:
     expected = log(1 + (5 - 2 + 0.5) / (2 + 0.5)) * 2 / (2 + 1.5 * (1 - 0.6 + 0.6 * 4 / 2.6))
     assert index.by_word(["bees"], np.array([0]))[0, 0] == pytest.approx(expected, rel=1e-6)
     assert header.parameters == {"k1": 1.5, "b": 0.6, "average_length": pytest.approx(2.6)}
-    assert (header.kind, header.documents, header.words) == ("bm25", 5, 6)
-
-
-def test_stop_words_and_punctuation_are_not_in_the_index(tmp_path: Path) -> None:
-    build_lexical(tmp_path, words(), table(), table())
-    index = ImpactIndex.open(tmp_path)
-    held = [index.vocabulary.word(row) for row in range(len(index.vocabulary))]
-    assert held == ["ants", "bees", "dance", "hum", "owls", "walk"]
-    assert index.search(["the", ",", "and"], 5)[1].tolist() == []
+    assert (header.kind, header.documents, header.words) == ("bm25", 5, 8)
 
 
 def test_idf_is_the_given_tables_and_a_word_that_it_lacks_is_one_of_a_single_document(tmp_path: Path) -> None:

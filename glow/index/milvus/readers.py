@@ -17,7 +17,15 @@ from glow.errors import FormatError
 from glow.index.late_interaction import CodedTokens, LateHeader, LateTokens
 from glow.index.learned_sparse import Expansion
 from glow.index.milvus.collection import MAX_HITS, SPARE_HITS, Ask, Collection, FilterFields, RowSearch
-from glow.index.postings import Block, ImpactHeader, Vocabulary, count_terms, read_counts, read_impacts_header
+from glow.index.postings import (
+    Block,
+    ImpactHeader,
+    Vocabulary,
+    count_terms,
+    lexical_maxima,
+    read_counts,
+    read_impacts_header,
+)
 from glow.index.ranking import Ranking, RowMask, best
 from glow.index.stored_fields import not_found, parse_document
 from glow.index.token_embeddings import CodedStates, StatesHeader, TokenEmbeddingStore, code_bytes
@@ -218,7 +226,8 @@ class MilvusImpacts:
     ) -> None:
         self._collection, self._filters, self._bm25 = collection, filters, bm25
         self.header, self.vocabulary, self.analyzer = bm25.header, bm25.vocabulary, bm25.analyzer
-        self.largest = float(bm25.maxima.max(initial=0.0))
+        self._maxima = lexical_maxima(self, bm25.maxima)
+        self.largest = float(self._maxima.max(initial=0.0))
 
     def __len__(self) -> int:
         return self.header.documents
@@ -272,8 +281,8 @@ class MilvusImpacts:
         if alive is None:
             return self.largest
         largest = 0.0
-        for word in np.argsort(-self._bm25.maxima, kind="stable").tolist():
-            if self._bm25.maxima[word] <= largest:
+        for word in np.argsort(-self._maxima, kind="stable").tolist():
+            if self._maxima[word] <= largest:
                 break
             terms = [(self._bm25.first + word, np.float32(self.header.unit))]
             _, rows = RowSearch(self._ask(terms), len(self)).nearest(1, alive, None)

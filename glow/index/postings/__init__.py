@@ -10,6 +10,7 @@ from glow.index.postings.impacts import (
     SegmentImpacts,
     StoredImpacts,
     count_terms,
+    lexical_maxima,
     look_up,
     look_up_each,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "build_lexical",
     "count_terms",
     "document_words",
+    "lexical_maxima",
     "look_up",
     "look_up_each",
     "merge_impacts",

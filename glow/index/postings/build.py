@@ -32,7 +32,7 @@ from glow.index.postings.lists import (
     Vocabulary,
 )
 from glow.storage import new_array
-from glow.text import Analyzer, AnalyzerName, TermTable, bm25_impact, idf_lucene, is_lexical
+from glow.text import STOP_WORDS, Analyzer, AnalyzerName, TermTable, bm25_impact, idf_lucene, is_indexed
 
 CHUNK_POSTINGS = 1 << 21
 """Sorting this many takes about 120 MB."""
@@ -209,7 +209,7 @@ def build_lexical(
         for document in documents:
             counts = vocabulary.count(document)
             writer.add(counts.keys(), counts.values())
-            lengths.append(counts.total())
+            lengths.append(counts.total() - sum(counts[row] for row in counts.keys() & vocabulary.stop_words))
         if on_words is not None:
             on_words(vocabulary.held())
         idf = _idf(vocabulary.terms, terms)
@@ -236,7 +236,7 @@ class _Vocabulary:
         analyzer: Analyzer,  # turns words into terms
     ) -> None:
         self.analyzer = analyzer
-        self._words = [word for word, _ in corpus.items() if is_lexical(word)]
+        self._words = [word for word, _ in corpus.items() if is_indexed(word)]
         self._ids = {word: place for place, word in enumerate(self._words)}
         self._dfs = np.zeros(len(self._words), np.uint32)
         self.terms, self._rows = self._words, np.empty(0, np.uint32)
@@ -245,6 +245,8 @@ class _Vocabulary:
             self.terms = sorted({analyzer.term(word) for word in self._words}, key=str.encode)
             rows = {term: row for row, term in enumerate(self.terms)}
             self._rows = np.fromiter((rows[analyzer.term(word)] for word in self._words), np.uint32)
+        stop_terms = set(map(analyzer.term, STOP_WORDS))
+        self.stop_words = {row for row, term in enumerate(self.terms) if term in stop_terms}  # not in lengths
 
     def count(self, document: Iterable[str]) -> Counter[int]:
         """How often a document has each term, by the term's number; other words are ignored."""

@@ -1,8 +1,8 @@
 """The inverted index: word -> its documents, and what the word adds to the score of each (its impact).
 
 A document's score is the sum of its impacts over the query's words, with repetitions: BM25 with BM25's impacts
-(`glow.index.postings.build`), or another term weighting with learned ones. The index has its own vocabulary, so queries need no
-rule for stop words and punctuation: words without postings add nothing. The index itself analyzes words into terms, so
+(`glow.index.postings.build`), or another term weighting with learned ones. Stop words have postings, which only a query of stop
+words alone uses: they take no part in lengths, `largest` and other queries. The index itself analyzes words into terms, so
 searches pass words. The layout is the column-wise one of BM25S (Lu 2024, https://arxiv.org/abs/2407.03618).
 
     n   documents       p   postings        v   words       k   hits
@@ -29,7 +29,7 @@ from glow.index.postings.lists import (
 )
 from glow.index.ranking import Ranking, RowMask, best
 from glow.index.segment import BaseAndDelta
-from glow.text import Analyzer, is_lexical
+from glow.text import STOP_WORDS, Analyzer, searched_words
 
 DOCUMENTS_PER_POSTING = 8
 """With less than one posting per this many documents, visiting postings is less work than visiting all documents."""
@@ -185,7 +185,7 @@ class ImpactIndex:
         self.vocabulary = vocabulary
         self.analyzer = Analyzer(header.analyzer)  # turns words into the vocabulary's terms
         self._lists = lists
-        self._largest = float(lists.maxima.max(initial=0.0))
+        self._largest = float(lexical_maxima(self, lists.maxima).max(initial=0.0))
         self._sums = ScoreAccumulator(header.documents)
 
     def __len__(self) -> int:
@@ -237,7 +237,7 @@ class ImpactIndex:
 
     @property
     def largest(self) -> float:
-        """The largest impact of any word: about what one rare word adds; 0 in an empty index."""
+        """The largest impact of any word but stop words: about what one rare word adds; 0 in an empty index."""
         return self._largest
 
     def largest_of(self, alive: RowMask | None) -> float:
@@ -245,8 +245,9 @@ class ImpactIndex:
         if alive is None:
             return self.largest
         largest = 0.0
-        for word in np.argsort(-self._lists.maxima, kind="stable").tolist():
-            if self._lists.maxima[word] <= largest:
+        maxima = lexical_maxima(self, self._lists.maxima)
+        for word in np.argsort(-maxima, kind="stable").tolist():
+            if maxima[word] <= largest:
                 break
             postings = self._lists.list(word, 1.0)
             largest = max(largest, float(postings.impacts()[alive.mask[postings.rows]].max(initial=0)))
@@ -283,10 +284,16 @@ class ImpactIndex:
 
 
 def count_terms(analyzer: Analyzer, words: Sequence[str]) -> Counter[str]:
-    """The terms of a query, and how often it has each. A stop word has none, even if another word has its stem."""
-    if analyzer.name == "plain":
-        return Counter(words)
-    return Counter(analyzer.term(word) for word in words if is_lexical(word))
+    """The terms of a query, and how often it has each; stop words only if it has no other words."""
+    return Counter(map(analyzer.term, searched_words(words)))
+
+
+def lexical_maxima(index: "SegmentImpacts", maxima: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Each word's largest impact, float32 [v], as a copy; 0 for stop words."""
+    copied = maxima.copy()
+    rows = (index.vocabulary.row(index.analyzer.term(word)) for word in STOP_WORDS)
+    copied[[row for row in rows if row >= 0]] = 0.0
+    return copied
 
 
 W = TypeVar("W", bound=StoredImpacts)
