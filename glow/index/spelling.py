@@ -1,6 +1,7 @@
 """Spelling: the words of the documents, found again by the texts with one letter less, and corrections of a query."""
 
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -200,11 +201,16 @@ MOST_CORRECTED = 8
 """Most unknown words of one query to correct; with more, they are not typos."""
 _JOINTS = frozenset("._/\\@#:=$`<>-~^*+|&%'0123456789")
 """A word next to these is part of a name, a number, a path or code."""
+_CODE = re.compile(r"(?<!\w)[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*(?!\w)")
+"""What may be a part number, a version or a standard: a word, or several with hyphens between; if it has digits."""
+_RUNS = re.compile("[a-z]+|[0-9]+")
+MOST_RUNS = 4
+"""Most runs of letters or digits of such a word; with more, it is a hash, whose runs are in any text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A query after correction."""
+    """A query after correction, or with the hyphens that documents write."""
 
     text: str  # with its words corrected; unchanged without corrections
     words: dict[str, str]  # unknown word -> its correction
@@ -240,16 +246,17 @@ class Speller:
     def suspects(self, words: Sequence[str]) -> bool:
         """Whether any word of a query may be a typo: correction covers it, and no document has it."""
         cached = self._cached
-        return any(
-            SHORTEST_WORD <= len(word) <= LONGEST_WORD and not cached(word) and word.isalpha()
-            for word in words
-        )
+        return any(len(word) <= LONGEST_WORD and not cached(word) and word.isalnum() for word in words)
 
     def correct(self, text: str) -> Correction:
-        """The query with its typos corrected if the index is clear; names, numbers, code and short words do not change."""
+        """The query with its typos corrected if the index is clear; names, numbers, code and short words do not change.
+
+        `zz1033` becomes `zz-1033`, and the reverse, if documents have only that spelling.
+        """
         if not self.suspects(self._spans.pieces.whole_words(text)):
             return Correction(text, {})
         words: dict[str, str] = {}
+        text = _CODE.sub(lambda code: self._respelled(code[0], words), text)
         parts, end = [], 0
         for span in self._spans.of_text(text):
             written = text[span.start : span.end]
@@ -264,7 +271,25 @@ class Speller:
                 words[span.word] = meant
             parts += [text[end : span.start], words[span.word]]
             end = span.end
-        return Correction("".join([*parts, text[end:]]), words) if words else Correction(text, {})
+        return Correction("".join([*parts, text[end:]]), words)
+
+    def _respelled(self, code: str, words: dict[str, str]) -> str:
+        """A code without hyphens, or with one between each two runs, if no document has it otherwise; notes it in `words`."""
+        written, runs = code.lower(), _RUNS.findall(code.lower())
+        holds = self._cached if self._impacts is None else self._impacts.holds
+        is_code = (
+            1 < len(runs) <= MOST_RUNS
+            and len(code) <= LONGEST_WORD
+            and not written.replace("-", "").isalpha()
+        )
+        if not is_code or len(words) == MOST_CORRECTED or all(map(holds, written.split("-"))):
+            return code
+        joined = "".join(runs)
+        other = joined if holds(joined) else "-".join(runs) if all(map(holds, runs)) else written
+        if other == written:
+            return code
+        words[written] = other
+        return other
 
     def _meant(self, word: str) -> str | None:
         """The most likely of the words one edit away; None if there is none."""

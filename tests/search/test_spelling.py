@@ -29,6 +29,7 @@ WORDS = {
     "résumé": 4,
     "the": 99,
     "word2vec": 1,
+    **dict.fromkeys(("zz", "1033", "a", "4", "b", "qx7731", "utf", "8", "pocs", "30017", "of"), 1),
 }
 
 
@@ -107,6 +108,19 @@ NAMES = "direcotry_name /var/direcotry direcotry.py --direcotry direCotry x-dire
 @pytest.mark.parametrize("text", [*NAMES.split(), "qwertz", "zzzzzzzz"])
 def test_names_code_and_what_nothing_is_near_stay(speller: Speller, text: str) -> None:
     assert speller.correct(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "searched"),
+    [
+        ("zz1033", "zz-1033"), ("ZZ-1033", "ZZ-1033"), ("ZZ1033?", "zz-1033?"), ("the Zz1033b", "the zz-1033-b"),
+        ("pocs-30017b", "pocs-30017-b"), ("QX-7731", "qx7731"), ("QX7731", "QX7731"), ("A4", "a-4"), ("4a8b4", "4a8b4"),
+        ("UTF8 fule", "utf-8 file"), ("qx_7731 éutf8 utf8é", "qx_7731 éutf8 utf8é"), ("wo-rd2vec", "word2vec"),
+        ("zz1034", "zz1034"), ("zz-of", "zz-of"), ("C++ .NET 8.8.4", "C++ .NET 8.8.4"), ("bee-s", "bee-s"),
+    ],
+)  # fmt: skip
+def test_codes_are_searched_as_documents_write_them(speller: Speller, text: str, searched: str) -> None:
+    assert speller.correct(text).text == searched
 
 
 def test_the_end_of_a_sentence_is_no_joint(speller: Speller) -> None:
