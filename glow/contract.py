@@ -312,7 +312,7 @@ class Query(Record, frozen=True):
     tokens: Annotated[int, says("Tokens of the query, with [CLS] and [SEP].")]
     truncated: Annotated[bool, says("Whether the query exceeded the model's token limit.")]
     terms: Annotated[tuple[QueryTerm, ...], says("Distinct words, in order.")]
-    corrected: Annotated[Correction | None, says("Typo correction.")] = None
+    corrected: Annotated[Correction | None, says("Corrected typos and codes.")] = None
     unknown: Annotated[tuple[str, ...], says("Words that no document contains.")] = ()
     explanation: Annotated[QueryExplanation | None, says("Terms with their weights and attention.")] = None
 

@@ -56,8 +56,7 @@ class Meaning:
         self._rows = rows_read(index, rows, passages, query.vector)
         self._block, self._answers = range(0), dict[int, tuple[list[int], list[float]]]()
         self._columns: dict[str, list[int]] = {}
-        asked: list[int] = []
-        searched = set(searched_words(tokens.tokens.words))
+        asked, searched = list[int](), set(searched_words(tokens.tokens.words))
         for place, number in enumerate(tokens.tokens.word_ids.tolist()):
             word = tokens.tokens.words[number] if number >= 0 else ""
             if word in searched:

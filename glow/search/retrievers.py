@@ -68,8 +68,8 @@ def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
     """Words of a query that no document holds, nor any word of the same stem; none if the index has no lexical component."""
     if not index.holds(POSTINGS):
         return ()
-    words = dict.fromkeys(searched_words(tokens.words))
-    return tuple(word for word in words if not index[POSTINGS].holds(word))
+    words, holds = dict.fromkeys(searched_words(tokens.words)), index[POSTINGS].holds
+    return tuple(word for word in words if not holds(word))
 
 
 def is_known(index: Searchable, word: str) -> bool:

@@ -45,14 +45,7 @@ class ReadText:
 def answering_words(read: ReadText, terms: Set[str], spans: WordSpans, pieces: WordPieces) -> list[Span]:
     """The words of a text that match terms which it does not contain, each under that term, in order.
 
-    Args:
-        read: the text.
-        terms: of the query.
-        spans: finds words.
-        pieces: the tower's; a word has the same subword tokens everywhere.
-
-    Returns:
-        Positions in the field's value; punctuation and stop words are left out.
+    Positions are those in the field's value. Punctuation and stop words are left out.
     """
     found = read.answers(terms)
     if not found:
@@ -84,14 +77,7 @@ def _word_at(words: Sequence[str], number: int, text: str, spans: WordSpans) -> 
 
 
 def from_its_sentence(text: str, window: Window, others: Sequence[Window], width: int) -> Window:
-    """Moves a window to the start of its first word's sentence, if all its words still fit.
-
-    Args:
-        text: text of the window.
-        window: from `best_windows`; one at the start of the text does not move.
-        others: windows that it must not overlap.
-        width: in characters.
-    """
+    """Moves a window of a text to the start of its first word's sentence, if all its words still fit without overlap."""
     least = max(window.last - width, *(other.end for other in others if other.end <= window.start), 0)
     if window.start <= 0 or least > window.first:
         return window
@@ -238,23 +224,16 @@ class Highlighter:
     def _field(
         self,
         values: Sequence[str],
-        terms: Mapping[str, float],
+        terms: Mapping[str, float],  # term -> worth
         wanted: WantedWords,
         options: Highlighting | None,
-        spec: FieldSpec | None,
+        spec: FieldSpec | None,  # None for plain text
         most: int,
         read: ReadText | None,
     ) -> list[Fragment]:
-        """Fragments of one field; if no word is found, the start of its first value.
+        """Fragments of one field, as `document`: stretches of its only value, or one of each of the best values.
 
-        Args:
-            values: one: up to `fragments` stretches of it. Several: one stretch of each of the best values.
-            terms: term -> worth, as `query_terms` yields them.
-            wanted: their words and those of additional terms, which only matter if no word of `terms` is found.
-            options: size of the output.
-            spec: of the field; None for plain text.
-            most: limit of characters to read in all values, >= 0.
-            read: the part of its only value that the tower read, if similar words are to match.
+        If no word is found, the start of its first value. Words of `wanted` beyond `terms` only matter if none of those is found.
         """
         options = options or Highlighting()
         each = options.fragments if len(values) == 1 else 1

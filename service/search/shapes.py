@@ -183,7 +183,7 @@ class SearchBody(Shape):
         description="Return partial results after the deadline or without the vector store; `degraded` says what is missing.",
     )
     typos: Literal["auto", "off"] = Field(
-        "auto", description="Correction of unknown words that are one edit away from an indexed word."
+        "auto", description="Correction of words one edit away from an indexed word, and of hyphens in codes."
     )
     allow_truncated: bool | None = Field(
         None, description="Cut hits if the response would exceed `max_answer_bytes`; `false`: 422 instead."

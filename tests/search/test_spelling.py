@@ -14,23 +14,10 @@ from glow.index.spelling import Speller, SpellingTable, build_spelling, forms, i
 from glow.text import TermTable, WordPieces, misspell
 
 WORDS = {
-    "bees": 5,
-    "directories": 2,
-    "directory": 40,
-    "dictionary": 9,
-    "father": 3,
-    "feather": 3,
-    "file": 90,
-    "files": 80,
-    "find": 60,
-    "light": 20,
-    "night": 10,
-    "remove": 70,
-    "résumé": 4,
-    "the": 99,
-    "word2vec": 1,
+    "bees": 5, "directories": 2, "directory": 40, "dictionary": 9, "father": 3, "feather": 3, "file": 90, "files": 80,
+    "find": 60, "light": 20, "night": 10, "remove": 70, "résumé": 4, "the": 99, "word2vec": 1,
     **dict.fromkeys(("zz", "1033", "a", "4", "b", "qx7731", "utf", "8", "pocs", "30017", "of"), 1),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

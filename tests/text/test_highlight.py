@@ -97,25 +97,10 @@ def test_attended_words_are_marked_in_every_form_too(make: Make) -> None:
     ]
 
 
-PIECES = st.sampled_from(
-    [
-        "bees",
-        " ",
-        "home ",
-        "<em>",
-        "</em>",
-        "&amp;",
-        "<script>",
-        "…",
-        "é",
-        "\u0301",
-        "東",
-        "\ud800",
-        "\x00",
-        "\n",
-        "x" * 60,
-    ]
-)
+PIECES = st.sampled_from([
+    "bees", " ", "home ", "<em>", "</em>", "&amp;", "<script>", "…", "é", "\u0301", "東", "\ud800", "\x00",
+    "\n", "x" * 60,
+])  # fmt: skip
 TEXT = st.lists(st.one_of(PIECES, st.text(max_size=8)), max_size=40).map("".join)
 
 

@@ -22,18 +22,10 @@ from glow.text.words import (
 ANY_CHARACTER = st.characters(exclude_categories=())  # lone surrogates too
 ASCII = st.text(st.characters(max_codepoint=127))
 HOSTILE = [
-    "a" * 1_000_000,
-    "a " * 500_000,
-    "\0" * 1_000_000,
-    "\ud800" * 300_000,
-    "日" * 300_000,
-    "é" * 1_000_000,
-    "é " * 300_000,
-    "a\u0301" * 500_000,
-    "\u202e\u05d0" * 300_000,
-    "👩\u200d👩\u200d👧" * 100_000,
+    "a" * 1_000_000, "a " * 500_000, "\0" * 1_000_000, "\ud800" * 300_000, "日" * 300_000, "é" * 1_000_000,
+    "é " * 300_000, "a\u0301" * 500_000, "\u202e\u05d0" * 300_000, "👩\u200d👩\u200d👧" * 100_000,
     "[UNK]" * 200_000,
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -22,23 +22,7 @@ from glow.index.columns.reader import (
 )
 
 __all__ = [
-    "COLUMNS",
-    "COLUMNS_FOLDER",
-    "MAX_FIELDS",
-    "MAX_NAME_CHARACTERS",
-    "ORDER_FILE",
-    "Columns",
-    "ColumnsHeader",
-    "TypedColumn",
-    "ValueType",
-    "build_columns",
-    "duration_s",
-    "field_values",
-    "instant_of",
-    "join_columns",
-    "now_s",
-    "pick",
-    "span_of",
-    "type_of",
-    "value_ranks",
-]
+    "COLUMNS", "COLUMNS_FOLDER", "MAX_FIELDS", "MAX_NAME_CHARACTERS", "ORDER_FILE", "Columns",
+    "ColumnsHeader", "TypedColumn", "ValueType", "build_columns", "duration_s", "field_values", "instant_of",
+    "join_columns", "now_s", "pick", "span_of", "type_of", "value_ranks",
+]  # fmt: skip

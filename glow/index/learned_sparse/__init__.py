@@ -4,11 +4,6 @@ from glow.index.learned_sparse.component import LEARNED_SPARSE, LearnedOptions, 
 from glow.index.learned_sparse.impacts import LEARNED_WORDS_FOLDER, Expansion, LearnedImpacts, WordSide
 
 __all__ = [
-    "LEARNED_SPARSE",
-    "LEARNED_WORDS_FOLDER",
-    "Expansion",
-    "LearnedImpacts",
-    "LearnedOptions",
-    "LearnedRules",
+    "LEARNED_SPARSE", "LEARNED_WORDS_FOLDER", "Expansion", "LearnedImpacts", "LearnedOptions", "LearnedRules",
     "WordSide",
-]
+]  # fmt: skip

@@ -16,26 +16,8 @@ from glow.index.vectors.component import VECTORS, DenseView
 from glow.index.vectors.index import GPU_MAX_HITS, DenseIndex, require_device, set_threads, should_scan
 
 __all__ = [
-    "DEFAULT_NPROBE",
-    "FLAT_MAX_VECTORS",
-    "GPU_MAX_HITS",
-    "HNSW_EF_SEARCH",
-    "KINDS",
-    "VECTORS",
-    "DenseIndex",
-    "DenseView",
-    "IndexKind",
-    "KeptVectors",
-    "SearchParams",
-    "VectorOptions",
-    "VectorRows",
-    "VectorRules",
-    "build_dense",
-    "choose_kind",
-    "code_count",
-    "index_bytes",
-    "list_count",
-    "require_device",
-    "set_threads",
+    "DEFAULT_NPROBE", "FLAT_MAX_VECTORS", "GPU_MAX_HITS", "HNSW_EF_SEARCH", "KINDS", "VECTORS", "DenseIndex",
+    "DenseView", "IndexKind", "KeptVectors", "SearchParams", "VectorOptions", "VectorRows", "VectorRules",
+    "build_dense", "choose_kind", "code_count", "index_bytes", "list_count", "require_device", "set_threads",
     "should_scan",
-]
+]  # fmt: skip
