@@ -224,16 +224,8 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         ({"field": "year", "eq": True}, "/filter/eq", f"field 'year' holds numbers, found true; {KNOWN}"),
         ({"field": "open", "eq": 1}, "/filter/eq", f"field 'open' holds booleans, found 1; {KNOWN}"),
         ({"field": "open", "gt": False}, "/filter", "true and false have no order; use 'eq'"),
-        (
-            {"field": "mixed", "gt": 1, "lt": "2"},
-            "/filter",
-            "both bounds must be of one type, strings or numbers",
-        ),
-        (
-            {"field": "year", "gt": 1, "gte": 2},
-            "/filter",
-            "expected at most one bound on each side, found gt, gte",
-        ),
+        ({"field": "mixed", "gt": 1, "lt": "2"}, "/filter", "both bounds must be of one type, strings or numbers"),
+        ({"field": "year", "gt": 1, "gte": 2}, "/filter", "expected at most one bound on each side, found gt, gte"),
         (
             {"field": "year", "eq": 1, "lt": 2},
             "/filter",
@@ -249,11 +241,7 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         ({"field": "year", "in": 1}, "/filter/in", "expected a list of values, found 1"),
         ({"field": "year", "exists": 1}, "/filter/exists", "expected true or false, found 1"),
         ({"field": "year"}, "/filter", "expected a condition (eq, in, exists, gt, gte, lt, lte), found none"),
-        (
-            {"field": "year", "ne": 1},
-            "/filter",
-            "expected a condition (eq, in, exists, gt, gte, lt, lte), found 'ne'",
-        ),
+        ({"field": "year", "ne": 1}, "/filter", "expected a condition (eq, in, exists, gt, gte, lt, lte), found 'ne'"),
         ({"field": 3, "eq": 1}, "/filter/field", "expected the name of a field, found 3"),
         ({}, "/filter", "expected 'and', 'or', 'not' or 'field', found nothing"),
         ({"and": [], "or": []}, "/filter", "'and' must be the only key, found 'and', 'or'"),
@@ -271,7 +259,7 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         ({"field": "lang", "eq": "\ud800"}, "/filter/eq", "a lone surrogate is not allowed"),
         ({"field": "\ud800\x1b[31m", "eq": 1}, "/filter/field", f"no field '\\ud800\\x1b[31m'; {KNOWN}"),
     ],
-)
+)  # fmt: skip
 def test_faulty_filters_name_their_place(columns: Columns, value: Any, pointer: str, detail: str) -> None:
     assert faults_of(value, columns) == [(pointer, detail)]
 

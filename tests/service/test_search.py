@@ -1,5 +1,6 @@
 """`POST /search`, `POST /search/batch` and `GET /documents/{id}` over a real server."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -71,6 +72,19 @@ def test_a_query_over_its_token_budget_says_so(http: httpx.Client, index: Index)
     assert query["truncated"] is True
     assert query["tokens"] == index.preprocessor.schema.query_tokens
     assert http.post("/search", json={"query": "bees"}).json()["query"]["truncated"] is False
+
+
+def test_stop_words_are_searched_explained_and_marked_in_a_query_of_nothing_else(http: httpx.Client) -> None:
+    body = {"retriever": "lexical", "explain": True, "highlight": True, "top_k": 3}
+    alone, beside = (
+        http.post("/search", json={**body, "query": query}).json() for query in ("To THE?", "the bees")
+    )
+    for found, wanted in ((alone, {"to", "the"}), (beside, {"bees"})):
+        why = {each["word"] for hit in found["hits"] for each in hit["explanation"]["lexical"]}
+        marks = set(re.findall("<em>(.*?)</em>", str([hit["highlights"] for hit in found["hits"]])))
+        assert (
+            why and why <= wanted and {mark.lower() for mark in marks} & {"to", "the"} == why & {"to", "the"}
+        )
 
 
 def test_pages_join_to_the_whole(http: httpx.Client) -> None:

@@ -93,6 +93,11 @@ def test_a_snippet_begins_with_the_sentence_that_matches_best(
     assert not marks & STOP_WORDS and bool(marks) == ("em>" in "".join(snippets))
 
 
+def test_a_query_of_stop_words_alone_marks_them(full_tab: Any) -> None:
+    full_tab.found("how do the")
+    assert "the" in map(str.lower, full_tab.page.locator("#hits mark:not(.attended)").all_inner_texts())
+
+
 def test_nothing_jumps_while_results_come(full_tab: Any) -> None:
     page = full_tab.page
     page.add_init_script(WATCH)
