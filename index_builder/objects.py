@@ -88,13 +88,7 @@ def list_remote(url: str) -> list[RemoteFile] | None:
 class _Raw(io.RawIOBase):
     """A file that fsspec opened; its packages' errors become OSError, which file readers expect."""
 
-    def __init__(
-        self,
-        system: Any,
-        file: Any,
-        path: str,
-        within_s: float,  # time limit of each read, in seconds
-    ) -> None:
+    def __init__(self, system: Any, file: Any, path: str, within_s: float) -> None:
         self._file, self._within_s = file, within_s
         self._streams = hasattr(file, "r")  # from a web server that sends only whole files
         if not self._streams:

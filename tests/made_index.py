@@ -60,8 +60,8 @@ def stages() -> Stages:
 
 
 def made(model: Path, source: Path, output: Path, **options: Any) -> IndexRoot:
-    """Builds and publishes an index."""
-    given: dict[str, Any] = {"threads": 1, **options}
+    """Builds and publishes an index; documents are not split by default."""
+    given: dict[str, Any] = {"threads": 1, "passages": False, **options}
     build(BuildOptions(model=model, source=str(source), index_root=output, **given), stages())
     return IndexRoot(output)
 

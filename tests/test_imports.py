@@ -10,15 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.import_rules import (
-    ROOT,
-    RULES,
-    Module,
-    cycle,
-    read_modules,
-    ring_of_folders,
-    violations,
-)
+from tests.import_rules import ROOT, RULES, Module, cycle, read_modules, ring_of_folders, violations
 
 BASE = sorted(RULES["glow.runtime"].ours or ())
 WITH_TORCH = ("glow.nn", "glow.training", "glow_model_export", "research", "benchmarks")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from glow.errors import BuildError, FormatError, MismatchError
+from glow.errors import BuildError, ConfigError, FormatError, MismatchError
 from glow.index.columns import COLUMNS
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
 from glow.index.ranking import RowMask
@@ -29,7 +29,7 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.options import StrictModel, option
 from glow.records import Document
 from glow.storage import map_array, read_header
-from glow.text import PassageCutter, PassageOptions, body_text, passage_document
+from glow.text import LongDocuments, PassageCutter, PassageOptions, Preprocessor, body_text, passage_document
 
 PASSAGES_FOLDER = "passages"
 PASSAGES_HEADER = "passages.json"
@@ -96,13 +96,8 @@ class PassageMap:
         return len(self.documents)
 
     @classmethod
-    def open(
-        cls,
-        folder: Path,
-        # uint32 [n], ranks of documents among ties, as for the class
-        order: NDArray[np.uint32] | None = None,
-    ) -> "PassageMap":
-        """Opens the directory `passages` of a version."""
+    def open(cls, folder: Path, order: NDArray[np.uint32] | None = None) -> "PassageMap":
+        """Opens the directory `passages` of a version; `order` as for the class."""
         header = read_passages_header(folder)
         lengths = {name: header.passages for name in ARRAYS} | {"first": header.documents + 1}
         arrays = {name: map_array(folder / f"{name}.npy", np.uint32, lengths[name]) for name in ARRAYS}
@@ -221,11 +216,7 @@ def build_passages(
     for name in ARRAYS:
         _to_npy(target / (name + RAW_SUFFIX), target / f"{name}.npy")
     header = PassagesHeader(
-        field=cutter.field,
-        limit=cutter.options.limit,
-        documents=count,
-        passages=rows,
-        left_out=left_out,
+        field=cutter.field, limit=cutter.options.limit, documents=count, passages=rows, left_out=left_out
     )
     header.save(target / PASSAGES_HEADER)
     return PassageMap.open(target)
@@ -268,6 +259,10 @@ def merge_passages(key: Key[PassageMap, PassageMap], kept: Sequence[MergeSource]
     header.save(target / PASSAGES_HEADER)
 
 
+LEAST_SHARE = 1 / 3
+"""Passages pay if so much of the text lies beyond what the encoder reads (docs/results/quality.md)."""
+
+
 COST_STAGES = ("passages", "encode", "index")
 """The stages that take longer with passages."""
 
@@ -275,9 +270,25 @@ COST_STAGES = ("passages", "encode", "index")
 class PassagesOptions(ComponentOptions):
     """Whether and how documents are split."""
 
-    passages: bool = option(False, "Split long documents into passages, each with a vector.")
+    passages: bool | None = option(
+        None,
+        "Split long documents into passages, each with a vector; default: if a third of all text is not read otherwise.",
+    )
     passage_field: str | None = option(None, "Field to split; default: the model's body.")
     max_passages: int = option(128, "Most passages per document.", ge=1)
+
+    def cutter(self, preprocessor: Preprocessor) -> PassageCutter | None:
+        """What splits the documents; None if that is not requested and the schema has no field to split."""
+        try:
+            return PassageCutter(preprocessor, PassageOptions(self.passage_field, self.max_passages))
+        except ConfigError:
+            if self.passages or self.passage_field:
+                raise
+            return None
+
+    def is_cut(self, documents: LongDocuments) -> bool:
+        """Whether documents are split: as requested, otherwise by the rule."""
+        return documents.share >= LEAST_SHARE if self.passages is None else self.passages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,11 +312,8 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
 
     def rules(self, options: PassagesOptions, asked: Asked) -> PassagesRules | None:
         """As requested; a field that the model lacks is refused."""
-        if not options.passages:
-            return None
-        cut = PassageOptions(options.passage_field, options.max_passages)
-        PassageCutter(asked.model.preprocessor, cut)
-        return PassagesRules(cut=cut)
+        cutter = options.cutter(asked.model.preprocessor)
+        return PassagesRules(cut=cutter.options) if options.passages and cutter else None
 
     def rules_of(self, segment: Segment, *, delta: bool) -> PassagesRules | None:
         """As the header says."""
@@ -342,14 +350,12 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
         segment.require(*PASSAGES_FILES)
         folder, columns = segment.path(PASSAGES_FOLDER), segment.get(COLUMNS)
         found, expected = read_passages_header(folder).documents, segment.rows.documents
-        if found != expected and segment.below:
-            raise MismatchError(
-                f"{segment.below}{PASSAGES_FOLDER}/ holds {found} documents, "
-                f"{segment.below}delta.json says {expected} documents; {segment.remedy}"
-            )
         if found != expected:
+            held = f"{PASSAGES_FOLDER}/ holds {found} documents,"
             raise MismatchError(
-                f"index {segment.name}: {PASSAGES_FOLDER}/ holds {found} documents, its manifest {expected}; {segment.remedy}"
+                f"{segment.below}{held} {segment.below}delta.json says {expected} documents; {segment.remedy}"
+                if segment.below
+                else f"index {segment.name}: {held} its manifest {expected}; {segment.remedy}"
             )
         return PassageMap.open(folder, columns.order if columns else None)
 
@@ -393,11 +399,8 @@ def _describe(passages: PassageMap, seconds: Mapping[str, float]) -> dict[str, A
 class TextsOfDocuments:
     """The texts of one document at a time; safe to use from many threads."""
 
-    def __init__(
-        self,
-        passages: PassageMap | None = None,  # map of passages; None: documents are not split
-    ) -> None:
-        self._passages = passages
+    def __init__(self, passages: PassageMap | None = None) -> None:
+        self._passages = passages  # None: documents are not split
 
     @classmethod
     def open(cls, cuts: Path | None) -> "TextsOfDocuments":

@@ -67,8 +67,8 @@ def asked_rules(
     """The requested components of a build: name -> rules."""
     rules: dict[str, Rules] = {}
     for component in COMPONENTS:
-        values = {name: getattr(options, name) for name in component.options.model_fields}
-        own = component.rules(component.options.model_validate(values), replace(asked, rules=rules))
+        own_options = component.options.model_validate(options, from_attributes=True)
+        own = component.rules(own_options, replace(asked, rules=rules))
         if own is not None:
             rules[component.name] = own
     return rules

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from glow.errors import ConfigError
 from glow.records import Document
@@ -32,14 +33,10 @@ _BEFORE_NUMBERS = frozenset("no nos fig figs vol vols p pp eq eqs ch sec art ref
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Splits a text into sentences, in time linear in its length.
+    """Splits any text into sentences, in time linear in its length.
 
-    Args:
-        text: any string.
-
-    Returns:
-        Starts and ends of sentences, in characters: in order, not overlapping, without white space around them, and
-        together covering all other characters.
+    Returns their starts and ends in characters: in order, not overlapping, without white space around them, and together
+    covering all other characters.
     """
     spans: list[tuple[int, int]] = []
     start = last_start = last_end = -1
@@ -95,15 +92,10 @@ _ATOM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PassageOptions:
-    """Options of the split.
+    """Options of the split."""
 
-    Attributes:
-        field: the body; None takes the schema's (`body_field`).
-        limit: most passages of a document, >= 1; the rest of the text is left out.
-    """
-
-    field: str | None = None
-    limit: int = 128
+    field: str | None = None  # the body; None takes the schema's (`body_field`)
+    limit: int = 128  # most passages of a document, >= 1; the rest of the text is left out
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -112,15 +104,10 @@ class PassageOptions:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Result of the split.
+    """Result of the split."""
 
-    Attributes:
-        spans: start and end of each passage, in characters of `body_text`; in order, at least one.
-        left_out: whether the limit cut off text after the last one.
-    """
-
-    spans: tuple[tuple[int, int], ...]
-    left_out: bool = False
+    spans: tuple[tuple[int, int], ...]  # in characters of `body_text`; in order, at least one
+    left_out: bool = False  # whether the limit cut off text after the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +119,35 @@ class _Unit:
     pieces: int
 
 
+@dataclass(slots=True)
+class LongDocuments:
+    """The documents that are longer than the encoder reads, counted while all are read."""
+
+    limit: int  # tokens of a document that the encoder reads
+    count: int = 0  # documents that passages would split
+    tokens: int = 0  # subword tokens of all bodies
+    beyond: int = 0  # of these, tokens that the encoder reads only in passages
+
+    def add(self, tokens: int, beyond: int) -> None:
+        """Counts a document, as `PassageCutter.sizes` says."""
+        self.count += beyond > 0
+        self.tokens += tokens
+        self.beyond += beyond
+
+    @property
+    def share(self) -> float:
+        """The fraction of the text that the encoder reads only in passages."""
+        return self.beyond / max(self.tokens, 1)
+
+    def report(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"count": self.count, "limit": self.limit, "share_beyond": round(self.share, 3)}
+
+
 class PassageCutter:
-    """Splits documents into passages that fit a model's token limits.
+    """Splits documents into passages that fit a model's token limits; `body_field` may refuse the field.
 
-    Args:
-        preprocessor: the model's; its term statistics do not matter.
-        options: of the split.
-
-    Attributes:
-        field: the body.
-        options: as given.
-
-    Raises:
-        ConfigError: as `body_field`.
+    The term statistics of the preprocessor do not matter.
     """
 
     def __init__(self, preprocessor: Preprocessor, options: PassageOptions = PassageOptions()) -> None:
@@ -169,18 +172,23 @@ class PassageCutter:
         spans = tuple(_pack(units, room))
         return Cut(spans[: self.options.limit], len(spans) > self.options.limit)
 
+    def sizes(self, document: Document, words: Sequence[str]) -> tuple[int, int]:
+        """Subword tokens of a body's words, and how many of them an encoder reads only in passages."""
+        room, tokens = self._preprocessor.room(document, self.field), self._count(words)
+        return tokens, max(tokens - room, 0) if room >= LEAST_ROOM else 0
+
     def passages(self, document: Document) -> list[Document]:
         """The passages of a document in order; the document itself if there is only one."""
         spans = self.cut(document).spans
         return [passage_document(document, self.field, start, end) for start, end in spans]
 
-    def _count(self, text: str) -> int:
-        pieces = self._preprocessor.pieces
-        return sum(len(pieces.pieces(word)) for word in pieces.words(text))
+    def _count(self, words: Sequence[str]) -> int:
+        pieces = self._preprocessor.pieces.pieces
+        return sum(len(pieces(word)) for word in words)
 
     def _units(self, text: str, start: int, end: int, room: int) -> Iterator[_Unit]:
         """A sentence as a whole, or its words if it does not fit."""
-        pieces = self._count(text[start:end])
+        pieces = self._count(self._preprocessor.pieces.words(text[start:end]))
         if pieces <= room:
             yield _Unit(start, end, pieces)
             return
@@ -193,7 +201,7 @@ class PassageCutter:
 
     def _parts(self, text: str, start: int, end: int, room: int) -> Iterator[_Unit]:
         """A word as a whole, or its parts if it does not fit; each part fills a passage alone."""
-        pieces = self._count(text[start:end])
+        pieces = self._count(self._preprocessor.pieces.words(text[start:end]))
         if pieces <= room:
             yield _Unit(start, end, pieces)
             return

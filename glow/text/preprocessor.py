@@ -187,15 +187,14 @@ class Preprocessor:
         return layout.finish(self.weigher.document(fields, layout.words), self.weighting)
 
     def room(self, document: Document, field: str) -> int:
-        """The number of tokens that a field may take in a document, after the fields before it; >= 0.
-
-        Raises:
-            ValueError: if the schema has no such field.
-        """
-        field_id = self.schema.names.index(field)
-        specs = self.schema.fields[:field_id]
-        layout = self._lay_out({spec.name: _words(document, spec, self.pieces) for spec in specs}, field_id)
-        return max(self._limit(layout, field_id) - len(layout.ids), 0)
+        """The number of tokens that a field of the schema may take in a document, after the fields before it; >= 0."""
+        words: dict[str, list[str]] = {}
+        for spec in self.schema.fields:
+            if spec.name == field:
+                break
+            words[spec.name] = _words(document, spec, self.pieces)
+        layout = self._lay_out(words, len(words))
+        return max(self._limit(layout, len(words)) - len(layout.ids), 0)
 
     def _lay_out(self, fields: Mapping[str, Sequence[str]], count: int) -> _Layout:
         """Layout of the first `count` fields of the schema."""
@@ -324,13 +323,6 @@ def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[
 
     Every batch has at most `max_tokens` tokens including padding (a longer sequence is alone), so one long
     text neither pads the others nor needs much memory.
-
-    Args:
-        lengths: tokens of each sequence.
-        max_tokens: token limit of one batch, including padding.
-
-    Yields:
-        Positions in `lengths`, each once.
     """
     batch: list[int] = []
     for position in sorted(range(len(lengths)), key=lambda index: -lengths[index]):

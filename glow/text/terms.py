@@ -90,11 +90,7 @@ class TermTable:
 
     @classmethod
     def from_counts(
-        cls,
-        counts: Mapping[str, int],
-        documents: int,
-        lengths: Mapping[str, float],
-        dropped_words: int = 0,
+        cls, counts: Mapping[str, int], documents: int, lengths: Mapping[str, float], dropped_words: int = 0
     ) -> "TermTable":
         """Builds statistics from word -> document frequency."""
         rows = sorted((word.encode("utf-8", "replace"), df) for word, df in counts.items())

@@ -20,6 +20,7 @@ from glow.index import (
     counts_of,
     view_of,
 )
+from glow.index.passages import PassagesOptions
 from glow.index.postings import POSTINGS, PostingsRules
 from glow.index.stored_fields import DOCUMENTS_FILE
 from glow.index.vectors import set_threads
@@ -88,9 +89,9 @@ class _Build:
         # Opened as a check and closed again, to free its memory for the other steps.
         device, threads = options.device, options.thread_count
         self._dimensions = model.encoder("document", device, 1, batch_tokens(device)).dimensions
-        asked = Asked(model, self._dimensions, device, threads, options.term_stats, {})
+        self._asked = Asked(model, self._dimensions, device, threads, options.term_stats, {})
         # name of each component to build -> its rules
-        self.rules: Mapping[str, Rules] = asked_rules(options, asked)
+        self.rules: Mapping[str, Rules] = asked_rules(options, self._asked)
 
     def run(self, work: WorkFolder, sources: list[Source], target: VersionWriter) -> BuildReport:
         """Does the unfinished steps, makes the version from their files and returns the report."""
@@ -98,6 +99,11 @@ class _Build:
         keep_rejects = target.root.path / f"rejects-{target.version}.jsonl"
         staged = StagedWork(work, stages)
         documents = read_documents(staged, sources, self._model, options, self._analyzer(), keep_rejects)
+        passages = PassagesOptions.model_validate(options, from_attributes=True)
+        is_cut = passages.is_cut(documents.stats.long)
+        # Recorded as if the choice had been an option.
+        options = self._options = options.model_copy(update={"passages": is_cut})
+        self.rules = asked_rules(options, self._asked)
         steps = Steps(options, self._model, staged, self.rules, target.version)
         terms = steps.terms(documents.stats)
         corpus = steps.corpus(documents.stats, terms)

@@ -6,14 +6,15 @@ grow with the corpus, except for the term statistics, which `max_words` bounds. 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from glow.errors import RecordError
+from glow.index.passages import PassagesOptions
 from glow.index.stored_fields import DOCUMENTS_FILE, DocumentStore, DocumentWriter
 from glow.records import Document
 from glow.runtime import Model
-from glow.text import Analyzer, CorpusCounter, Preprocessor, TermTable, field_words
+from glow.text import Analyzer, CorpusCounter, LongDocuments, Preprocessor, TermTable, field_words
 from glow_index_builder.building.work import StagedWork, Step
 from glow_index_builder.input import REJECTS_FILE, LineReader, RejectLog, Source
 from glow_index_builder.options import CommonOptions
@@ -28,6 +29,7 @@ class CorpusStats:
     terms: TermTable  # statistics of the stored documents
     # statistics of the analyzer's terms; the same as `terms` if the analyzer does not change words
     stems: TermTable
+    long: LongDocuments
 
 
 def read_corpus(
@@ -42,6 +44,8 @@ def read_corpus(
     """Reads every line once."""
     reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
     counter = CorpusCounter(analyzer, options.max_words)
+    cutter = PassagesOptions.model_validate(options, from_attributes=True).cutter(preprocessor)
+    long = LongDocuments(preprocessor.schema.document_tokens)
     read_bytes = 0
     with DocumentWriter(store) as writer:
         for source in sources:
@@ -54,10 +58,13 @@ def read_corpus(
                     identifier = document.id if document else reader.known_id(line)
                     rejects.add(source.name, line.number, str(error), line.data, identifier)
                 else:
-                    counter.add(field_words(document, preprocessor.schema, preprocessor.pieces))
+                    words = field_words(document, preprocessor.schema, preprocessor.pieces)
+                    counter.add(words)
+                    if cutter is not None:
+                        long.add(*cutter.sizes(document, words[cutter.field]))
                 read_bytes += line.read_bytes
                 advance(line.read_bytes)
-    return CorpusStats(writer.count, read_bytes, *counter.tables())
+    return CorpusStats(writer.count, read_bytes, *counter.tables(), long)
 
 
 READ = "read"
@@ -93,11 +100,8 @@ def read_documents(
             stats.terms.save(step.folder / CORPUS_TERMS)
             if stats.stems is not stats.terms:
                 stats.stems.save(step.folder / CORPUS_STEMS)
-            step.values = {
-                "documents": stats.documents,
-                "read_bytes": stats.read_bytes,
-                "rejects": rejects.counts,
-            }
+            counts = {"documents": stats.documents, "read_bytes": stats.read_bytes}
+            step.values = {**counts, "rejects": rejects.counts, "long": asdict(stats.long)}
     return _documents(step)
 
 
@@ -138,7 +142,8 @@ def _documents(step: Step) -> Documents:
     values, stems = step.values, step.folder / CORPUS_STEMS
     terms = TermTable.load(step.folder / CORPUS_TERMS)
     table = TermTable.load(stems) if stems.is_dir() else terms
-    stats = CorpusStats(values["documents"], values["read_bytes"], terms, table)
+    long = LongDocuments(**values["long"])
+    stats = CorpusStats(values["documents"], values["read_bytes"], terms, table, long)
     return Documents(stats, values["rejects"]["faults"])
 
 

@@ -53,6 +53,7 @@ class BuildReport:
             "options": self.options.parameters(),
             "counts": self._counts(),
             "rejects": dict(self.rejects),
+            "long_documents": self.corpus.long.report(),
             "truncated": dict(self.encoded.truncated),
             "terms": self._terms(),
             "shards": self._shards(),

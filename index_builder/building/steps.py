@@ -24,7 +24,7 @@ from glow.index import (
 from glow.index.milvus import store_segment
 from glow.index.passages import cuts_of
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS
-from glow.index.vectors import VECTORS, VectorRules
+from glow.index.vectors import VECTORS, VectorRules, index_bytes
 from glow.records import Document
 from glow.runtime import Encoder, Model
 from glow.text import TermTable, select_terms
@@ -39,6 +39,7 @@ from glow_index_builder.encoding import (
     encode_shards,
     make_spread,
     plan_shards,
+    sample_seconds,
     start_encoding,
 )
 from glow_index_builder.options import CommonOptions
@@ -87,22 +88,22 @@ class MadeCorpus:
 SHARDS_FOLDER, NOTES_FOLDER = "shards", "import"
 
 
+MANY_DOCUMENTS = 100_000
+"""From so many on, a build tells the time and memory to expect."""
+SAMPLE_DOCUMENTS = 64
+BUILD_BYTES = 225 << 20
+"""Memory of a build besides its vectors (docs/scale.md)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Steps:
     """The steps that a build applies to its documents."""
 
-    def __init__(
-        self,
-        options: CommonOptions,
-        model: Model,
-        staged: StagedWork,
-        rules: Mapping[str, Rules],  # name of each component to build -> its rules
-        version: str,
-    ) -> None:
-        self._options = options
-        self._model = model
-        self._staged = staged
-        self._rules = rules
-        self._version = version
+    _options: CommonOptions
+    _model: Model
+    _staged: StagedWork
+    _rules: Mapping[str, Rules]  # name of each component to build -> its rules
+    _version: str
 
     def terms(self, stats: CorpusStats) -> TermTable:
         """The index's term statistics, read from their files as a service reads them."""
@@ -177,12 +178,26 @@ class Steps:
         )
         count = made.rows.documents
         plan = plan_shards(count, options.shard_documents)
-        with (
-            staged.work.counting_kills("encode") as kills,
-            staged.stages.stage("encode", count, "documents") as advance,
-        ):
-            encoding = start_encoding(options, job, kills)
-            return encode_shards(encoding, plan, folder, dimensions, advance, job.jobs)
+        with staged.work.counting_kills("encode") as kills:
+            if count > MANY_DOCUMENTS and not kills:
+                self._forecast(job, made.rows)
+            with staged.stages.stage("encode", count, "documents") as advance:
+                encoding = start_encoding(options, job, kills)
+                return encode_shards(encoding, plan, folder, dimensions, advance, job.jobs)
+
+    def _forecast(self, job: ShardJob, rows: Rows) -> None:
+        """Tells what encoding and indexing will take, by the rate of the first documents on one thread."""
+        sample = min(SAMPLE_DOCUMENTS, rows.documents)
+        texts, vectors = rows.count("vector"), self._rules[VECTORS.name]
+        sampled = sample if rows.first is None else int(rows.first[sample])
+        seconds = sample_seconds(job, sample)
+        if seconds is not None and isinstance(vectors, VectorRules):
+            hours = seconds / sampled * texts / job.threads / self._options.workers / 3600
+            size = BUILD_BYTES + index_bytes(vectors.kind(texts), texts, vectors.dimensions)
+            self._staged.stages.note(
+                f"{texts:,} texts to encode: about {hours:.1f} hours at the rate of the first {sampled:,}, and "
+                f"{size / 2**20:,.0f} MiB of memory"
+            )
 
     def build(self, corpus: MadeCorpus) -> None:
         """Builds every component in turn; those that reading or preparing made already are only opened."""

@@ -61,8 +61,11 @@ def _summary(result: BuildResult, output: Path) -> str:
         f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "
         f"recall@{recall['depth']} {recall['recall']:.3f}, {report['seconds']['total']:.1f} s"
     ]
-    if passages := report.get("passages"):
-        lines.append(f"{passages['count']} passages, {passages['per_document']:.1f} a document")
+    if (long := report["long_documents"])["count"]:
+        cut = f" and cut, {long['share_beyond']:.0%} of all text; --passages reads them whole"
+        end = f": {passages['count']:,} passages" if (passages := report.get("passages")) else cut
+        total = f"{long['count']:,} of {counts['documents']:,} documents are longer"
+        lines.append(f"{total} than the encoder reads ({long['limit']} tokens){end}")
     if recall["recall"] < RECALL_FLOOR:
         lines.append(
             f"that recall is under {RECALL_FLOOR}: it grows with ef_search (hnsw) or nprobe (ivf-*) of a search, "

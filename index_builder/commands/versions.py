@@ -25,10 +25,6 @@ class VersionRow:
     model: str = ""  # short hash of its model
     made_from: str = ""  # the version that it was derived from; "" for a build
 
-    def values(self) -> dict[str, Any]:
-        """The row as JSON values."""
-        return asdict(self)
-
 
 def list_versions(root: IndexRoot) -> list[VersionRow]:
     """All versions: the live one, then previously live ones, then the rest, newest first."""
@@ -172,7 +168,7 @@ class GcOptions(ReportedOptions):
 def versions_command(options: ReportedOptions) -> None:
     """Lists the versions: live, previous, pinned, and the gate's results."""
     rows = list_versions(IndexRoot(options.index_root))
-    write_report(options.json_file, {"status": "listed", "versions": [row.values() for row in rows]})
+    write_report(options.json_file, {"status": "listed", "versions": [asdict(row) for row in rows]})
     say(table(rows))
 
 

@@ -7,7 +7,7 @@ from glow_index_builder.encoding.schedule import (
     require_runner,
     start_encoding,
 )
-from glow_index_builder.encoding.shards import ShardJob, plan_shards
+from glow_index_builder.encoding.shards import ShardJob, plan_shards, sample_seconds
 from glow_index_builder.encoding.text_encoder import (
     TextEncoder,
     batch_tokens,
@@ -18,5 +18,5 @@ from glow_index_builder.encoding.text_encoder import (
 
 __all__ = [
     "EncodedShards", "ShardJob", "TextEncoder", "batch_tokens", "encode_jobs", "encode_shards", "encode_texts",
-    "make_spread", "no_texts", "plan_shards", "require_runner", "start_encoding",
+    "make_spread", "no_texts", "plan_shards", "require_runner", "sample_seconds", "start_encoding",
 ]  # fmt: skip

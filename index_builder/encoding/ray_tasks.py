@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -133,11 +134,8 @@ def _outcome(ray: Any, reference: Any, shard: Shard) -> Outcome:
     return outcome
 
 
-def start_ray(
-    cpus: int,
-    address: str | None = None,  # address of the cluster; None: this machine
-) -> None:
-    """Starts Ray on this machine or joins a cluster; Ray's processes get this one's import path."""
+def start_ray(cpus: int, address: str | None = None) -> None:
+    """Starts Ray here, or joins the cluster at an address; Ray's processes get this one's import path."""
     ray = importlib.import_module("ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     paths = os.pathsep.join(path for path in sys.path if path)
@@ -156,18 +154,13 @@ WAITING = 2
 """Queued ranges per running one."""
 
 
+@dataclass(frozen=True, slots=True)
 class RayImport:
     """Imports rows into a collection as Ray tasks; an `ImportRows` of `glow.index`."""
 
-    def __init__(
-        self,
-        job: RangeTask,
-        workers: int,  # tasks at the same time, >= 1
-        address: str | None = None,  # address of a cluster; None: starts Ray here
-    ) -> None:
-        self._job = job
-        self._workers = workers
-        self._address = address
+    _job: RangeTask
+    _workers: int  # tasks at the same time, >= 1
+    _address: str | None = None  # address of a cluster; None: starts Ray here
 
     def __call__(self, collection: str, start: int, stop: int) -> Iterator[int]:
         """As `ImportRows` says."""

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -189,6 +190,13 @@ def attempt(encoder: ShardEncoder, shard: Shard) -> Outcome:
         return Outcome(shard, fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
     finally:
         release_memory()  # fragmented memory would grow with the number of shards
+
+
+def sample_seconds(job: ShardJob, documents: int) -> float | None:
+    """Seconds that one thread needs to encode the first documents, without writing them; None if one of them fails."""
+    encoder, started = ShardEncoder.open(job), time.perf_counter()
+    outcome = attempt(encoder, Shard(0, documents, is_probe=True))
+    return None if outcome.fault else time.perf_counter() - started
 
 
 @contextmanager

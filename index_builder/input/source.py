@@ -31,13 +31,8 @@ CORPUS_FILE = "corpus.jsonl"
 TEXTS = (".jsonl", *DELIMITERS)
 ARROW_STREAM = ".arrows"
 """Arrow's streaming format; it has no magic bytes, so its suffix decides."""
-ENDINGS = (
-    *(f"{text}{packed}" for packed in ("", ".gz", ".zst") for text in TEXTS),
-    ".parquet",
-    ".arrow",
-    ".feather",
-    ARROW_STREAM,
-)
+_LINES = (f"{text}{packed}" for packed in ("", ".gz", ".zst") for text in TEXTS)
+ENDINGS = (*_LINES, ".parquet", ".arrow", ".feather", ARROW_STREAM)
 SKIP_BYTES = 1 << 16
 MAGIC_BYTES = 4
 

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -88,9 +88,7 @@ def collect(
         aside += [taken for path in _works(root.path, work) if (taken := _take_work(path, root.path))]
     for path in aside:  # without the lock: no other command reads these names
         discard(path)
-    return Collected(
-        collected.removed, collected.kept, collected.leftovers, collected.freed_bytes, dry_run=False
-    )
+    return replace(collected, dry_run=False)
 
 
 def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:
@@ -139,7 +137,7 @@ def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
     for version in root.pinned(datetime.fromtimestamp(now, UTC)):
         kept.setdefault(version, "pinned")
     for version in rest:
-        if now - _made(root.folder(version)) < FRESH_S:
+        if now - _changed(root.folder(version) / MANIFEST_FILE) < FRESH_S:
             kept.setdefault(version, "fresh")
     return {version: kept[version] for version in versions if version in kept}
 
@@ -177,11 +175,6 @@ def _take_work(work: Path, root: Path) -> Path | None:
             return set_aside(work, root)
     except BusyError:
         return None
-
-
-def _made(folder: Path) -> float:
-    """When a version was completed, in seconds since the epoch; 0 if it is missing."""
-    return _changed(folder / MANIFEST_FILE)
 
 
 def _changed(path: Path) -> float:

@@ -34,13 +34,9 @@ def disk_errors(output: Path) -> Iterator[None]:
 class VersionWriter:
     """Writes one version, which becomes visible only when it is complete."""
 
-    def __init__(
-        self,
-        root: IndexRoot,
-        version: str | None = None,  # its name; None: a name from the present time
-    ) -> None:
+    def __init__(self, root: IndexRoot, version: str | None = None) -> None:
         self.root = root
-        self.version = version or root.new_version()
+        self.version = version or root.new_version()  # its name; otherwise one from the present time
         self.folder = root.folder(self.version)
 
     def write(self) -> AbstractContextManager[ArtifactWriter]:
@@ -103,22 +99,13 @@ def derive(
         writer.known = {
             name: record for name, record in linked.items() if _is_link(folder / name, writer.folder / name)
         }
-        describe_heir(
-            writer,
-            manifest,
-            {**manifest.parents, **parents},
-            parameters,
-            {**manifest.counts, **(counts or {})},
-        )
+        together = {**manifest.parents, **parents}
+        describe_heir(writer, manifest, together, parameters, {**manifest.counts, **(counts or {})})
     return target.version
 
 
-def link_files(
-    source: Path,
-    files: Mapping[str, FileRecord],  # path in it -> record in its manifest
-    target: Path,
-) -> dict[str, FileRecord]:
-    """Puts a version's files into a new version, as hard links if the disk supports them.
+def link_files(source: Path, files: Mapping[str, FileRecord], target: Path) -> dict[str, FileRecord]:
+    """Puts a version's files (path -> record) into a new version, as hard links if the disk supports them.
 
     Returns the records of the files that were linked, for `ArtifactWriter.known`.
     """

@@ -9,12 +9,7 @@ QUESTION = "how do I remove a directory and everything that is in it"
 
 def explain_batch(searches: int = 64, top_k: int = 100) -> dict[str, Any]:
     """Searches whose every hit is encoded once more, with each word left out; 8 KB."""
-    search = {
-        "top_k": top_k,
-        "fields": [],
-        "explain": {"leave_one_out": True},
-        "timeout_ms": 30_000,
-    }
+    search = {"top_k": top_k, "fields": [], "explain": {"leave_one_out": True}, "timeout_ms": 30_000}
     return {"searches": [{"query": f"{QUESTION} {number}", **search} for number in range(searches)]}
 
 

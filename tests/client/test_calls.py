@@ -11,13 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from glow.client import (
-    AsyncGlowClient,
-    BadRequestError,
-    GlowClient,
-    RetryPolicy,
-    SearchResult,
-)
+from glow.client import AsyncGlowClient, BadRequestError, GlowClient, RetryPolicy, SearchResult
 from glow.client.attempts import Retries
 from glow.client.clients import DEFAULT_CANDIDATES
 from glow.contract import HitExplanation, Passage, ReadWord, WordDelta, WordImpact

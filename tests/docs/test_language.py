@@ -57,11 +57,7 @@ def sentences(page: str) -> Iterator[str]:
             yield " ".join(words)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [*FIRST, *GUIDE, *RESULTS, *PAPERS, *DECISIONS],
-    ids=lambda page: page.stem,
-)
+@pytest.mark.parametrize("page", [*FIRST, *GUIDE, *RESULTS, *PAPERS, *DECISIONS], ids=lambda page: page.stem)
 def test_a_page_is_in_plain_english(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     found = [f"{len(each.split())} words: {each}" for each in sentences(text) if len(each.split()) > LONGEST]
@@ -87,12 +83,7 @@ def test_docstrings_have_the_standard_terms() -> None:
 
 @pytest.mark.parametrize(
     ("pages", "most", "words"),
-    [
-        (GUIDE, 25, 30_000),
-        (RESULTS, 6, 10_400),
-        (PAPERS, 5, 4_500),
-        (DECISIONS, 23, 8_000),
-    ],
+    [(GUIDE, 25, 30_000), (RESULTS, 6, 10_400), (PAPERS, 5, 4_500), (DECISIONS, 23, 8_000)],
     ids=str,
 )
 def test_pages_are_few_and_short(pages: list[Path], most: int, words: int) -> None:

@@ -73,7 +73,7 @@ def _toy(count: int, topics: int) -> list[Json]:
 
 
 CORPORA = {
-    "plain": Corpus(_plain),
+    "plain": Corpus(_plain, ("--no-passages",)),
     "everything": Corpus(
         lambda: _toy(30, 6),
         (

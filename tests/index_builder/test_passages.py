@@ -1,6 +1,7 @@
 """A build with passages gives long documents a vector for each part, and everything else stays per document."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from glow.runtime import Model
 from glow.text.passages import PassageCutter, PassageOptions
 from glow_index_builder.encoding.text_encoder import CPU_BATCH_TOKENS
 from tests.index_builder.conftest import LinesFile, Live, Run
-from tests.made_index import opened
 
 LONG = "Honey bees find their way home by the sun. They dance to show where food is. "
 
@@ -48,7 +48,7 @@ def test_every_passage_has_the_vector_of_a_document_with_that_body(
 
 def test_term_statistics_and_documents_do_not_feel_passages(build: Run, long_file: Path, live: Live) -> None:
     found = []
-    for options in ((), ("--passages",)):
+    for options in (("--no-passages",), ("--passages",)):
         assert build(long_file, *options).exit_code == 0
         index = live()
         found.append((index.manifest.hashes["terms"], list(index[STORED_FIELDS].scan())))
@@ -92,24 +92,50 @@ def test_the_report_tells_passages_and_what_they_cost(
     assert milliseconds == pytest.approx(1000 * took / count, abs=0.2)
     assert "text" not in report["truncated"]
     assert f"{count} passages are few enough" in report["index"]["why"]
-    assert f"{count} passages, {count / 30:.1f} a document" in done.stdout
+    assert (
+        f"20 of 30 documents are longer than the encoder reads (64 tokens): {count} passages\n" in done.stdout
+    )
     assert report["recall"] == {"recall": 1.0, "depth": 10, "queries": 30, "seed": 0}
     assert (report["counts"]["documents"], report["options"]["passages"]) == (30, True)
 
 
-def test_the_same_input_gives_the_same_passages_with_any_number_of_threads(
+def test_the_rule_and_the_option_give_the_same_passages_with_any_number_of_threads(
     build: Run, output: Path, long_file: Path
 ) -> None:
-    for threads in (1, 3):
-        assert build(long_file, "--passages", "--threads", threads).exit_code == 0
+    for options in (("--passages", "--threads", 1), ("--threads", 3)):
+        assert build(long_file, *options).exit_code == 0
     first, second = (IndexRoot(output).manifest(version).files for version in IndexRoot(output).versions())
     assert {name for name in first if first[name] != second[name]} == {"report.json"}
 
 
-def test_a_build_without_passages_has_none(toy_index: Path) -> None:
-    index = opened(IndexRoot(toy_index))
-    assert not index.holds(PASSAGES)
-    assert "passages" not in index.manifest.counts
+@pytest.mark.parametrize(
+    "words, options, is_cut", [(87, (), True), (86, (), False), (87, ("--no-passages",), False)]
+)
+def test_a_build_splits_documents_if_enough_of_their_text_would_not_be_read(
+    build: Run, lines_file: LinesFile, live: Live, words: int, options: tuple[str, ...], is_cut: bool
+) -> None:
+    """The model reads 64 tokens, beside [CLS] and five [SEP] 58 of the body: two thirds of 87."""
+    done = build(lines_file([{"_id": "long", "text": "home " * words}]), *options)
+    assert done.exit_code == 0, done.stderr
+    index = live()
+    assert index.holds(PASSAGES) == ("passages" in index.manifest.counts) == is_cut
+    assert index.manifest.parameters["passages"] is is_cut
+    end = ": 2 passages" if is_cut else " and cut, 33% of all text; --passages reads them whole"
+    assert f"1 of 1 documents are longer than the encoder reads (64 tokens){end}\n" in done.stdout
+
+
+def test_a_large_build_tells_what_it_will_take(
+    build: Run, long_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most, is_told in ((30, False), (29, True)):
+        monkeypatch.setattr("glow_index_builder.building.steps.MANY_DOCUMENTS", most)
+        done = build(long_file, "--passages")
+        told = re.search(
+            r"(\d+) texts to encode: about 0\.0 hours at the rate of the first (\d+), and 225 MiB",
+            done.stderr,
+        )
+        assert bool(told) == is_told
+    assert told and told[1] == told[2] and int(told[1]) > 30
 
 
 def test_verify_counts_documents(build: Run, run: Run, output: Path, long_file: Path) -> None:

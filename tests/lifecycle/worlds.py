@@ -95,16 +95,7 @@ def make_worlds(folder: Path, model: Path | None) -> None:
         write(world / "other.jsonl", [document(number, 1) for number in range(EACH // 2, EACH * 3 // 2)])
         write(world / "upsert.jsonl", [document(number, 2) for number in range(EACH - 4, EACH + 4)])
         (world / "delete.txt").write_text("".join(f"d{number}\n" for number in range(0, EACH, 5)))
-        fixed = (
-            "--model",
-            "{model}",
-            "--threads",
-            "1",
-            "--rerank",
-            "{reranker}",
-            "--index-root",
-            "{root}",
-        )
+        fixed = ("--model", "{model}", "--threads", "1", "--rerank", "{reranker}", "--index-root", "{root}")
         do(world, "build", "--input", "{world}/first.jsonl", *fixed)
     for writer in range(2):
         log = IngestLog(folder / "written" / "root" / INGEST_FOLDER, 1 << 30)

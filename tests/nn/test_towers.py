@@ -58,10 +58,7 @@ def test_towers_share_the_word_table_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("pooling", ["cls", "tanh", "mean", "weighted"])
-@pytest.mark.parametrize(
-    ("side", "form"),
-    [("key", "multiply"), ("row", "multiply"), ("key", "log")],
-)
+@pytest.mark.parametrize(("side", "form"), [("key", "multiply"), ("row", "multiply"), ("key", "log")])
 def test_padding_never_changes_a_vector(pooling: str, side: str, form: str) -> None:
     config = SMALL.model_copy(
         update={"pooling": pooling, "weight_side": side, "weight_form": form, "gain": 0.7}

@@ -134,7 +134,9 @@ def test_a_body_with_hardly_any_room_stays_whole(make: Make) -> None:
     """Crumbs of five words beside a title of thirty would all have about the same vector."""
     schema = SMALL.model_copy(update={"fields": (FieldSpec(name="title", tokens=34), SMALL.fields[1])})
     whole = document("The bee is home. " * 20, title="the bee is home " * 9)
-    assert PassageCutter(make(schema)).passages(whole) == [whole]
+    cutter = PassageCutter(make(schema))
+    assert cutter.passages(whole) == [whole]
+    assert cutter.sizes(whole, ["the"] * 40) == (40, 0)
 
 
 def test_the_body_is_the_text_field_of_the_largest_budget_or_the_named_one() -> None:

@@ -19,11 +19,7 @@ from glow.schema import FieldSchema
 from glow.text import WordPieces
 from glow.training import Given, Progress, TrainConfig, read_towers, train
 from glow.training.checkpoint import load_pretrained
-from glow.training.pretraining import (
-    initial_pretrainer,
-    pretraining_recipe,
-    start_from_tower,
-)
+from glow.training.pretraining import initial_pretrainer, pretraining_recipe, start_from_tower
 from glow.training.pretraining_text import (
     PieceStream,
     PretrainConfig,

@@ -92,15 +92,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_weights(
     longer = CONFIG.replace("max_steps = 4", "max_steps = 60\nepochs = 9").replace("steps = 2", "steps = 0")
     config.write_text("checkpoint_steps = 7\n" + longer, encoding="utf-8")
     files = ("--config", config, "--data", collection_folder, "--init", bert_folder, "--teacher", bert_folder)
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        *FIXED,
-        *map(str, files),
-        "--out",
-        str(tmp_path / "cut"),
-    ]
+    command = [sys.executable, "-m", "glow", *FIXED, *map(str, files), "--out", str(tmp_path / "cut")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

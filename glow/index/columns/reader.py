@@ -282,11 +282,7 @@ class TypedColumn:
         return place + 1 if is_there else 0
 
     def between(
-        self,
-        low: Scalar | None,
-        high: Scalar | None,
-        includes_low: bool = True,
-        includes_high: bool = True,
+        self, low: Scalar | None, high: Scalar | None, includes_low: bool = True, includes_high: bool = True
     ) -> range:
         """The codes of the values from `low` to `high`; None is no bound."""
         first, last = 0, len(self.values)

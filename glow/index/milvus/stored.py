@@ -176,12 +176,7 @@ STORED: Mapping[str, Stored] = {
             lambda segment, opened: MilvusImpacts(opened.collection, opened.filters, _terms(segment)),
         ),
         Stored(
-            LEARNED_SPARSE,
-            "document",
-            {CAUSES_FIELD: PIECES},
-            STAYING_FILES,
-            _learned_values,
-            _open_learned,
+            LEARNED_SPARSE, "document", {CAUSES_FIELD: PIECES}, STAYING_FILES, _learned_values, _open_learned
         ),
         Stored(
             LATE_INTERACTION,

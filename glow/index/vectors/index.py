@@ -331,10 +331,7 @@ def to_gpu(index: Any, kind: IndexKind) -> Any:
 
 
 def _kind_of(index: Any) -> IndexKind:
-    kinds: Sequence[tuple[str, IndexKind]] = (
-        ("IndexHNSWFlat", "hnsw"),
-        ("IndexFlat", "flat"),
-    )
+    kinds: Sequence[tuple[str, IndexKind]] = (("IndexHNSWFlat", "hnsw"), ("IndexFlat", "flat"))
     if index.metric_type == faiss.METRIC_INNER_PRODUCT:
         if isinstance(index, faiss.IndexRefine) and _is_compressed(index):
             return "ivf-pq"
