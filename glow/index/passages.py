@@ -259,7 +259,7 @@ def merge_passages(key: Key[PassageMap, PassageMap], kept: Sequence[MergeSource]
     header.save(target / PASSAGES_HEADER)
 
 
-LEAST_SHARE = 1 / 3
+LEAST_SHARE = 0.7
 """Passages pay if so much of the text lies beyond what the encoder reads (docs/results/quality.md)."""
 
 
@@ -272,7 +272,7 @@ class PassagesOptions(ComponentOptions):
 
     passages: bool | None = option(
         None,
-        "Split long documents into passages, each with a vector; default: if a third of all text is not read otherwise.",
+        "Split long documents into passages, each with a vector; default: if 70 % of all text is not read otherwise.",
     )
     passage_field: str | None = option(None, "Field to split; default: the model's body.")
     max_passages: int = option(128, "Most passages per document.", ge=1)

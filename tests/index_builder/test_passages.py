@@ -109,18 +109,18 @@ def test_the_rule_and_the_option_give_the_same_passages_with_any_number_of_threa
 
 
 @pytest.mark.parametrize(
-    "words, options, is_cut", [(87, (), True), (86, (), False), (87, ("--no-passages",), False)]
+    "words, options, is_cut", [(194, (), True), (193, (), False), (194, ("--no-passages",), False)]
 )
 def test_a_build_splits_documents_if_enough_of_their_text_would_not_be_read(
     build: Run, lines_file: LinesFile, live: Live, words: int, options: tuple[str, ...], is_cut: bool
 ) -> None:
-    """The model reads 64 tokens, beside [CLS] and five [SEP] 58 of the body: two thirds of 87."""
+    """The model reads 64 tokens, beside [CLS] and five [SEP] 58 of the body: 30 % of 193.3."""
     done = build(lines_file([{"_id": "long", "text": "home " * words}]), *options)
     assert done.exit_code == 0, done.stderr
     index = live()
     assert index.holds(PASSAGES) == ("passages" in index.manifest.counts) == is_cut
     assert index.manifest.parameters["passages"] is is_cut
-    end = ": 2 passages" if is_cut else " and cut, 33% of all text; --passages reads them whole"
+    end = ": 4 passages" if is_cut else " and cut, 70% of all text; --passages reads them whole"
     assert f"1 of 1 documents are longer than the encoder reads (64 tokens){end}\n" in done.stdout
 
 
