@@ -44,7 +44,7 @@ from glow_model_export.quantize import Quantization, quantize_columns
 
 FIELDS = "title,anchor,clicked_queries,text"
 LISTS = {"anchor": 8, "clicked_queries": 5}
-LONGEST_QUERY = 64
+LONGEST_QUERY = 256
 SENTENCES = (
     "how do bees find their way home",
     "Extract an archive to a directory",
@@ -95,7 +95,7 @@ class ImportModelOptions(JsonOptions):
     query_prefix: str | None = option(None, "Text before every query; default: as in PATH.")
     document_prefix: str | None = option(None, "Text before every document; default: as in PATH.")
     fields: str = option(FIELDS, "Document fields, in the order in which they form one text.")
-    query_tokens: int = option(LONGEST_QUERY, "Token limit of a query.", ge=8)
+    query_tokens: int | None = option(None, "Token limit of a query; default: 256, or of --queries.", ge=8)
     document_tokens: int | None = option(None, "Token limit of a document; default: as in PATH.", ge=8)
     word_weights: float = option(
         0.0, "Extra weight of rare words in the mean; 0: none, as the encoder was trained.", ge=0.0, le=2.0
@@ -123,6 +123,8 @@ class ImportOptions(ImportModelOptions):
 @command(ImportOptions)
 def import_command(options: ImportOptions) -> None:
     """Makes a model of an encoder that others trained: BERT, RoBERTa, DistilBERT or MPNet, with any tokenizer."""
+    if options.queries is not None and options.query_tokens is None:
+        options = options.model_copy(update={"query_tokens": QueriesAbout.read(options.queries).tokens})
     with tempfile.TemporaryDirectory() as scratch:
         source = read_source(options, Path(scratch))
         if options.queries is not None:
@@ -174,7 +176,7 @@ def _schema(options: ImportModelOptions, foreign: Foreign) -> FieldSchema:
     )
     return FieldSchema(
         name="imported",
-        query_tokens=min(options.query_tokens, foreign.tokens),
+        query_tokens=min(options.query_tokens or LONGEST_QUERY, foreign.tokens),
         document_tokens=tokens,
         fields=tuple(
             FieldSpec(name=name.strip(), tokens=tokens, max_values=LISTS.get(name.strip()))

@@ -76,7 +76,7 @@ class Settings(StrictModel):
     max_body_bytes: int = _setting(
         64 << 10, "Largest request body; above it: 413.", "bytes", ge=1 << 10, le=64 << 20
     )
-    max_query_chars: int = _setting(2_000, "Longest query; above it: 422.", "characters", ge=1, le=100_000)
+    max_query_chars: int = _setting(10_000, "Longest query; above it: 422.", "characters", ge=1, le=100_000)
     max_top_k: int = _setting(100, "Most hits of a request.", "hits", ge=1, le=2_048)
     # FAISS on a GPU finds at most 2,048 neighbors.
     max_candidates: int = _setting(1_000, "Most candidates of a search.", "hits", ge=1, le=2_048)

@@ -198,7 +198,7 @@ def count_words(
 CACHED_WORDS = 100_000
 ENDINGS = ("s", "es", "d", "ed", "ing")
 MOST_CORRECTED = 8
-"""Most unknown words of one query to correct; with more, they are not typos."""
+"""Most unknown words of one query to correct, of four times as many; with more, they are not typos."""
 _JOINTS = frozenset("._/\\@#:=$`<>-~^*+|&%'0123456789")
 """A word next to these is part of a name, a number, a path or code."""
 _CODE = re.compile(r"(?<!\w)[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*(?!\w)")
@@ -257,14 +257,19 @@ class Speller:
             return Correction(text, {})
         words: dict[str, str] = {}
         text = _CODE.sub(lambda code: self._respelled(code[0], words), text)
-        parts, end = [], 0
+        parts, end, tried = [], 0, set[str]()
         for span in self._spans.of_text(text):
             written = text[span.start : span.end]
             if not is_spelled(span.word) or _is_name(text, span.start, span.end, written):
                 continue
             if span.word not in words:
-                if len(words) == MOST_CORRECTED or self._cached(span.word):
+                if (
+                    span.word in tried
+                    or max(len(words), len(tried) // 4) == MOST_CORRECTED
+                    or self._cached(span.word)
+                ):
                     continue
+                tried.add(span.word)
                 meant = None if self._is_form(span.word) else self._meant(span.word)
                 if meant is None:
                     continue

@@ -26,6 +26,7 @@ __all__ = ["ATTENTION", "AttentionEncoder", "ExplainedWord", "Explainer", "Expla
 ATTENTION = "attention"
 MAX_BATCH_TOKENS = 512
 """A batch that stays in a core's cache, as in a build."""
+ABLATED_TOKENS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +153,18 @@ class Explainer:
         The rest is preprocessed like a query of its own: the other words' weights change with the query's length, and
         words that the token limit had cut off may come in.
 
-        Returns one for each different word that reached the tower, in order; none for a query of one different word,
-        because nothing would be left.
+        Returns one for each different word that reached the tower, in order: of a long query for its heaviest words only, so that
+        they are at most 4,096 tokens together. None for a query of one different word, because nothing would be left.
         """
         words = self._preprocessor.pieces.words(text)
         tokens = self._preprocessor.query_words(words)
-        kept = tuple(dict.fromkeys(tokens.words))
         if len(set(words)) < 2:
             return []
+        kept = tuple(dict.fromkeys(tokens.words))
+        heavy = sorted(kept, key=self._preprocessor.weigher.idf, reverse=True)[
+            : ABLATED_TOKENS // len(tokens)
+        ]
+        kept = tuple(word for word in kept if word in heavy)
         rests = [self._preprocessor.query_words([word for word in words if word != left]) for left in kept]
         encoded = self._tower(QUERY_TOWER).tower.encode([tokens, *rests])
         scores = encoded @ vectors.T  # [1 + w, n]

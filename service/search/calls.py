@@ -111,6 +111,8 @@ FETCHED_CHARS = 2_000_000
 """Characters of fetched documents per unit of cost, also if only parts are returned."""
 MOST_READING = 1
 """Largest cost of hits in the search's first worker pool; the remaining hits are read in the bulk pool."""
+QUERY_CHARS = 1_000
+"""Characters of a query per unit of cost, which 200 to 256 tokens are."""
 FILTER_TERMS = 200
 """Conditions, groups and values of a filter per unit of cost."""
 RERANKED_HITS = 20
@@ -127,7 +129,7 @@ MOST_PLAIN = 4
 
 def request_cost(call: SearchCall, filter_terms: int = 0) -> int:
     """The cost of one search, >= 1; an ordinary one, with snippets and a small filter, costs 1."""
-    cost = 1 + filter_terms // FILTER_TERMS
+    cost = 1 + len(call.text) // QUERY_CHARS + filter_terms // FILTER_TERMS
     if call.highlight is not None:
         options = call.highlight.options
         snippet_chars = options.fragments * options.fragment_chars * len(call.highlight.fields)

@@ -142,11 +142,12 @@ def test_a_model_is_made_again_of_its_query_tower_and_the_encoder(
     encoder: Path, corpus: Path, tmp_path: Path
 ) -> None:
     kept = tmp_path / "queries.safetensors"
-    more = ("--quantize", "int8", "--layers", "0,1", "--keep-queries", kept)
+    more = ("--quantize", "int8", "--layers", "0,1", "--keep-queries", kept, "--query-tokens", "16")
     done = call(encoder, "--input", corpus, "--out", tmp_path / "fast", *more)
     assert done.exit_code == 0, done.output
     again = imported(encoder, tmp_path / "again", "--queries", kept, "--quantize", "int8")
     fast = Model.open(tmp_path / "fast")
+    assert again.preprocessor.schema.query_tokens == 16  # the tower's own limit
     for tower in ("query", "document"):
         assert np.array_equal(vectors(again, TEXTS, tower), vectors(fast, TEXTS, tower))
 
@@ -171,7 +172,7 @@ def test_a_query_tower_that_does_not_belong_is_refused_in_one_line(
     digest = file_sha256(encoder / "model.safetensors")
     write_queries_file(kept, whole.query, QueriesAbout(encoder=digest, layers=(0, 1), tokens=64))
     damage(kept)
-    done = run(encoder, "--out", tmp_path / "again", "--queries", kept)
+    done = run(encoder, "--out", tmp_path / "again", "--queries", kept, "--query-tokens", "64")
     assert done.exit_code == 2 and said in done.output and len(done.output.splitlines()) == 1
     assert not (tmp_path / "again").exists()
 

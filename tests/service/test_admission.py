@@ -274,6 +274,8 @@ def test_what_takes_long_costs_more() -> None:
     everything = HighlightCall(("title", "text"), Highlighting(10, 2_000))
     assert request_cost(call(100, everything)) == 1 + 100 * 2 * 10 * 2_000 // calls.HIGHLIGHTED_CHARS
     assert request_cost(call(), filter_terms=1_000) == 6
+    costs = [request_cost(replace(call(), text="x" * length)) for length in (999, 2_000, 10_000)]
+    assert costs == [1, 3, 11] and costs[1] <= calls.MOST_PLAIN < costs[2]
     both = replace(call(), retriever="hybrid", candidates=1_000)
     assert request_cost(both) == 1 + 1_000 // calls.COMPARED_CANDIDATES
     assert request_cost(replace(both, late=False)) == request_cost(replace(both, candidates=100)) == 1
@@ -300,6 +302,7 @@ def test_the_page_has_the_table_of_prices() -> None:
     table = dict(re.findall(r"^\|(.+?)\|(\d+)\|$", text, re.MULTILINE))
     assert {name: int(cost) for name, cost in table.items()} == {
         "a search": 1,
+        f"each {calls.QUERY_CHARS:,} characters of its query": 1,
         f"each {calls.FILTER_TERMS} terms of its filters": 1,
         f"each {calls.HIGHLIGHTED_CHARS:,} characters of requested highlights": 1,
         f"each {calls.FETCHED_CHARS:,} characters of its hits' documents": 1,
