@@ -57,11 +57,8 @@ _POOLINGS: dict[str, ForeignPooling] = {"pooling_mode_cls_token": "cls", "poolin
 MAX_MODULES, MAX_PATH, MAX_NAME, MAX_PROMPT = 16, 60, 200, 2_000
 Name = Annotated[str, Field(max_length=MAX_NAME)]
 Prompt = Annotated[str, Field(max_length=MAX_PROMPT)] | None
-MODULES_FILE, PROMPTS_FILE, LENGTH_FILE = (
-    "modules.json",
-    "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-)
+MODULES_FILE, PROMPTS_FILE = "modules.json", "config_sentence_transformers.json"
+LENGTH_FILE = "sentence_bert_config.json"
 F = TypeVar("F", bound=ForeignModel)
 FEWEST_TOKENS = 8
 MAX_TOKENIZER_BYTES, BYTES_OF_PIECE = 1 << 20, 256

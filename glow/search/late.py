@@ -116,6 +116,10 @@ LateScorer = Callable[[NDArray[np.int64]], Floats | None]
 token vectors."""
 
 
+COMPARED_TOKENS = 64
+"""Tokens of a query that are compared, the first ones: more cost time and gain nothing (docs/results/serving.md)."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTokens:
     """Token embeddings of the query, which those of documents are compared with.
@@ -132,13 +136,10 @@ class QueryTokens:
 
     @classmethod
     def of(cls, tokens: WeightedTokens, vectors: Floats) -> "QueryTokens":
-        """All tokens with equal weights, including [CLS] and [SEP].
-
-        Args:
-            tokens: of the query, as the tower's input.
-            vectors: float32 [L, P], the tower's embedding of each token.
-        """
-        return cls(vectors, np.full(len(vectors), 1 / len(vectors), np.float32), tokens)
+        """The compared tokens with equal weights, including [CLS] and [SEP], others with 0; `vectors` are float32 [L, P]."""
+        compared = min(len(vectors), COMPARED_TOKENS)
+        weights = np.where(np.arange(len(vectors)) < compared, np.float32(1 / compared), np.float32(0.0))
+        return cls(vectors, weights, tokens)
 
 
 def late_scorer(
@@ -160,7 +161,7 @@ def late_scorer(
             codes, starts = late.read(rows)
         except StoreError:
             return None
-        return max_sim(codes, starts, query.vectors, query.weights)
+        return max_sim(codes, starts, query.vectors[:COMPARED_TOKENS], query.weights[:COMPARED_TOKENS])
 
     return score
 

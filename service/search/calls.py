@@ -91,13 +91,11 @@ class SearchAnswer:
 
     found: FoundHits  # the members of the response that depend only on index and request
     timings_ms: dict[str, float]  # stage -> milliseconds
-    # Steps skipped for lack of time: `late`, `snippets`, `rerank_partial`.
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # steps skipped for lack of time: `late`, `snippets`, `rerank_partial`
 
 
-# Costs of requests, in units of a plain search: the slots in the bulk worker pool, and the tokens of the rate limit.
-# Costs are integers, estimated from the request before any work; docs/security.md has the table. The length of the
-# hits is not known before: its cost is charged after they were read.
+# Costs of requests, in units of a plain search: slots in the bulk worker pool, and tokens of the rate limit. Integers,
+# estimated before any work (docs/security.md has the table); the cost of long hits is charged after they were read.
 
 EXPLAINED_HIT = 4
 """Cost per explained hit, which the document encoder reads."""

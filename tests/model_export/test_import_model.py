@@ -27,7 +27,7 @@ from glow.schema import FieldSchema, FieldSpec
 from glow.text import TermTable, TokenizerPieces, WordPieces
 from glow.training import initial_towers, read_towers
 from glow.training.config import TrainConfig
-from glow_model_export.imported import import_command
+from glow_model_export.imported import Foreign, ImportModelOptions, _schema, import_command
 from tests.attacks.harness import serving
 from tests.made_index import documents, made, write
 
@@ -253,18 +253,9 @@ def test_what_is_served_with_it(bpe: Model, tmp_path: Path) -> None:
                 asked = {"input": ["Bees find home", "a"], "input_type": kind}
                 assert len(client.post("/v1/embeddings", json=asked).json()["data"]) == 2
     again = [
-        *GLOW,
-        "build",
-        "--input",
-        str(source),
-        "--index-root",
-        str(root.path),
-        "--model",
-        str(bpe.folder),
-        "--passages",
-        "--gate",
-        str(judged),
-    ]
+        *GLOW, "build", "--input", str(source), "--index-root", str(root.path), "--model", str(bpe.folder),
+        "--passages", "--gate", str(judged),
+    ]  # fmt: skip
     done = subprocess.run(again, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -338,6 +329,14 @@ def test_what_cannot_be_imported_is_told(change: Callable[[Path], object], said:
 
 def _edit(path: Path, **values: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize(("positions", "asked", "read"), [(96, None, 96), (512, None, 256), (512, 300, 300)])
+def test_a_query_is_read_to_256_tokens_if_the_encoder_has_them(
+    positions: int, asked: int | None, read: int
+) -> None:
+    options = ImportModelOptions(source=Path("a"), out=Path("b"), query_tokens=asked)
+    assert _schema(options, Foreign("mean", positions)).query_tokens == read
 
 
 def test_training_starts_from_it(bpe: Model, minilm: Model) -> None:

@@ -13,12 +13,14 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow.search import (
     EncodedQuery,
+    QueryTokens,
     RankedDocuments,
     answered_words,
     rank_dense,
     rank_hybrid,
 )
 from glow.search.hybrid import LATE_SHARE, LATE_WORDS
+from glow.search.late import late_scorer
 from tests.asked import asked_of
 from tests.made_index import documents, live, made, write
 
@@ -81,6 +83,19 @@ def test_a_score_is_worked_out_from_the_tokens_of_both(index: Index, query: Enco
         codes, _ = late.read(np.array([row]))
         signs = (2.0 * np.unpackbits(codes, axis=1) - 1.0) / np.sqrt(size)
         assert found == pytest.approx((tokens @ signs.T).max(1).mean(), abs=1e-4)
+
+
+def test_of_a_long_query_the_first_64_tokens_are_compared(index: Index, query: EncodedQuery) -> None:
+    assert query.tokens is not None
+    vectors = np.random.default_rng(0).normal(size=(70, query.tokens.vectors.shape[1])).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = np.arange(120)
+    long, short = (
+        late_scorer(index, QueryTokens.of(query.tokens.tokens, some), query.vector, {})(rows)
+        for some in (vectors, vectors[:64])
+    )
+    assert np.array_equal(long, short)  # type: ignore[arg-type]
+    assert QueryTokens.of(query.tokens.tokens, vectors).weights.tolist() == [1 / 64] * 64 + [0.0] * 6
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1])

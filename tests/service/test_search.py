@@ -68,7 +68,7 @@ def test_term_weights_are_those_that_the_tower_read(http: httpx.Client, index: I
 
 
 def test_a_query_over_its_token_budget_says_so(http: httpx.Client, index: Index) -> None:
-    query = http.post("/search", json={"query": "honey bees " * 60}).json()["query"]
+    query = http.post("/search", json={"query": "honey bees " * 900}).json()["query"]
     assert query["truncated"] is True
     assert query["tokens"] == index.preprocessor.schema.query_tokens
     assert http.post("/search", json={"query": "bees"}).json()["query"]["truncated"] is False
