@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from glow.collection import read_queries
 
-MAX_CHARS = 2_000
+MAX_CHARS = 10_000
 """The service's default limit of a query."""
 
 

@@ -113,6 +113,14 @@ def test_leaving_a_word_out_is_encoding_the_query_without_it(
     assert {one.word: one.deltas for one in found}["bees"][0] < -0.01  # toy/0 is about them: its score falls
 
 
+def test_of_a_long_query_only_the_heaviest_words_are_left_out(
+    explainer: Explainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glow.runtime.explain.ABLATED_TOKENS", 3 * 7)  # "bees the home of owls" and two marks
+    found = explainer.leave_one_out("bees the home of owls", np.zeros((1, 32), np.float32))
+    assert [one.word for one in found] == ["bees", "home", "owls"]
+
+
 @pytest.mark.parametrize("text", ["bees", "bees Bees bees", ""])
 def test_of_a_query_of_one_word_nothing_can_be_left_out(explainer: Explainer, text: str) -> None:
     assert explainer.leave_one_out(text, np.zeros((2, 32), np.float32)) == []

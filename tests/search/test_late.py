@@ -11,14 +11,7 @@ from glow.index.late_interaction import LATE_INTERACTION, max_sim
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
-from glow.search import (
-    EncodedQuery,
-    QueryTokens,
-    RankedDocuments,
-    answered_words,
-    rank_dense,
-    rank_hybrid,
-)
+from glow.search import EncodedQuery, QueryTokens, RankedDocuments, answered_words, rank_dense, rank_hybrid
 from glow.search.hybrid import LATE_SHARE, LATE_WORDS
 from glow.search.late import late_scorer
 from tests.asked import asked_of
