@@ -169,7 +169,8 @@ def fuse_rankings(
         late = score_late(compared)
     if late is not None:
         own = np.full(len(rows), np.nan, np.float32)
-        own[np.isin(rows, compared)] = late[np.isin(compared, rows)]  # rows of both ascend
+        at, after = (np.searchsorted(rows, compared, side) for side in ("left", "right"))
+        own[at[at < after]] = late[at < after]
     made = _fused(add.of(cosines, lexical_scores, own), rows, parts, order, own)
     if head is None:
         return replace(made, head=made.scores[_places(made.rows, near[1])], openness=openness)
