@@ -161,16 +161,12 @@ def fuse_rankings(
     add = _Sum(fusion, openness / (float(largest) or 1.0))  # 0 if no word of the query is known
     cosines = parts["dense"].filled()
     lexical_scores = parts["lexical"].filled() * _covered(score_covered, rows)
-    late = own = None
-    compared = near[1]  # hits are measured against them, also those that a filter excludes
+    late, compared = None, near[1]  # hits are measured against them, also those that a filter excludes
     if score_late is not None:
         first = best(add.of(cosines, lexical_scores).astype(np.float32), rows, LATE_HEAD, order)[1]
         compared = np.union1d(first, compared)
         late = score_late(compared)
-    if late is not None:
-        own = np.full(len(rows), np.nan, np.float32)
-        at, after = (np.searchsorted(rows, compared, side) for side in ("left", "right"))
-        own[at[at < after]] = late[at < after]
+    own = None if late is None else _own(rows, compared, late)
     made = _fused(add.of(cosines, lexical_scores, own), rows, parts, order, own)
     if head is None:
         return replace(made, head=made.scores[_places(made.rows, near[1])], openness=openness)
@@ -180,6 +176,16 @@ def fuse_rankings(
     words = score_lexical(near[1]).astype(np.float64) * _covered(score_covered, near[1])
     scores = add.of(near[0].astype(np.float64), words, rivals)
     return replace(made, head=scores.astype(np.float32), openness=openness)
+
+
+def _own(
+    rows: NDArray[np.int64], compared: NDArray[np.int64], late: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Late interaction of rows, float32 [m]; NaN for those that were not compared. Both kinds of rows ascend."""
+    own = np.full(len(rows), np.nan, np.float32)
+    at, after = (np.searchsorted(rows, compared, side) for side in ("left", "right"))
+    own[at[at < after]] = late[at < after]
+    return own
 
 
 def _covered(score: Scorer | None, rows: NDArray[np.int64]) -> Floats:

@@ -147,11 +147,7 @@ def late_scorer(
 ) -> LateScorer:
     """Returns a function that scores documents by late interaction.
 
-    Args:
-        index: with token embeddings.
-        query: token embeddings of the query.
-        vector: float32 [D], of the query, which selects a document's best passage.
-        passages: document row -> row of its best passage, if the first-stage retrieval found it.
+    The query's `vector` [D] selects a document's best passage, unless `passages` (row -> row of it) has that.
     """
     late = index[LATE_INTERACTION]
 
