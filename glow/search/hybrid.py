@@ -91,9 +91,9 @@ HEAD = 10
 """Number of dense hits whose spread gives the certainty of the ranking."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
-LATE_SHARE = 0.4
+LATE_SHARE = 0.3
 """Weight of late interaction in the dense score of a document (docs/results/quality.md)."""
-LATE_WORDS = 0.43
+LATE_WORDS = 0.3
 """Factor of the lexical weight with late interaction, which compares words as well."""
 LATE_HEAD = 48
 """Number of documents that late interaction scores: the first by the sum without it."""

@@ -6,24 +6,27 @@ from typing import Annotated
 import torch
 import typer
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from glow.artifact import file_sha256
 from glow.commands import package_app, reporting, say
 from glow.nn import TowerConfig, TwoTowers, init_from_bert, minilm_folder
 from glow.runtime import Model
+from glow.text import Preprocessor
 from glow.training import read_towers, save_checkpoint, with_few_layers
 from glow_model_export.imported import QueriesAbout, write_queries_file
 from research.encoders.pack import make_pack, make_texts
 from research.encoders.train import LEXICAL, average, flat_texts, imitate, prepare, same_tokens, train_towers
 from research.folders import given_file, given_folder
 
-MINI_LAYERS = (0, 4, 5)
-BATCH, RATE, WARMUP, HELD_OUT = 1024, 6e-4, 0.03, 4000
+MINI_LAYERS, BATCH, RATE, WARMUP, HELD_OUT = (0, 4, 5), 1024, 6e-4, 0.03, 4000
 Mini = Annotated[Path, given_folder("models/glow-mini, or another of its shape and vocabulary")]
 Imported = Annotated[Path, given_folder("what `glow import-model` made of the encoder, not quantized")]
 Texts = Annotated[Path, given_file("a text a line, in random order")]
 Work = Annotated[Path, given_folder("of the files between `pack`, `prepare` and `towers`")]
 Out = Annotated[Path, typer.Option(help="what to write")]
+Checkpoint = Annotated[Path, given_folder("a checkpoint; both of the same towers")]
+Share = Annotated[float, typer.Option(min=0.0, max=1.0, help="the second's weight in this tower")]
 PACK, PREPARED = "pack.safetensors", "prepared.safetensors"
 
 
@@ -50,8 +53,7 @@ def queries_command(
 ) -> None:
     """Trains a query tower of a few layers, for `glow import-model --queries`."""
     with reporting():
-        device, opened = _device(1), Model.open(model)
-        lines = texts.read_text(encoding="utf-8").splitlines()
+        device, opened, lines = _device(1), Model.open(model), texts.read_text(encoding="utf-8").splitlines()
         count = min(HELD_OUT, len(lines) // 6)
         whole, chosen = read_towers(opened), tuple(int(part) for part in layers.split(","))
         parts = lines[:count], lines[count:]
@@ -99,31 +101,38 @@ def towers_command(
     out: Out,
     steps: Annotated[int, typer.Option(help="of 128 queries with 8 documents each")] = 752,
     seed: Annotated[int, typer.Option(help="of the order")] = 1,
-    weights: Annotated[bool, typer.Option(help="whether words have weights")] = True,
-    lexical: Annotated[float, typer.Option(help="weight of BM25 in the labels of lists")] = LEXICAL,
 ) -> None:
     """Trains both towers to a checkpoint, for `glow export-model`."""
     with reporting():
         device, own = _device(seed), Model.open(model)
         pack, made = (load_file(work / name, str(device)) for name in (PACK, PREPARED))
         towers = _start(own).to(device)
-        train_towers(towers, pack, made, own.preprocessor, steps, weights, lexical, seed)
-        report = {"steps": steps, "seed": seed, "weights": weights, "lexical": lexical}
-        save_checkpoint(out, towers.cpu(), own.preprocessor, report)
+        train_towers(towers, pack, made, own.preprocessor, steps, True, LEXICAL, seed)
+        save_checkpoint(out, towers.cpu(), own.preprocessor, {"steps": steps, "seed": seed})
 
 
 def average_command(
-    first: Annotated[Path, given_folder("a checkpoint")],
-    second: Annotated[Path, given_folder("a checkpoint of the same towers")],
-    out: Out,
-    query: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="the second's weight in the query tower")
-    ] = 0.5,
-    document: Annotated[float, typer.Option(min=0.0, max=1.0, help="the same, in the document tower")] = 0.5,
+    first: Checkpoint, second: Checkpoint, out: Out, query: Share = 0.5, document: Share = 0.5
 ) -> None:
     """Averages two checkpoints; weights of 0 and 1 join two towers that were trained apart."""
     with reporting():
         average(first, second, query, document, out)
+
+
+def join_command(model: Mini, encoder: Imported, out: Out) -> None:
+    """Joins a model's document tower and all layers of an encoder, for queries, to a checkpoint."""
+    with reporting():
+        own, queries = Model.open(model), read_towers(Model.open(encoder)).document
+        before, reader, layers = read_towers(own), own.preprocessor, {"layers": len(queries.layers)}
+        schema = reader.schema.model_copy(update={"query_tokens": queries.max_tokens, "joined": True})
+        towers = TwoTowers(before.config.model_copy(update=layers), schema)
+        towers.document.load_state_dict(before.document.state_dict())
+        fields = {"fields.weight": queries.fields.weight[:1]}
+        unset = towers.query.load_state_dict(queries.state_dict() | fields, strict=False).missing_keys
+        for place, name in enumerate(unset, 1):  # gains: the exporter merges equal ones
+            nn.init.constant_(towers.get_parameter(f"query.{name}"), place * 1e-6)
+        reader = Preprocessor(reader.pieces, schema, reader.weighting, reader.terms)
+        save_checkpoint(out, towers.eval(), reader, {"name": model.name, "queries": encoder.name})
 
 
 def _start(model: Model) -> TwoTowers:
@@ -138,15 +147,17 @@ def _device(seed: int) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+COMMANDS = (
+    texts_command,
+    queries_command,
+    pack_command,
+    prepare_command,
+    towers_command,
+    average_command,
+    join_command,
+)
 app = package_app(
-    {
-        "texts": texts_command,
-        "queries": queries_command,
-        "pack": pack_command,
-        "prepare": prepare_command,
-        "towers": towers_command,
-        "average": average_command,
-    },
+    {each.__name__.removesuffix("_command"): each for each in COMMANDS},
     "glow-base's and glow-mini's training.",
 )
 

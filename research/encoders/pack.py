@@ -24,10 +24,8 @@ from glow.records import Document
 from glow.text import Preprocessor, TermCounter, WeightedTokens, field_words, misspell_in
 from glow.training.run import autocast
 
-FIELDS = ("title", "text")
-SENTENCES_A_DOCUMENT = 2
-FEWEST_WORDS, MOST_WORDS = 2, 40
-SHORTEST_PART, LONGEST_PART = 3, 10
+FIELDS, SENTENCES_A_DOCUMENT = ("title", "text"), 2
+FEWEST_WORDS, MOST_WORDS, SHORTEST_PART, LONGEST_PART = 2, 40, 3, 10
 QUESTION_SHARE, KEYWORD_SHARE = 0.5, 0.15
 OPENINGS = (
     "what is", "what are", "what does", "which", "who", "when did", "when was", "where is", "where can I find", "why does",
@@ -87,8 +85,7 @@ def question(text: str, random: np.random.Generator) -> str:
     return f"{OPENINGS[random.integers(len(OPENINGS))]} {part[:1].lower() + part[1:]}{mark}"
 
 
-BATCH_TOKENS = 262_144
-OCTAVE, ZERO, LEAST = 16, 176, 1e-3
+BATCH_TOKENS, OCTAVE, ZERO, LEAST = 262_144, 16, 176, 1e-3
 
 
 def to_bytes(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -146,9 +143,8 @@ class Flat:
         return found
 
 
-TYPO_EVERY, MADE_QUESTION_SHARE, TITLE_SHARE, URL_SHARE = 12, 0.5, 0.6, 0.6
-FEWEST_QUERY_WORDS, SHORTEST_WINDOW, LONGEST_WINDOW = 6, 5, 14
-_WORD = re.compile(r"\S+")
+TYPO_EVERY, MADE_QUESTION_SHARE, TITLE_SHARE, URL_SHARE, FEWEST_QUERY_WORDS = 12, 0.5, 0.6, 0.6, 6
+SHORTEST_WINDOW, LONGEST_WINDOW, _WORD = 5, 14, re.compile(r"\S+")
 Tensors = dict[str, Tensor]
 
 

@@ -96,8 +96,7 @@ def _of_like_length(lengths: Tensor, size: int) -> Iterator[Tensor]:
             yield from (parts[at] for at in torch.randperm(len(parts)).tolist() if len(parts[at]) == size)
 
 
-CANDIDATES, CLUSTERS, LEXICAL = 24, 1024, 0.5
-K1, B = 0.9, 0.4
+CANDIDATES, CLUSTERS, LEXICAL, K1, B = 24, 1024, 0.5, 0.9, 0.4
 BATCH, RATE, WARMUP = 2048, 1e-3, 0.05
 
 

@@ -352,7 +352,7 @@ def test_rivals_that_a_filter_excludes_have_their_own_evidence() -> None:
     openness = 0.2 * exp(-0.1 / 0.15)
 
     def evidence(cosine: float, late: float, word: float) -> float:
-        return 0.5 * (0.6 * cosine + 0.4 * late) + 0.5 * openness / 4 * 0.43 * word * 0.5
+        return 0.5 * (0.7 * cosine + 0.3 * late) + 0.5 * openness / 4 * 0.3 * word * 0.5
 
     assert fused.openness == pytest.approx(openness, abs=1e-6)
     assert shown(fused) == pytest.approx({3: evidence(0.7, 0.6, 2.0)}, abs=1e-6)
