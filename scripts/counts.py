@@ -44,7 +44,7 @@ BOUNDS = {
     "model_export": 2_566,
     "service": 10_616,
     "product": 51_309,
-    "tests": 51_635,
+    "tests": 51_634,
     "research": 4_440,
     "benchmarks": 3_577,
     "scripts": 1_389,

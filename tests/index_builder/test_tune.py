@@ -157,7 +157,7 @@ def test_enough_queries_calibrate_the_fusion_that_they_chose(
 ) -> None:
     documents = [json.loads(line) for line in toy_corpus.read_text().splitlines()]
     asked: list[tuple[str, str, str, int]] = []
-    for number in range(120):
+    for number in range(240):
         document, other = documents[number % len(documents)], documents[(number * 7 + 3) % len(documents)]
         words = document["text"].split()[number % 4 :][:5]
         right = (document if number % 3 else other)["_id"]  # a third are answered by chance alone
@@ -176,7 +176,7 @@ def test_enough_queries_calibrate_the_fusion_that_they_chose(
         assert found.calibration is not None
         likely.append(float(found.scores[0]))
         hits += index[STORED_FIELDS].rows(found.rows[:1].tolist())[0].id == right
-    assert sum(likely) / 120 == pytest.approx(hits / 120, abs=0.12)
+    assert sum(likely) / 240 == pytest.approx(hits / 240, abs=0.12)
 
 
 def test_what_is_published_while_a_fusion_is_fitted_stays_live(
