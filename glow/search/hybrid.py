@@ -161,7 +161,7 @@ def fuse_rankings(
     add = _Sum(fusion, openness / (float(largest) or 1.0))  # 0 if no word of the query is known
     cosines = parts["dense"].filled()
     lexical_scores = parts["lexical"].filled() * _covered(score_covered, rows)
-    late, compared = None, near[1]  # hits are measured against them, also those that a filter excludes
+    late, compared = None, near[1]  # rivals of the hits, with documents that a filter excludes
     if score_late is not None:
         first = best(add.of(cosines, lexical_scores).astype(np.float32), rows, LATE_HEAD, order)[1]
         compared = np.union1d(first, compared)
@@ -181,7 +181,7 @@ def fuse_rankings(
 def _own(
     rows: NDArray[np.int64], compared: NDArray[np.int64], late: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Late interaction of rows, float32 [m]; NaN for those that were not compared. Both kinds of rows ascend."""
+    """Late interaction of rows, float32 [m]; NaN for rows that are not in `compared`. Both arrays ascend."""
     own = np.full(len(rows), np.nan, np.float32)
     at, after = (np.searchsorted(rows, compared, side) for side in ("left", "right"))
     own[at[at < after]] = late[at < after]
