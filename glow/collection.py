@@ -92,9 +92,7 @@ def read_document(
 
 def too_long(max_bytes: int) -> RecordError:
     """The error for a line longer than `max_bytes`."""
-    return RecordError(
-        f"longer than {max_bytes} bytes; --max-line-bytes of a build, max_document_bytes of a service sets it"
-    )
+    return RecordError(f"longer than {max_bytes} bytes, the limit (--max-line-bytes of a build)")
 
 
 def known_id(line: bytes, rename: Mapping[str, str] | None = None) -> str | None:

@@ -149,7 +149,7 @@ class OperationResult(Record, frozen=True):
     state: Annotated[
         str,
         one_of("waiting", "applied", "visible", "failed"),
-        says("`applied`: a version has it; `visible`: all replicas serve that version."),
+        says("`applied`: a version has it; `visible`: all workers of this service serve that version."),
     ]
     version: Annotated[str, says("Index version with the write.")] = ""
     previous: Annotated[str, says("Version before a deletion by filter, for `glow rollback`.")] = ""

@@ -50,10 +50,6 @@ def create_app(
         has_mates = settings.processes > 1 and was_loaded()
         work = partial(_load, service, on_failure, loaded)
         threading.Thread(target=service.watcher.run, args=(work,), name="watch", daemon=True).start()
-        if service.channel is not None:
-            service.channel.start()
-        if settings.write_key.get_secret_value():
-            service.replicas.start()
         lag = asyncio.create_task(LoopLag(service.metrics.loop_lag).run())
         with _drain_on_sigterm(app) if collection == DEFAULT_COLLECTION else nullcontext():
             if has_mates:
@@ -61,13 +57,11 @@ def create_app(
             yield
         lag.cancel()
         service.watcher.close()
-        if service.channel is not None:
-            await service.channel.close()
         service.readiness.close()
         await service.cache.close()
         # Logs are flushed first: a search thread may run until its request's deadline.
         logs = (service.query_log, service.feedback_log, service.ingest)
-        for each in (*logs, service.replicas, service.follower, service.tracer):
+        for each in (*logs, service.follower, service.tracer):
             await asyncio.to_thread(each.close)
         for work_pool in service.work_pools.values():
             await asyncio.to_thread(work_pool.pool.close)

@@ -12,7 +12,6 @@ from typing import Any, Literal, Self
 
 from pydantic import SecretStr, ValidationError, field_validator, model_validator
 
-from glow.collection import MAX_DOCUMENT_BYTES
 from glow.commands import OptionRow, describe_faults, option, plain, rows_of
 from glow.errors import ConfigError
 from glow.ingest import INGEST_FOLDER
@@ -162,23 +161,6 @@ class Settings(StrictModel):
     ingest_folder: str = _setting(
         "", "Directory of the write log, shared by all replicas; empty: .ingest in the index root."
     )
-    max_write_documents: int = _setting(
-        1_000, "Most documents or ids of a write.", "documents", ge=1, le=100_000
-    )
-    max_write_waiters: int = _setting(
-        256,
-        "Most requests that wait for a visible write (wait=visible); above it: 429.",
-        "requests",
-        ge=1,
-        le=100_000,
-    )
-    max_document_bytes: int = _setting(
-        MAX_DOCUMENT_BYTES,
-        "Largest JSON of a written document; a larger one is rejected, others are not affected.",
-        "bytes",
-        ge=1 << 10,
-        le=1 << 30,
-    )
     max_write_bytes: int = _setting(
         16 << 20, "Largest body of a write; above it: 413.", "bytes", ge=1 << 10, le=1 << 30
     )
@@ -226,12 +208,6 @@ class Settings(StrictModel):
     )
     otel_endpoint: str = _setting("", "OpenTelemetry collector for traces (OTLP over HTTP); empty: none.")
     otel_sample_rate: float = _setting(0.01, "Fraction of the requests that GLOW traces.", ge=0, le=1)
-    warmup_queries: int = _setting(
-        16, "Queries that run before the service is ready.", "queries", ge=0, le=1_000
-    )
-    poll_interval_s: float = _setting(
-        0.5, "Interval of checks whether CURRENT names another version; 0: never.", "seconds", ge=0, le=3_600
-    )
     drain_s: float = _setting(
         0.0,
         "How long the service continues after SIGTERM, with /readyz reporting 503.",

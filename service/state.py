@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
@@ -22,10 +21,7 @@ from glow_service.live import Readiness, Resources, Swap, Watcher, WorkerGroup
 from glow_service.search import BULK_NICENESS, RERANK_NICENESS, SearchLimits, WorkPool, WorkPoolName
 from glow_service.settings import Settings
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
-from glow_service.writes import Follower, Replicas
-
-if TYPE_CHECKING:
-    from glow_service.redis import Channel
+from glow_service.writes import Follower
 
 HOUR_S = 3_600
 
@@ -52,9 +48,7 @@ class Service:
     swap: Swap
     workers: WorkerGroup
     watcher: Watcher
-    channel: "Channel | None"
     ingest: IngestLog
-    replicas: Replicas
     follower: Follower
 
     @property
@@ -84,8 +78,7 @@ def new_service(
     resources = _resources(settings, metrics)
     workers = WorkerGroup()
     swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)
-    replicas = Replicas(settings.ingest_path, resources.live_name)
-    watcher = Watcher(resources, swap, workers, settings.poll_interval_s, settings.encode_threads)
+    watcher = Watcher(resources, swap, workers, settings.encode_threads)
     return Service(
         settings=settings,
         limits=settings.limits,
@@ -111,12 +104,8 @@ def new_service(
         swap=swap,
         workers=workers,
         watcher=watcher,
-        channel=_channel(settings, watcher),
         ingest=IngestLog(settings.ingest_path, settings.ingest_bytes),
-        replicas=replicas,
-        follower=Follower(
-            settings.index_root, settings.ingest_path, replicas.served, settings.max_write_waiters
-        ),
+        follower=Follower(settings.index_root, settings.ingest_path, resources, workers),
     )
 
 
@@ -178,21 +167,8 @@ def _resources(settings: Settings, metrics: Metrics) -> Resources:
         metrics,
         device=settings.device,
         threads=settings.encode_threads,
-        warmup_queries=settings.warmup_queries,
         document_model=settings.document_model,
     )
-
-
-def _channel(settings: Settings, watcher: Watcher) -> "Channel | None":
-    """The channel between the watchers of all replicas, if there is a Redis."""
-    url = settings.redis_url.get_secret_value()
-    if not url:
-        return None
-    from glow_service.redis import Channel, channel_name
-
-    channel = Channel(url, channel_name(settings.index_root), watcher.look_soon)
-    watcher.on_change = channel.announce
-    return channel
 
 
 def service_of(request: Request) -> Service:

@@ -197,7 +197,7 @@ class LocalService:
         self.url, self.write_key = f"http://127.0.0.1:{port}", secrets.token_urlsafe(24)
         secret = {"GLOW_WRITE_KEY": hashlib.sha256(self.write_key.encode()).hexdigest()}
         root = ("--index-root", str(index_root))
-        serve = (*GLOW, "serve", *root, "--port", port, "--workers", "1", "--poll-interval-s", "0.1")
+        serve = (*GLOW, "serve", *root, "--port", port, "--workers", "1")
         ingest = (*GLOW, "ingest", *root, "--poll-interval-s", "0.1")
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         quiet["env"] = {**os.environ, **secret}

@@ -75,17 +75,13 @@ class FeedbackBody(Shape):
 class DocumentsBody(Shape):
     """Documents to add or replace. The body can also be a single document, or JSON Lines."""
 
-    documents: list[dict[str, Any]] = Field(
-        description="1 to `max_write_documents` documents, each with `_id` and text."
-    )
+    documents: list[dict[str, Any]] = Field(description="1 to 1,000 documents, each with `_id` and text.")
 
 
 class DeleteBody(Shape):
     """Documents to delete: `ids`, `filter` or `all`. Only `filter` and `all` can be combined."""
 
-    ids: list[str] | None = Field(
-        None, description="1 to `max_write_documents` ids; unknown ids are not an error."
-    )
+    ids: list[str] | None = Field(None, description="1 to 1,000 ids; unknown ids are not an error.")
     filter: dict[str, Any] | None = Field(
         None,
         description="As for a search, evaluated when applied. Without `all`, it must restrict something.",

@@ -1,7 +1,7 @@
 """Documents by id, and writes: the routes `/documents`, `/documents/{id}`, `/documents/delete` and `/operations/{id}`.
 
 The response to a write means that it is stored in the write log on disk; `glow ingest` applies it. With
-`?wait=visible` the response waits until every replica serves it.
+`?wait=visible` the response waits until every worker of this service serves it.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from glow_service.errors import RequestError
 from glow_service.search import Deadline, index_name, list_fields, shown_fields
 from glow_service.state import Service, service_of
 from glow_service.writes import (
+    MAX_DOCUMENTS,
     AcceptedDocuments,
     OperationState,
     read_documents,
@@ -65,15 +66,13 @@ async def get_document(request: Request) -> Response:
 async def post_documents(request: Request) -> Response:
     """Adds documents, or replaces those with the same ids."""
     service = service_of(request)
-    index, most = _begin(service, request), service.settings.max_write_documents
-    names, deadline = index.preprocessor.schema.names, _read_by(request)
-    longest = service.settings.max_document_bytes
+    names, deadline = _begin(service, request).preprocessor.schema.names, _read_by(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == LINES:
         data = await read_bytes(request, service.settings.max_write_bytes, deadline)
-        taken = await asyncio.to_thread(read_lines, data, names, most, longest)
+        taken = await asyncio.to_thread(read_lines, data, names)
     else:
         data = await read_json(request, service.settings.max_write_bytes, deadline)
-        taken = await asyncio.to_thread(read_documents, data, names, most, longest)
+        taken = await asyncio.to_thread(read_documents, data, names)
     return await _write(service, request, "upsert", taken, documents=taken.documents)
 
 
@@ -81,17 +80,17 @@ async def delete_document(request: Request) -> Response:
     """Deletes a document by id; an unknown id is not an error."""
     service = service_of(request)
     _begin(service, request)
-    ids = read_ids({"ids": [request.path_params["id"]]}, 1)
+    ids = read_ids({"ids": [request.path_params["id"]]})
     return await _write(service, request, "delete", None, ids=ids)
 
 
 async def post_delete(request: Request) -> Response:
     """Deletes documents by ids or by a filter, or all documents."""
     service = service_of(request)
-    index, most = _begin(service, request), service.settings.max_write_documents
-    body = await read_object(request, service.settings.max_write_bytes, _read_by(request), most + 1)
+    index = _begin(service, request)
+    body = await read_object(request, service.settings.max_write_bytes, _read_by(request), MAX_DOCUMENTS + 1)
     if body.keys() == {"ids"}:
-        return await _write(service, request, "delete", None, ids=read_ids(body, most))
+        return await _write(service, request, "delete", None, ids=read_ids(body))
     if not body or not body.keys() <= {"filter", "all"} or not isinstance(body.get("all", True), bool):
         detail = "expected only 'ids', 'filter' or 'all': true ('filter' and 'all' can be combined)"
         raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])

@@ -9,8 +9,8 @@ import gc
 import logging
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,12 +30,14 @@ from glow_service.telemetry import Metrics
 PROBE_TEXT = "how do honey bees find their way home from a distant field"
 """Query for an index without usable texts; about as long as real queries."""
 _WORDS = 12
+WARMUP_QUERIES = 16
+"""Queries that run before a version is served."""
 
 
-def warm_up(index: Index, queries: int) -> None:
+def warm_up(index: Index) -> None:
     """Runs queries of stored texts with the search page's features, except explanations."""
-    rows = range(min(queries, index[STORED_FIELDS].count))
-    texts = [PROBE_TEXT] * (queries - len(rows))
+    rows = range(min(WARMUP_QUERIES, index[STORED_FIELDS].count))
+    texts = [PROBE_TEXT] * (WARMUP_QUERIES - len(rows))
     for document in index[STORED_FIELDS].rows(list(rows)) if rows else []:
         values = [text for texts_of_field in document.fields.values() for text in texts_of_field]
         texts.append(" ".join(values[0].split()[:_WORDS]) if values else PROBE_TEXT)
@@ -84,8 +86,6 @@ class HeldVersions:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._held: list[_Held] = []
-        # The callback of a weak reference may run at any point, so it takes no lock and leaves the work to `tidy`.
-        self._gone: deque[None] = deque()
         self._collected = 0.0
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class HeldVersions:
         now = time.monotonic()
         for held in self._held:
             held.replaced = held.replaced or now
-        self._held.append(_Held(weakref.ref(index, lambda _: self._gone.append(None)), index.version))
+        self._held.append(_Held(weakref.ref(index), index.version))
         self._metrics.versions_open.set(len(self))
         _settle()
 
@@ -104,16 +104,14 @@ class HeldVersions:
         """Records freed versions and returns their memory; collects garbage if a replaced version stays too long."""
         if len(self) > 1:
             self._collect()
-        if not self._gone:
-            return
-        self._gone.clear()
-        now = time.monotonic()
-        for held in [held for held in self._held if held.index() is None]:
-            fields = {"index": held.version, "seconds": round(now - held.replaced, 3)}
+        freed = [held for held in self._held if held.index() is None]
+        for held in freed:
+            fields = {"index": held.version, "seconds": round(time.monotonic() - held.replaced, 3)}
             _logger.info("released", extra={"fields": fields})
             self._held.remove(held)
-        self._metrics.versions_open.set(len(self))
-        _give_back()
+        if freed:
+            self._metrics.versions_open.set(len(self))
+            _give_back()
 
     def _collect(self) -> None:
         now = time.monotonic()
@@ -136,11 +134,8 @@ def _settle() -> None:
 
 def _give_back() -> None:
     """Makes the C library return freed memory to the system, which it would otherwise keep."""
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):  # not glibc
-        return
-    trim(0)
+    with suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 PROBE_MS = 4_000.0
@@ -165,15 +160,10 @@ class Resources:
         *,
         device: Device = "cpu",  # device of the query encoder and the vectors
         threads: int = 1,  # threads per search, >= 1
-        warmup_queries: int = 16,  # number of queries to run before a version is served, >= 0
         document_model: str = "",  # model folder whose document encoder is opened with each version; "" for none
     ) -> None:
-        self._root = IndexRoot(index_root)
-        self._device = device
-        self._threads = threads
-        self._warmup_queries = warmup_queries
-        self._document_model = document_model
-        self._metrics = metrics
+        self._root, self._metrics = IndexRoot(index_root), metrics
+        self._device, self._threads, self._document_model = device, threads, document_model
         self._live: OpenVersion | None = None
         self._draining = False
         self.held = HeldVersions(metrics)
@@ -186,14 +176,9 @@ class Resources:
         started = time.perf_counter()
         opened = self.open(self._root.current())
         self.use(opened)
-        index = opened.index
-        fields = {
-            "index": index.version,
-            "model": index.model,
-            "documents": index[STORED_FIELDS].count,
-            "seconds": round(time.perf_counter() - started, 3),
-        }
-        _logger.info("ready", extra={"fields": fields})
+        index, seconds = opened.index, round(time.perf_counter() - started, 3)
+        fields = {"index": index.version, "model": index.model, "documents": index[STORED_FIELDS].count}
+        _logger.info("ready", extra={"fields": {**fields, "seconds": seconds}})
         return index
 
     def open(self, version: str) -> OpenVersion:
@@ -202,7 +187,7 @@ class Resources:
         live = None if self._live is None else self._live.index
         index = Index.open(folder, self._device, self._threads, like=live)
         encoder = self._document_encoder(index) if self._document_model else None
-        warm_up(index, self._warmup_queries)
+        warm_up(index)
         return OpenVersion(index, encoder)
 
     def use(self, opened: OpenVersion) -> None:
@@ -222,10 +207,6 @@ class Resources:
             raise NotReadyError("the index is still loading; try again in a moment")
         return self._live
 
-    def live_name(self) -> str:
-        """Name of the live version; "" before one is loaded."""
-        return "" if self._live is None else self._live.index.version
-
     @property
     def draining(self) -> bool:
         """Whether the service is shutting down."""
@@ -243,7 +224,20 @@ class Resources:
 
     def check(self) -> None:
         """Checks that every resource responds; blocks for about the time of one search."""
-        failed = _failed(self.live())
+        index = self.live()
+        until = Deadline.after(time.perf_counter(), PROBE_MS)
+        probes: dict[str, Callable[[], object]] = {
+            "encoder": lambda: index.encoder.run([index.preprocessor.query(PROBE_TEXT)]),
+            "documents": lambda: index[STORED_FIELDS].rows([0] if index[STORED_FIELDS].count else []),
+            "search": lambda: SearchSession(index, probe_call(PROBE_TEXT), until).run(),
+        }
+        failed = []
+        for name, probe in probes.items():
+            try:
+                probe()
+            except Exception:  # any error: readiness reports the resource, and the log has the cause
+                _logger.exception("resource %s does not respond", name)
+                failed.append(name)
         if failed:
             raise NotReadyError(f"no response from: {', '.join(failed)}; see the log for the cause")
 
@@ -258,23 +252,3 @@ class Resources:
                 f"document_model is {model.label}, the index was built by {index.model}; give the same model"
             )
         return model.encoder("document", self._device, self._threads)
-
-
-def _failed(index: Index) -> list[str]:
-    """Names of the resources that do not respond."""
-    until = Deadline.after(time.perf_counter(), PROBE_MS)
-    probes: dict[str, Callable[[], object]] = {
-        "encoder": lambda: index.encoder.run([index.preprocessor.query(PROBE_TEXT)]),
-        "documents": lambda: index[STORED_FIELDS].rows([0] if index[STORED_FIELDS].count else []),
-        "search": lambda: SearchSession(index, probe_call(PROBE_TEXT), until).run(),
-    }
-    return [name for name, probe in probes.items() if not _answers(name, probe)]
-
-
-def _answers(name: str, probe: Callable[[], object]) -> bool:
-    try:
-        probe()
-    except Exception:  # any error: readiness reports the resource, and the log has the cause
-        _logger.exception("resource %s does not respond", name)
-        return False
-    return True

@@ -56,27 +56,19 @@ class Swap:
     def __init__(
         self, index_root: Path, resources: Resources, metrics: Metrics, group: WorkerGroup, loaders: int = 1
     ) -> None:
-        self._group = group
-        self._loaders = loaders
-        self._root = IndexRoot(index_root)
-        self._resources = resources
-        self._metrics = metrics
+        self._root, self._resources, self._metrics = IndexRoot(index_root), resources, metrics
+        self._group, self._loaders = group, loaders
         self._mark: _Mark | None = None
         self._is_readable = True
         self.refusal: Refusal | None = None
         self._outcomes = {outcome: metrics.swaps.labels(outcome) for outcome in OUTCOMES}
 
-    def follow(self, *, force: bool = False) -> bool:
-        """Swaps until CURRENT's version is live or refused; returns whether CURRENT was written since the last call.
+    def follow(self, *, force: bool = False) -> None:
+        """Swaps until CURRENT's version is live or refused.
 
         A refused version is tried again after CURRENT or its manifest was written, or with `force`.
         """
-        has_changed = False
-        while True:
-            mark = self._look()
-            if mark is None or (mark == self._mark and not force):
-                return has_changed
-            has_changed |= self._mark is not None and mark.current != self._mark.current
+        while (mark := self._look()) is not None and (force or mark != self._mark):
             self._mark, force = mark, False
             if self._is_live(mark.version):
                 self._set_refusal(None)
@@ -164,43 +156,26 @@ def _identity(path: Path) -> Identity | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-# The thread that loads the index at startup and then checks CURRENT: every `poll_interval_s`, and on request. All
-# loading happens in this thread, so that a new version reuses the allocator's memory of a previous one.
+# The thread that loads the index at startup and then checks CURRENT, regularly and on request. All loading happens in
+# this thread, so that a new version reuses the allocator's memory of a previous one.
 
-ANNOUNCED_S = 0.5
-"""Longest random delay of a notified replica, in seconds, so that not all replicas load at the same moment."""
-TICK_S = 0.25
-"""Interval of checks for requests of other workers and for freed versions, in seconds."""
+POLL_S = 0.25
+"""Interval of checks of CURRENT, for requests of other workers, and for freed versions, in seconds."""
 JITTER = 0.2
-"""Largest relative variation of pauses."""
+"""Largest relative variation of the interval, so that workers do not check at the same times."""
 
 
 class Watcher:
-    """Polls `CURRENT` and hot-swaps the live index when it changes."""
+    """Hot-swaps the live index when `CURRENT` changes."""
 
-    def __init__(
-        self,
-        resources: Resources,
-        swap: Swap,
-        group: WorkerGroup,
-        poll_interval_s: float = 0.5,  # seconds between checks; 0: only on request
-        threads: int = 1,  # threads per search, >= 1
-    ) -> None:
-        self._poll_interval_s = poll_interval_s
-        self._threads = threads
-        self._resources = resources
-        self._swap = swap
-        self._group = group
+    def __init__(self, resources: Resources, swap: Swap, group: WorkerGroup, threads: int) -> None:
+        self._resources, self._swap, self._group = resources, swap, group
+        self._threads = threads  # of one search
         self._changed = threading.Condition()
         self._asked: list[Future[None]] = []
-        self._due = self._poll_due = 0.0
-        self._told_due: float | None = None
         self._is_closed = False
         self._request = group.asked()
-        # Unseeded on purpose: replicas must not check at the same times.
         self._jitter = random.Random()  # noqa: S311 (no secret is made of it)
-        self.on_change: Callable[[], None] = lambda: None
-        """Called in the thread after a check on request, or if this worker noticed a change of CURRENT by itself."""
 
     def run(self, load: Callable[[], bool]) -> None:
         """Runs the thread's work until `close`; `load` opens the first version and returns whether it succeeded."""
@@ -227,14 +202,6 @@ class Watcher:
             self._changed.notify()
         return future
 
-    def look_soon(self) -> None:
-        """Schedules a check within half a second, because another replica noticed a change."""
-        with self._changed:
-            if self._told_due is None:
-                self._told_due = time.monotonic() + self._jitter.uniform(0.0, ANNOUNCED_S)
-            self._due = min(self._due, self._told_due)
-            self._changed.notify()
-
     def close(self) -> None:
         """Stops the thread, without waiting for a load in progress; cancels requested checks."""
         with self._changed:
@@ -246,33 +213,14 @@ class Watcher:
     def _wait(self) -> "list[Future[None]] | None":
         """Waits until a check is due; returns the futures of requested checks, or None after `close`."""
         with self._changed:
-            poll_interval_s = self._poll_interval_s
-            self._due = time.monotonic() + min(poll_interval_s or TICK_S, TICK_S) * self._share()
-            while not (self._asked or self._is_closed or time.monotonic() >= self._due):
-                self._changed.wait(max(self._due - time.monotonic(), 0.0))
+            seconds = POLL_S * self._jitter.uniform(1 - JITTER, 1 + JITTER)
+            self._changed.wait_for(lambda: self._asked or self._is_closed, seconds)
             asked, self._asked = self._asked, []
             return None if self._is_closed else asked
 
-    def _share(self) -> float:
-        return self._jitter.uniform(1 - JITTER, 1 + JITTER)
-
-    def _is_time(self) -> bool:
-        """Whether to check CURRENT without a request: polling is due, or another replica announced a change."""
-        poll_interval_s, now = self._poll_interval_s, time.monotonic()
-        if poll_interval_s and now >= self._poll_due:
-            self._poll_due = now + poll_interval_s * self._share()
-            return True
-        return self._told_due is not None and now >= self._told_due
-
     def _look(self, *, is_asked: bool) -> None:
         request = self._group.asked()
-        force = is_asked or request != self._request
-        if force or self._is_time():
-            with self._changed:
-                is_told, self._told_due = self._told_due is not None, None
-            has_changed = self._swap.follow(force=force)
-            if is_asked or (has_changed and not is_told):
-                self.on_change()
+        self._swap.follow(force=is_asked or request != self._request)
         self._request = request
         self._resources.held.tidy()
         self._note()

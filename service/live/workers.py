@@ -26,9 +26,6 @@ from glow_service.telemetry import FOLDER_VARIABLE
 
 _PR_SET_PDEATHSIG = 1
 _MARKER, _FAILED, _COMPLETE, _ASKED, _STATUS = "loaded", "failed", "complete", "asked", "live-{pid}.json"
-LONGEST_TURN_S, TURN_POLL_S = 600.0, 0.02
-_STARTED = 19
-"""Index of the start time in `/proc/PID/stat`, counted after the process's name."""
 
 
 def end_with_parent() -> None:
@@ -37,26 +34,28 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def _shared_folder() -> Path | None:
+    folder = os.environ.get(FOLDER_VARIABLE)
+    return Path(folder) if folder else None
+
+
 def note_loaded() -> None:
     """Records, for workers that start later, that the index was loaded."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    if folder:
-        Path(folder, _MARKER).touch()
+    if folder := _shared_folder():
+        (folder / _MARKER).touch()
 
 
 def was_loaded() -> bool:
     """Whether a worker of this service has loaded the index."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    return bool(folder) and Path(str(folder), _MARKER).exists()
+    folder = _shared_folder()
+    return folder is not None and (folder / _MARKER).exists()
 
 
 def is_first_to_fail() -> bool:
     """Whether this is the first worker that fails to load the index; the others need not log the same error."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    if not folder:
-        return True
     try:
-        Path(folder, _FAILED).touch(exist_ok=False)
+        if folder := _shared_folder():
+            (folder / _FAILED).touch(exist_ok=False)
     except FileExistsError:
         return False
     return True
@@ -81,8 +80,7 @@ class WorkerGroup:
     """
 
     def __init__(self) -> None:
-        folder = os.environ.get(FOLDER_VARIABLE)
-        self._folder = Path(folder) if folder else None
+        self._folder = _shared_folder()
         self._noted: WorkerStatus | None = None
         self._is_complete = self._folder is None
         self._started = _started(os.getpid())
@@ -97,10 +95,9 @@ class WorkerGroup:
         """Id of the last request; "" for none."""
         if self._folder is None:
             return ""
-        try:
+        with suppress(OSError, ValueError):
             return (self._folder / _ASKED).read_text(encoding="ascii")
-        except (OSError, ValueError):
-            return ""
+        return ""
 
     def note(self, version: str, refused: str, request: str) -> None:
         """Writes this worker's status, if it has changed."""
@@ -131,30 +128,12 @@ class WorkerGroup:
     @contextmanager
     def turn(self, most: int) -> Iterator[None]:
         """Runs a block in at most `most` workers at a time; the kernel releases the turn of a worker that dies."""
-        descriptor = self._take_turn(most) if self._folder is not None else None
-        try:
+        if self._folder is None:
             yield
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
-
-    def _take_turn(self, most: int) -> int | None:
-        """An open file whose lock is the turn; None if locks are not supported, or after `LONGEST_TURN_S`."""
-        until = time.monotonic() + LONGEST_TURN_S
-        while time.monotonic() < until:
-            for place in range(most):
-                try:
-                    descriptor = os.open(
-                        f"{self._folder}/turn-{place}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-                    )
-                except OSError:
-                    return None
-                with suppress(OSError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return descriptor
-                os.close(descriptor)
-            time.sleep(TURN_POLL_S)
-        return None
+            return
+        with (self._folder / f"turn-{os.getpid() % most}").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _write(self, name: str, content: bytes) -> None:
         if self._folder is None:
@@ -171,7 +150,7 @@ def _started(pid: int) -> int:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0
-    return int(fields[_STARTED])
+    return int(fields[19])
 
 
 # The readiness check, whose result concurrent probes share.
@@ -185,9 +164,7 @@ class Readiness:
     """Runs one check at a time in a separate thread: a queue of searches makes a service slow, not unready."""
 
     def __init__(self, resources: Resources, group: WorkerGroup, processes: int) -> None:
-        self._resources = resources
-        self._group = group
-        self._processes = processes
+        self._resources, self._group, self._processes = resources, group, processes
         self._executor = ThreadPoolExecutor(1, "readiness")
         # The reason for not being ready, or None. An index or an error, whose traceback references one, must not be kept.
         self._check: asyncio.Future[str | None] | None = None

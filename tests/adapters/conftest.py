@@ -28,14 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     source = folder / "first.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in FIRST))
     root = made(default_model(), source, folder / "index", index="flat")
-    flags = (
-        "--write-key",
-        hashlib.sha256(KEY.encode()).hexdigest(),
-        "--workers",
-        "1",
-        "--poll-interval-s",
-        "0.05",
-    )
+    flags = ("--write-key", hashlib.sha256(KEY.encode()).hexdigest(), "--workers", "1")
     command = [
         sys.executable,
         "-m",

@@ -256,7 +256,7 @@ def test_tables_that_restrict_or_open_all_on_purpose_are_taken(table: str, tmp_p
 def test_a_collection_is_swapped_by_itself(service: str, toy_model: Path, tmp_path: Path) -> None:
     root = made(toy_model, write(tmp_path / "a.jsonl", documents(10)), tmp_path / "a", index="flat")
     other = made(toy_model, write(tmp_path / "b.jsonl", documents(10)), tmp_path / "b", index="flat")
-    with serving(root.path, "--index", f"b={other.path}", "--poll-interval-s", "0.1") as running:
+    with serving(root.path, "--index", f"b={other.path}") as running:
         first = httpx.get(f"{running.url}/v1/b/info").json()["index"]["version"]
         made(toy_model, write(tmp_path / "b2.jsonl", documents(12)), tmp_path / "b", index="flat")
         wanted = IndexRoot(tmp_path / "b").current()

@@ -92,7 +92,7 @@ def services(pair: tuple[IndexRoot, IndexRoot]) -> Iterator[Services]:
 
 def served(root: IndexRoot) -> AbstractContextManager[httpx.Client]:
     """In a thread: Milvus Lite is open in one process."""
-    settings = Settings(index_root=root.path, default_timeout_ms=30_000, cache_entries=0, poll_interval_s=0.1)
+    settings = Settings(index_root=root.path, default_timeout_ms=30_000, cache_entries=0)
     app: FastAPI = create_app(settings, on_failure=lambda: None)
     return _serve_in_thread(app)
 

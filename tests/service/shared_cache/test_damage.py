@@ -73,7 +73,7 @@ QUERIES = ("how do bees find home", "owls at night", "coffee beans")
 @pytest.fixture
 def http(server: RedisServer, serve: Serve) -> Iterator[httpx.Client]:
     """A service that keeps nothing but in the test's Redis."""
-    with serve(cache_entries=0, redis_url=server.url, redis_timeout_ms=500, warmup_queries=0) as client:
+    with serve(cache_entries=0, redis_url=server.url, redis_timeout_ms=500) as client:
         yield client
 
 
@@ -157,7 +157,7 @@ def test_a_value_of_another_index_is_never_asked_for(
     answers(http)
     values = kept(redis)
     other = build_index([{"_id": "z", "title": "zebras", "text": "How do zebras find home at night?"}])
-    settings = {"cache_entries": 0, "redis_url": server.url, "redis_timeout_ms": 500, "warmup_queries": 0}
+    settings = {"cache_entries": 0, "redis_url": server.url, "redis_timeout_ms": 500}
     with serve(other, **settings) as client:
         assert [[hit["id"] for hit in hits] for hits, _ in answers(client)] == [["z"]] * len(QUERIES)
         pages: set[bytes] = set()
@@ -173,7 +173,7 @@ def test_a_value_of_another_index_is_never_asked_for(
 def test_a_redis_that_trickles_is_no_ones_business(server: RedisServer, serve: Serve) -> None:
     """Searches answer whole, `/readyz` is 200, and the next search after it is right."""
     with SlowPeer(server.port) as peer:
-        with serve(cache_entries=0, redis_url=f"redis://127.0.0.1:{peer.port}", warmup_queries=0) as client:
+        with serve(cache_entries=0, redis_url=f"redis://127.0.0.1:{peer.port}") as client:
             right = answers(client)
             with peer.slow():
                 started = time.monotonic()

@@ -111,13 +111,16 @@ def versions(tmp_path: Path, version_makers: dict[str, Path]) -> Versions:
 
 
 @pytest.fixture
-def serve(versions: Versions, serve_app: Any) -> Callable[..., AbstractContextManager[Served]]:
-    """Serves the versions with more settings: `serve(poll_interval_s=0)`; ready when the block begins."""
+def serve(
+    versions: Versions, serve_app: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., AbstractContextManager[Served]]:
+    """Serves the versions with more settings; `poll_s` is the interval of looks. Ready when the block begins."""
+    monkeypatch.setattr("glow_service.live.resources.WARMUP_QUERIES", 1)
 
     @contextmanager
-    def started(**values: Any) -> Iterator[Served]:
-        quick = {"poll_interval_s": 0.02, "warmup_queries": 1}
-        settings = {**quick, "default_timeout_ms": 30_000, "admin_key": ADMIN_HASH, **values}
+    def started(poll_s: float = 0.02, **values: Any) -> Iterator[Served]:
+        monkeypatch.setattr("glow_service.live.swap.POLL_S", poll_s)
+        settings = {"default_timeout_ms": 30_000, "admin_key": ADMIN_HASH, **values}
         app = create_app(Settings(index_root=versions.path, **settings), on_failure=lambda: None)
         with serve_app(app) as http:
             yield Served(http, app.state.service)

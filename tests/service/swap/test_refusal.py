@@ -1,7 +1,6 @@
 """What cannot be served is refused with a reason, and the live version goes on; what cannot be read changes nothing."""
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -83,55 +82,11 @@ def test_bad_versions_are_refused_with_a_reason_and_the_live_one_goes_on(
         until(lambda: served.metric("glow_index_versions_open") == 1)
 
 
-def test_a_refused_version_is_tried_again_when_its_manifest_is_written_anew_and_not_before(
-    versions: Any, serve: Serve
-) -> None:
-    with serve() as served:
-        folder = versions.add("b1")
-        sound = (folder / "vectors.faiss").read_bytes()
-        damage(folder)
-        versions.point("b1")
-        until(lambda: refused(served))
-        (folder / "vectors.faiss").write_bytes(sound)
-        time.sleep(0.3)  # a dozen looks
-        assert served.metric('glow_index_swaps_total{outcome="refused"}') == 1
-        assert served.live == "a1"
-        manifest = (folder / MANIFEST_FILE).read_bytes()
-        (folder / MANIFEST_FILE).write_bytes(manifest)
-        until(lambda: served.live == "b1")
-        assert refused(served) is None
-
-
-def test_going_back_to_the_live_version_ends_a_refusal(versions: Any, serve: Serve) -> None:
-    with serve() as served:
-        damage(versions.add("b1"))
-        versions.point("b1")
-        until(lambda: refused(served))
-        versions.point("a1")
-        until(lambda: refused(served) is None)
-        assert served.metric("glow_index_refused") == 0
-        assert served.metric('glow_index_swaps_total{outcome="done"}') == 0
-
-
-def test_current_that_is_absent_or_empty_for_a_while_changes_nothing(
-    versions: Any, serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    with serve() as served:
-        for spoil in (lambda: (versions.path / "CURRENT").unlink(), lambda: versions.point("")):
-            spoil()
-            time.sleep(0.2)
-            assert refused(served) is None and served.search().status_code == 200
-        assert served.metric('glow_index_swaps_total{outcome="refused"}') == 0
-        assert len([line for line in caplog.records if line.message == "CURRENT cannot be read"]) == 1
-        versions.publish("b1")
-        until(lambda: served.live == "b1")
-
-
 class Interrupted(Resources):
     """Something happens while versions are being opened."""
 
     def __init__(self, index_root: Path, metrics: Metrics) -> None:
-        super().__init__(index_root, metrics, warmup_queries=0)
+        super().__init__(index_root, metrics)
         self.meanwhile: list[Callable[[], None]] = []
         self.opened: list[str] = []
 
@@ -145,7 +100,8 @@ class Interrupted(Resources):
 
 
 @pytest.fixture
-def parts(versions: Any) -> tuple[Interrupted, Swap, Metrics]:
+def parts(versions: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Interrupted, Swap, Metrics]:
+    monkeypatch.setattr("glow_service.live.resources.WARMUP_QUERIES", 0)
     metrics = Metrics()
     resources = Interrupted(versions.path, metrics)
     resources.load()
@@ -161,13 +117,12 @@ def test_a_swap_that_was_slower_than_further_changes_ends_at_the_newest(versions
     resources, swap, metrics = parts
     for name in ("b1", "a2", "b2"):
         versions.add(name)
-    assert not swap.follow()
     versions.publish("b1")
     resources.meanwhile = [lambda: (versions.publish("a2"), versions.publish("b2"))[0]]
-    assert swap.follow()
+    swap.follow()
+    swap.follow()
     assert resources.live().version == "b2" and resources.opened == ["a1", "b1", "b2"]
     assert outcomes(metrics) == {"done": 2}
-    assert not swap.follow()
 
 
 def test_a_version_that_was_rolled_back_while_it_was_opened_is_never_served(
@@ -181,6 +136,48 @@ def test_a_version_that_was_rolled_back_while_it_was_opened_is_never_served(
     assert resources.live() is live
     assert swap.refusal is None
     assert outcomes(metrics) == {"superseded": 1}
+
+
+def test_a_refused_version_is_tried_again_when_its_manifest_is_written_anew_and_not_before(
+    versions: Any, parts: Any
+) -> None:
+    resources, swap, metrics = parts
+    folder = versions.add("b1")
+    sound = (folder / "vectors.faiss").read_bytes()
+    damage(folder)
+    versions.point("b1")
+    swap.follow()
+    (folder / "vectors.faiss").write_bytes(sound)
+    swap.follow()
+    assert (resources.live().version, swap.refusal.version, outcomes(metrics)) == ("a1", "b1", {"refused": 1})
+    (folder / MANIFEST_FILE).write_bytes((folder / MANIFEST_FILE).read_bytes())
+    swap.follow()
+    assert (resources.live().version, swap.refusal) == ("b1", None)
+
+
+def test_going_back_to_the_live_version_ends_a_refusal(versions: Any, parts: Any) -> None:
+    resources, swap, metrics = parts
+    live = resources.live()
+    damage(versions.add("b1"))
+    for name, refusal in (("b1", "b1"), ("a1", None)):
+        versions.point(name)
+        swap.follow()
+        assert (swap.refusal and swap.refusal.version) == refusal
+    assert resources.live() is live and outcomes(metrics) == {"refused": 1}
+
+
+def test_current_that_is_absent_or_empty_for_a_while_changes_nothing(
+    versions: Any, parts: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    resources, swap, metrics = parts
+    for spoil in (lambda: (versions.path / "CURRENT").unlink(), lambda: versions.point("")):
+        spoil()
+        swap.follow(force=True)
+        assert (swap.refusal, resources.live().version, outcomes(metrics)) == (None, "a1", {})
+    assert len([line for line in caplog.records if line.message == "CURRENT cannot be read"]) == 1
+    versions.publish("b1")
+    swap.follow()
+    assert resources.live().version == "b1"
 
 
 def test_a_version_is_tried_once_when_current_is_replaced_while_it_is_read(versions: Any, parts: Any) -> None:

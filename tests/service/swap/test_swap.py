@@ -179,21 +179,6 @@ def test_the_old_version_is_freed_when_its_last_reader_leaves_and_not_before(
             assert held_files(versions.path / "b1")
 
 
-def test_the_check_of_freeing_notices_one_who_keeps_the_old_version(versions: Any, serve: Serve) -> None:
-    versions.add_of_another_model("b1")
-    with serve() as served, no_collector():
-        parts = parts_of(served.service.resources.live())
-        kept = served.service.resources.live()
-        versions.publish("b1")
-        until(lambda: served.live == "b1")
-        with pytest.raises(AssertionError, match="did not happen"):
-            until(lambda: not any(part() for part in parts), within_s=0.5)
-        assert held_files(versions.path / "a1")
-        assert served.metric("glow_index_versions_open") == 2
-        del kept
-        until(lambda: not any(part() for part in parts))
-
-
 def test_a_version_that_is_kept_in_a_circle_is_collected_in_the_end(
     versions: Any, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,24 +1,24 @@
-"""Swaps of several workers and of several replicas."""
+"""Swaps of several workers, of which one is killed."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-import redis
 
 from glow_service.errors import NotReadyError
 from glow_service.live.resources import Resources
 from glow_service.live.workers import Readiness, WorkerGroup
-from glow_service.redis.link import channel_name
 from glow_service.telemetry.metrics import FOLDER_VARIABLE, Metrics
-from tests.service.shared_cache.harness import RedisServer
 from tests.until import until
 
 ROOT = Path(__file__).parents[3]
@@ -96,95 +96,84 @@ def test_once_all_have_loaded_no_worker_says_otherwise(
     readiness.close()
 
 
-def test_workers_take_turns_and_one_that_is_over_is_the_next_ones(tmp_path: Path, monkeypatch: Any) -> None:
+def test_workers_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    inside, most = [], []
-    two = threading.Barrier(2)
+    inside = []
 
     def load() -> None:
-        with WorkerGroup().turn(2):
+        with WorkerGroup().turn(1):
             inside.append(1)
-            two.wait(30)  # a second one comes in
-            most.append(len(inside))
-            time.sleep(0.05)  # and no third one
+            assert len(inside) == 1
+            time.sleep(0.01)  # for another to come in
             inside.pop()
 
-    threads = [threading.Thread(target=load) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert (len(most), max(most), inside) == (6, 2, [])
+    with ThreadPoolExecutor(4) as pool:
+        for each in [pool.submit(load) for _ in range(6)]:
+            each.result(30)
 
 
-# Replicas tell one another through a real Redis that CURRENT has changed; without it, each sees that by itself.
+class Client(threading.Thread):
+    """Searches, with a new connection after each that was lost, until it is told to stop."""
 
-Serve = Callable[..., AbstractContextManager[Any]]
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url, self.enough = url, threading.Event()
+        self.statuses, self.lost, self.mixed = list[int](), list[float](), 0
+
+    def run(self) -> None:
+        """The thread's work."""
+        number = 0
+        while not self.enough.is_set():
+            with httpx.Client(base_url=self.url, timeout=30) as http, suppress(httpx.TransportError):
+                while not self.enough.is_set():
+                    number += 1
+                    answer = http.post("/search", json={"query": f"honey bees {number}"})
+                    self.statuses.append(answer.status_code)
+                    found, version = answer.json(), answer.headers["x-index-version"]
+                    start = {"a": "toy/", "b": "other/"}[version[0]]
+                    ids = [hit["id"] for hit in found["hits"]]
+                    self.mixed += found["index"]["version"] != version or not all(
+                        each.startswith(start) for each in ids
+                    )
+                return
+            self.lost.append(time.monotonic())
 
 
-@pytest.fixture
-def client(redis_server: RedisServer) -> Iterator[Any]:
-    """A connection to that Redis beside the service's own."""
-    with redis_server.client() as found:
-        yield found
-
-
-def listeners(client: Any, root: Path) -> int:
-    try:
-        ((_, count),) = client.pubsub_numsub(channel_name(root))
-    except redis.ConnectionError:
-        return -1
-    return int(count)
-
-
-def test_a_replica_that_does_not_watch_follows_what_another_one_saw(
-    versions: Any, serve: Serve, redis_server: RedisServer, client: Any
+def test_swaps_of_two_workers_fail_nothing_and_a_kill_loses_the_workers_own_requests_alone(
+    versions: Any, start_server: Any, admin: dict[str, str], admin_flags: list[str], tmp_path: Path
 ) -> None:
-    redis_server.start()
-    with (
-        serve(poll_interval_s=0.05, redis_url=redis_server.url) as seeing,
-        serve(poll_interval_s=0, redis_url=redis_server.url) as told,
-    ):
-        until(lambda: listeners(client, versions.path) == 2)
-        versions.publish("b1")
-        until(lambda: seeing.live == told.live == "b1")
-        for nonsense in (b"", b"a1", b"\xff" * 100_000):
-            client.publish(channel_name(versions.path), nonsense)
-        time.sleep(0.8)
-        assert seeing.live == told.live == "b1"
-        assert told.metric('glow_index_swaps_total{outcome="done"}') == 1
+    names = ["b1", "a2", "b2", "a3"]
+    for name in names:
+        versions.add(name)
+    with start_server(tmp_path, "--index-root", str(versions.path), "--workers", "2", *admin_flags) as server:
 
+        def pids() -> list[int]:
+            path = f"/proc/{server.process.pid}/task/{server.process.pid}/children"
+            return [int(child) for child in Path(path).read_text().split()]
 
-def test_reload_reaches_replicas_that_do_not_watch(
-    versions: Any, serve: Serve, redis_server: RedisServer, client: Any, admin: dict[str, str]
-) -> None:
-    settings = {"poll_interval_s": 0, "redis_url": redis_server.url}
-    with serve(**settings) as asked, serve(**settings) as other:
-        versions.publish("a2")
-        redis_server.start()
-        until(lambda: asked.live == other.live == "a2")  # each looks once when it begins to listen
-        versions.publish("b1")
-        time.sleep(0.3)
-        assert asked.live == other.live == "a2"
-        assert asked.http.post("/admin/reload", headers=admin).status_code == 200
-        until(lambda: other.live == "b1")
+        def ready() -> Any:
+            return httpx.get(f"{server.url}/readyz").json()["workers"]["ready"]
 
-
-def test_a_dead_redis_changes_nothing_and_one_that_comes_back_is_heard_again(
-    versions: Any, serve: Serve, redis_server: RedisServer, client: Any
-) -> None:
-    with (
-        serve(poll_interval_s=0.05, redis_url=redis_server.url) as seeing,
-        serve(poll_interval_s=0, redis_url=redis_server.url) as told,
-    ):
-        versions.publish("b1")
-        until(lambda: seeing.live == "b1")
-        assert told.live == "a1"
-        assert seeing.search().status_code == told.search().status_code == 200
-        redis_server.start()
-        until(lambda: told.live == "b1")  # what it may have missed, it looks for once it can hear
-        until(lambda: listeners(client, versions.path) == 2)
-        redis_server.kill()
-        versions.publish("a2")
-        until(lambda: seeing.live == "a2")
-        assert told.live == "b1"
+        clients = [Client(server.url) for _ in range(4)]
+        for client in clients:
+            client.start()
+        for name in names:
+            versions.publish(name)
+            reloaded = httpx.post(f"{server.url}/admin/reload", headers=admin, timeout=60)
+            assert reloaded.json()["live"]["version"] == name
+            assert reloaded.json()["workers"] == {"count": 2, "following": 2, "refusing": 0}
+            assert reloaded.elapsed.total_seconds() < 10.0, "it did not wait for the other worker in vain"
+        assert [client.lost for client in clients] == [[]] * 4
+        before = set(pids())
+        os.kill(pids()[0], signal.SIGKILL)
+        until(lambda: ready() == 2 and set(pids()) != before)
+        for client in clients:
+            client.enough.set()
+            client.join()
+        # One request at most for each connection.
+        assert max(len(client.lost) for client in clients) <= 1
+        assert {status for client in clients for status in client.statuses} == {200}
+        assert sum(client.mixed for client in clients) == 0
+        ends = pids()
+        server.process.kill()  # the workers end with their supervisor
+        until(lambda: not any(Path(f"/proc/{each}/cmdline").exists() for each in ends))
