@@ -75,7 +75,9 @@ def new_service(
     """Makes the parts of an app; `Resources.load` loads the index later."""
     clients = clients or client_limits(settings)
     metrics = Metrics()
-    resources = _resources(settings, metrics)
+    resources = Resources(
+        settings.index_root, metrics, settings.device, settings.encode_threads, settings.document_model
+    )
     workers = WorkerGroup()
     swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)
     watcher = Watcher(resources, swap, workers, settings.encode_threads)
@@ -158,16 +160,6 @@ def _lane(settings: Settings, metrics: Metrics, niceness: int = 0) -> WorkPool:
         batch_tokens=settings.batch_tokens,
         batch_wait_us=settings.batch_wait_us,
         niceness=niceness,
-    )
-
-
-def _resources(settings: Settings, metrics: Metrics) -> Resources:
-    return Resources(
-        settings.index_root,
-        metrics,
-        device=settings.device,
-        threads=settings.encode_threads,
-        document_model=settings.document_model,
     )
 
 

@@ -1,9 +1,9 @@
 """Operations: health, information, metrics, problems, and the routes of /admin."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import ValidationError
@@ -29,13 +29,14 @@ LONGEST_S = 600.0
 WORKERS_S = 10.0
 """How long a response waits for the other workers after this one, in seconds."""
 POLL_S = 0.05
+BodyT = TypeVar("BodyT", ReloadBody, RollbackBody)
 
 
 async def post_reload(request: Request) -> Response:
     """Loads the version that CURRENT names in every worker, even if it was refused before."""
     service = service_of(request)
     before = service.resources.live().version
-    ReloadBody.model_validate(await _body(request, ReloadBody))
+    await _body(request, ReloadBody)
     return await _follow(service, request, before)
 
 
@@ -43,8 +44,8 @@ async def post_rollback(request: Request) -> Response:
     """Makes the previous or the named version live, and waits until it serves."""
     service = service_of(request)
     before = service.resources.live().version
-    body = RollbackBody.model_validate(await _body(request, RollbackBody))
-    root, version = IndexRoot(service.settings.index_root), body.version
+    version = (await _body(request, RollbackBody)).version
+    root = IndexRoot(service.settings.index_root)
     if version is None:
         await _change(root, root.rollback, "rollback --index-root INDEX_ROOT")
     else:
@@ -52,20 +53,16 @@ async def post_rollback(request: Request) -> Response:
     return await _follow(service, request, before)
 
 
-async def _body(request: Request, shape: type[ReloadBody] | type[RollbackBody]) -> dict[str, Any]:
+async def _body(request: Request, shape: type[BodyT]) -> BodyT:
     """Reads a body of a given shape; a missing body counts as {}."""
-    headers = request.headers
-    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
-        return {}
-    service, context = service_of(request), context_of(request.scope)
-    value = await read_object(
-        request, service.settings.max_body_bytes, context.deadline, service.settings.max_items
-    )
+    value: dict[str, Any] = {}
+    if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+        limit = service_of(request).settings.max_body_bytes
+        value = await read_object(request, limit, context_of(request.scope).deadline)
     try:
-        shape.model_validate(value)
+        return shape.model_validate(value)
     except ValidationError as error:
         raise faults_of(error, value) from error
-    return value
 
 
 async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str) -> None:
@@ -121,16 +118,11 @@ def workers_of(service: Service) -> Workers:
     statuses = service.workers.statuses()
     if not statuses:
         return Workers(1, 1, int(service.swap.refusal is not None))
-    return Workers(
-        count=len(statuses),
-        following=sum(status.version == version for status in statuses),
-        refusing=sum(status.refused != "" for status in statuses),
-    )
+    following = sum(status.version == version for status in statuses)
+    return Workers(len(statuses), following, sum(status.refused != "" for status in statuses))
 
 
 # Routes for operators: `/healthz`, `/readyz`, `/metrics`, `/info`, `/problems/{code}`.
-
-SHOWN_COLUMNS = 200
 
 
 async def get_health(request: Request) -> Response:
@@ -169,7 +161,7 @@ async def get_info(request: Request) -> Response:
             "version": __version__,
             "index": _describe(index),
             "fields": _fields(index),
-            "retrievers": _retrievers(index),
+            "retrievers": [name for name in RETRIEVERS if not index.refusals[name]],
             "device": service.settings.device,
             "providers": index.encoder.providers,
             "search_threads": service.plain.pool.threads,
@@ -185,48 +177,32 @@ async def get_problem(request: Request) -> Response:
     wanted = request.path_params["code"]
     for kind, problem in PROBLEMS.items():
         if kind.code == wanted:
+            said = {"title": problem.title, "status": problem.status}
             meaning = (kind.__doc__ or "").split("\n")[0]
             return json_response(
-                {
-                    "type": problem_type(kind.code),
-                    "code": kind.code,
-                    "title": problem.title,
-                    "status": problem.status,
-                    "meaning": meaning,
-                }
+                {"type": problem_type(kind.code), "code": kind.code, **said, "meaning": meaning}
             )
     raise RouteNotFoundError(f"there is no problem with the code {wanted!r:.80}")
 
 
 def _describe(index: Index) -> dict[str, Any]:
-    manifest, told = index.manifest, index.info()
+    manifest, about = index.manifest, index.info()
+    if index.reranker is None or about["rerank"] is None:
+        rerank = None
+    else:
+        rerank = {**about["rerank"], "share": index.rerank_weight.share}
     return {
         "version": index.version,
         "model": index.model,
         "created": manifest.created,
         "built_by": manifest.tool,
         "hashes": manifest.hashes,
-        "components": _components(index),
+        # Besides vectors and documents.
+        "components": [*index.parts(), *(["explain"] if index.explainer is not None else [])],
         "fusion": index.fusion.model_dump() if index.holds(POSTINGS) else None,
-        **told,
-        "rerank": _rerank(index, told["rerank"]),
+        **about,
+        "rerank": rerank,
     }
-
-
-def _rerank(index: Index, stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What reads hits again, and what it has stored of documents."""
-    if index.reranker is None or stored is None:
-        return None
-    return {**stored, "share": index.rerank_weight.share}
-
-
-def _components(index: Index) -> list[str]:
-    """Components of the version besides vectors and documents."""
-    return [*index.parts(), *(["explain"] if index.explainer is not None else [])]
-
-
-def _retrievers(index: Index) -> list[str]:
-    return [name for name in RETRIEVERS if not index.refusals[name]]
 
 
 def _fields(index: Index) -> list[FieldInfo]:

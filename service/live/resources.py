@@ -157,7 +157,6 @@ class Resources:
         self,
         index_root: Path,  # directory of the versions
         metrics: Metrics,  # receives the live index
-        *,
         device: Device = "cpu",  # device of the query encoder and the vectors
         threads: int = 1,  # threads per search, >= 1
         document_model: str = "",  # model folder whose document encoder is opened with each version; "" for none
