@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from glow.collection import parse_object
 from glow.errors import RecordError
-from glow.query_log import SkippedLines, read_log_lines
+from glow.query_log import SkippedLines, read_log
 
 FeedbackKind = Literal["click", "like", "dislike"]
 FEEDBACK_KINDS: tuple[FeedbackKind, ...] = get_args(FeedbackKind)
@@ -45,12 +45,7 @@ class Feedback:
 
 def read_feedback(path: Path, skipped: SkippedLines | None = None) -> Iterator[Feedback]:
     """Reads a feedback log from its oldest line on, as `read_query_log` does."""
-    for line, place in read_log_lines(path):
-        try:
-            yield _parse(line, place)
-        except RecordError as error:
-            if skipped is not None:
-                skipped.note(error)
+    return read_log(path, _parse, skipped)
 
 
 def _parse(line: bytes, place: str) -> Feedback:

@@ -3,10 +3,12 @@
 `glow_service.telemetry.query_log` writes them; comparisons of index versions on real queries read them.
 """
 
-from collections.abc import Iterator
+import heapq
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from glow.collection import parse_object
 from glow.errors import InputError, RecordError
@@ -45,6 +47,17 @@ class LoggedQuery:
         }
 
 
+class Timed(Protocol):
+    """A line of a log."""
+
+    @property
+    def time(self) -> str:
+        """UTC, ISO 8601."""
+
+
+Line = TypeVar("Line", bound=Timed)
+
+
 @dataclass(slots=True)
 class SkippedLines:
     """Lines of a log that could not be read, as after a crash or a full disk; only these lines are skipped."""
@@ -67,21 +80,38 @@ def numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
+def worker_log(path: Path, number: int) -> Path:
+    """The file of a service's worker, numbered from 1; the first one's has the name of the log."""
+    return path if number == 1 else path.with_name(f"{path.name}-{number}")
+
+
 def read_query_log(path: Path, skipped: SkippedLines | None = None) -> Iterator[LoggedQuery]:
-    """Reads a query log from its oldest query on: its rotated files first, if `path` has any.
+    """Reads a query log of all workers from its oldest query on, with rotated files.
 
     A last line without an end is still being written, and is skipped. Other invalid lines are skipped and counted.
     """
-    for line, place in read_log_lines(path):
-        try:
-            yield _parse(line, place)
-        except RecordError as error:
-            if skipped is not None:
-                skipped.note(error)
+    return read_log(path, _parse, skipped)
 
 
-def read_log_lines(path: Path) -> Iterator[tuple[bytes, str]]:
-    """Yields the complete lines of a log with their places, its rotated files first."""
+def read_log(path: Path, parse: Callable[[bytes, str], Line], skipped: SkippedLines | None) -> Iterator[Line]:
+    """Reads the lines of all workers' files in order of time; `parse` gets a line and its place."""
+
+    def read(log: Path) -> Iterator[Line]:
+        for line, place in _lines(log):
+            try:
+                yield parse(line, place)
+            except RecordError as error:
+                if skipped is not None:
+                    skipped.note(error)
+
+    name = re.compile(re.escape(path.name) + r"-([1-9][0-9]*)(\.[0-9]+)?")
+    matches = [name.fullmatch(file.name) for file in path.parent.glob("*")]
+    numbers = sorted({1, *(int(match[1]) for match in matches if match)})
+    return heapq.merge(*(read(worker_log(path, number)) for number in numbers), key=lambda line: line.time)
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, str]]:
+    """Yields the complete lines of one file with their places, its rotated files first."""
     number = 1
     while numbered(path, number).exists():
         number += 1
@@ -101,8 +131,9 @@ def _parse(line: bytes, place: str) -> LoggedQuery:
         query = LoggedQuery(
             **{**values, "degraded": tuple(values["degraded"]), "hits": tuple(values["hits"])}
         )
-        if not isinstance(query.query, str):
-            raise TypeError(f"expected text as 'query', found {query.query!r:.40}")
+        for name, text in (("query", query.query), ("time", query.time)):
+            if not isinstance(text, str):
+                raise TypeError(f"expected text as {name!r}, found {text!r:.40}")
     except (RecordError, KeyError, TypeError) as error:
         raise RecordError(f"{place}: not a line of a query log: {error}") from error
     return query

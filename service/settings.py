@@ -185,23 +185,7 @@ class Settings(StrictModel):
     )
     query_log: str = _setting("", "File for sampled queries; empty: none.")
     query_log_sample_rate: float = _setting(1.0, "Fraction of the queries in the query log.", ge=0, le=1)
-    query_log_bytes: int = _setting(
-        64 << 20, "Size at which the query log rotates.", "bytes", ge=1 << 12, le=1 << 40
-    )
-    query_log_files: int = _setting(4, "Rotated query logs that are kept.", "files", ge=1, le=1_000)
-    feedback_log: str = _setting(
-        "", "File for clicks and relevance judgments, rotated like the query log; empty disables /feedback."
-    )
-    feedback_salt_days: int = _setting(
-        30, "How long a person keeps the same pseudonym in the feedback log.", "days", ge=1, le=366
-    )
-    feedback_per_hour: int = _setting(
-        200,
-        "Clicks and judgments that a person can send at once, and again each hour; 0: no limit.",
-        "requests",
-        ge=0,
-        le=1_000_000,
-    )
+    feedback_log: str = _setting("", "File for clicks and relevance judgments; empty disables /feedback.")
     feedback_key: SecretStr = _setting(
         SecretStr(""),
         "Secret that signs request ids if clicks need no API key, shared by all replicas; empty: a file beside the log.",
@@ -231,11 +215,12 @@ class Settings(StrictModel):
     page_group_by: str = _setting(
         "", "Metadata field and most results per value, such as module:3; empty: no limit.", pattern=GROUP
     )
-    access_log: bool = _setting(True, "Log every request.")
     log_format: LogForm = _setting(
         "auto", "Log format; auto: text if stderr is a terminal, otherwise JSON Lines."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "Lowest log level.")
+    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "Lowest log level; info logs each request."
+    )
 
     @field_validator("index", mode="before")
     @classmethod

@@ -24,6 +24,8 @@ from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedb
 from glow_service.writes import Follower
 
 HOUR_S = 3_600
+FEEDBACK_PER_HOUR = 200
+"""Clicks and judgments that a person can send at once, and again each hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,10 @@ class Service:
 def client_limits(settings: Settings) -> ClientLimits:
     """Makes the client limits, which all indexes of a process share."""
     clients = max(MAX_CLIENTS, len(parse_keys(settings.api_keys.get_secret_value())))
-    requests = feedback = None
+    requests = None
     if settings.rate_limit > 0:
         requests = RateLimiter(settings.rate_limit, settings.rate_burst, clients)
-    if settings.feedback_per_hour > 0:
-        hourly = settings.feedback_per_hour
-        feedback = RateLimiter(hourly / HOUR_S, hourly, clients)
-    return ClientLimits(requests, feedback)
+    return ClientLimits(requests, RateLimiter(FEEDBACK_PER_HOUR / HOUR_S, FEEDBACK_PER_HOUR, clients))
 
 
 def new_service(
@@ -101,8 +100,8 @@ def new_service(
         clients=clients,
         request_ids=_request_ids(settings),
         tracer=Tracer(settings.otel_endpoint, settings.otel_sample_rate, metrics.spans_lost.inc),
-        query_log=_query_log(settings, metrics),
-        feedback_log=_feedback_log(settings, metrics),
+        query_log=QueryLog(metrics, settings.query_log, settings.query_log_sample_rate),
+        feedback_log=FeedbackLog(metrics, settings.feedback_log),
         swap=swap,
         workers=workers,
         watcher=watcher,
@@ -121,26 +120,6 @@ def _access(settings: Settings, metrics: Metrics, collection: str, clients: Clie
         limiter=clients.requests,
         tenants=read_tenants(settings.tenants, parse_keys(api_keys)),
         collection=collection,
-    )
-
-
-def _query_log(settings: Settings, metrics: Metrics) -> QueryLog:
-    return QueryLog(
-        metrics,
-        settings.query_log,
-        settings.query_log_sample_rate,
-        settings.query_log_bytes,
-        settings.query_log_files,
-    )
-
-
-def _feedback_log(settings: Settings, metrics: Metrics) -> FeedbackLog:
-    return FeedbackLog(
-        metrics,
-        settings.feedback_log,
-        settings.feedback_salt_days,
-        settings.query_log_bytes,
-        settings.query_log_files,
     )
 
 

@@ -15,13 +15,12 @@ NAME = re.compile(r"_?(MAX|MOST|LONGEST)_[A-Z_]+")
 BOUNDING = {
     "cache_entries",
     "default_timeout_ms",
-    "feedback_per_hour",
     "ingest_bytes",
     "keep_alive_s",
     "rate_burst",
     "rate_limit",
 }
-BOUNDING |= {"query_log_bytes", "query_log_files", "redis_timeout_ms"}
+BOUNDING |= {"redis_timeout_ms"}
 """Settings that bound something, beside those that are called so."""
 NOT_OF_REQUESTS = {
     "glow_service.access.control._MAX_CLIENT_CHARS": "part of an address that names a client",

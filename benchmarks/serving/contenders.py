@@ -175,7 +175,7 @@ def _uvicorn(
 ) -> ServerSpec:
     python = str(site.peers_python.absolute())  # not resolved: a venv is known by its path
     command = [python, "-m", "uvicorn", app, "--port", "{port}", "--workers", str(workers)]
-    quiet = ["--no-access-log", "--log-level", "warning"]
+    quiet = ["--log-level", "warning"]
     environment = {**OFFLINE, "TOKENIZERS_PARALLELISM": "false", **variables}
     return ServerSpec(f"peer-{key}", [*command, *quiet], ready, environment, HERE)
 

@@ -170,7 +170,7 @@ def our_service(index_root: Path, *flags: str) -> ServerSpec:
         "--port",
         "{port}",
     ]
-    quiet = ["--no-access-log", "--no-page", "--log-level", "warning"]
+    quiet = ["--no-page", "--log-level", "warning"]
     return ServerSpec("GLOW", [*command, *quiet, *flags], Request("/readyz"))
 
 

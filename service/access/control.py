@@ -87,8 +87,8 @@ class RateLimiter:
 class ClientLimits:
     """Limits of clients, shared by all indexes of this process."""
 
-    requests: RateLimiter | None = None  # requests per key, or per address if no keys are set; None: no limit
-    feedback: RateLimiter | None = None  # clicks and judgments per person; None: no limit
+    requests: RateLimiter | None  # requests per key, or per address if no keys are set; None: no limit
+    feedback: RateLimiter  # clicks and judgments per person
 
 
 def client_of(host: str) -> str:

@@ -79,7 +79,6 @@ class RequestMiddleware:
         self._access = service.access
         self._tracer = service.tracer
         self._admission = service.plain.admission
-        self._access_log = service.settings.access_log
         # Access control counts its own refusals.
         self._refusals = {
             kind.code: service.metrics.rejected.labels(kind.code) for kind in (OverloadedError, DeadlineError)
@@ -153,8 +152,6 @@ class RequestMiddleware:
         took_ms = context.took_ms()
         self._metrics.request(route, context.status, took_ms / 1_000)
         self._trace(context, scope, route, took_ms)
-        if not self._access_log:
-            return
         if context.code in _FLOODS:
             self._summarise(context)
             return

@@ -1,22 +1,25 @@
-"""Logs: on stderr, and files of lines that do not make their callers wait for the disk."""
+"""Logs: on stderr, and files of JSON Lines, one per worker, whose writers do not wait for the disk."""
 
 import fcntl
 import logging
 import os
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
+from logging.handlers import QueueListener, RotatingFileHandler
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal
 
 import orjson
 from prometheus_client import Counter
 
 from glow.errors import ConfigError
-from glow.query_log import numbered
-from glow.storage import append_whole, end_last_line
+from glow.query_log import worker_log
+from glow.storage import end_last_line
 
 LogForm = Literal["auto", "json", "text"]
 
@@ -69,144 +72,123 @@ def configure_logging(level: str, form: LogForm = "json") -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-# A file of lines to which several processes append, and which is renamed when it is full. Each write holds an
-# exclusive lock (flock) of the file, so lines of several processes never mix, and only one process rotates at a time.
-# After locking, a process checks that the file still has its name: another process, or `logrotate`, may have renamed
-# it.
+# A log of JSON Lines. A queue passes each line to a thread that writes it, so no request waits for the disk.
 
-
-class RotatedFile:
-    """The file; the first write opens it."""
-
-    def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
-        self._path, self._max_bytes, self._keep = path, max_bytes, keep
-        self._fd = -1
-
-    def write(self, lines: list[bytes]) -> None:
-        """Appends lines, and removes each from the list once it is written."""
-        self._lock()
-        try:
-            end_last_line(self._fd)
-            while lines:
-                size = os.fstat(self._fd).st_size
-                count = _fitting(lines, self._max_bytes - size)
-                if not count and size:
-                    self._rotate()
-                    continue
-                append_whole(self._fd, b"".join(lines[: max(count, 1)]))
-                del lines[: max(count, 1)]
-        finally:
-            if self._fd >= 0:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        """Closes the file; a later write opens it again."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def _lock(self) -> None:
-        """Locks the file with this name, which may have been replaced since the last time."""
-        while True:
-            if self._fd < 0:
-                # Queries are personal data: only the service's user may read them.
-                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-                self._fd = os.open(self._path, flags, 0o600)
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
-            try:
-                status = self._path.stat()
-                if os.path.samestat(status, os.fstat(self._fd)):
-                    return
-            except FileNotFoundError:
-                pass
-            self.close()
-
-    def _rotate(self) -> None:
-        for number in range(self._keep - 1, 0, -1):
-            older = numbered(self._path, number)
-            if older.exists():
-                older.replace(numbered(self._path, number + 1))
-        self._path.replace(numbered(self._path, 1))
-        self._lock()
-
-
-def _fitting(lines: list[bytes], room_bytes: int) -> int:
-    """Number of the first lines that fit."""
-    for count, line in enumerate(lines):
-        room_bytes -= len(line)
-        if room_bytes < 0:
-            return count
-    return len(lines)
-
-
-# A log that does not wait for the disk: lines go to a bounded queue, and a thread writes them. A failed write is
-# undone, logged once and counted; callers are not affected.
-
+MAX_BYTES = 64 << 20
+"""Size at which a file is renamed, in bytes."""
+MAX_FILES = 4
+"""Renamed files that each worker keeps."""
 MAX_WAITING = 4_096
 """Most waiting lines; further lines are lost and counted."""
-WRITE_EVERY_S = 0.2
 CLOSE_WITHIN_S = 5.0
 _logger = logging.getLogger(__name__)
 
 
 class LineLog:
-    """A file of lines that every worker appends to."""
+    """A log with one file per worker: the first worker writes to `path`, the others to `worker_log`'s."""
 
-    def __init__(self, setting: str, lost: Counter, path: Path, max_bytes: int, max_files: int) -> None:
-        self._setting, self._lost = setting, lost
-        self._waiting: deque[Callable[[], bytes]] = deque()
-        self._stop = threading.Event()
-        self._is_failing = False
-        self._file = RotatedFile(path, max_bytes, max_files)
+    def __init__(self, setting: str, lost: Counter, path: Path) -> None:
+        self._lost = lost
         try:
-            self._file.write([])
+            path, self._lock = _claim(path)
+            self._file = _LineFile(path, setting.replace("_", " "), lost)
         except OSError as error:
             raise ConfigError(
-                f"--{flag_of(setting)} (GLOW_{setting.upper()}): cannot write to {path}: {error.strerror}; "
+                f"--{setting.replace('_', '-')} (GLOW_{setting.upper()}): cannot write to {path}: {error.strerror}; "
                 "name a file in an existing folder to which the service can write"
             ) from error
-        self._thread = threading.Thread(target=self._run, name=flag_of(setting), daemon=True)
-        self._thread.start()
+        self._waiting: SimpleQueue[Any] = SimpleQueue()
+        self._listener = _Listener(self._waiting, self._file, lost)
+        self._listener.start()
 
     def put(self, line: Callable[[], bytes]) -> None:
-        """Queues a line, or loses it if the queue is full; takes microseconds and never raises."""
-        if len(self._waiting) >= MAX_WAITING:
+        """Queues a line, which the thread makes, or loses it if the queue is full; takes microseconds."""
+        if self._waiting.qsize() >= MAX_WAITING:
             self._lost.labels("queue_full").inc()
-            return
-        self._waiting.append(line)
+        else:
+            self._waiting.put(line)
 
     def close(self) -> None:
         """Writes waiting lines, and closes the file; returns within seconds even if the disk hangs."""
-        self._stop.set()
-        self._thread.join(CLOSE_WITHIN_S)
-        if not self._thread.is_alive():
-            self._file.close()
+        stopping = threading.Thread(target=self._listener.stop, daemon=True)
+        stopping.start()
+        stopping.join(CLOSE_WITHIN_S)
+        if (
+            stopping.is_alive()
+        ):  # the process's exit, which closes all handlers, must not wait for the disk either
+            self._file.stream = None
+            self._file.createLock()
+        self._file.close()
+        os.close(self._lock)
 
-    def _run(self) -> None:
-        while not self._stop.wait(WRITE_EVERY_S):
-            self._write_waiting()
-        self._write_waiting()
 
-    def _write_waiting(self) -> None:
-        lines = []
-        for _ in range(len(self._waiting)):
-            try:
-                lines.append(self._waiting.popleft()())
-            except Exception:  # any error: one line is lost, and the thread continues
-                self._lost.labels("not_json").inc()
-        if not lines:
-            return
+class _Listener(QueueListener):
+    def __init__(self, waiting: SimpleQueue[Any], file: RotatingFileHandler, lost: Counter) -> None:
+        super().__init__(waiting, file)
+        self._lost = lost
+
+    def handle(self, record: Any) -> None:
+        """Makes a queued line and writes it; an error costs only this line."""
         try:
-            self._file.write(lines)
-            self._is_failing = False
-        except OSError as error:
-            self._lost.labels("not_written").inc(len(lines))
-            if not self._is_failing:  # log only the first of consecutive failures
-                name = self._setting.replace("_", " ")
-                _logger.error("cannot write the %s; lines are lost until it works again: %s", name, error)
-            self._is_failing = True
+            text = record().decode()
+        except Exception:
+            self._lost.labels("not_json").inc()
+        else:
+            super().handle(logging.makeLogRecord({"msg": text}))
 
 
-def flag_of(setting: str) -> str:
-    """A setting's flag, without its dashes."""
-    return setting.replace("_", "-")
+class _LineFile(RotatingFileHandler):
+    def __init__(self, path: Path, label: str, lost: Counter) -> None:
+        self._label, self._lost = label, lost
+        self._has_failed = self._is_failing = False
+        _prepare(path)
+        super().__init__(path, maxBytes=MAX_BYTES, backupCount=MAX_FILES, encoding="utf-8")
+        self.rotator = _rotate
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a line; opens the file again after an error, or if somebody renamed or removed it."""
+        if self._is_failing or not Path(self.baseFilename).exists():
+            with suppress(OSError):
+                self.close()
+                _prepare(self.baseFilename)
+        self._has_failed = False
+        super().emit(record)
+        self._is_failing = self._has_failed
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Counts a line that could not be written; logs only the first of consecutive errors."""
+        self._has_failed = True
+        self._lost.labels("not_written").inc()
+        if not self._is_failing:
+            error = sys.exc_info()[1]
+            _logger.error("cannot write the %s; lines are lost until it works again: %s", self._label, error)
+        with suppress(OSError):
+            self.close()  # drops the rest of the line; the next one opens the file
+
+
+def _prepare(path: str | Path) -> None:
+    """Makes a missing file, for the service's user only: queries are personal data. Ends a half line of a crash."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        end_last_line(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _rotate(full: str, older: str) -> None:
+    Path(full).replace(older)
+    _prepare(full)
+
+
+def _claim(path: Path) -> tuple[Path, int]:
+    """The first file that no other worker writes to, and the descriptor whose lock says so."""
+    for number in count(1):
+        log = worker_log(path, number)
+        lock = os.open(log.with_name(f".{log.name}.worker"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return log, lock
+    raise AssertionError

@@ -1,4 +1,4 @@
-"""The query log, a sample of the searches, and the feedback log, both as JSON Lines to which all workers append.
+"""The query log, a sample of the searches, and the feedback log, both as JSON Lines with one file per worker.
 
 They are off unless `query_log` and `feedback_log` name files: queries and clicks are personal data.
 """
@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import threading
 import time
 import zlib
 from dataclasses import replace
@@ -33,13 +32,9 @@ class QueryLog:
         metrics: Metrics,
         path: str = "",  # the file; "" for none
         share: float = 1.0,  # fraction of the searches to log, in [0, 1]
-        max_bytes: int = 64 << 20,
-        max_files: int = 4,  # rotated files that are kept, >= 1
     ) -> None:
         self._bound = round(share * 2**32) if path else 0
-        self._log: LineLog | None = None
-        if path:
-            self._log = LineLog("query_log", metrics.query_log_lost, Path(path), max_bytes, max_files)
+        self._log = LineLog("query_log", metrics.query_log_lost, Path(path)) if path else None
 
     def wants(self, request_id: str) -> bool:
         """Whether a request is in the sample, by a hash of its id, so that all workers and runs agree."""
@@ -53,7 +48,7 @@ class QueryLog:
         if self._log is None or not self.wants(query.request_id):
             return
         seconds = time.time()
-        self._log.put(lambda: _line(seconds, query, result))
+        self._log.put(lambda: _query_line(seconds, query, result))
 
     def close(self) -> None:
         """Writes waiting lines, and closes the file; returns within seconds even if the disk hangs."""
@@ -62,10 +57,13 @@ class QueryLog:
             self._log.close()
 
 
-def _line(seconds: float, query: LoggedQuery, result: ResultFragment | None) -> bytes:
-    when = query.time or datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+def _query_line(seconds: float, query: LoggedQuery, result: ResultFragment | None) -> bytes:
     hits = tuple(hit["id"] for hit in result.hits()) if result else query.hits
-    return orjson.dumps(replace(query, time=when, hits=hits).values()) + b"\n"
+    return orjson.dumps(replace(query, time=query.time or _iso(seconds), hits=hits).values())
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 # Random keys in files next to a log, which all processes of a service share.
@@ -110,9 +108,11 @@ def _make(path: Path) -> bytes:
 
 
 # The feedback log: clicks and relevance judgments, with a pseudonym of each person. The pseudonym is a keyed hash.
-# The key is random, is stored next to the log, and is replaced every `salt_days`: then nobody can find out whom an
+# The key is random, is stored next to the log, and is replaced every `SALT_DAYS`: then nobody can find out whom an
 # older hash means. The log is off unless `feedback_log` names a file.
 
+SALT_DAYS = 30
+"""How long a person keeps the same pseudonym, in days."""
 DAY_S = 86_400
 SOURCE_CHARACTERS = 16
 KEY_SUFFIX = ".key"
@@ -134,19 +134,10 @@ def feedback_key(log: str, given: str = "") -> bytes:
 class FeedbackLog:
     """Writes feedback; does nothing without a file."""
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        path: str = "",  # the file; "" for none
-        salt_days: int = 30,  # how long a person keeps the same pseudonym, in days
-        max_bytes: int = 64 << 20,
-        max_files: int = 4,  # rotated files that are kept, >= 1
-    ) -> None:
-        self._metrics = metrics
-        self._log: LineLog | None = None
-        if path:
-            self._log = LineLog("feedback_log", metrics.feedback_lost, Path(path), max_bytes, max_files)
-            self._salt = _Salt(Path(path), salt_days)
+    def __init__(self, metrics: Metrics, path: str = "") -> None:
+        self._metrics, self._path = metrics, Path(path)
+        self._log = LineLog("feedback_log", metrics.feedback_lost, self._path) if path else None
+        self._period, self._salt = -1, b""
 
     @property
     def is_on(self) -> bool:
@@ -167,38 +158,21 @@ class FeedbackLog:
             self._log.close()
 
     def _line(self, seconds: float, feedback: Feedback, who: str) -> bytes:
-        when = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-        salt = self._salt.at(seconds)
+        salt = self._salt_at(seconds)
         source = hmac.new(salt, who.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
         # A hash of the salt, not of the time: a new salt gives new pseudonyms, and replicas may have different salts.
         period = hashlib.sha256(b"period" + salt).hexdigest()
-        noted = replace(
-            feedback, time=when, source=source[:SOURCE_CHARACTERS], period=period[:SOURCE_CHARACTERS]
-        )
-        return orjson.dumps(noted.values()) + b"\n"
+        source, period = source[:SOURCE_CHARACTERS], period[:SOURCE_CHARACTERS]
+        return orjson.dumps(replace(feedback, time=_iso(seconds), source=source, period=period).values())
 
-
-class _Salt:
-    """A random key per period, which all processes of one log share; older keys are removed."""
-
-    def __init__(self, log: Path, days: int) -> None:
-        self._log, self._days = log, days
-        self._lock = threading.Lock()
-        self._span, self._key = -1, b""
-
-    def at(self, seconds: float) -> bytes:
-        """The key for a time."""
-        span = int(seconds // (self._days * DAY_S))
-        with self._lock:
-            if span != self._span:
-                self._key = self._read_or_make(span)
-                self._span = span
-        return self._key
-
-    def _read_or_make(self, span: int) -> bytes:
-        suffix = f".salt-{self._days}-{span}"
-        key = shared_key(self._log, suffix)
-        for path in self._log.parent.glob(f"{self._log.name}.salt-*"):
-            if path.name != self._log.name + suffix:
-                path.unlink(missing_ok=True)
-        return key
+    def _salt_at(self, seconds: float) -> bytes:
+        """The random key of a period, which all processes of one log share; older keys are removed."""
+        period = int(seconds // (SALT_DAYS * DAY_S))
+        if period != self._period:
+            suffix = f".salt-{SALT_DAYS}-{period}"
+            self._salt = shared_key(self._path, suffix)
+            for path in self._path.parent.glob(f"{self._path.name}.salt-*"):
+                if path.name != self._path.name + suffix:
+                    path.unlink(missing_ok=True)
+            self._period = period
+        return self._salt

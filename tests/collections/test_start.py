@@ -46,7 +46,7 @@ def test_flags_that_come_again_all_count_and_clients_have_one_limit(toy_model: P
         for name in ("books", "my films", "maps")
     ]
     flags = (f"--index=films={roots[1]}", f"--index=maps={roots[2]}", "--rate-limit=1", "--rate-burst=5")
-    with serving(roots[0], *flags, "--feedback-log", str(tmp_path / "f"), "--feedback-per-hour=4") as service:
+    with serving(roots[0], *flags) as service:
         paths = ("/search", "/v1/films/search", "/v1/maps/search")
 
         def search(path: str, address: str) -> httpx.Response:
@@ -54,18 +54,9 @@ def test_flags_that_come_again_all_count_and_clients_have_one_limit(toy_model: P
             return http.post(f"{service.url}{path}", json={"query": "bees"}, headers=headers)
 
         with httpx.Client() as http:
-            found = [search(path, f"10.0.1.{number}") for number, path in enumerate(paths)]
+            for number, path in enumerate(paths):
+                assert search(path, f"10.0.1.{number}").status_code == 200
             answers = [search(paths[number % 2], "10.0.0.1").status_code for number in range(16)]
             # The rest of the bound is time: a token came back in each second that this took.
             assert answers[:5] == [200] * 5 and 5 <= answers.count(200) <= 7, answers
             assert set(answers) == {200, 429}
-            assert [
-                http.post(
-                    f"{service.url}{path.replace('search', 'feedback')}",
-                    json={"request_id": found[1].json()["request_id"], "id": "d/1", "kind": "click"},
-                    headers={"X-Forwarded-For": "10.0.0.2"},
-                ).status_code
-                for path in (*paths, *paths)[:5]
-            ] == [202] * 4 + [429]
-            text = http.get(f"{service.url}/metrics").text
-    assert 'glow_feedback_refused_total{collection="films",reason="rate_limited"} 1.0' in text

@@ -43,9 +43,9 @@ def gather(job: Any, tmp_path: Path) -> Any:
     return run
 
 
-def write(path: Path, *queries: str, max_bytes: int = 1 << 20) -> None:
+def write(path: Path, *queries: str) -> None:
     """Writes a log as the service does."""
-    log = QueryLog(Metrics(), str(path), max_bytes=max_bytes)
+    log = QueryLog(Metrics(), str(path))
     for query in queries:
         log.log(LoggedQuery("r1", query, "dense", 10, 0, "v1", 3.25))
     log.close()
@@ -86,10 +86,15 @@ def test_the_gate_of_the_page_reads_what_was_gathered(job: Any) -> None:
         assert str(log.parent) in {each["mountPath"] for each in mounts}
 
 
-def test_logs_of_all_pods_are_gathered_full_ones_too(gather: Any, tmp_path: Path) -> None:
-    write(tmp_path / "logs" / "glow-1.jsonl", *(f"bees {n}" for n in range(40)), max_bytes=1 << 12)
+def test_logs_of_all_pods_and_workers_are_gathered_full_ones_too(
+    gather: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glow_service.telemetry.logs.MAX_BYTES", 1 << 12)
+    first = QueryLog(Metrics(), str(tmp_path / "logs" / "glow-1.jsonl"))
+    write(tmp_path / "logs" / "glow-1.jsonl", *(f"bees {n}" for n in range(40)))
+    first.close()
     write(tmp_path / "logs" / "glow-2.jsonl", "home")
-    assert len([*(tmp_path / "logs").iterdir()]) > 2
+    assert len([*(tmp_path / "logs").glob("glow-1.jsonl-2*")]) > 1
     assert sorted(gather()) == sorted([*(f"bees {n}" for n in range(40)), "home"])
 
 
@@ -107,7 +112,7 @@ def test_files_of_pods_that_ended_long_ago_go(gather: Any, tmp_path: Path) -> No
         write(path, name)
         os.utime(path, (time.time() - age_days * DAY_S,) * 2)
     assert gather() == ["new"]
-    assert [each.name for each in (tmp_path / "logs").iterdir()] == ["new.jsonl"]
+    assert {each.name for each in (tmp_path / "logs").iterdir()} == {"new.jsonl", ".new.jsonl.worker"}
 
 
 def test_the_newest_come_first_where_there_is_more_than_fits(gather: Any, job: Any, tmp_path: Path) -> None:
