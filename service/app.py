@@ -76,6 +76,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _pass_on)
     add_routes(app, page=settings.page)
     _add_middleware(app, service)
+    service.tracer.instrument(app)
     return app
 
 

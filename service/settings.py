@@ -190,7 +190,11 @@ class Settings(StrictModel):
         SecretStr(""),
         "Secret that signs request ids if clicks need no API key, shared by all replicas; empty: a file beside the log.",
     )
-    otel_endpoint: str = _setting("", "OpenTelemetry collector for traces (OTLP over HTTP); empty: none.")
+    otel_endpoint: str = _setting(
+        "",
+        "OpenTelemetry collector for traces (OTLP over HTTP), such as http://collector:4318; empty: none.",
+        pattern=r"^$|^https?://[^/]",
+    )
     otel_sample_rate: float = _setting(0.01, "Fraction of the requests that GLOW traces.", ge=0, le=1)
     drain_s: float = _setting(
         0.0,

@@ -27,7 +27,6 @@ from glow_service.errors import (
 from glow_service.live import Resources
 from glow_service.search import Deadline
 from glow_service.state import Service
-from glow_service.telemetry import FinishedRequest
 
 _access = logging.getLogger("glow_service.access.control")
 _logger = logging.getLogger(__name__)
@@ -100,6 +99,8 @@ class RequestMiddleware:
                 context.status = message["status"]
                 message["headers"] = [*message["headers"], *_headers(context, message)]
             await send(message)
+            if message["type"] == "http.response.start":
+                self._tracer.note(_trace_attributes(context), context.timings_ms)
 
         with self._metrics.in_flight.track_inprogress():
             try:
@@ -151,7 +152,6 @@ class RequestMiddleware:
         route = getattr(scope.get("route"), "path_format", _NO_ROUTE)
         took_ms = context.took_ms()
         self._metrics.request(route, context.status, took_ms / 1_000)
-        self._trace(context, scope, route, took_ms)
         if context.code in _FLOODS:
             self._summarise(context)
             return
@@ -177,25 +177,13 @@ class RequestMiddleware:
             self._unlogged.clear()
             self._summary_at = now
 
-    def _trace(self, context: RequestContext, scope: Scope, route: str, took_ms: float) -> None:
-        if not (self._tracer.is_on and _is_work(scope)):
-            return
-        header = next((value for name, value in scope["headers"] if name == b"traceparent"), b"")
-        traceparent = header.decode("latin-1")
-        if self._tracer.wants(traceparent):
-            self._tracer.record(
-                FinishedRequest(
-                    method=scope["method"],
-                    route=route,
-                    status=context.status,
-                    request_id=context.request_id,
-                    took_ms=took_ms,
-                    timings_ms=context.timings_ms,
-                    index_version=context.index_version,
-                    code=context.code,
-                    traceparent=traceparent,
-                )
-            )
+
+def _trace_attributes(context: RequestContext) -> dict[str, str]:
+    return {
+        "glow.request_id": context.request_id,
+        "glow.index_version": context.index_version,
+        "error.type": context.code,
+    }
 
 
 def _is_work(scope: Scope) -> bool:

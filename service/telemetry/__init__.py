@@ -13,9 +13,9 @@ from glow_service.telemetry.metrics import (
     metrics_folder,
 )
 from glow_service.telemetry.query_log import FeedbackLog, QueryLog, feedback_key
-from glow_service.telemetry.tracing import FinishedRequest, Tracer
+from glow_service.telemetry.tracing import Tracer
 
 __all__ = [
-    "EVENTS", "FOLDER_VARIABLE", "KINDS", "FeedbackLog", "FinishedRequest", "Kind", "LogForm", "LoopLag", "Metrics", "QueryLog",
+    "EVENTS", "FOLDER_VARIABLE", "KINDS", "FeedbackLog", "Kind", "LogForm", "LoopLag", "Metrics", "QueryLog",
     "RedisBudget", "TierEvents", "Tracer", "configure_logging", "feedback_key", "metrics_folder",
 ]  # fmt: skip
