@@ -24,8 +24,8 @@ from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, SearchParams, set_threads
 from glow.text.highlight import Highlighting
-from glow_service.search.calls import HighlightCall, SearchCall
-from glow_service.search.session import SearchSession
+from glow_service.search.plan import HighlightCall, SearchPlan
+from glow_service.search.run import SearchSession
 
 SAMPLES = 2_000
 WARM = 100
@@ -63,7 +63,7 @@ def main(
 
 
 def _kinds(index: Index) -> dict[str, Callable[[str], object]]:
-    plain = SearchCall("", 10, 0, 100, SearchParams())
+    plain = SearchPlan("", 10, 0, 100, SearchParams())
     highlight = HighlightCall(("title", "text"), Highlighting())
     calls = {
         "dense": plain,
@@ -74,7 +74,7 @@ def _kinds(index: Index) -> dict[str, Callable[[str], object]]:
     }
     bare = replace(index, models=replace(index.models, explainer=None))
 
-    def ask(over: Index, call: SearchCall) -> Callable[[str], object]:
+    def ask(over: Index, call: SearchPlan) -> Callable[[str], object]:
         return lambda text: SearchSession(over, replace(call, text=text)).run()
 
     asked = {name: ask(index, call) for name, call in calls.items()}

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -63,8 +64,7 @@ def create_app(
         logs = (service.query_log, service.feedback_log, service.ingest)
         for each in (*logs, service.follower, service.tracer):
             await asyncio.to_thread(each.close)
-        for work_pool in service.work_pools.values():
-            await asyncio.to_thread(work_pool.pool.close)
+        await asyncio.to_thread(service.pool.close)
 
     app = FastAPI(
         title="GLOW",
@@ -73,7 +73,8 @@ def create_app(
         redirect_slashes=False,  # an id may end in a slash
     )
     app.state.service, app.state.services = service, [service]  # those of other collections are added later
-    app.add_exception_handler(HTTPException, _pass_on)
+    for kind in (HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _pass_on)
     add_routes(app, page=settings.page)
     _add_middleware(app, service)
     service.tracer.instrument(app)

@@ -114,8 +114,9 @@ def _name_of(kind: type[Any]) -> bytes:
 
 @cache
 def _fields(kind: type[Any]) -> tuple[tuple[bytes, str, Any], ...]:
-    """Each field's encoded name, name, and default if that is a plain value, sorted by name."""
-    fields = sorted(dataclasses.fields(kind), key=lambda field: field.name)
+    """Encoded name, name, and default if that is a plain value, of each field that is compared, sorted by name."""
+    compared = (field for field in dataclasses.fields(kind) if field.compare)
+    fields = sorted(compared, key=lambda field: field.name)
     defaults = (field.default if _is_plain(field.default) else dataclasses.MISSING for field in fields)
     return tuple(
         (_encoded(field.name), field.name, default) for field, default in zip(fields, defaults, strict=True)

@@ -6,7 +6,6 @@ once, at start. A flag overrides its variable, and a variable the TOML file.
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,10 +16,9 @@ from glow.errors import ConfigError
 from glow.ingest import INGEST_FOLDER
 from glow.options import StrictModel
 from glow.runtime import Device
-from glow.search import DEFAULT_CANDIDATES, RetrieverOrAuto
+from glow.search import RetrieverOrAuto
 from glow_service.access import check_keys, parse_keys, parse_origins, read_tenants
 from glow_service.collections import DEFAULT_COLLECTION, parse_collections
-from glow_service.search import SearchLimits
 from glow_service.telemetry import LogForm
 
 ENV_PREFIX = "GLOW_"
@@ -71,21 +69,11 @@ class Settings(StrictModel):
     search_threads: int = _setting(
         0, "Parallel searches per process; 0 divides the CPU cores among the processes.", ge=0, le=64
     )
-    encode_threads: int = _setting(1, "Threads of one search.", ge=1, le=64)
     max_body_bytes: int = _setting(
         64 << 10, "Largest request body; above it: 413.", "bytes", ge=1 << 10, le=64 << 20
     )
     max_query_chars: int = _setting(10_000, "Longest query; above it: 422.", "characters", ge=1, le=100_000)
-    max_top_k: int = _setting(100, "Most hits of a request.", "hits", ge=1, le=2_048)
-    # FAISS on a GPU finds at most 2,048 neighbors.
-    max_candidates: int = _setting(1_000, "Most candidates of a search.", "hits", ge=1, le=2_048)
-    default_candidates: int = _setting(
-        DEFAULT_CANDIDATES,
-        "Default candidates of a search; pages within them are consistent.",
-        "hits",
-        ge=1,
-        le=2_048,
-    )
+    max_top_k: int = _setting(100, "Most hits of a request.", "hits", ge=1, le=1_000)
     default_retriever: RetrieverOrAuto = _setting(
         "auto", "Default retriever; auto: hybrid if the index has a lexical part, otherwise dense."
     )
@@ -95,26 +83,9 @@ class Settings(StrictModel):
     max_batch_queries: int = _setting(
         64, "Most queries of a batch, or texts of an embeddings request.", "texts", ge=1, le=1_024
     )
-    max_filter_terms: int = _setting(
-        1_000, "Most conditions, groups and values of a filter.", "terms", ge=1, le=100_000
-    )
-    max_batch_filter_terms: int = _setting(
-        4_000, "Most conditions, groups and values of all filters of a batch.", "terms", ge=1, le=400_000
-    )
-    max_explained_hits: int = _setting(20, "Most hits that a search explains.", "hits", ge=1, le=2_048)
-    max_batch_explained_hits: int = _setting(
-        64, "Most hits that all searches of a batch explain.", "hits", ge=1, le=100_000
-    )
-    max_answer_bytes: int = _setting(
-        8 << 20,
-        "Most bytes of the documents in a response, for a batch in total.",
-        "bytes",
-        ge=1 << 10,
-        le=1 << 30,
-    )
     max_in_flight: int = _setting(
         128,
-        "Requests in work per process, and the total request cost in its other worker pools; above it: 429.",
+        "Requests in work per process, a quarter of them expensive; above it: 429.",
         "requests",
         ge=1,
         le=10_000,
@@ -123,12 +94,6 @@ class Settings(StrictModel):
         2_000, "Default deadline of a request.", "milliseconds", ge=1, le=600_000
     )
     max_timeout_ms: int = _setting(30_000, "Longest deadline of a request.", "milliseconds", ge=1, le=600_000)
-    batch_tokens: int = _setting(
-        512, "Most tokens of a query encoder's batch, with padding.", "tokens", ge=16, le=65_536
-    )
-    batch_wait_us: int = _setting(
-        0, "How long a batch waits for more requests.", "microseconds", ge=0, le=100_000
-    )
     cache_entries: int = _setting(
         10_000,
         "Responses in the cache of a process, and as many query vectors; 0: no cache.",
@@ -208,7 +173,6 @@ class Settings(StrictModel):
     )
     keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=3_600)
     page: bool = _setting(True, "Serve the search page at /.")
-    page_live: bool = _setting(True, "Search while the user types.")
     page_examples: str = _setting(
         "", "Example queries on the start page, separated by |; empty: some of the index."
     )
@@ -252,12 +216,6 @@ class Settings(StrictModel):
             raise ValueError(
                 f"default_timeout_ms {self.default_timeout_ms} exceeds max_timeout_ms {self.max_timeout_ms}"
             )
-        for name in ("max_top_k", "default_candidates"):
-            if getattr(self, name) > self.max_candidates:
-                raise ValueError(
-                    f"{name} {getattr(self, name)} exceeds max_candidates {self.max_candidates}; "
-                    "lower it or raise max_candidates"
-                )
         return self
 
     @property
@@ -297,24 +255,9 @@ class Settings(StrictModel):
         return max(1, _cores() // 2)
 
     @property
-    def limits(self) -> SearchLimits:
-        """Limits of one search request."""
-        return SearchLimits(**{field.name: getattr(self, field.name) for field in fields(SearchLimits)})
-
-    @property
-    def batch_limit(self) -> int:
-        """Most texts of one request: each takes a slot."""
-        return min(self.max_batch_queries, self.max_in_flight)
-
-    @property
-    def max_items(self) -> int:
-        """Longest list in a body; a slightly too long list still reaches its own check, which has a better message."""
-        return 2 * max(self.max_filter_terms, self.batch_limit, 500)
-
-    @property
     def batch_bytes(self) -> int:
         """Largest body of a request with several texts, in bytes."""
-        return min(self.max_body_bytes * self.batch_limit, MOST_BATCH_BYTES)
+        return min(self.max_body_bytes * self.max_batch_queries, MOST_BATCH_BYTES)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:

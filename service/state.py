@@ -1,6 +1,5 @@
 """The state of one app, and its assembly from the settings."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -18,7 +17,7 @@ from glow_service.access import (
 from glow_service.cache import Cache
 from glow_service.collections import DEFAULT_COLLECTION
 from glow_service.live import Readiness, Resources, Swap, Watcher, WorkerGroup
-from glow_service.search import BULK_NICENESS, RERANK_NICENESS, SearchLimits, WorkPool, WorkPoolName
+from glow_service.search import ENCODE_THREADS, SearchPool
 from glow_service.settings import Settings
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
 from glow_service.writes import Follower
@@ -33,12 +32,9 @@ class Service:
     """All parts of an app."""
 
     settings: Settings
-    limits: SearchLimits
     metrics: Metrics
     resources: Resources
-    plain: WorkPool
-    bulk: WorkPool
-    rerank: WorkPool
+    pool: SearchPool
     cache: Cache
     access: AccessControl
     clients: ClientLimits
@@ -52,11 +48,6 @@ class Service:
     watcher: Watcher
     ingest: IngestLog
     follower: Follower
-
-    @property
-    def work_pools(self) -> Mapping[WorkPoolName, WorkPool]:
-        """The worker pools by name."""
-        return {"plain": self.plain, "rerank": self.rerank, "bulk": self.bulk}
 
 
 def client_limits(settings: Settings) -> ClientLimits:
@@ -75,20 +66,17 @@ def new_service(
     clients = clients or client_limits(settings)
     metrics = Metrics()
     resources = Resources(
-        settings.index_root, metrics, settings.device, settings.encode_threads, settings.document_model
+        settings.index_root, metrics, settings.device, ENCODE_THREADS, settings.document_model
     )
     workers = WorkerGroup()
     swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)
-    watcher = Watcher(resources, swap, workers, settings.encode_threads)
+    watcher = Watcher(resources, swap, workers, ENCODE_THREADS)
     return Service(
         settings=settings,
-        limits=settings.limits,
         metrics=metrics,
         resources=resources,
         readiness=Readiness(resources, workers, settings.processes),
-        plain=_lane(settings, metrics),
-        bulk=_lane(settings, metrics, BULK_NICENESS),
-        rerank=_lane(settings, metrics, RERANK_NICENESS),
+        pool=SearchPool(metrics, settings.threads, settings.max_in_flight),
         cache=Cache(
             metrics,
             settings.cache_entries,
@@ -128,18 +116,6 @@ def _request_ids(settings: Settings) -> RequestIds:
     if not settings.feedback_log or settings.api_keys.get_secret_value():
         return RequestIds()
     return RequestIds(feedback_key(settings.feedback_log, settings.feedback_key.get_secret_value()))
-
-
-def _lane(settings: Settings, metrics: Metrics, niceness: int = 0) -> WorkPool:
-    return WorkPool.open(
-        metrics,
-        permits=settings.max_in_flight,
-        threads=settings.threads,
-        encode_threads=settings.encode_threads,
-        batch_tokens=settings.batch_tokens,
-        batch_wait_us=settings.batch_wait_us,
-        niceness=niceness,
-    )
 
 
 def service_of(request: Request) -> Service:

@@ -29,7 +29,7 @@ from glow.search import hybrid, late, retrievers
 from glow.text import Highlighting, pad
 from glow_service.fragment import ResultFragment
 from glow_service.search import SearchSession, hits, render
-from glow_service.search.calls import HighlightCall, SearchCall
+from glow_service.search.plan import HighlightCall, SearchPlan
 
 WARM = 100
 PLACES: tuple[tuple[str, Any, str], ...] = (
@@ -90,7 +90,7 @@ def main(
     index = Index.open(root.folder(root.current()))
     texts = list(dict.fromkeys(query.text for query in read_queries(data / "queries.jsonl")))
     chosen = [texts[place] for place in np.random.default_rng(0).permutation(len(texts))[: queries + WARM]]
-    plain = SearchCall("", 10, 0, 100, SearchParams())
+    plain = SearchPlan("", 10, 0, 100, SearchParams())
     marked = HighlightCall(index.preprocessor.schema.names, Highlighting())
     calls = {
         "dense": plain,

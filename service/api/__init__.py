@@ -1,5 +1,6 @@
 """HTTP: routes, request bodies, responses and problems."""
 
+from glow_service.api import documents, embeddings, operations, search  # noqa: F401 - they declare the routes
 from glow_service.api.context import SCOPE_KEY, RequestContext
 from glow_service.api.middleware import DrainMiddleware, RequestMiddleware
 from glow_service.api.problems import problem_response

@@ -1,4 +1,4 @@
-"""Answers to searches: from the cache or the index, in the right worker pool."""
+"""Answers to searches, through the caches and the search threads; shared by single searches and batches."""
 
 import asyncio
 import logging
@@ -8,89 +8,67 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from starlette.types import Scope
-
 from glow.errors import GlowError, StoreError
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.query_log import LoggedQuery
 from glow.runtime import EncodedText
 from glow.search import Retriever
+from glow_service.access import Tenant, require_visible
 from glow_service.api.context import RequestContext
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
 from glow_service.search import (
-    MOST_READING,
-    CheckedSearch,
     Deadline,
     Job,
     LongHitsError,
     SearchAnswer,
+    SearchPlan,
+    SearchRequest,
     SearchSession,
     StageClock,
-    WorkPool,
-    WorkPoolName,
     encoded_of,
+    filter_terms_of,
+    plan_search,
     to_bytes,
 )
 from glow_service.state import Service
-from glow_service.telemetry import RedisBudget
-
-
-def enter_work_pool(
-    service: Service, context: RequestContext, scope: Scope, cost: int, name: WorkPoolName
-) -> WorkPool:
-    """Moves a request to a worker pool, and charges its key the cost.
-
-    Before its body is read, a request takes one slot of the plain pool. In another pool it takes as many slots as
-    its cost, or all if it costs more. Only accepted requests are charged: a refusal for lack of slots costs
-    nothing.
-    """
-    work_pool = service.work_pools[name]
-    if name != "plain":
-        permits = min(cost, work_pool.admission.limit)
-        work_pool.admission.enter(permits)
-        context.release()
-        context.hold(work_pool.admission, permits)
-    service.access.charge(scope, context.key, cost)
-    return work_pool
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A search request and its worker pool, which changes if the hits turn out to be long."""
-
-    service: Service
-    context: RequestContext
-    scope: Scope
-    work_pool: WorkPool  # the worker pool in which it starts
-
-    @property
-    def reads_first(self) -> int | None:
-        """Largest cost of its hits in this pool; None for no limit."""
-        return None if self.work_pool is self.service.bulk else MOST_READING
-
-    def move(self, session: SearchSession) -> WorkPool:
-        """Moves the request to the bulk pool, with as many slots as the estimated cost of its remaining hits."""
-        bulk = self.service.bulk
-        permits = min(session.reading_left, bulk.admission.limit)
-        bulk.admission.enter(permits)
-        self.context.release()
-        self.context.hold(bulk.admission, permits)
-        return bulk
-
-    def pay(self, session: SearchSession) -> None:
-        """Charges the key for the cost of the hits."""
-        self.service.access.owe(self.scope, self.context.key, session.reading_price)
-
-
-# Answers a checked search through the caches and the batcher; shared by all search routes.
 
 _logger = logging.getLogger(__name__)
 LONG_FILTER = 50
 """Filters with more terms are checked and hashed to a cache key outside the event loop."""
 SHORT_CHARS = 200
 """Shorter queries are preprocessed on the event loop, which is faster than starting a thread."""
+
+
+async def plan_of(
+    service: Service, context: RequestContext, index: Index, request: SearchRequest
+) -> SearchPlan:
+    """Checks a request; what takes longer than microseconds is checked in a thread."""
+    if context.tenant is None and filter_terms_of(request) <= LONG_FILTER:
+        return plan_search(request, service.settings, index)
+
+    def check() -> SearchPlan:
+        restricted = _confined(request, context.tenant, index, context.deadline)
+        return plan_search(restricted, service.settings, index)
+
+    return await service.pool.run(context.deadline, check)
+
+
+def _confined(
+    request: SearchRequest, tenant: Tenant | None, index: Index, deadline: Deadline
+) -> SearchRequest:
+    """Adds the filter of a key to a request.
+
+    Typos are not corrected: a correction could come from documents that the key may not read.
+    """
+    if tenant is None or tenant.filter is None:
+        return request
+    if request.like is not None:
+        require_visible(request.like.id, tenant, index, deadline.check)
+    given = request.filter
+    restricted = tenant.filter if given is None else {"and": [tenant.filter, given]}
+    return request.model_copy(update={"filter": restricted, "typos": "off"})
 
 
 @dataclass(slots=True)
@@ -107,20 +85,28 @@ class Answer:
         return {"degraded": self.degraded}, {"timings_ms": timings}
 
 
-async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline: Deadline) -> Answer:
+async def find(
+    service: Service,
+    context: RequestContext,
+    index: Index,
+    plan: SearchPlan,
+    deadline: Deadline,
+    *,
+    is_expensive: bool,  # whether the request has a slot for expensive work, and runs there
+) -> Answer:
     """Answers a search from the cache or the index.
 
     If a store fails, a hybrid search that allows partial results becomes lexical or dense; others raise.
     """
-    clock, metrics = StageClock(), reading.service.metrics
-    making = _Making(reading, index, checked, deadline, reading.service.cache.budget())
+    clock = StageClock()
+    making = _Making(service, context, index, plan, deadline, is_expensive=is_expensive)
     try:
         result = await making.cached()
     except _UnfinishedError as unfinished:
         return unfinished.answer
     except StoreError as error:
-        metrics.dense_unavailable.inc()
-        if not checked.allow_partial or checked.call.retriever != "hybrid":
+        service.metrics.dense_unavailable.inc()
+        if not plan.allow_partial or plan.retriever != "hybrid":
             raise
         _logger.warning("one retriever only", extra={"fields": {"error": str(error)}})
         try:
@@ -128,104 +114,127 @@ async def find(reading: Reading, index: Index, checked: CheckedSearch, deadline:
         except StoreError:  # the words are in a store, too; perhaps only they are missing
             return await making.by_vectors()
     except DeadlineError as error:
-        if not checked.allow_partial:
-            raise _late(checked) from error
-        return await asyncio.to_thread(_partial, making.session or SearchSession(index, checked.call))
+        if not plan.allow_partial:
+            raise DeadlineError(
+                f"the deadline of {plan.timeout_ms} ms passed before the response was ready; "
+                "allow more time (timeout_ms), or partial results (allow_partial)"
+            ) from error
+        session = making.session or SearchSession(index, plan)
+        answer = await asyncio.to_thread(session.unfinished)
+        return Answer(ResultFragment.of(answer.found), ("timeout",), dict(answer.timings_ms))
     if not making.timings_ms:  # from the cache, or from a concurrent request for the same search
         clock.lap("cache")
         return Answer(result, (), clock.timings_ms)
     return Answer(result, (), making.timings_ms)
 
 
-@dataclass(slots=True)
 class _Making:
     """Makes one response."""
 
-    reading: Reading
-    index: Index
-    checked: CheckedSearch
-    deadline: Deadline
-    budget: RedisBudget  # time limit for Redis
-    session: SearchSession | None = None  # the search; None until it starts
-    timings_ms: dict[str, float] = field(default_factory=dict)  # stage -> milliseconds of the finished search
+    def __init__(
+        self,
+        service: Service,
+        context: RequestContext,
+        index: Index,
+        plan: SearchPlan,
+        deadline: Deadline,
+        *,
+        is_expensive: bool,
+    ) -> None:
+        self.session: SearchSession | None = None
+        self.timings_ms: dict[str, float] = {}
+        self._service, self._context, self._index, self._plan = service, context, index, plan
+        self._deadline, self._is_expensive = deadline, is_expensive
+        self._budget = service.cache.budget()
 
     async def cached(self) -> ResultFragment:
         """The result from the cache, or from a search; concurrent requests for the same search share one."""
-        cache, pool = self.reading.service.cache, self.reading.work_pool.pool
+        cache, plan = self._service.cache, self._plan
         if not cache.enabled:
             return ResultFragment(await self._make())
         try:
-            async with asyncio.timeout(self.deadline.left_s()):
-                page, call = cache.keys(self.index).page, self.checked.call
-                is_long = self.checked.filter_terms > LONG_FILTER
-                key = await pool.run(page, call) if is_long else page(call)
-                members, _ = await cache.get_or_make("response", key, self._make, self.budget)
+            async with asyncio.timeout(self._deadline.left_s()):
+                key_of, is_long = cache.keys(self._index).page, plan.filter_terms > LONG_FILTER
+                key = await self._service.pool.run(self._deadline, key_of, plan) if is_long else key_of(plan)
+                members, _ = await cache.get_or_make("response", key, self._make, self._budget)
         except TimeoutError as error:
-            raise self.deadline.error() from error
+            raise self._deadline.error() from error
         return ResultFragment(members)
 
     async def by_words(self) -> Answer:
         """The lexical or learned sparse result, for a vector store that does not respond; it is not cached."""
-        by: Retriever = "learned-sparse" if self.index.holds(LEARNED_SPARSE) else "lexical"
-        call = replace(self.checked.call, retriever=by, rerank=None, fusion=None)
-        session, work_pool = SearchSession(self.index, call, self.deadline), self.reading.work_pool
-        await work_pool.pool.run_by(self.deadline, session.preprocess)
-        answer, result = await _finish_by(work_pool, session, partial(session.retrieve, None))
-        return Answer(result, ("dense",), dict(answer.timings_ms))
+        by: Retriever = "learned-sparse" if self._index.holds(LEARNED_SPARSE) else "lexical"
+        return await self._by(by, "dense")
 
     async def by_vectors(self) -> Answer:
         """The dense result, for a store that lacks the words; it is not cached."""
-        call = replace(self.checked.call, retriever="dense", rerank=None, fusion=None)
-        answer, result = await self._search(SearchSession(self.index, call, self.deadline))
-        return Answer(result, ("lexical",), dict(answer.timings_ms))
+        return await self._by("dense", "lexical")
+
+    async def _by(self, retriever: Retriever, missing: str) -> Answer:
+        plan = replace(self._plan, retriever=retriever, rerank=None, fusion=None)
+        session = SearchSession(self._index, plan, self._deadline)
+        answer, result = await self._in_thread(session, session.run, is_expensive=self._is_expensive)
+        return Answer(result, (missing,), dict(answer.timings_ms))
 
     async def _make(self) -> bytes:
         """Searches; an incomplete result is raised as `_UnfinishedError`, so that it is not cached."""
-        metrics = self.reading.service.metrics
-        self.session = session = SearchSession(self.index, self.checked.call, self.deadline)
-        session.reads_first = self.reading.reads_first
-        try:
-            answer, result = await self._search(session)
-        except LongHitsError:
-            answer, result = await _finish_by(self.reading.move(session), session, session.go_on)
-        self.reading.pay(session)
+        service, pool = self._service, self._service.pool
+        self.session = session = SearchSession(self._index, self._plan, self._deadline)
+        if self._is_expensive:
+            answer, result = await self._in_thread(session, session.run, is_expensive=True)
+        else:
+            session.may_move = True
+            try:
+                answer, result = await self._search(session)
+            except LongHitsError:
+                self._context.hold(pool.expensive)
+                answer, result = await self._in_thread(session, session.go_on, is_expensive=True)
         self.timings_ms = dict(answer.timings_ms)
         if answer.found.query.truncated:
-            metrics.truncated.labels("query").inc()
+            service.metrics.truncated.labels("query").inc()
         if answer.left_out:
             for stage in answer.left_out:
-                metrics.left_out.labels(stage).inc()
+                service.metrics.left_out.labels(stage).inc()
             raise _UnfinishedError(Answer(result, answer.left_out, self.timings_ms))
         return result.members
 
     async def _search(self, session: SearchSession) -> tuple[SearchAnswer, ResultFragment]:
         """Searches; gets the query's vector, if needed, from the cache or the batcher."""
-        cache, work_pool, call = self.reading.service.cache, self.reading.work_pool, session.call
-        if call.source != "text":
-            return await _finish_by(work_pool, session, partial(session.retrieve, None))
-        if len(call.text) <= SHORT_CHARS:
-            tokens = session.preprocess()
-        else:
-            tokens = await work_pool.pool.run_by(self.deadline, session.preprocess)
+        cache, pool = self._service.cache, self._service.pool
+        if session.plan.source == "text":
+            if len(session.plan.text) <= SHORT_CHARS:
+                tokens = session.preprocess()
+            else:
+                tokens = await pool.run(self._deadline, session.preprocess)
         if not session.needs_vector:  # no batch needed
-            return await _finish_by(work_pool, session, partial(session.retrieve, None))
-        key = cache.keys(self.index).vector(session.text) if cache.enabled else b""
-        found = await cache.get("vector", key, self.budget) if key else None
-        known = encoded_of(found, self.index.encoder, len(tokens))
+            return await self._in_thread(session, partial(session.retrieve, None))
+        key = cache.keys(self._index).vector(session.text) if cache.enabled else b""
+        value = await cache.get("vector", key, self._budget) if key else None
+        known = encoded_of(value, self._index.encoder, len(tokens))
         if known is not None:
-            return await _finish_by(work_pool, session, partial(session.retrieve, known))
+            return await self._in_thread(session, partial(session.retrieve, known))
 
         def finish(job: Job[Any], encoded: EncodedText) -> tuple[SearchAnswer, ResultFragment, bytes]:
             session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
             session.clock.gone = job.future.done
-            return *_finish(session, partial(session.retrieve, encoded)), to_bytes(encoded) if key else b""
+            return *_finish(partial(session.retrieve, encoded)), to_bytes(encoded) if key else b""
 
-        answer, result, encoded = await work_pool.batcher.run(
-            self.index.encoder, tokens, finish, self.deadline
-        )
+        answer, result, encoded = await pool.batcher.run(self._index.encoder, tokens, finish, self._deadline)
         if key:
             cache.put("vector", key, encoded)
         return answer, result
+
+    async def _in_thread(
+        self, session: SearchSession, work: Callable[[], SearchAnswer], *, is_expensive: bool = False
+    ) -> tuple[SearchAnswer, ResultFragment]:
+        """Runs `_finish` in a thread, and stops it if nobody waits for it."""
+        gone, pool = threading.Event(), self._service.pool
+        session.clock.gone = gone.is_set
+        run = pool.run_expensive if is_expensive else pool.run
+        try:
+            return await run(self._deadline, _finish, work)
+        finally:
+            gone.set()
 
 
 class _UnfinishedError(DeadlineError):
@@ -236,26 +245,7 @@ class _UnfinishedError(DeadlineError):
         self.answer = answer
 
 
-def count_late(service: Service, context: RequestContext) -> None:
-    """Counts a request with status 200 in which searches missed their deadline, once per request."""
-    if not context.is_late:
-        context.is_late = True
-        service.metrics.rejected.labels(DeadlineError.code).inc()
-
-
-async def _finish_by(
-    work_pool: WorkPool, session: SearchSession, work: Callable[[], SearchAnswer]
-) -> tuple[SearchAnswer, ResultFragment]:
-    """Runs `_finish` in a search thread, and stops it if nobody waits for it."""
-    gone = threading.Event()
-    session.clock.gone = gone.is_set
-    try:
-        return await work_pool.pool.run_by(session.deadline, _finish, session, work)
-    finally:
-        gone.set()
-
-
-def _finish(session: SearchSession, work: Callable[[], SearchAnswer]) -> tuple[SearchAnswer, ResultFragment]:
+def _finish(work: Callable[[], SearchAnswer]) -> tuple[SearchAnswer, ResultFragment]:
     """Searches, and makes the JSON of the result; runs in a search thread."""
     try:
         answer = work()
@@ -265,35 +255,29 @@ def _finish(session: SearchSession, work: Callable[[], SearchAnswer]) -> tuple[S
     return answer, ResultFragment.of(answer.found)
 
 
-def _partial(session: SearchSession) -> Answer:
-    """The partial result of a search after its deadline; it is not cached."""
-    answer = session.unfinished()
-    return Answer(ResultFragment.of(answer.found), ("timeout",), dict(answer.timings_ms))
-
-
-def note(
-    service: Service, context: RequestContext, index: Index, checked: CheckedSearch, answer: Answer
-) -> None:
-    """Logs a search in the query log, if it is in the sample."""
+def note(service: Service, context: RequestContext, index: Index, plan: SearchPlan, answer: Answer) -> None:
+    """Counts an answer, and logs it in the query log if it is in the sample."""
+    if "timeout" in answer.degraded:
+        count_late(service, context)
+    service.metrics.stages(answer.timings_ms)
     if not service.query_log.wants(context.request_id):
         return
-    call = checked.call
     query = LoggedQuery(
         request_id=context.request_id,
-        query=call.text,
-        retriever=call.retriever,
-        top_k=call.top_k,
-        offset=call.offset,
+        query=plan.text,
+        retriever=plan.retriever,
+        top_k=plan.top_k,
+        offset=plan.offset,
         index=index.version,
         took_ms=context.took_ms(),
-        filter=checked.filter,
+        filter=plan.asked_filter,
         degraded=answer.degraded,
     )
     service.query_log.log(query, answer.result)
 
 
-def _late(checked: CheckedSearch) -> DeadlineError:
-    return DeadlineError(
-        f"the deadline of {checked.timeout_ms} ms passed before the response was ready; "
-        "allow more time (timeout_ms), or partial results (allow_partial)"
-    )
+def count_late(service: Service, context: RequestContext) -> None:
+    """Counts a request with status 200 in which searches missed their deadline, once per request."""
+    if not context.is_late:
+        context.is_late = True
+        service.metrics.rejected.labels(DeadlineError.code).inc()

@@ -1,6 +1,7 @@
 """Bodies of requests: their shapes, and how they are read."""
 
 import asyncio
+from collections.abc import Callable
 from math import inf
 from typing import Annotated, Any, Literal
 
@@ -9,6 +10,7 @@ from pydantic import Field
 from starlette.requests import ClientDisconnect, Request
 
 from glow.errors import Fault
+from glow_service.api.context import context_of
 from glow_service.errors import (
     BodyTooLargeError,
     DeadlineError,
@@ -17,12 +19,14 @@ from glow_service.errors import (
     RequestError,
 )
 from glow_service.search import NEVER, Deadline, Shape
+from glow_service.settings import Settings
+from glow_service.state import service_of
 
 MOST_TEXTS = 1_024
 """Largest value of `max_batch_queries`."""
 
 
-class BatchBody(Shape):
+class BatchRequest(Shape):
     """Several searches."""
 
     searches: list[dict[str, Any]] = Field(
@@ -30,7 +34,7 @@ class BatchBody(Shape):
     )
 
 
-class EmbeddingsBody(Shape):
+class EmbeddingsRequest(Shape):
     """Texts to encode."""
 
     input: str | Annotated[list[str], Field(max_length=MOST_TEXTS)] = Field(
@@ -49,7 +53,7 @@ class EmbeddingsBody(Shape):
     user: str | None = Field(None, description="Ignored.")
 
 
-class FeedbackBody(Shape):
+class FeedbackRequest(Shape):
     """A hit of a search, and what the user did with it."""
 
     request_id: str = Field(
@@ -72,13 +76,13 @@ class FeedbackBody(Shape):
     )
 
 
-class DocumentsBody(Shape):
+class DocumentsRequest(Shape):
     """Documents to add or replace. The body can also be a single document, or JSON Lines."""
 
     documents: list[dict[str, Any]] = Field(description="1 to 1,000 documents, each with `_id` and text.")
 
 
-class DeleteBody(Shape):
+class DeleteRequest(Shape):
     """Documents to delete: `ids`, `filter` or `all`. Only `filter` and `all` can be combined."""
 
     ids: list[str] | None = Field(None, description="1 to 1,000 ids; unknown ids are not an error.")
@@ -89,11 +93,11 @@ class DeleteBody(Shape):
     all: bool = Field(False, description="Allows deleting every document.")
 
 
-class ReloadBody(Shape):
+class ReloadRequest(Shape):
     """No fields; the body is optional."""
 
 
-class RollbackBody(Shape):
+class RollbackRequest(Shape):
     """A version to make live; the body is optional."""
 
     version: str | None = Field(
@@ -112,7 +116,31 @@ _CHARSETS = ("", "utf-8", "utf8")
 
 MAX_MEMBERS = 100
 """Most members of an object in any request; checking more would cost time."""
-MAX_ITEMS = 1_000
+MAX_ITEMS = 2_000
+"""Longest list; a slightly too long list still reaches its own check, which has a better message."""
+
+
+class BoundedRequest(Request):
+    """A request whose body FastAPI reads: of limited size, time and depth, and as JSON of a known type."""
+
+    def __init__(self, request: Request, most_bytes: Callable[[Settings], int], *, needs_body: bool) -> None:
+        super().__init__(request.scope, request.receive)
+        self._most_bytes, self._needs_body = most_bytes, needs_body
+        self._value: Any = None
+
+    async def body(self) -> bytes:
+        """The bytes of the body; empty only if the route needs none."""
+        length = self.headers.get("content-length", "0")
+        if not self._needs_body and length == "0" and "transfer-encoding" not in self.headers:
+            return b""
+        service = service_of(self)
+        deadline = context_of(self.scope).deadline
+        self._value = await read_object(self, self._most_bytes(service.settings), deadline)
+        return b"{}"  # FastAPI only asks whether there is one
+
+    async def json(self) -> Any:
+        """The parsed body."""
+        return self._value
 
 
 async def read_bytes(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> bytes:
@@ -131,13 +159,7 @@ async def read_json(request: Request, max_bytes: int, deadline: Deadline = NEVER
     return await read_bytes(request, max_bytes, deadline)
 
 
-async def read_object(
-    request: Request,
-    max_bytes: int,
-    deadline: Deadline = NEVER,
-    max_items: int = MAX_ITEMS,
-    max_members: int = MAX_MEMBERS,
-) -> dict[str, Any]:
+async def read_object(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> dict[str, Any]:
     """Reads the body as a JSON object of at most `max_bytes`.
 
     The last value of a repeated key counts, as in most JSON readers. Very large objects and lists are refused
@@ -146,11 +168,7 @@ async def read_object(
     body = await read_json(request, max_bytes, deadline)
     try:
         is_small = len(body) <= SMALL_BYTES
-        value, oversized = (
-            _parse(body, max_items, max_members)
-            if is_small
-            else await asyncio.to_thread(_parse, body, max_items, max_members)
-        )
+        value, oversized = _parse(body) if is_small else await asyncio.to_thread(_parse, body)
     except orjson.JSONDecodeError as error:
         detail = f"{error.msg} at character {error.pos}"
         raise MalformedJsonError(f"the body is not JSON: {detail}", [Fault("", detail)]) from error
@@ -162,19 +180,19 @@ async def read_object(
     return value
 
 
-def _parse(body: bytes, max_items: int, max_members: int) -> tuple[Any, str]:
+def _parse(body: bytes) -> tuple[Any, str]:
     """The parsed value, and an error message if an object or list is too large, otherwise ""."""
     value = orjson.loads(body)
     waiting = [value]
     while waiting:
         item = waiting.pop()
         if type(item) is dict:
-            if len(item) > max_members:
-                return value, f"expected objects of at most {max_members} members, found one of {len(item)}"
+            if len(item) > MAX_MEMBERS:
+                return value, f"expected objects of at most {MAX_MEMBERS} members, found one of {len(item)}"
             waiting += [each for each in item.values() if type(each) is dict or type(each) is list]
         elif type(item) is list:
-            if len(item) > max_items:
-                return value, f"expected lists of at most {max_items} items, found one of {len(item)}"
+            if len(item) > MAX_ITEMS:
+                return value, f"expected lists of at most {MAX_ITEMS} items, found one of {len(item)}"
             waiting += [each for each in item if type(each) is dict or type(each) is list]
     return value, ""
 

@@ -36,10 +36,6 @@ SCOPE_KEY = "glow.context"
 _WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
-def _nothing_held() -> None:
-    """Releases nothing, for a request that holds no slot."""
-
-
 @dataclass(slots=True)
 class RequestContext:
     """The state of a request in work."""
@@ -53,21 +49,22 @@ class RequestContext:
     deadline: Deadline = NEVER  # deadline of the response
     on_disconnect: Callable[[], object] | None = None  # called when the client disconnects
     left: bool = False  # whether the client disconnected before the response
-    release: Callable[[], None] = _nothing_held  # releases the slots that it holds
+    held: list[Admission] = field(default_factory=list)  # where it holds a slot
     key: str = ""  # name of the request's API key; "" if there is none
     tenant: Tenant | None = None  # restriction of that key to some documents; None: all
     status: int = 499  # HTTP status of the response; 499 (as in nginx) until there is one
     code: str = ""  # code of the problem; "" if there is none
     is_late: bool = False  # whether a missed deadline of it was counted
 
-    def hold(self, admission: Admission, permits: int = 1) -> None:
-        """Records slots that were taken; the middleware releases them at the end of the request."""
+    def hold(self, admission: Admission) -> None:
+        """Takes a slot, or raises; the middleware releases it at the end of the request."""
+        admission.enter()
+        self.held.append(admission)
 
-        def release() -> None:
-            admission.leave(permits)
-            self.release = _nothing_held
-
-        self.release = release
+    def release(self) -> None:
+        """Releases the slots that it holds."""
+        while self.held:
+            self.held.pop().leave()
 
     def leave(self) -> None:
         """Records that the client disconnected, and stops the work for it."""

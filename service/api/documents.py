@@ -13,21 +13,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.contract import DocumentResult, OperationResult
-from glow.errors import Fault
+from glow.errors import DiskError, DocumentNotFoundError, Fault, FilterError, QueryError, ReadOnlyError
 from glow.index import Index
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter, restricts_nothing
 from glow.index.stored_fields import STORED_FIELDS
-from glow.ingest import Kind, OperationId, parse_operation_id
+from glow.ingest import Kind, LogFullError, OperationId, parse_operation_id
+from glow_service import errors
 from glow_service.access import require_visible
-from glow_service.api.answers import enter_work_pool
-from glow_service.api.body import read_bytes, read_json, read_object
+from glow_service.api.body import DeleteRequest, DocumentsRequest, read_bytes, read_json, read_object
 from glow_service.api.context import context_of, json_response, leaving_cancels
+from glow_service.api.routes import BODY_ERRORS, route
 from glow_service.errors import RequestError
-from glow_service.search import Deadline, index_name, list_fields, shown_fields
+from glow_service.search import MAX_FILTER_TERMS, Deadline, index_name, list_fields, shown_fields
 from glow_service.state import Service, service_of
 from glow_service.writes import (
-    MAX_DOCUMENTS,
     AcceptedDocuments,
     OperationState,
     read_documents,
@@ -45,6 +45,14 @@ READ_S = 60.0
 SHOWN_REJECTS = 100
 
 
+@route(
+    "GET",
+    "/documents/{id:path}",
+    "/v1/documents/{id:path}",
+    errors=(DocumentNotFoundError, errors.OverloadedError, errors.DeadlineError, errors.NotReadyError),
+    answer=DocumentResult,
+    tag="documents",
+)
 async def get_document(request: Request) -> Response:
     """Returns a document of the live index by id."""
     service = service_of(request)
@@ -54,15 +62,34 @@ async def get_document(request: Request) -> Response:
     with leaving_cancels(context):
         deadline, wanted = context.deadline, request.path_params["id"]
         if context.tenant is not None:
-            await service.plain.pool.run_by(
-                deadline, require_visible, wanted, context.tenant, index, deadline.check
-            )
-        document = await service.plain.pool.run_by(deadline, index[STORED_FIELDS].get, wanted)
+            await service.pool.run(deadline, require_visible, wanted, context.tenant, index, deadline.check)
+        document = await service.pool.run(deadline, index[STORED_FIELDS].get, wanted)
     schema = index.preprocessor.schema
     fields = shown_fields(document, schema.names, list_fields(schema))
     return json_response(DocumentResult(document.id, fields, document.metadata, index_name(index)))
 
 
+_WRITE_ERRORS = (
+    *BODY_ERRORS,
+    errors.NotAvailableError,
+    errors.OverloadedError,
+    LogFullError,
+    DiskError,
+    ReadOnlyError,
+    errors.NotReadyError,
+)
+
+
+@route(
+    "POST",
+    "/documents",
+    "/v1/documents",
+    errors=_WRITE_ERRORS,
+    answer=OperationResult,
+    body=DocumentsRequest,
+    tag="documents",
+    example={"documents": [{"_id": "d42", "title": "Bees", "text": "How bees find home."}]},
+)
 async def post_documents(request: Request) -> Response:
     """Adds documents, or replaces those with the same ids."""
     service = service_of(request)
@@ -76,6 +103,14 @@ async def post_documents(request: Request) -> Response:
     return await _write(service, request, "upsert", taken, documents=taken.documents)
 
 
+@route(
+    "DELETE",
+    "/documents/{id:path}",
+    "/v1/documents/{id:path}",
+    errors=_WRITE_ERRORS,
+    answer=OperationResult,
+    tag="documents",
+)
 async def delete_document(request: Request) -> Response:
     """Deletes a document by id; an unknown id is not an error."""
     service = service_of(request)
@@ -84,29 +119,46 @@ async def delete_document(request: Request) -> Response:
     return await _write(service, request, "delete", None, ids=ids)
 
 
+@route(
+    "POST",
+    "/documents/delete",
+    "/v1/documents/delete",
+    errors=(*_WRITE_ERRORS, FilterError),
+    answer=OperationResult,
+    body=DeleteRequest,
+    tag="documents",
+    example={"ids": ["d42"]},
+)
 async def post_delete(request: Request) -> Response:
     """Deletes documents by ids or by a filter, or all documents."""
     service = service_of(request)
     index = _begin(service, request)
-    body = await read_object(request, service.settings.max_write_bytes, _read_by(request), MAX_DOCUMENTS + 1)
+    body = await read_object(request, service.settings.max_write_bytes, _read_by(request))
     if body.keys() == {"ids"}:
         return await _write(service, request, "delete", None, ids=read_ids(body))
     if not body or not body.keys() <= {"filter", "all"} or not isinstance(body.get("all", True), bool):
         detail = "expected only 'ids', 'filter' or 'all': true ('filter' and 'all' can be combined)"
         raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])
     means_all, wanted = body.get("all", False), body.get("filter", EVERY)
-    expression = parse_filter(wanted, index[COLUMNS].columns, service.settings.max_filter_terms)
+    expression = parse_filter(wanted, index[COLUMNS].columns, MAX_FILTER_TERMS)
     if not means_all and restricts_nothing(expression):
         detail = 'the filter matches every document; to delete all of them, add "all": true'
         raise RequestError(f"/filter: {detail}", [Fault("/filter", detail)])
     return await _write(service, request, "delete_by_filter", None, filter=wanted, all=means_all)
 
 
+@route(
+    "GET",
+    "/operations/{id}",
+    "/v1/operations/{id}",
+    errors=(QueryError, errors.NotReadyError),
+    answer=OperationResult,
+    tag="documents",
+)
 async def get_operation(request: Request) -> Response:
     """Returns the state of a write."""
     service = service_of(request)
     operation = parse_operation_id(request.path_params["id"])
-    enter_work_pool(service, context_of(request.scope), request.scope, 1, "bulk")
     return json_response(_result(operation, await service.follower.look(operation)))
 
 
@@ -116,7 +168,7 @@ async def _write(
     wait_s, context = _wait_s(request), context_of(request.scope)
     append = partial(service.ingest.append, kind, **content)
     with service.follower.place() if wait_s else nullcontext():
-        operation = await service.bulk.pool.run_by(_read_by(request), append)
+        operation = await service.pool.run_expensive(_read_by(request), append)
         context.release()  # waiting needs no slot
         state = OperationState("waiting")
         if wait_s:
@@ -142,9 +194,9 @@ def _result(
 
 
 def _begin(service: Service, request: Request) -> Index:
-    """Enters the bulk worker pool, so that writes do not delay searches, and returns the live index."""
+    """Takes a slot of expensive requests, so that writes do not delay searches, and returns the live index."""
     index = service.resources.live()
-    enter_work_pool(service, context_of(request.scope), request.scope, 1, "bulk")
+    context_of(request.scope).hold(service.pool.expensive)
     return index
 
 

@@ -1,13 +1,10 @@
 """`POST /v1/embeddings`, in OpenAI's format: vectors of the encoders, for use in other systems."""
 
-import asyncio
 import base64
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,22 +14,14 @@ from glow.index import Index
 from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import Encoder
-from glow.text import WeightedTokens
-from glow_service.api.answers import enter_work_pool
-from glow_service.api.body import EmbeddingsBody, read_object
+from glow.text import WeightedTokens, batches_by_length
+from glow_service import errors
+from glow_service.api.body import EmbeddingsRequest
 from glow_service.api.context import context_of, json_response, leaving_cancels
-from glow_service.errors import NotAvailableError, RequestError
+from glow_service.api.routes import BODY_ERRORS, route
+from glow_service.errors import NotAvailableError
 from glow_service.live import OpenVersion
-from glow_service.search import (
-    MAX_FAULTS,
-    MOST_PLAIN,
-    Deadline,
-    StageClock,
-    WorkPool,
-    faults_of,
-    query_tokens,
-    texts_cost,
-)
+from glow_service.search import MAX_FAULTS, StageClock, fault, query_tokens, refusal
 from glow_service.settings import Settings
 from glow_service.state import service_of
 
@@ -41,7 +30,17 @@ TOWERS = ("query", "document")
 Vector = NDArray[np.float32]
 
 
-async def post_embeddings(request: Request) -> Response:
+@route(
+    "POST",
+    "/v1/embeddings",
+    errors=(*BODY_ERRORS, errors.NotAvailableError, errors.OverloadedError, errors.NotReadyError),
+    answer=EmbeddingsResult,
+    body=EmbeddingsRequest,
+    tag="embeddings",
+    example={"input": ["how do bees find home"], "input_type": "query"},
+    most_bytes=lambda settings: settings.batch_bytes,
+)
+async def post_embeddings(request: Request, body: EmbeddingsRequest) -> Response:
     """Encodes queries or documents as L2-normalized vectors."""
     service = service_of(request)
     context = context_of(request.scope)
@@ -49,21 +48,18 @@ async def post_embeddings(request: Request) -> Response:
     index = version.index
     context.index_version = index.version
     settings = service.settings
-    limit = settings.batch_bytes
-    body = _parse(await read_object(request, limit, context.deadline, settings.max_items), settings, index)
+    _check(body, settings, index)
     texts = [body.input] if isinstance(body.input, str) else body.input
     input_type = _input_type(body, index)
     encoder = _encoder(version, input_type)
-    cost = texts_cost(len(texts), input_type, sum(map(len, texts)))
-    is_bulk = len(texts) > 1 or cost > MOST_PLAIN
-    work_pool = enter_work_pool(service, context, request.scope, cost, "bulk" if is_bulk else "plain")
+    context.hold(service.pool.expensive)
+    service.access.charge(request.scope, context.key, len(texts))
     with leaving_cancels(context):
-        sequences = await work_pool.pool.run_by(
-            context.deadline, _sequences, index, texts, input_type, StageClock(context.deadline)
+        sequences, vectors = await service.pool.run_expensive(
+            context.deadline, _encode, encoder, index, texts, input_type, StageClock(context.deadline)
         )
-        for _ in filter(None, (tokens.truncated for tokens in sequences)):
-            service.metrics.truncate(input_type)
-        vectors = await _encode(work_pool, encoder, sequences, context.deadline)
+    for _ in filter(None, (tokens.truncated for tokens in sequences)):
+        service.metrics.truncate(input_type)
     shown = (_shown(vector, body.encoding_format) for vector in vectors)
     data = tuple(Embedding("embedding", place, vector) for place, vector in enumerate(shown))
     total = sum(map(len, sequences))
@@ -71,15 +67,11 @@ async def post_embeddings(request: Request) -> Response:
     return json_response(EmbeddingsResult("list", data, index.model, Usage(total, total, cut)))
 
 
-def _parse(value: dict[str, Any], settings: Settings, index: Index) -> EmbeddingsBody:
-    try:
-        body = EmbeddingsBody.model_validate(value)
-    except ValidationError as error:
-        raise faults_of(error, value) from error
+def _check(body: EmbeddingsRequest, settings: Settings, index: Index) -> None:
     faults = []
     count = 1 if isinstance(body.input, str) else len(body.input)
-    if not 1 <= count <= settings.batch_limit:
-        faults.append(Fault("/input", f"expected 1 to {settings.batch_limit} texts, found {count}"))
+    if not 1 <= count <= settings.max_batch_queries:
+        faults.append(Fault("/input", f"expected 1 to {settings.max_batch_queries} texts, found {count}"))
     longest = settings.max_query_chars if _input_type(body, index) == "query" else settings.max_body_bytes
     texts = [body.input] if isinstance(body.input, str) else body.input
     faults += [
@@ -93,11 +85,10 @@ def _parse(value: dict[str, Any], settings: Settings, index: Index) -> Embedding
     if body.model is not None and _model_of(body.model)[0] not in (index.model, _short_name(index)):
         faults.append(Fault("/model", f"this index was built by {index.model!r}, found {body.model!r:.80}"))
     if faults:
-        raise RequestError("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults), faults)
-    return body
+        raise refusal(faults)
 
 
-def _input_type(body: EmbeddingsBody, index: Index) -> str:
+def _input_type(body: EmbeddingsRequest, index: Index) -> str:
     """The encoder, from `input_type` or the suffix of the model's name."""
     named = _model_of(body.model or "")[1]
     if body.input_type is None and not named:
@@ -106,10 +97,10 @@ def _input_type(body: EmbeddingsBody, index: Index) -> str:
             f"this model has an encoder for queries and one for documents: send 'query' or 'document', or the model "
             f"'{name}:query' or '{name}:document'"
         )
-        raise RequestError(f"/input_type: {detail}", [Fault("/input_type", detail)])
+        raise fault("/input_type", detail)
     if named and body.input_type not in (None, named):
         detail = f"found {body.input_type!r}, and a model that ends in {named!r}; remove one of them"
-        raise RequestError(f"/input_type: {detail}", [Fault("/input_type", detail)])
+        raise fault("/input_type", detail)
     return body.input_type or named
 
 
@@ -123,6 +114,7 @@ def _short_name(index: Index) -> str:
     return index.model.partition("@")[0]
 
 
+@route("GET", "/v1/models", errors=(errors.NotReadyError,), answer=ModelsResult, tag="embeddings")
 async def get_models(request: Request) -> Response:
     """Lists the encoders, in the format of OpenAI's API."""
     version = service_of(request).resources.live_version()
@@ -144,7 +136,10 @@ def _encoder(version: OpenVersion, input_type: str) -> Encoder:
     return version.document_encoder
 
 
-def _sequences(index: Index, texts: list[str], input_type: str, clock: StageClock) -> list[WeightedTokens]:
+def _encode(
+    encoder: Encoder, index: Index, texts: list[str], input_type: str, clock: StageClock
+) -> tuple[list[WeightedTokens], Vector]:
+    """The texts as the encoder reads them, and their vectors, float32 [n, D]; runs in a thread."""
     body = index.preprocessor.schema.body
     sequences = []
     for place, text in enumerate(texts):
@@ -153,7 +148,11 @@ def _sequences(index: Index, texts: list[str], input_type: str, clock: StageCloc
             sequences.append(_query(index, text, place))
         else:
             sequences.append(index.preprocessor.document(Document("", {body: (text,)}, {})))
-    return sequences
+    vectors = np.empty((len(texts), encoder.dimensions), np.float32)
+    for rows in batches_by_length([len(sequence) for sequence in sequences], encoder.batch_tokens):
+        clock.check()
+        vectors[rows] = encoder.run([sequences[row] for row in rows])
+    return sequences, vectors
 
 
 def _query(index: Index, text: str, place: int) -> WeightedTokens:
@@ -162,18 +161,7 @@ def _query(index: Index, text: str, place: int) -> WeightedTokens:
             raise QueryError("the query contains a NUL character; remove it")
         return query_tokens(index.preprocessor, text)
     except QueryError as error:
-        raise RequestError(f"/input/{place}: {error}", [Fault(f"/input/{place}", str(error))]) from error
-
-
-async def _encode(
-    work_pool: WorkPool, encoder: Encoder, sequences: list[WeightedTokens], deadline: Deadline
-) -> list[Vector]:
-    return await asyncio.gather(
-        *(
-            work_pool.batcher.run(encoder, tokens, lambda _, encoded: encoded.vector, deadline)
-            for tokens in sequences
-        )
-    )
+        raise fault(f"/input/{place}", str(error)) from error
 
 
 def _shown(vector: Vector, encoding: str) -> str | tuple[float, ...]:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,7 +26,7 @@ from glow_service.errors import (
     RouteNotFoundError,
 )
 from glow_service.live import Resources
-from glow_service.search import Deadline
+from glow_service.search import Deadline, faults_of
 from glow_service.state import Service
 
 _access = logging.getLogger("glow_service.access.control")
@@ -77,7 +78,7 @@ class RequestMiddleware:
         self._metrics = service.metrics
         self._access = service.access
         self._tracer = service.tracer
-        self._admission = service.plain.admission
+        self._admission = service.pool.admission
         # Access control counts its own refusals.
         self._refusals = {
             kind.code: service.metrics.rejected.labels(kind.code) for kind in (OverloadedError, DeadlineError)
@@ -114,7 +115,6 @@ class RequestMiddleware:
             context.key = self._access.check(scope)
             context.tenant = self._access.tenant(context.key)
             if _is_work(scope):
-                self._admission.enter()
                 context.hold(self._admission)
             await self._app(scope, receive, send)
         except ClientDisconnect:
@@ -132,8 +132,13 @@ class RequestMiddleware:
     ) -> None:
         headers = None
         if isinstance(error, HTTPException):
+            if isinstance(error.__cause__, ClientDisconnect):
+                return
             headers = dict(error.headers or {})
             error = _named(error, scope)
+        elif isinstance(error, RequestValidationError):
+            places = [{**each, "loc": each["loc"][1:]} for each in error.errors()]  # without "body"
+            error = faults_of(places, error.body)
         context.code = error.code if isinstance(error, GlowError) else GlowError.code
         if context.code in self._refusals:
             self._refusals[context.code].inc()
@@ -204,7 +209,9 @@ def _headers(context: RequestContext, message: Message) -> list[tuple[bytes, byt
 
 
 def _named(error: HTTPException, scope: Scope) -> GlowError:
-    """Converts the router's errors to GLOW errors."""
+    """Converts errors of FastAPI to GLOW errors; one that a body's reading raised is the cause of FastAPI's own."""
+    if isinstance(error.__cause__, GlowError):
+        return error.__cause__
     if error.status_code == 404:
         return RouteNotFoundError("no such path; /openapi.json lists every one")
     if error.status_code == 405:

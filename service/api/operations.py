@@ -3,25 +3,26 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from glow import __version__
 from glow.artifact import IndexRoot, Manifest
-from glow.contract import AdminResult, FieldInfo, Workers
-from glow.errors import ArtifactError, ReadOnlyError
+from glow.contract import AdminResult, FieldInfo, Info, Workers
+from glow.errors import ArtifactError, BusyError, DiskError, GateError, ReadOnlyError
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.search import RETRIEVERS
-from glow_service.api.body import ReloadBody, RollbackBody, read_object
+from glow_service import errors
+from glow_service.api.body import ReloadRequest, RollbackRequest
 from glow_service.api.context import context_of, json_response
 from glow_service.api.problems import PROBLEMS, problem_type
+from glow_service.api.routes import BODY_ERRORS, openapi, route
 from glow_service.errors import DeadlineError, RouteNotFoundError, SwapRefusedError
-from glow_service.search import faults_of, index_name, list_fields
+from glow_service.search import index_name, list_fields
 from glow_service.state import Service, service_of
 
 LONGEST_S = 600.0
@@ -29,40 +30,37 @@ LONGEST_S = 600.0
 WORKERS_S = 10.0
 """How long a response waits for the other workers after this one, in seconds."""
 POLL_S = 0.05
-BodyT = TypeVar("BodyT", ReloadBody, RollbackBody)
 
 
-async def post_reload(request: Request) -> Response:
+_ADMIN_ERRORS = (*BODY_ERRORS, errors.SwapRefusedError, errors.NotReadyError)
+
+
+@route("POST", "/admin/reload", errors=_ADMIN_ERRORS, answer=AdminResult, body=ReloadRequest, tag="admin")
+async def post_reload(request: Request, body: ReloadRequest | None = None) -> Response:
     """Loads the version that CURRENT names in every worker, even if it was refused before."""
     service = service_of(request)
     before = service.resources.live().version
-    await _body(request, ReloadBody)
     return await _follow(service, request, before)
 
 
-async def post_rollback(request: Request) -> Response:
+@route(
+    "POST",
+    "/admin/rollback",
+    errors=(*_ADMIN_ERRORS, GateError, BusyError, ReadOnlyError, DiskError),
+    answer=AdminResult,
+    body=RollbackRequest,
+    tag="admin",
+)
+async def post_rollback(request: Request, body: RollbackRequest | None = None) -> Response:
     """Makes the previous or the named version live, and waits until it serves."""
     service = service_of(request)
     before = service.resources.live().version
-    version = (await _body(request, RollbackBody)).version
-    root = IndexRoot(service.settings.index_root)
+    root, version = IndexRoot(service.settings.index_root), None if body is None else body.version
     if version is None:
         await _change(root, root.rollback, "rollback --index-root INDEX_ROOT")
     else:
         await _change(root, lambda: root.publish(version), f"publish --index-root INDEX_ROOT {version}")
     return await _follow(service, request, before)
-
-
-async def _body(request: Request, shape: type[BodyT]) -> BodyT:
-    """Reads a body of a given shape; a missing body counts as {}."""
-    value: dict[str, Any] = {}
-    if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
-        limit = service_of(request).settings.max_body_bytes
-        value = await read_object(request, limit, context_of(request.scope).deadline)
-    try:
-        return shape.model_validate(value)
-    except ValidationError as error:
-        raise faults_of(error, value) from error
 
 
 async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str) -> None:
@@ -125,11 +123,13 @@ def workers_of(service: Service) -> Workers:
 # Routes for operators: `/healthz`, `/readyz`, `/metrics`, `/info`, `/problems/{code}`.
 
 
+@route("GET", "/healthz")
 async def get_health(request: Request) -> Response:
     """Reports that the process is alive."""
     return json_response({"status": "alive"})
 
 
+@route("GET", "/readyz", errors=(errors.NotReadyError, errors.DrainingError))
 async def get_ready(request: Request) -> Response:
     """Reports whether the service is ready for requests; otherwise 503."""
     service = service_of(request)
@@ -144,12 +144,14 @@ async def get_ready(request: Request) -> Response:
     return json_response(body)
 
 
+@route("GET", "/metrics")
 async def get_metrics(request: Request) -> Response:
     """Returns Prometheus metrics."""
     text = await asyncio.to_thread(service_of(request).metrics.text)
     return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
+@route("GET", "/info", errors=(errors.NotReadyError,), answer=Info)
 async def get_info(request: Request) -> Response:
     """Returns version, index, model, device, and settings without secrets."""
     service = service_of(request)
@@ -164,7 +166,7 @@ async def get_info(request: Request) -> Response:
             "retrievers": [name for name in RETRIEVERS if not index.refusals[name]],
             "device": service.settings.device,
             "providers": index.encoder.providers,
-            "search_threads": service.plain.pool.threads,
+            "search_threads": service.pool.threads,
             "workers": workers_of(service),
             "feedback": service.feedback_log.is_on,
             "settings": service.settings.public(),
@@ -172,6 +174,7 @@ async def get_info(request: Request) -> Response:
     )
 
 
+@route("GET", "/problems/{code}", errors=(errors.RouteNotFoundError,))
 async def get_problem(request: Request) -> Response:
     """Returns the meaning of a problem code."""
     wanted = request.path_params["code"]
@@ -183,6 +186,12 @@ async def get_problem(request: Request) -> Response:
                 {"type": problem_type(kind.code), "code": kind.code, **said, "meaning": meaning}
             )
     raise RouteNotFoundError(f"there is no problem with the code {wanted!r:.80}")
+
+
+@route("GET", "/openapi.json")
+async def get_openapi_document(request: Request) -> Response:
+    """The OpenAPI document of this API."""
+    return json_response(openapi(request.app))
 
 
 def _describe(index: Index) -> dict[str, Any]:

@@ -3,25 +3,22 @@
 import asyncio
 import hashlib
 import logging
-import time
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import msgspec
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glow.contract import BatchItem, FeedbackResult
-from glow.errors import Fault, GlowError
+from glow.contract import BatchItem, BatchResult, FeedbackResult, SearchResult
+from glow.errors import DocumentNotFoundError, Fault, FilterError, GlowError, QueryError
 from glow.feedback import Feedback
 from glow.index import Index
 from glow.index.columns.filters import count_terms
-from glow_service.access import Tenant, client_of_scope, confined
-from glow_service.api.answers import LONG_FILTER, Reading, count_late, enter_work_pool, find, note
-from glow_service.api.body import BatchBody, FeedbackBody, read_object
+from glow_service import errors
+from glow_service.access import client_of_scope
+from glow_service.api.answers import count_late, find, note, plan_of
+from glow_service.api.body import BatchRequest, FeedbackRequest, read_object
 from glow_service.api.context import (
     RequestContext,
     context_of,
@@ -32,251 +29,199 @@ from glow_service.api.context import (
     leaving_cancels,
 )
 from glow_service.api.problems import problem_body
-from glow_service.errors import (
-    AnswerTooLargeError,
-    DeadlineError,
-    RateLimitError,
-    RequestError,
-    RequestIdError,
-    RouteNotFoundError,
+from glow_service.api.routes import BODY_ERRORS, route
+from glow_service.errors import AnswerTooLargeError, DeadlineError, RateLimitError, RequestIdError
+from glow_service.search import (
+    MAX_ANSWER_BYTES,
+    Deadline,
+    SearchPlan,
+    SearchRequest,
+    fault,
+    index_name,
+    parsed,
 )
-from glow_service.search import CheckedSearch, Deadline, check_search, faults_of, index_name
-from glow_service.settings import Settings
 from glow_service.state import Service, service_of
 
-LONGEST_STRETCH_S = 0.002
-"""Longest time of checks without giving the event loop a turn."""
+_EXAMPLE: dict[str, Any] = {
+    "query": "how do bees find home",
+    "top_k": 3,
+    "fields": ["url", "title"],
+    "highlight": True,
+}
+_logger = logging.getLogger(__name__)
 
 
-class AnswerRoom:
-    """The remaining bytes for the results of a batch.
-
-    Results whose hits may be cut are already limited to their part, so they always pass.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = self._left = most
-
-    def take(self, answer: bytes, *, may_cut: bool) -> bytes:
-        """Accepts a result, or raises if the earlier results left too few bytes."""
-        if not may_cut and len(answer) > self._left:
-            raise AnswerTooLargeError(
-                f"the results of the batch exceed {self._most} bytes (max_answer_bytes); send fewer searches at once, "
-                "request fewer hits or fields, or remove allow_truncated"
-            )
-        self._left = max(self._left - len(answer), 0)
-        return answer
-
-
-async def check_searches(
-    service: Service, context: RequestContext, index: Index, searches: Sequence[dict[str, Any]]
-) -> list[CheckedSearch | Exception]:
-    """Checks every search of a batch; each becomes a checked search or its error."""
-    pool, deadline, tenant = service.bulk.pool, context.deadline, context.tenant
-    confine = partial(_confined, tenant, index, deadline)
-    if tenant is not None:
-        kept = await pool.run_by(deadline, lambda: [confine(search) for search in searches])
-    else:
-        kept = list(searches)
-    searches = [each if isinstance(each, dict) else {} for each in kept]
-    terms = await pool.run_by(deadline, _count, searches)
-    _check_terms(sum(terms), service.settings)
-    checked: list[CheckedSearch | Exception] = []
-    paused = time.perf_counter()
-    for search, count, fault in zip(searches, terms, kept, strict=True):
-        if isinstance(fault, Exception):
-            checked.append(fault)
-        elif count > LONG_FILTER:
-            checked.append(await pool.run_by(deadline, _check_one, service, index, search))
-        else:
-            checked.append(_check_one(service, index, search))
-        if time.perf_counter() - paused > LONGEST_STRETCH_S:
-            await asyncio.sleep(0)
-            deadline.check()
-            paused = time.perf_counter()
-    _check_explained(checked, service.settings)
-    return [_with_share(each, len(searches)) for each in checked]
-
-
-def _confined(
-    tenant: Tenant | None, index: Index, deadline: Deadline, search: dict[str, Any]
-) -> dict[str, Any] | GlowError:
-    try:
-        return confined(search, tenant, index, deadline.check)
-    except DeadlineError:
-        raise
-    except GlowError as error:
-        return error
-
-
-def _count(searches: Sequence[dict[str, Any]]) -> list[int]:
-    return [
-        sum(count_terms(search[name]) for name in ("filter", "boosts") if name in search)
-        for search in searches
-    ]
-
-
-def _check_one(service: Service, index: Index, search: dict[str, Any]) -> CheckedSearch | Exception:
-    try:
-        return check_search(search, service.limits, index)
-    except GlowError as error:
-        return error
-
-
-def _check_terms(terms: int, settings: Settings) -> None:
-    most = settings.max_batch_filter_terms
-    if terms > most:
-        detail = f"the filters have {terms} terms in total, expected at most {most}; send several batches"
-        raise RequestError(f"/searches: {detail}", [Fault("/searches", detail)])
-
-
-def _check_explained(checked: Sequence[CheckedSearch | Exception], settings: Settings) -> None:
-    calls = [each.call for each in checked if isinstance(each, CheckedSearch)]
-    hits = sum(call.top_k for call in calls if call.explain is not None)
-    most = settings.max_batch_explained_hits
-    if hits > most:
-        detail = f"the searches explain up to {hits} hits in total, expected at most {most}; request fewer"
-        raise RequestError(f"/searches: {detail}", [Fault("/searches", detail)])
-
-
-def _with_share(search: CheckedSearch | Exception, searches: int) -> CheckedSearch | Exception:
-    """Limits a search whose hits may be cut to an equal part of the response."""
-    if isinstance(search, Exception) or not search.call.may_cut:
-        return search
-    return replace(search, call=replace(search.call, max_bytes=max(search.call.max_bytes // searches, 1)))
-
-
-# `POST /search`.
-
-
-async def post_search(request: Request) -> Response:
+@route(
+    "POST",
+    "/search",
+    "/v1/search",
+    errors=(
+        *BODY_ERRORS,
+        DocumentNotFoundError,
+        errors.AnswerTooLargeError,
+        QueryError,
+        FilterError,
+        errors.QueryTooLongError,
+        errors.NotAvailableError,
+        errors.OverloadedError,
+        errors.NotReadyError,
+    ),
+    answer=SearchResult,
+    body=SearchRequest,
+    tag="search",
+    example=_EXAMPLE,
+)
+async def post_search(request: Request, body: SearchRequest) -> Response:
     """Searches for documents."""
     service = service_of(request)
     context = context_of(request.scope)
     index = service.resources.live()
     context.index_version = index.version
-    body = await read_object(
-        request, service.settings.max_body_bytes, context.deadline, service.settings.max_items
-    )
     with leaving_cancels(context):
-        if context.tenant is not None:
-            deadline = context.deadline
-            body = await service.bulk.pool.run_by(
-                deadline, confined, body, context.tenant, index, deadline.check
-            )
-        checked = await _check(service, index, body, context.deadline)
-        context.deadline = Deadline.after(context.started, checked.timeout_ms)
-        work_pool = enter_work_pool(service, context, request.scope, checked.cost, checked.work_pool)
-        reading = Reading(service, context, request.scope, work_pool)
-        answer = await find(reading, index, checked, context.deadline)
+        plan = await plan_of(service, context, index, body)
+        context.deadline = Deadline.after(context.started, plan.timeout_ms)
+        if plan.is_expensive:
+            context.hold(service.pool.expensive)
+        answer = await find(service, context, index, plan, context.deadline, is_expensive=plan.is_expensive)
     context.timings_ms = answer.timings_ms
-    service.metrics.stages(answer.timings_ms)
-    note(service, context, index, checked, answer)
-    if "timeout" in answer.degraded:
-        count_late(service, context)
+    note(service, context, index, plan, answer)
     before, after = answer.envelope()
     return json_answer(answer.result.enclose({**head_of(context, service.request_ids), **before}, after))
-
-
-async def _check(service: Service, index: Index, body: dict[str, Any], deadline: Deadline) -> CheckedSearch:
-    """Checks a search; one with a long filter is checked in the bulk pool, off the event loop."""
-    if sum(count_terms(body[name]) for name in ("filter", "boosts") if name in body) <= LONG_FILTER:
-        return check_search(body, service.limits, index)
-    return await service.bulk.pool.run_by(deadline, check_search, body, service.limits, index)
 
 
 # `POST /search/batch`: several searches at once, each with its own result or problem.
 
 AT_ONCE = 8
 """Most concurrent searches of a batch: each starts on the event loop, which must also serve others."""
-_logger = logging.getLogger(__name__)
+MAX_BATCH_FILTER_TERMS = 4_000
+"""Most conditions, groups and values of all filters of a batch."""
+MAX_BATCH_EXPLAINED_HITS = 64
+"""Most hits that all searches of a batch explain."""
 
 
-async def post_batch(request: Request) -> Response:
+@route(
+    "POST",
+    "/search/batch",
+    "/v1/search/batch",
+    errors=(*BODY_ERRORS, errors.OverloadedError, errors.NotReadyError),
+    answer=BatchResult,
+    body=BatchRequest,
+    tag="search",
+    example={"searches": [_EXAMPLE, {"query": "why do salmon swim upriver"}]},
+    most_bytes=lambda settings: settings.batch_bytes,
+)
+async def post_batch(request: Request, body: BatchRequest) -> Response:
     """Runs several searches on one index version."""
     service = service_of(request)
     context = context_of(request.scope)
     index = service.resources.live()
     context.index_version = index.version
-    limits = service.settings
-    value = await read_object(request, limits.batch_bytes, context.deadline, limits.max_items)
-    body = _parse(value, limits.batch_limit)
+    most, count = service.settings.max_batch_queries, len(body.searches)
+    if not 1 <= count <= most:
+        raise fault("/searches", f"expected 1 to {most} searches, found {count}; send several batches")
+    context.hold(service.pool.expensive)
+    service.access.charge(request.scope, context.key, count)
     with leaving_cancels(context):
-        checked = await check_searches(service, context, index, body.searches)
-        cost = sum(each.cost if isinstance(each, CheckedSearch) else 1 for each in checked)
-        work_pool = enter_work_pool(service, context, request.scope, cost, "bulk")
-        reading = Reading(service, context, request.scope, work_pool)
-        room, turns = AnswerRoom(limits.max_answer_bytes), asyncio.Semaphore(AT_ONCE)
+        await asyncio.to_thread(_check_totals, body.searches)
+        batch, turns = _Batch(service, context, index, count), asyncio.Semaphore(AT_ONCE)
 
-        async def one(place: int, search: CheckedSearch | Exception) -> bytes:
+        async def one(place: int, search: dict[str, Any]) -> bytes:
             async with turns:
-                return await _one(service, reading, index, search, room, place)
+                return await batch.answer(place, search)
 
-        results = await asyncio.gather(*(one(place, search) for place, search in enumerate(checked)))
+        results = await asyncio.gather(*(one(place, search) for place, search in enumerate(body.searches)))
     head, found = head_of(context, service.request_ids), [msgspec.Raw(result) for result in results]
     return json_response({**head, "index": index_name(index), "results": found})
 
 
-def _parse(value: dict[str, Any], most: int) -> BatchBody:
-    try:
-        body = BatchBody.model_validate(value)
-    except ValidationError as error:
-        raise faults_of(error, value) from error
-    if not 1 <= len(body.searches) <= most:
-        detail = f"expected 1 to {most} searches, found {len(body.searches)}; send several batches"
-        raise RequestError(f"/searches: {detail}", [Fault("/searches", detail)])
-    return body
+def _check_totals(searches: list[dict[str, Any]]) -> None:
+    """Limits what all searches of a batch may ask together."""
+    terms = sum(
+        count_terms(search[name]) for search in searches for name in ("filter", "boosts") if name in search
+    )
+    if terms > MAX_BATCH_FILTER_TERMS:
+        detail = f"the filters have {terms} terms in total, expected at most {MAX_BATCH_FILTER_TERMS}; send several batches"
+        raise fault("/searches", detail)
+    hits = [search.get("top_k", 10) for search in searches if search.get("explain")]
+    explained = sum(each for each in hits if isinstance(each, int))
+    if explained > MAX_BATCH_EXPLAINED_HITS:
+        detail = (
+            f"the searches explain up to {explained} hits in total, expected at most {MAX_BATCH_EXPLAINED_HITS}; "
+            "request fewer"
+        )
+        raise fault("/searches", detail)
 
 
-async def _one(
-    service: Service,
-    reading: Reading,
-    index: Index,
-    search: CheckedSearch | Exception,
-    room: AnswerRoom,
-    place: int,
-) -> bytes:
-    context = reading.context
-    try:
-        if isinstance(search, Exception):
-            raise search
-        deadline = Deadline.after(context.started, search.timeout_ms)
-        answer = await find(reading, index, search, deadline)
+class _Batch:
+    """Answers the searches of a batch. All results together have at most `MAX_ANSWER_BYTES`."""
+
+    def __init__(self, service: Service, context: RequestContext, index: Index, searches: int) -> None:
+        self._service, self._context, self._index = service, context, index
+        self._share = max(MAX_ANSWER_BYTES // searches, 1)  # of a search whose hits may be cut
+        self._left = MAX_ANSWER_BYTES
+
+    async def answer(self, place: int, search: dict[str, Any]) -> bytes:
+        """The result of one search, or its problem: an error of one search does not affect the others."""
+        context, instance = self._context, f"/searches/{place}"
+        try:
+            return await self._result(search)
+        except Exception as error:
+            if not isinstance(error, GlowError):
+                fields = {"request_id": context.request_id, "path": instance}
+                _logger.error("unexpected error", exc_info=error, extra={"fields": fields})
+            if isinstance(error, DeadlineError):
+                count_late(self._service, context)
+            known = error if isinstance(error, GlowError) else GlowError()
+            problem = problem_body(known, request_id=context.request_id, instance=instance)
+            return json_bytes(BatchItem(problem.status, problem=problem))
+
+    async def _result(self, search: dict[str, Any]) -> bytes:
+        service, context, index = self._service, self._context, self._index
+        plan = await plan_of(service, context, index, parsed(SearchRequest, search))
+        if plan.may_cut:
+            plan = replace(plan, max_bytes=self._share)
+        deadline = Deadline.after(context.started, plan.timeout_ms)
+        answer = await find(service, context, index, plan, deadline, is_expensive=True)
         before, after = answer.envelope()
-        body = answer.result.enclose({"status": 200, **before}, after)
-        result = room.take(body, may_cut=search.call.may_cut)
-    except Exception as error:  # any error of one search must not affect the others
-        if not isinstance(error, GlowError):
-            fields = {"request_id": context.request_id, "path": f"/searches/{place}"}
-            _logger.error("unexpected error", exc_info=error, extra={"fields": fields})
-            error = GlowError()
-        if isinstance(error, DeadlineError):
-            count_late(service, context)
-        instance = f"/searches/{place}"
-        problem = problem_body(error, request_id=context.request_id, instance=instance)
-        return json_bytes(BatchItem(problem.status, problem=problem))
-    if "timeout" in answer.degraded:
-        count_late(service, context)
-    service.metrics.stages(answer.timings_ms)
-    note(service, context, index, search, answer)
-    return result
+        result = self._take(answer.result.enclose({"status": 200, **before}, after), plan)
+        note(service, context, index, plan, answer)
+        return result
+
+    def _take(self, result: bytes, plan: SearchPlan) -> bytes:
+        """Accepts a result, or raises if the earlier ones left too few bytes; one that may be cut has its share."""
+        if not plan.may_cut and len(result) > self._left:
+            raise AnswerTooLargeError(
+                f"the results of the batch exceed {MAX_ANSWER_BYTES} bytes; send fewer searches at once, "
+                "request fewer hits or fields, or remove allow_truncated"
+            )
+        self._left = max(self._left - len(result), 0)
+        return result
 
 
 # `POST /feedback`: logs clicks and relevance judgments, which `glow learn-clicks` reads.
 
-MOST_BYTES = 4_096
-MOST_ITEMS = 16
+FEEDBACK_BYTES = 4_096
 
 
+@route(
+    "POST",
+    "/feedback",
+    "/v1/feedback",
+    errors=(*BODY_ERRORS, errors.RequestIdError, errors.RouteNotFoundError),
+    answer=FeedbackResult,
+    body=FeedbackRequest,
+    tag="search",
+    example={"request_id": "7cd5284e524b6bde", "id": "d42", "kind": "click", "rank": 1},
+)
 async def post_feedback(request: Request) -> Response:
     """Records a click on a hit, or a relevance judgment."""
     service = service_of(request)
     context = context_of(request.scope)
     if not service.feedback_log.is_on:
-        raise RouteNotFoundError(
+        raise errors.RouteNotFoundError(
             "no such path; /openapi.json lists every one, and feedback_log turns this one on"
         )
-    body = _parse_feedback(await read_object(request, MOST_BYTES, context.deadline, MOST_ITEMS))
+    body = parsed(FeedbackRequest, await read_object(request, FEEDBACK_BYTES, context.deadline))
     feedback = Feedback(
         request_id=_request_id(service, body.request_id),
         id=body.id,
@@ -311,10 +256,3 @@ def _limit(service: Service, who: str) -> None:
         raise RateLimitError(
             f"too many clicks and judgments of one person; send the next one in {wait_s} s", wait_s
         )
-
-
-def _parse_feedback(value: dict[str, Any]) -> FeedbackBody:
-    try:
-        return FeedbackBody.model_validate(value)
-    except ValidationError as error:
-        raise faults_of(error, value) from error

@@ -23,7 +23,7 @@ from glow.search import analyze_query
 from glow.text import Fragment, Highlighter, Highlighting, markup
 from glow_service.search import (
     Explanations,
-    SearchCall,
+    SearchPlan,
     SearchSession,
     explain,
     passage_document,
@@ -195,7 +195,7 @@ def _documents(
 ) -> tuple[list[Document], list[float | None]]:
     """The documents to explain, and their scores; None for a document that the search does not find."""
     depth = CANDIDATES if ids else top_k
-    call = SearchCall(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
+    call = SearchPlan(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
     hits = {hit.id: hit for hit in SearchSession(index, call).run().found.hits}
     names = ids or list(hits)
     # If an index has passages, explain the best one: the encoder read passages, not whole documents.

@@ -21,7 +21,7 @@ from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.options import StrictModel
 from glow.search import RetrieverOrAuto
-from glow_service.search import SearchSession, check_search
+from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
 from glow_service.settings import Settings
 
 KEY_VARIABLE = "GLOW_API_KEY"
@@ -72,9 +72,9 @@ def _search_index(options: SearchOptions) -> FoundHits:
     retriever = options.retriever
     if retriever == "auto":
         retriever = "dense" if not index.holds(POSTINGS) else "hybrid"
-    limits = Settings(index_root=options.index_root).limits
-    checked = check_search(_body(options, retriever), limits, index)
-    return SearchSession(index, checked.call).run().found
+    request = parsed(SearchRequest, _body(options, retriever))
+    plan = plan_search(request, Settings(index_root=options.index_root), index)
+    return SearchSession(index, plan).run().found
 
 
 def _ask_service(options: SearchOptions) -> SearchResult:

@@ -24,7 +24,7 @@ from glow.runtime import Device, Encoder, Model
 from glow.search import Reranking
 from glow.text import Highlighting
 from glow_service.errors import DrainingError, NotReadyError
-from glow_service.search import Deadline, HighlightCall, SearchCall, SearchSession
+from glow_service.search import Deadline, HighlightCall, SearchPlan, SearchSession
 from glow_service.telemetry import Metrics
 
 PROBE_TEXT = "how do honey bees find their way home from a distant field"
@@ -49,12 +49,12 @@ def warm_up(index: Index) -> None:
             continue
 
 
-def probe_call(text: str) -> SearchCall:
+def probe_call(text: str) -> SearchPlan:
     """A minimal search for a text."""
-    return SearchCall(text, top_k=10, offset=0, candidates=10, params=SearchParams())
+    return SearchPlan(text, top_k=10, offset=0, candidates=10, params=SearchParams())
 
 
-def _full_call(index: Index, text: str) -> SearchCall:
+def _full_call(index: Index, text: str) -> SearchPlan:
     """A search with snippets, re-ranking and hybrid retrieval, if the index supports them."""
     highlight = HighlightCall(index.preprocessor.schema.names, Highlighting())
     call = replace(probe_call(text), highlight=highlight)

@@ -1,69 +1,25 @@
-"""The search of a checked request, and the pools in which searches run in parallel."""
+"""A search: its request, its plan for one index, its stages, and the threads in which searches run."""
 
-from glow_service.search.calls import (
-    MOST_PLAIN,
-    MOST_READING,
-    HighlightCall,
-    SearchAnswer,
-    SearchCall,
-    SearchLimits,
-    request_cost,
-    texts_cost,
-)
-from glow_service.search.checks import MAX_FAULTS, CheckedSearch, check_search, faults_of
 from glow_service.search.clock import NEVER, Deadline, StageClock
 from glow_service.search.explanations import Explanations, encoded_of, explain, require_explainer, to_bytes
 from glow_service.search.hits import LongHitsError, passage_document
-from glow_service.search.render import index_name, list_fields, shown_fields
-from glow_service.search.session import SearchSession, query_tokens
-from glow_service.search.shapes import SearchBody, Shape
-from glow_service.search.work_pool import (
-    BULK_NICENESS,
-    RERANK_NICENESS,
-    Admission,
-    Batcher,
-    Job,
-    SearchPool,
-    WorkPool,
-    WorkPoolName,
+from glow_service.search.plan import (
+    MAX_ANSWER_BYTES,
+    MAX_FILTER_TERMS,
+    HighlightCall,
+    SearchPlan,
+    filter_terms_of,
+    plan_search,
 )
+from glow_service.search.pool import ENCODE_THREADS, Admission, Job, SearchPool
+from glow_service.search.render import index_name, list_fields, shown_fields
+from glow_service.search.request import MAX_FAULTS, SearchRequest, Shape, fault, faults_of, parsed, refusal
+from glow_service.search.run import SearchAnswer, SearchSession, query_tokens
 
 __all__ = [
-    "BULK_NICENESS",
-    "MAX_FAULTS",
-    "MOST_PLAIN",
-    "MOST_READING",
-    "NEVER",
-    "RERANK_NICENESS",
-    "Admission",
-    "Batcher",
-    "CheckedSearch",
-    "Deadline",
-    "Explanations",
-    "HighlightCall",
-    "Job",
-    "LongHitsError",
-    "SearchAnswer",
-    "SearchBody",
-    "SearchCall",
-    "SearchLimits",
-    "SearchPool",
-    "SearchSession",
-    "Shape",
-    "StageClock",
-    "WorkPool",
-    "WorkPoolName",
-    "check_search",
-    "encoded_of",
-    "explain",
-    "faults_of",
-    "index_name",
-    "list_fields",
-    "passage_document",
-    "query_tokens",
-    "request_cost",
-    "require_explainer",
-    "shown_fields",
-    "texts_cost",
-    "to_bytes",
+    "ENCODE_THREADS", "MAX_ANSWER_BYTES", "MAX_FAULTS", "MAX_FILTER_TERMS", "NEVER", "Admission", "Deadline", "Explanations",
+    "HighlightCall", "Job", "LongHitsError", "SearchAnswer", "SearchPlan", "SearchPool", "SearchRequest",
+    "SearchSession", "Shape", "StageClock", "encoded_of", "explain", "fault", "faults_of", "filter_terms_of",
+    "index_name", "list_fields", "parsed", "passage_document", "plan_search", "query_tokens", "refusal", "require_explainer",
+    "shown_fields", "to_bytes",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """The returned hits: reads their documents, cuts snippets, and keeps only the requested fields.
 
-A page is read a few documents at a time. If that is much work, reading stops, and continues in another worker pool.
+A page is read a few documents at a time. If that is much work, reading stops, and continues as an expensive request.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ from glow.records import Document
 from glow.search import Meaning, RankedDocuments
 from glow.text import Highlighter, ReadText, markup
 from glow_service.errors import AnswerTooLargeError
-from glow_service.search.calls import HighlightCall, RankedHit, SearchCall, reading_cost
 from glow_service.search.clock import StageClock
 from glow_service.search.explanations import Explanations
-from glow_service.search.render import HitMaker
+from glow_service.search.plan import HighlightCall, SearchPlan
+from glow_service.search.render import HitMaker, RankedHit
 
 METADATA, HIGHLIGHTS = "metadata", "highlights"
 """Names in `truncated` of omitted metadata and snippets."""
@@ -149,13 +149,15 @@ READING_RESERVE_S = 0.005
 """Time reserved for the rest of a page, in seconds; with less, snippets use only lexical matches."""
 MOST_READ = 1_000_000
 """Most characters of all hits of a response that are read for snippets."""
+LONG_PAGE, LONG_SNIPPETS = 2_000_000, 100_000
+"""Characters of documents after which a page is long, without and with snippets: its rest holds up plain searches."""
 FETCHED_FIRST, FETCHED_AT_ONCE = 3, 10
 """Documents that are fetched at once, which limits memory; the first, small group shows how long documents are."""
 
 
-def page_of(call: SearchCall, ranked: RankedDocuments) -> list[RankedHit]:
+def page_of(plan: SearchPlan, ranked: RankedDocuments) -> list[RankedHit]:
     """The hits of the requested page."""
-    page = slice(call.offset, call.offset + call.top_k)
+    page = slice(plan.offset, plan.offset + plan.top_k)
     rows, scores = ranked.rows[page].tolist(), ranked.scores[page].tolist()
     parts = {name: values[page].tolist() for name, values in ranked.parts.items()}
     hits = []
@@ -192,13 +194,13 @@ def passage_document(document: Document, passage: FoundPassage | Passage | None)
     return Document(document.id, {**document.fields, passage.field: (passage.text,)}, document.metadata)
 
 
-def causes_with(index: Index, call: SearchCall, text: str) -> Causes:
+def causes_with(index: Index, plan: SearchPlan, text: str) -> Causes:
     """A function that gives the related words of a document; it gives none if they are not needed or available.
 
     They need snippets or explanations, and a retriever with learned impacts.
     """
-    is_asked = (call.highlight is not None or call.explain is not None) and call.source == "text"
-    if not index.holds(LEARNED_SPARSE) or not is_asked or call.retriever not in ("learned-sparse", "hybrid"):
+    is_asked = (plan.highlight is not None or plan.explain) and plan.source == "text"
+    if not index.holds(LEARNED_SPARSE) or not is_asked or plan.retriever not in ("learned-sparse", "hybrid"):
         return lambda row, document: {}
     learned, words = index[LEARNED_SPARSE], index.preprocessor.pieces.words(text)
 
@@ -222,14 +224,12 @@ class Snippets:
         self._highlighter = Highlighter(index.preprocessor, index.analyzer)
         self._text, self._asked = text, asked
         self.share = MOST_READ // max(hits, 1)
-        self.read = 0
 
     def of(
         self, document: Document, attended: Collection[str], read: ReadText | None = None
     ) -> dict[str, tuple[str, ...]]:
         """Snippets by field, without fields that the document lacks."""
         asked = self._asked
-        self.read += min(self._highlighter.characters(document, asked.fields), self.share)
         fragments = self._highlighter.document(
             document, self._text, asked.fields, attended, asked.options, self.share, read
         )
@@ -237,7 +237,7 @@ class Snippets:
 
 
 class LongHitsError(Exception):
-    """The hits are too long for the search's worker pool; it keeps its results, and must continue in another pool."""
+    """The page is long; the search keeps its results, and must continue as an expensive request."""
 
 
 class PageReader:
@@ -246,7 +246,7 @@ class PageReader:
     def __init__(
         self,
         index: Index,  # the searched index
-        call: SearchCall,
+        plan: SearchPlan,
         text: str,  # the query with its typos corrected
         page: Sequence[RankedHit],
         explanations: Explanations | None,  # explanations of the hits, if requested
@@ -256,27 +256,16 @@ class PageReader:
         self.left_out: tuple[str, ...] = ()
         self._meaning = meaning
         self._clock, self._explanations = clock, explanations
-        self._maker = HitMaker(index, call, text, explanations)
-        self._snippets = None if call.highlight is None else Snippets(index, text, call.highlight, len(page))
-        self._causes = causes_with(index, call, text)
-        self._size = AnswerSize(call.max_bytes, len(page), may_cut=call.may_cut)
+        self._maker = HitMaker(index, plan, text, explanations)
+        self._snippets = None if plan.highlight is None else Snippets(index, text, plan.highlight, len(page))
+        self._causes = causes_with(index, plan, text)
+        self._size = AnswerSize(plan.max_bytes, len(page), may_cut=plan.may_cut)
         self._coming = enumerate(documents_of(index, page))
         self._hits = len(page)
-        self._fetched = 0
+        self._fetched, self._long = 0, LONG_PAGE if plan.highlight is None else LONG_SNIPPETS
 
-    @property
-    def cost(self) -> int:
-        """Cost of the hits so far, >= 0."""
-        return reading_cost(self._fetched, 0 if self._snippets is None else self._snippets.read)
-
-    @property
-    def price_left(self) -> int:
-        """Estimated cost of the remaining hits, >= 1."""
-        done = max(len(self._size.found), 1)
-        return max(-(-self.cost * (self._hits - done) // done), 1)
-
-    def run(self, most: int | None = None) -> tuple[Hit, ...]:
-        """Reads the hits; raises `LongHitsError` at the cost `most` (None: never); another call reads the rest."""
+    def run(self, *, may_move: bool) -> tuple[Hit, ...]:
+        """Reads the hits; if `may_move`, a long page raises `LongHitsError`, and another call reads its rest."""
         clock, explanations = self._clock, self._explanations
         is_over = clock.has_no_time_for_another(READING_RESERVE_S)
         for place, (at, document, passage) in self._coming:
@@ -292,7 +281,7 @@ class PageReader:
                 clock.check()
             self._size.add(self._maker.hit(place, at, document, passage, snippets, because))
             self._fetched += sum(len(value) for values in document.fields.values() for value in values)
-            if most is not None and self.cost >= most and place + 1 < self._hits:
+            if may_move and self._fetched > self._long and place + 1 < self._hits:
                 raise LongHitsError
         clock.switch("fetch")
         clock.check()

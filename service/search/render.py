@@ -1,7 +1,10 @@
 """Makes the records of a response from what a search found."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from glow.contract import (
     AnsweredWord,
@@ -19,30 +22,40 @@ from glow.contract import (
 from glow.index import Explained, Index
 from glow.index.columns import pick
 from glow.index.columns.masks import FacetCounts
-from glow.index.passages import FoundPassage
+from glow.index.passages import PASSAGES, FoundPassage
+from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import Explanation
 from glow.schema import FieldSchema
 from glow.search import contributions, is_known
 from glow.text import WeightedTokens, searched_words
-from glow_service.search.calls import RankedHit, SearchCall
 from glow_service.search.explanations import Explanations
-from glow_service.search.sources import vector_of
+from glow_service.search.plan import SearchPlan
 
 SCORE_DIGITS = 6
 WEIGHT_DIGITS = 4
+
+
+class RankedHit(NamedTuple):
+    """A hit before its document is read."""
+
+    row: int  # row of the document in the index
+    score: float  # the ranking score; the probability of relevance if the response has a confidence
+    # `dense` (cosine, in [-1, 1]), `lexical`, `learned` (>= 0), `late` (about -1 to 1), `fused`, `rerank` (any sign)
+    parts: dict[str, float]
+    passage: int | None  # row of the best passage, if the index has passages and dense retrieval found it
 
 
 class HitMaker:
     """Makes the hits of one response, each with only the requested parts of its document."""
 
     def __init__(
-        self, index: Index, call: SearchCall, text: str, explanations: Explanations | None = None
+        self, index: Index, plan: SearchPlan, text: str, explanations: Explanations | None = None
     ) -> None:
         schema = index.preprocessor.schema
-        self._index, self._call, self._text, self._explanations = index, call, text, explanations
-        self._fields = schema.names if call.fields is None else call.fields
-        self._metadata = None if call.metadata is None else frozenset(call.metadata)
+        self._index, self._plan, self._text, self._explanations = index, plan, text, explanations
+        self._fields = schema.names if plan.fields is None else plan.fields
+        self._metadata = None if plan.metadata is None else frozenset(plan.metadata)
         self._lists = list_fields(schema)
 
     def hit(
@@ -58,18 +71,18 @@ class HitMaker:
     ) -> Hit:
         """One hit."""
         metadata = document.metadata if self._metadata is None else pick(document.metadata, self._metadata)
-        vector, call, explanations = None, self._call, self._explanations
-        if call.vectors and has_vector:
+        vector, plan, explanations = None, self._plan, self._explanations
+        if plan.vectors and has_vector:
             numbers = vector_of(self._index, found.row).tolist()
             vector = tuple(round(each, SCORE_DIGITS) for each in numbers)
         explanation = None
         if explanations is not None:
             explained = Explained(found.row, because or {})
             explanation = _explanation(
-                self._index, call, self._text, found.parts, explained, explanations, place
+                self._index, plan, self._text, found.parts, explained, explanations, place
             )
         return Hit(
-            rank=call.offset + place + 1,
+            rank=plan.offset + place + 1,
             id=document.id,
             score=round(found.score, SCORE_DIGITS),
             scores={name: round(score, SCORE_DIGITS) for name, score in found.parts.items()},
@@ -86,7 +99,7 @@ class HitMaker:
 
 def _explanation(
     index: Index,
-    call: SearchCall,
+    plan: SearchPlan,
     text: str,
     parts: Mapping[str, float],
     explained: Explained,
@@ -95,15 +108,15 @@ def _explanation(
 ) -> HitExplanation:
     words = searched_words(index.preprocessor.pieces.words(text))
     body: dict[str, Any] = {"terms": read_words(explanations.documents[place])}
-    body |= index.explain(call.retriever, words, explained)
-    if call.explain is not None and call.explain.leave_one_out:
+    body |= index.explain(plan.retriever, words, explained)
+    if plan.leave_one_out:
         left_out = explanations.left_out
         body["leave_one_out"] = [
             WordDelta(left.word, round(left.deltas[place], SCORE_DIGITS)) for left in left_out
         ]
     # Late interaction of a hit behind the first ones is unknown, so its sum cannot be divided.
     if {"fused", "dense"} <= parts.keys() and (not explanations.answered or "late" in parts):
-        added = contributions(call.fusion or index.fusion, parts, parts["fused"])
+        added = contributions(plan.fusion or index.fusion, parts, parts["fused"])
         body["fused"] = {name: short(value) for name, value in added.items()}
     if explanations.answered:
         body["late"] = [
@@ -125,6 +138,16 @@ def read_words(explanation: Explanation) -> tuple[ReadWord, ...]:
         ReadWord(term.field, term.word, term.tf, short(term.idf), short(term.weight), short(term.attention))
         for term in explanation.terms
     )
+
+
+def vector_of(index: Index, row: int) -> NDArray[np.float32]:
+    """A document's vector, L2-normalized; with passages, their mean."""
+    rows = np.array([row], np.int64)
+    if index.holds(PASSAGES):
+        rows = np.flatnonzero(index[PASSAGES].documents == row).astype(np.int64)
+    mean = index[VECTORS].vectors(rows).mean(axis=0)
+    vector: NDArray[np.float32] = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+    return vector
 
 
 def facet_of(counts: FacetCounts) -> Facet:

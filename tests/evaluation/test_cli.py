@@ -17,8 +17,8 @@ from glow.evaluation import corpus_index, read_run
 from glow.evaluation.retrievers import open_version
 from glow.index.vectors import SearchParams
 from glow.search import Reranking
-from glow_service.search.calls import SearchCall
-from glow_service.search.session import SearchSession
+from glow_service.search.plan import SearchPlan
+from glow_service.search.run import SearchSession
 from tests.made_index import live
 
 ROOT = Path(__file__).parent.parent.parent
@@ -83,7 +83,7 @@ def test_an_index_is_measured_as_it_is_served(
     index = live(toy_index)
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
-        call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever)  # type: ignore[arg-type]
+        call = SearchPlan(query.text, len(hits), 0, 200, SearchParams(), retriever)  # type: ignore[arg-type]
         served = SearchSession(index, call).run().found.hits
         assert [hit.document_id for hit in hits] == [hit.id for hit in served]
     refused = refuse("evaluate", *arguments, "--index-root", toy_index, "--cache", tmp_path)
@@ -100,7 +100,7 @@ def test_re_ranking_is_measured_as_it_is_served(
     index = live(rerank_index)
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
-        call = SearchCall(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=Reranking(20))  # type: ignore[arg-type]
+        call = SearchPlan(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=Reranking(20))  # type: ignore[arg-type]
         served = SearchSession(index, call).run().found.hits
         assert [hit.document_id for hit in hits] == [hit.id for hit in served]
     assert "give --index-root" in refuse("evaluate", *arguments)

@@ -17,8 +17,8 @@ from glow.index.vectors import VECTORS, SearchParams
 from glow.records import Query
 from glow.runtime import Model
 from glow.text import TermStats
-from glow_service.search.calls import SearchCall
-from glow_service.search.session import SearchSession
+from glow_service.search.plan import SearchPlan
+from glow_service.search.run import SearchSession
 from tests.made_index import live
 
 QUERIES = [Query(str(number), text) for number, text in enumerate(["how do bees find home", "owls", "krill"])]
@@ -166,7 +166,7 @@ def test_hybrid_answers_as_a_service_of_an_index(toy_model: Path, toy_data: Path
     }
     found = open_retriever("hybrid", toy_data, Model.open(toy_model), DenseOptions()).search(QUERIES, 10)
     for query in QUERIES:
-        call = SearchCall(query.text, 10, 0, 100, SearchParams(), retriever="hybrid")
+        call = SearchPlan(query.text, 10, 0, 100, SearchParams(), retriever="hybrid")
         has_words = bool(index.preprocessor.query(query.text).words)
         served = SearchSession(index, call).run().found.hits if has_words else ()
         assert [hit.document_id for hit in found[query.id]] == [hit.id for hit in served]

@@ -9,8 +9,8 @@ from glow.evaluation.version import VersionSearch
 from glow.index import Index
 from glow.index.vectors import VECTORS, SearchParams, build_dense
 from glow.search import DEFAULT_CANDIDATES
-from glow_service.search.calls import SearchCall
-from glow_service.search.session import SearchSession
+from glow_service.search.plan import SearchPlan
+from glow_service.search.run import SearchSession
 from glow_service.settings import Settings
 from tests.made_index import live
 
@@ -32,7 +32,7 @@ def test_hits_are_those_of_the_service(index: Index) -> None:
             assert found["dense"][place] == found["hybrid"][place] == ()
             continue
         for retriever in search.retrievers:
-            call = SearchCall(text, 10, 0, DEFAULT_CANDIDATES, SearchParams(), retriever)
+            call = SearchPlan(text, 10, 0, DEFAULT_CANDIDATES, SearchParams(), retriever)
             ids = tuple(hit.id for hit in SearchSession(index, call).run().found.hits)
             assert (retriever, found[retriever][place]) == (retriever, ids)
 

@@ -26,8 +26,8 @@ from glow.runtime import Model
 from glow.search import Retriever
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.upsert import write_segment
-from glow_service.search.calls import SearchCall
-from glow_service.search.session import SearchSession
+from glow_service.search.plan import SearchPlan
+from glow_service.search.run import SearchSession
 from tests.made_index import compacted, deleted, made, opened, upserted, write
 
 Json = dict[str, Any]
@@ -134,7 +134,7 @@ def answers(index: Index, queries: Sequence[str] = QUERIES) -> Iterator[FoundHit
     for text, retriever, wanted, offset in product(queries, RETRIEVERS, FILTERS, (0, 10)):
         chosen = None if wanted is None else parse_filter(wanted, columns)
         given = {"top_k": 10, "candidates": 40, "params": SearchParams(exact=True), "facets": facets}
-        call = SearchCall(text, offset=offset, retriever=retriever, filter=chosen, **given)
+        call = SearchPlan(text, offset=offset, retriever=retriever, filter=chosen, **given)
         yield SearchSession(index, call).run().found
 
 
@@ -205,11 +205,11 @@ def test_an_index_may_lose_all_its_documents_and_get_others(
     index = opened(toy_index_copy)
     assert index[STORED_FIELDS].count == 0
     for retriever in RETRIEVERS:
-        call = SearchCall("bees", 10, 0, 10, SearchParams(), retriever)
+        call = SearchPlan("bees", 10, 0, 10, SearchParams(), retriever)
         assert SearchSession(index, call).run().found.hits == ()
     upserted(toy_index_copy, toy_model, [{"_id": "toy/1", "title": "Ants again"}])
     for retriever in RETRIEVERS:
-        call = SearchCall("ants", 10, 0, 10, SearchParams(), retriever)
+        call = SearchPlan("ants", 10, 0, 10, SearchParams(), retriever)
         assert [hit.id for hit in SearchSession(opened(toy_index_copy), call).run().found.hits] == ["toy/1"]
 
 

@@ -1,34 +1,26 @@
 """Admission, deadlines, costs, and clients that leave."""
 
-import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
 import glow_service.protocol
-import glow_service.search.session
+import glow_service.search.run
 from glow.index import Index
 from glow.index.vectors import SearchParams
 from glow.search import Reranking
 from glow.text import Highlighting
 from glow_service.access.control import RateLimiter
-from glow_service.api.answers import enter_work_pool
-from glow_service.api.context import new_context
-from glow_service.errors import DeadlineError, OverloadedError
-from glow_service.search import HighlightCall, calls, request_cost
-from glow_service.search.calls import ExplainCall, SearchCall
+from glow_service.errors import DeadlineError
 from glow_service.search.clock import Deadline
-from glow_service.search.session import SearchSession
-from glow_service.search.work_pool import Admission
+from glow_service.search.plan import HighlightCall, SearchPlan
+from glow_service.search.run import SearchSession
 from glow_service.state import Service
 from tests.service.asking import ServeOpen
 from tests.until import until
@@ -43,11 +35,12 @@ def open_socket(client: httpx.Client) -> socket.socket:
 
 @contextmanager
 def busy(service: Service) -> Iterator[None]:
-    """Every search thread is occupied, of both work_pools."""
-    gate = threading.Event()
-    for work_pool in (service.plain, service.bulk):
-        for _ in range(work_pool.pool.threads):
-            work_pool.pool.submit(gate.wait, 30)
+    """Every search thread is occupied."""
+    gate, pool = threading.Event(), service.pool
+    for _ in range(2 * pool.threads):
+        pool.submit(gate.wait, 30)
+    for _ in range(pool.threads):
+        pool._expensive.submit(gate.wait, 30)
     try:
         yield
     finally:
@@ -63,7 +56,7 @@ def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve_ope
         holders = [open_socket(client) for _ in range(2)]
         for holder in holders:  # a permit is taken before the body is there
             holder.sendall(HEAD % len(BODY) + BODY[:5])
-        until(lambda: service.plain.admission.taken == 2)
+        until(lambda: service.pool.admission.taken == 2)
         started = time.perf_counter()
         refused = search(client)
         assert time.perf_counter() - started < 0.5
@@ -92,30 +85,26 @@ def test_every_permit_comes_back_however_a_request_ends(serve_open: ServeOpen) -
         client.get("/documents/nothing")
         left = open_socket(client)
         left.sendall(HEAD % len(BODY) + BODY[:5])
-        until(lambda: service.plain.admission.taken == 1)
+        until(lambda: service.pool.admission.taken == 1)
         left.close()
-        until(lambda: service.plain.admission.taken == 0)
+        until(lambda: service.pool.admission.taken == 0)
         assert search(client).status_code == 200
 
 
-def test_a_batch_holds_permits_of_the_bulk_lane_for_its_price(serve_open: ServeOpen) -> None:
-    with serve_open(max_in_flight=2, default_timeout_ms=20_000) as (client, service):
-        searches = [{"query": "bees"}, {"query": "salmon"}, {"query": "camels"}]
-        assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 200
-        # What could never be admitted is no matter of trying again.
-        assert client.post("/search/batch", json={"searches": searches}).status_code == 422
-        texts = {"input": ["a", "b", "c"], "input_type": "query"}
-        assert client.post("/v1/embeddings", json=texts).status_code == 422
-        service.bulk.admission.enter(1)
-        assert client.post("/search/batch", json={"searches": searches[:2]}).status_code == 429
-        assert client.post("/v1/embeddings", json={**texts, "input": ["a", "b"]}).status_code == 429
-        assert client.post("/v1/embeddings", json={**texts, "input": ["a"]}).status_code == 200
+def test_expensive_requests_have_a_quarter_of_the_places(serve_open: ServeOpen) -> None:
+    with serve_open(max_in_flight=4, default_timeout_ms=20_000) as (client, service):
+        batch = {"searches": [{"query": "bees"}, {"query": "salmon"}]}
+        texts = {"input": ["a", "b"], "input_type": "query"}
+        assert client.post("/search/batch", json=batch).status_code == 200
+        until(lambda: service.pool.expensive.taken == 0)
+        service.pool.expensive.enter()
+        assert client.post("/search/batch", json=batch).status_code == 429
+        assert client.post("/v1/embeddings", json=texts).status_code == 429
         assert search(client, explain=True, top_k=5).status_code == 429
         assert search(client).status_code == 200
-        service.bulk.admission.leave(1)
-        # It costs more than there are permits, and takes them all.
+        service.pool.expensive.leave()
         assert search(client, explain=True, top_k=5).status_code == 200
-        until(lambda: service.bulk.admission.taken == service.plain.admission.taken == 0)
+        until(lambda: service.pool.expensive.taken == service.pool.admission.taken == 0)
 
 
 def late_requests(service: Service) -> float | None:
@@ -152,7 +141,7 @@ def test_after_the_deadline_a_partial_answer_has_what_was_ranked(
         time.sleep(2.5)
         raise AssertionError("nobody waits for this")
 
-    monkeypatch.setattr("glow_service.search.session.explain", slow)
+    monkeypatch.setattr("glow_service.search.run.explain", slow)
     with serve_open(cache_entries=100 if cached else 0) as (client, _):
         whole = search(client, top_k=3).json()
         asked = {"top_k": 3, "explain": True, "highlight": True, "timeout_ms": 1_500}
@@ -192,7 +181,7 @@ def test_a_body_that_comes_too_slowly_is_a_504(serve_open: ServeOpen) -> None:
         slow = open_socket(client)
         slow.sendall(HEAD % len(BODY) + BODY[:5])
         assert b"504 Gateway Timeout" in slow.recv(65_536)
-        until(lambda: service.plain.admission.taken == 0)
+        until(lambda: service.pool.admission.taken == 0)
 
 
 def test_headers_that_come_too_slowly_are_a_408(
@@ -211,23 +200,23 @@ def test_a_client_that_leaves_frees_its_place_and_is_never_searched_for(serve_op
     with serve_open(cache_entries=0, default_timeout_ms=20_000) as (client, service), busy(service):
         leaving = open_socket(client)
         leaving.sendall(HEAD % len(BODY) + BODY)
-        until(lambda: service.plain.batcher.waiting == 1 or service.plain.batcher.running == 1)
-        assert service.plain.admission.taken == 1
+        until(lambda: service.pool.batcher.waiting == 1 or service.pool.batcher.running == 1)
+        assert service.pool.admission.taken == 1
         leaving.close()
-        until(lambda: service.plain.admission.taken == 0)
+        until(lambda: service.pool.admission.taken == 0)
         assert client.get("/healthz").status_code == 200
 
 
 # A search ends soon after its deadline, because a thread cannot be stopped from outside.
 
 TEXT = "how do bees find home"
-CALL = SearchCall(TEXT, 10, 0, 100, SearchParams(), explain=ExplainCall(leave_one_out=True))
+CALL = SearchPlan(TEXT, 10, 0, 100, SearchParams(), explain=True, leave_one_out=True)
 
 OVER = Deadline(0.0)
 
 
 def test_a_search_whose_time_is_over_fetches_nothing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch = "glow_service.search.session.documents_of"
+    fetch = "glow_service.search.run.documents_of"
     monkeypatch.setattr(fetch, lambda *_: pytest.fail("documents were fetched"))
     session = SearchSession(index, CALL)
     encoded = index.encoder.read_batch([session.preprocess()])[0]
@@ -253,86 +242,40 @@ def test_the_deadline_is_looked_at_before_every_batch_of_explanations(index: Ind
         session.run()
 
 
-# What requests cost, and who pays.
-
-ROOT = Path(__file__).parent.parent.parent
+# What is expensive, and who pays.
 
 
-def call(
-    top_k: int = 10, highlight: HighlightCall | None = None, explain: ExplainCall | None = None
-) -> SearchCall:
-    return SearchCall("bees", top_k, 0, 100, SearchParams(), highlight=highlight, explain=explain)
+def plan(**more: Any) -> SearchPlan:
+    return SearchPlan(
+        **{"text": "bees", "top_k": 10, "offset": 0, "candidates": 100, "params": SearchParams(), **more}
+    )
 
 
-def test_an_ordinary_search_costs_one() -> None:
+def test_an_ordinary_search_is_not_expensive() -> None:
     snippets = HighlightCall(("url", "title", "anchor", "clicked_queries", "text"), Highlighting(2, 200))
-    assert request_cost(call()) == request_cost(call(100)) == 1
-    assert request_cost(call(10, snippets), filter_terms=50) == 1
+    ordinary = ({}, {"top_k": 100}, {"highlight": snippets, "filter_terms": 50}, {"text": "x" * 999})
+    assert not any(plan(**each).is_expensive for each in ordinary)
 
 
-def test_what_takes_long_costs_more() -> None:
+def test_what_takes_long_is_expensive() -> None:
     everything = HighlightCall(("title", "text"), Highlighting(10, 2_000))
-    assert request_cost(call(100, everything)) == 1 + 100 * 2 * 10 * 2_000 // calls.HIGHLIGHTED_CHARS
-    assert request_cost(call(), filter_terms=1_000) == 6
-    costs = [request_cost(replace(call(), text="x" * length)) for length in (999, 2_000, 10_000)]
-    assert costs == [1, 3, 11] and costs[1] <= calls.MOST_PLAIN < costs[2]
-    both = replace(call(), retriever="hybrid", candidates=1_000)
-    assert request_cost(both) == 1 + 1_000 // calls.COMPARED_CANDIDATES
-    assert request_cost(replace(both, late=False)) == request_cost(replace(both, candidates=100)) == 1
-    depths = {1: 2, 10: 2, 50: 4, 51: 4}
-    assert {depth: request_cost(replace(call(), rerank=Reranking(depth))) for depth in depths} == depths
-    assert request_cost(call(20, explain=ExplainCall(leave_one_out=False))) == 1 + 20 * calls.EXPLAINED_HIT
-    left_out = request_cost(call(20, explain=ExplainCall(leave_one_out=True)))
-    assert left_out == 1 + 20 * calls.EXPLAINED_HIT + calls.LEAVE_ONE_OUT
+    for more in (
+        {"top_k": 101},
+        {"highlight": everything},
+        {"filter_terms": 1_000},
+        {"text": "x" * 10_000},
+        {"rerank": Reranking(20)},
+        {"explain": True},
+    ):
+        assert plan(**more).is_expensive, more
 
 
-def test_a_long_text_is_no_work_for_the_plain_lane() -> None:
-    short, long = (calls.texts_cost(1, "document", size) for size in (9_999, 10_000))
-    assert short <= calls.MOST_PLAIN < long and calls.texts_cost(3, "query", 0) == 3
-
-
-def test_long_hits_are_priced_by_what_is_fetched_and_read() -> None:
-    assert calls.reading_cost(100 * 10_000, 0) == 0
-    assert calls.reading_cost(9_000_000, 1_000_000) == 4 + 10
-
-
-def test_the_page_has_the_table_of_prices() -> None:
-    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
-    text = page.split("## Limit request rates")[1].split("\n## ")[0]
-    table = dict(re.findall(r"^\|(.+?)\|(\d+)\|$", text, re.MULTILINE))
-    assert {name: int(cost) for name, cost in table.items()} == {
-        "a search": 1,
-        f"each {calls.QUERY_CHARS:,} characters of its query": 1,
-        f"each {calls.FILTER_TERMS} terms of its filters": 1,
-        f"each {calls.HIGHLIGHTED_CHARS:,} characters of requested highlights": 1,
-        f"each {calls.FETCHED_CHARS:,} characters of its hits' documents": 1,
-        f"each {calls.READ_CHARS:,} characters of hits read for highlights": 1,
-        "each explained hit": calls.EXPLAINED_HIT,
-        "`leave_one_out`": calls.LEAVE_ONE_OUT,
-        f"each {calls.COMPARED_CANDIDATES} candidates compared by token": 1,
-        f"each {calls.RERANKED_HITS} re-ranked hits": 1,
-        "a text embedded as a query": calls.TEXTS["query"],
-        "a text embedded as a document": calls.TEXTS["document"],
-        f"each {calls.TEXT_CHARS:,} characters of these texts": 1,
-    }
-    assert f"costs more than {calls.MOST_PLAIN}" in text
-
-
-def test_who_is_refused_for_want_of_permits_pays_nothing() -> None:
-    charged: list[int] = []
-    bulk, plain = SimpleNamespace(admission=Admission(4)), SimpleNamespace(admission=Admission(4))
-    access = SimpleNamespace(charge=lambda scope, key, price: charged.append(price))
-    service = SimpleNamespace(work_pools={"plain": plain, "bulk": bulk}, access=access)
-    context = new_context({"headers": []})
-    bulk.admission.enter(2)
-    with pytest.raises(OverloadedError):
-        enter_work_pool(service, context, {}, 64, "bulk")
-    assert charged == [] and bulk.admission.taken == 2
-    assert enter_work_pool(service, context, {}, 2, "bulk") is bulk
-    assert charged == [2] and bulk.admission.taken == 4
-    context.release()
-    assert bulk.admission.taken == 2
-    assert enter_work_pool(service, context, {}, 1, "plain") is plain and charged == [2, 1]
+def test_a_batch_pays_for_each_search(serve_open: ServeOpen) -> None:
+    batch = {"searches": [{"query": f"bees {number}"} for number in range(5)]}
+    with serve_open(rate_limit=0.01, rate_burst=6) as (client, _):
+        assert client.post("/search/batch", json=batch).status_code == 200
+        assert search(client).status_code == 200
+        assert search(client).status_code == 429
 
 
 def test_a_price_beyond_the_burst_is_paid_on_credit() -> None:

@@ -1,14 +1,14 @@
 """Answers have a bound, whatever the documents are: hits are cut to it, and say so."""
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+import glow_service.api.search
+import glow_service.search.plan
 from glow.client import GlowClient
 from glow.collection import MAX_DOCUMENT_BYTES
 from glow.contract import Hit
@@ -16,6 +16,7 @@ from glow.records import Document
 from glow_service.errors import AnswerTooLargeError
 from glow_service.search.hits import HIGHLIGHTS, METADATA, AnswerSize
 from tests.made_index import made
+from tests.service.asking import Serve
 
 LONG = Document("a", {"title": ("Bees",), "text": ("ä" * 3_000,)}, {"lang": "en"})
 SMALL = Document("b", {"title": ("Bees",)}, {})
@@ -81,12 +82,14 @@ def test_characters_that_json_spreads_fit_too() -> None:
     assert found.truncated == ("text",) and 500 < len(orjson.dumps(found.fields)) <= 1_040
 
 
-Start = Callable[..., AbstractContextManager[Any]]
+def bound(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    for module in (glow_service.search.plan, glow_service.api.search):
+        monkeypatch.setattr(module, "MAX_ANSWER_BYTES", most)
 
 
-def test_a_service_cuts_unless_it_must_not(run_server: Start, toy_index: Path) -> None:
-    flags = ("--index-root", toy_index, "--max-answer-bytes", 2_000)
-    with run_server(*flags) as server, server.client() as client:
+def test_a_service_cuts_unless_it_must_not(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound(monkeypatch, 2_000)
+    with serve() as client:
         body: dict[str, Any] = {"query": "bees", "top_k": 20}
         refused = client.post("/search", json={**body, "allow_truncated": False})
         assert (refused.status_code, refused.json()["code"]) == (422, "answer_too_large")
@@ -105,7 +108,7 @@ def test_a_service_cuts_unless_it_must_not(run_server: Start, toy_index: Path) -
 
 
 def test_documents_of_the_largest_size_make_no_search_fail(
-    run_server: Start, toy_model: Path, tmp_path: Path
+    serve: Serve, toy_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every one is as long as a build or a write takes it, and the bound is far below one of them."""
     source = tmp_path / "corpus.jsonl"
@@ -124,8 +127,8 @@ def test_documents_of_the_largest_size_make_no_search_fail(
     assert root.current()
     bees = {"query": "bees find home"}
     like, by_filter = {"like": {"id": "bee1"}}, {"filter": {"field": "kind", "eq": "bee"}}
-    flags = ("--index-root", root.path, "--max-answer-bytes", 20_000)
-    with run_server(*flags) as server, server.client(60) as client:
+    bound(monkeypatch, 20_000)
+    with serve(root.path) as client:
         # What people send who name nothing, one hit, the whole document, and every other way to a hit.
         lexical = {"retriever": "lexical", "top_k": 3, "highlight": True}
         texts = ({}, {"top_k": 1}, lexical, {"top_k": 1, "explain": True}, {"offset": 1})
@@ -140,5 +143,5 @@ def test_documents_of_the_largest_size_make_no_search_fail(
         assert [result["status"] for result in results] == [200] * 3
         assert sum(len(json.dumps(result["hits"])) for result in results) < 30_000
         assert len(client.get("/documents/bee1").json()["fields"]["text"]) > 990_000
-        with GlowClient(server.url, timeout_s=60) as glow:
+        with GlowClient(str(client.base_url), timeout_s=60) as glow:
             assert glow.search("bees find home", top_k=1).hits[0].truncated == ("text",)

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from threadpoolctl import ThreadpoolController
 
+import glow_service.search.pool
 from glow.runtime import EncodedText, Encoder, Model
 from glow.text import WeightedTokens
 from glow_service.errors import DeadlineError
 from glow_service.search.clock import Deadline
-from glow_service.search.work_pool import CLASS_TOKENS, Batcher, Job, SearchPool
+from glow_service.search.pool import CLASS_TOKENS, Batcher, Job, SearchPool
 from glow_service.telemetry.metrics import Metrics
 
 WORDS = "bees find the way home by the sun and salmon swim up the river to lay their eggs".split()
@@ -52,7 +53,7 @@ def tower(toy_model: Path, model: Model) -> Recording:
 
 @pytest.fixture
 def pool() -> Iterator[SearchPool]:
-    pool = SearchPool(1, 1)
+    pool = SearchPool(Metrics(), 1, 100)
     yield pool
     pool.close()
 
@@ -63,10 +64,9 @@ def test_a_search_multiplies_in_as_many_threads_as_it_encodes() -> None:
     if not numpy:
         pytest.skip("NumPy's library here is another one")
     rows = np.ones((2_000, 500), np.float32)
-    for threads in (2, 1):
-        assert (rows @ rows.T).all()
-        SearchPool(1, threads).close()
-        assert [library.num_threads for library in numpy] == [threads] * len(numpy)
+    assert (rows @ rows.T).all()
+    SearchPool(Metrics(), 2, 100).close()
+    assert [library.num_threads for library in numpy] == [1] * len(numpy)
 
 
 def vector_of(_: Job[Any], encoded: EncodedText) -> Any:
@@ -96,7 +96,7 @@ async def when(condition: Callable[[], bool]) -> None:
 
 def test_queries_that_find_a_thread_idle_go_alone(model: Model, tower: Recording, pool: SearchPool) -> None:
     async def work() -> None:
-        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        batcher = Batcher(pool, Metrics())
         for _ in range(3):
             await batcher.run(tower, tokens_of(model, 3), vector_of, in_an_hour())
 
@@ -105,14 +105,15 @@ def test_queries_that_find_a_thread_idle_go_alone(model: Model, tower: Recording
 
 
 def test_queries_that_wait_go_together_by_length_within_the_budget(
-    model: Model, tower: Recording, pool: SearchPool
+    model: Model, tower: Recording, pool: SearchPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short, long = tokens_of(model, 2), tokens_of(model, 20)
     assert (len(short) - 1) // CLASS_TOKENS != (len(long) - 1) // CLASS_TOKENS
     metrics = Metrics()
 
     async def work() -> None:
-        batcher = Batcher(pool, metrics, batch_tokens=4 * len(short))
+        monkeypatch.setattr(glow_service.search.pool, "BATCH_TOKENS", 4 * len(short))
+        batcher = Batcher(pool, metrics)
         tower.gate.clear()
         first = asyncio.ensure_future(batcher.run(tower, short, vector_of, in_an_hour()))
         await when(lambda: len(tower.batches) == 1)
@@ -133,16 +134,16 @@ def test_queries_that_wait_go_together_by_length_within_the_budget(
 
 
 @settings(max_examples=15, deadline=None)
-@given(words=st.lists(st.integers(1, 40), min_size=1, max_size=24), budget=st.integers(16, 300))
-def test_everyone_gets_the_vector_of_their_own_text(toy_model: Path, words: list[int], budget: int) -> None:
+@given(words=st.lists(st.integers(1, 40), min_size=1, max_size=24))
+def test_everyone_gets_the_vector_of_their_own_text(toy_model: Path, words: list[int]) -> None:
     model = Model.open(toy_model)
     tower = model.encoder("query")
     sequences = [tokens_of(model, count) for count in words]
     alone = [tower.run([sequence])[0] for sequence in sequences]
-    pool = SearchPool(2, 1)
+    pool = SearchPool(Metrics(), 2, 100)
 
     async def work() -> list[Any]:
-        batcher = Batcher(pool, Metrics(), budget)
+        batcher = Batcher(pool, Metrics())
         calls = [batcher.run(tower, sequence, vector_of, in_an_hour()) for sequence in sequences]
         return await asyncio.gather(*calls)
 
@@ -159,7 +160,7 @@ def test_a_job_whose_deadline_passes_in_the_queue_is_told_at_once_and_never_enco
     tokens = tokens_of(model, 3)
 
     async def work() -> float:
-        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        batcher = Batcher(pool, Metrics())
         tower.gate.clear()
         first = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
         await when(lambda: len(tower.batches) == 1)
@@ -180,7 +181,7 @@ def test_clients_that_left_leave_the_queue(model: Model, tower: Recording, pool:
     tokens = tokens_of(model, 3)
 
     async def work() -> None:
-        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        batcher = Batcher(pool, Metrics())
         tower.gate.clear()
         first = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
         await when(lambda: len(tower.batches) == 1)
@@ -205,7 +206,7 @@ def test_what_goes_wrong_after_encoding_is_one_jobs_own(
         raise ValueError("mine alone")
 
     async def work() -> list[Any]:
-        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        batcher = Batcher(pool, Metrics())
         after = (vector_of, fails, vector_of, vector_of)
         calls = [batcher.run(tower, tokens, then, in_an_hour()) for then in after]
         return await asyncio.gather(*calls, return_exceptions=True)
@@ -219,7 +220,7 @@ def test_what_goes_wrong_while_encoding_is_told_to_all_and_the_next_batch_runs(
     tokens = tokens_of(model, 3)
 
     async def work() -> None:
-        batcher = Batcher(pool, Metrics(), batch_tokens=512)
+        batcher = Batcher(pool, Metrics())
         with monkeypatch.context() as patch:
             patch.setattr(tower, "read_batch", lambda _: 1 / 0)
             calls = [batcher.run(tower, tokens, vector_of, in_an_hour()) for _ in range(3)]
@@ -228,24 +229,3 @@ def test_what_goes_wrong_while_encoding_is_told_to_all_and_the_next_batch_runs(
         assert (await batcher.run(tower, tokens, vector_of, in_an_hour())).shape == (tower.dimensions,)
 
     run(work)
-
-
-def test_a_batch_waits_for_those_on_their_way_and_no_longer_than_it_may(
-    model: Model, tower: Recording, pool: SearchPool
-) -> None:
-    tokens = tokens_of(model, 3)
-    arriving = 2
-
-    async def work() -> float:
-        batcher = Batcher(pool, Metrics(), 512, wait_us=300_000, arriving=lambda: arriving)
-        first = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
-        await asyncio.sleep(0.02)
-        assert tower.batches == []
-        second = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
-        await asyncio.gather(first, second)
-        assert [len(batch) for batch in tower.batches] == [2]
-        started = time.perf_counter()
-        await batcher.run(tower, tokens, vector_of, in_an_hour())  # the second never comes
-        return time.perf_counter() - started
-
-    assert 0.25 < run(work) < 2

@@ -28,9 +28,9 @@ from glow_service.commands.explain import Explained, as_tables, explain_command
 from glow_service.commands.search import search_command
 from glow_service.commands.serve import read_files
 from glow_service.errors import NotAvailableError
-from glow_service.search.calls import SearchCall
 from glow_service.search.explanations import explain, require_explainer
-from glow_service.search.session import SearchSession
+from glow_service.search.plan import SearchPlan
+from glow_service.search.run import SearchSession
 from glow_service.settings import settings_table
 from tests.attacks.harness import ROOT
 from tests.ports import free_port
@@ -179,7 +179,7 @@ def as_json(root: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_the_hits_of_a_search_are_explained_in_its_order(toy_index: Path, index: Index) -> None:
-    hits = SearchSession(index, SearchCall(QUERY, 3, 0, 200, SearchParams())).run().found.hits
+    hits = SearchSession(index, SearchPlan(QUERY, 3, 0, 200, SearchParams())).run().found.hits
     found = as_json(toy_index, "--top-k", "3", "--leave-one-out")
     assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in hits]
     for hit, expected in zip(found["hits"], hits, strict=True):
@@ -248,7 +248,7 @@ def test_no_index_and_one_without_reasons_are_exit_code_3_and_say_what_to_do(old
 
 def test_a_search_that_does_not_ask_opens_nothing(toy_index: Path) -> None:
     fresh = live_index(toy_index)
-    found = SearchSession(fresh, SearchCall(QUERY, 3, 0, 10, SearchParams())).run()
+    found = SearchSession(fresh, SearchPlan(QUERY, 3, 0, 10, SearchParams())).run()
     assert fresh.explainer is not None and not fresh.explainer.is_open
     documents = [fresh[STORED_FIELDS].get(hit.id) for hit in found.found.hits]
     explain(fresh, QUERY, documents)

@@ -24,7 +24,7 @@ from glow.errors import GlowError
 from glow_service.access.control import access_errors
 from glow_service.api.problems import problem_of
 from glow_service.api.routes import ROUTES
-from glow_service.search import SearchBody
+from glow_service.search import SearchRequest
 from tests.records import read_whole
 from tests.service.asking import assert_problem
 
@@ -240,10 +240,10 @@ def test_every_response_has_its_members_in_their_order(http: httpx.Client) -> No
 
 def test_the_clients_options_are_the_members_of_a_search() -> None:
     options = get_type_hints(SearchOptions)
-    assert options.keys() | {"query"} == SearchBody.model_fields.keys()
+    assert options.keys() | {"query"} == SearchRequest.model_fields.keys()
     assert get_type_hints(PagedOptions).keys() | {"top_k"} == options.keys()
     for name in ("retriever", "typos"):
-        assert _texts(options[name]) == _texts(SearchBody.model_fields[name].annotation), name
+        assert _texts(options[name]) == _texts(SearchRequest.model_fields[name].annotation), name
 
 
 def _texts(annotation: Any) -> set[str]:

@@ -12,7 +12,7 @@ from glow.collection import read_documents, read_queries
 from glow.runtime import Encoder, Model
 from glow.text import WeightedTokens
 from glow_service.search.clock import Deadline
-from glow_service.search.work_pool import Batcher, SearchPool
+from glow_service.search.pool import SearchPool
 from glow_service.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent.parent
@@ -37,12 +37,12 @@ def test_a_vector_is_the_same_alone_and_in_any_batch(shared_data: Path) -> None:
 
 async def _served(tower: Encoder, sequences: list[WeightedTokens]) -> np.ndarray:
     """Through the batcher, all at once: batches are as large as they get."""
-    pool = SearchPool(1, 1)
-    batcher = Batcher(pool, metrics := Metrics(), 512)
+    pool = SearchPool(metrics := Metrics(), 1, 100)
     later = Deadline(time.perf_counter() + 600)
     try:
         calls = [
-            batcher.run(tower, sequence, lambda _, encoded: encoded.vector, later) for sequence in sequences
+            pool.batcher.run(tower, sequence, lambda _, encoded: encoded.vector, later)
+            for sequence in sequences
         ]
         vectors = np.stack(await asyncio.gather(*calls))
     finally:

@@ -60,7 +60,7 @@ def test_a_deadline_gives_the_first_stage_and_no_cache_keeps_it(serve: Serve, mo
     with serve(cache_entries=100) as client:
         without = ask(client, rerank=False)
         with monkeypatch.context() as patch:
-            patch.setattr("glow_service.search.session.RERANK_RESERVE_S", 1e6)
+            patch.setattr("glow_service.search.run.RERANK_RESERVE_S", 1e6)
             late = ask(client)
         assert late["degraded"] == ["late"] and late["hits"] == without["hits"]
         assert ask(client)["degraded"] == [] and has_late(ask(client)) == {True}
@@ -216,7 +216,7 @@ def test_what_was_not_compared_is_cut_as_ever(
         for more in ({"rerank": False}, {"retriever": "lexical"}, {"retriever": "dense"}):
             _, found = highlights(client, **more)
             assert found == {name: expected[name] for name in found}
-        monkeypatch.setattr("glow_service.search.session.RERANK_RESERVE_S", 1e6)
+        monkeypatch.setattr("glow_service.search.run.RERANK_RESERVE_S", 1e6)
         degraded, found = highlights(client)
         assert degraded == ["late"] and found == {name: expected[name] for name in found}
 

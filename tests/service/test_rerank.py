@@ -17,7 +17,6 @@ from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.runtime import Reranker
 from glow.search import Reranking, rank_hybrid, rerank
-from glow_service.search.checks import check_search
 from tests.asked import asked_of
 from tests.service.asking import QUERY, ServeOpen, ask, ids, live_index
 from tests.until import until
@@ -163,8 +162,8 @@ def test_at_the_deadline_what_was_read_comes_first_and_no_cache_keeps_it(
         assert ids(plain) != ids(whole)
 
 
-def test_it_has_a_lane_of_its_own_and_pays_for_it(serve: ServeOpen, index: Index, monkeypatch: Any) -> None:
-    with serve(search_threads=1, max_in_flight=7, default_timeout_ms=20_000) as (client, service):
+def test_it_is_expensive_and_holds_up_no_plain_search(serve: ServeOpen, monkeypatch: Any) -> None:
+    with serve(search_threads=1, max_in_flight=4, default_timeout_ms=20_000) as (client, service):
         gate = threading.Event()
         slow = Slow(lambda: gate.wait(60))
         monkeypatch.setattr(Reranker, "score", slow)
@@ -176,22 +175,10 @@ def test_it_has_a_lane_of_its_own_and_pays_for_it(serve: ServeOpen, index: Index
         thread = threading.Thread(target=read_again)
         thread.start()
         until(lambda: slow.batches)
-        assert service.rerank.admission.taken == 4  # itself, and one for every twenty hits
+        assert service.pool.expensive.taken == 1
         assert ask(client)["hits"]  # its one thread is another's
         assert client.post("/search", json={"query": QUERY, "rerank": {"depth": 50}}).status_code == 429
         gate.set()
         thread.join()
         assert answers[0].status_code == 200
-        assert service.rerank.admission.taken == 0
-
-
-def test_what_costs_much_beside_goes_to_the_bulk_lane(serve: ServeOpen) -> None:
-    with serve() as (_, service):
-        index = service.resources.live()
-        for body, work_pool in (
-            ({}, "plain"),
-            ({"rerank": True}, "rerank"),
-            ({"rerank": True, "explain": True}, "bulk"),
-            ({"explain": True}, "bulk"),
-        ):
-            assert check_search({"query": QUERY, **body}, service.limits, index).work_pool == work_pool
+        until(lambda: service.pool.expensive.taken == 0)

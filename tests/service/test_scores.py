@@ -5,7 +5,6 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptio
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions.writer import derive
 from glow_service.access import Tenant
-from glow_service.search import SearchSession, check_search
+from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
 from glow_service.settings import Settings
 from tests.made_index import documents, made, write
 from tests.service import asking
@@ -192,7 +191,7 @@ def test_reasons_say_what_each_column_gave(
 Json = dict[str, Any]
 COUNT, ALL = 150, 400
 """Documents of the made corpus, and more candidates than any version holds documents."""
-LIMITS = replace(Settings(index_root=Path("unused")).limits, max_candidates=ALL, max_top_k=ALL)
+SETTINGS = Settings(index_root=Path("unused"), max_top_k=ALL)
 QUERIES = (
     "how do honey bees find the way home",
     "ants trail of scent",
@@ -276,7 +275,8 @@ def index(
 
 def hits(index: Index, body: Json) -> dict[str, float]:
     """Id -> score as it is ranked by, unrounded, best first."""
-    call = check_search({"candidates": ALL, "top_k": ALL, "typos": "off", **body}, LIMITS, index).call
+    request = parsed(SearchRequest, {"candidates": ALL, "top_k": ALL, "typos": "off", **body})
+    call = plan_search(request, SETTINGS, index)
     session = SearchSession(index, call)
     found = session.run().found.hits
     assert session.ranked is not None

@@ -1,10 +1,14 @@
-"""The shapes of `POST /search` requests, against which they are checked."""
+"""The body of `POST /search`, and the faults of a body that does not have its shape."""
 
-from typing import Any, Literal
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from glow.errors import Fault
 from glow.search import MAX_DEPTH, Retriever
+from glow_service.errors import RequestError
 
 # Pydantic checks every member of a list before it reports errors, so lists need limits.
 MOST_FIELDS = 64
@@ -120,7 +124,7 @@ class RerankBody(Shape):
     depth: int = Field(50, ge=1, le=MAX_DEPTH, description="Number of hits to re-rank.")
 
 
-class SearchBody(Shape):
+class SearchRequest(Shape):
     """A search. It needs `query`, `vector`, `like` or `filter`."""
 
     query: str | None = Field(
@@ -188,3 +192,83 @@ class SearchBody(Shape):
     allow_truncated: bool | None = Field(
         None, description="Cut hits if the response would exceed `max_answer_bytes`; `false`: 422 instead."
     )
+
+
+# Faults: pydantic's errors, with JSON pointers to places in the body.
+
+MAX_FAULTS = 20
+_KINDS = frozenset(("bool", "int", "float", "str", "none"))
+_SHORT = reprlib.Repr()
+"""Shortens the representation of found values."""
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+_S = TypeVar("_S", bound=Shape)
+
+
+def parsed(shape: type[_S], value: Any) -> _S:
+    """A JSON value of a shape, or an error with all its faults."""
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
+        raise faults_of(error.errors(include_url=False, include_context=False), value) from error
+
+
+def faults_of(errors: Sequence[Mapping[str, Any]], body: Any) -> RequestError:
+    """The `RequestError` of pydantic's errors; its pointers refer to places in the body."""
+    faults: dict[str, Fault] = {}
+    for error in errors:
+        pointer, is_inner = _place(error["loc"], body)
+        # If a value may have several types, the error inside one of them is the most useful.
+        if is_inner or pointer not in faults:
+            faults.setdefault(pointer, Fault(pointer, _detail(error)))
+    outer = {pointer for pointer in faults if any(other.startswith(f"{pointer}/") for other in faults)}
+    listed = [fault for pointer, fault in faults.items() if pointer not in outer][:MAX_FAULTS]
+    return refusal(listed)
+
+
+def _place(location: tuple[int | str, ...], body: Any) -> tuple[str, bool]:
+    """The JSON pointer of pydantic's location, without names of types and keys, and whether it is inside the body."""
+    parts: list[int | str] = []
+    value, is_inner = body, False
+    for at, part in enumerate(location):
+        is_member = isinstance(value, Mapping) and part in value
+        is_item = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if is_member or is_item:
+            value = value[part]
+            parts.append(part)
+            is_inner = True
+        elif at == len(location) - 1 and isinstance(value, Mapping) and not _is_kind(part):
+            parts.append(part)
+    return _pointer(tuple(parts)), is_inner
+
+
+def _is_kind(part: int | str) -> bool:
+    """Whether a part of pydantic's location is the name of a type or a key, not of a member."""
+    text = str(part)
+    return text in _KINDS or text.startswith(("function-", "[", "list[", "dict[")) or text.endswith("Body")
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    return "".join("/" + str(part)[:80].replace("~", "~0").replace("/", "~1") for part in location)
+
+
+def _detail(error: Mapping[str, Any]) -> str:
+    if error["type"] == "missing":
+        return "required, but missing"
+    if error["type"] == "extra_forbidden":
+        return "unknown field; /openapi.json lists the known ones"
+    return f"{error['msg']}, found {_SHORT.repr(error['input']):.80}"
+
+
+def refusal(faults: Sequence[Fault]) -> RequestError:
+    """The error of several faults of a request."""
+    sentence = "; ".join(f"{fault.pointer or 'body'}: {fault.detail}" for fault in faults[:3]) + (
+        f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
+    )
+    return RequestError(sentence, faults)
+
+
+def fault(pointer: str, detail: str) -> RequestError:
+    """The error of one fault."""
+    return refusal([Fault(pointer, detail)])

@@ -1,4 +1,4 @@
-"""Worker pools: slots, threads, and batches of queries for the query encoder."""
+"""The search threads of a process: admission, batches of queries for the query encoder, and expensive requests."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from glow.index import set_numpy_threads
 from glow.index.vectors import set_threads
@@ -20,9 +20,21 @@ from glow_service.errors import OverloadedError
 from glow_service.search.clock import Deadline
 from glow_service.telemetry import Metrics
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+ENCODE_THREADS = 1
+"""Threads of one search: several searches use the cores better than one."""
+BATCH_TOKENS = 512
+"""Most tokens of a query encoder's batch, with padding."""
+EXPENSIVE_SHARE = 4
+"""Expensive requests may take one of so many slots; the others stay free for plain searches."""
+EXPENSIVE_NICENESS = 10
+"""Niceness of their threads: beside a plain search, they get about a tenth of a shared core (sched(7))."""
+
 
 class Admission:
-    """The slots of one process; only its event loop may use them.
+    """Slots of one process; only its event loop may use them.
 
     A request takes a slot before its body is read, or is refused at once: its client can then use another replica, or
     retry. Waiting would only make an invisible queue.
@@ -32,62 +44,72 @@ class Admission:
         self.limit = limit
         self.taken = 0
 
-    def enter(self, permits: int = 1) -> None:
-        """Takes slots, all or none; `leave` releases them."""
-        if self.taken + permits > self.limit:
+    def enter(self) -> None:
+        """Takes a slot; `leave` releases it."""
+        if self.taken >= self.limit:
             raise OverloadedError(f"{self.taken} of {self.limit} requests are in work; try again in a moment")
-        self.taken += permits
+        self.taken += 1
 
-    def leave(self, permits: int = 1) -> None:
-        """Releases slots."""
-        self.taken -= permits
-
-
-# The threads in which searches run, off the event loop.
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+    def leave(self) -> None:
+        """Releases a slot."""
+        self.taken -= 1
 
 
 class SearchPool:
-    """Runs blocking work in a fixed number of threads; further work waits in a queue."""
+    """Runs searches in a fixed number of threads, off the event loop.
 
-    def __init__(self, threads: int, encode_threads: int, niceness: int = 0) -> None:
+    Expensive requests (batches, explanations, wide pages, re-ranking) have slots and threads of their own, as many
+    as others but of low priority. However many there are, plain searches find idle threads.
+    """
+
+    def __init__(self, metrics: Metrics, threads: int, limit: int) -> None:
         self.threads = threads
-        set_numpy_threads(encode_threads)
-        limit = partial(_begin, encode_threads, niceness)
-        self._executor = ThreadPoolExecutor(self.threads, "search", initializer=limit)
-        # Work without encoding has its own threads, because the batcher relies on the ones above.
-        self._side = ThreadPoolExecutor(self.threads, "side", initializer=limit)
+        self.admission = Admission(limit)
+        self.expensive = Admission(max(limit // EXPENSIVE_SHARE, 1))
+        set_numpy_threads(ENCODE_THREADS)
+        # Batches take at most half of the threads, so other work never waits for all of them.
+        self._searches = ThreadPoolExecutor(2 * threads, "search", initializer=_begin)
+        self._expensive = ThreadPoolExecutor(
+            threads, "expensive", initializer=partial(_begin, EXPENSIVE_NICENESS)
+        )
+        self.batcher = Batcher(self, metrics)
 
-    async def run(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Runs work that does not encode in a thread, and returns its result."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._side, lambda: work(*args, **kwargs))
+    async def run(
+        self,
+        deadline: Deadline,
+        work: Callable[_P, _T],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _T:
+        """Runs work of a plain search that does not encode, until a deadline."""
+        return await self._run(self._searches, deadline, partial(work, *args, **kwargs))
 
-    async def run_by(
+    async def run_expensive(
         self, deadline: Deadline, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """Like `run`, until a deadline."""
+        """Runs work of a request that has a slot of `expensive`."""
+        return await self._run(self._expensive, deadline, partial(work, *args, **kwargs))
+
+    async def _run(self, executor: ThreadPoolExecutor, deadline: Deadline, work: Callable[[], _T]) -> _T:
         try:
             async with asyncio.timeout(deadline.left_s()):
-                return await self.run(work, *args, **kwargs)
+                return await asyncio.get_running_loop().run_in_executor(executor, work)
         except TimeoutError as error:
             raise deadline.error() from error
 
     def submit(self, work: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
         """Starts a batch in a search thread without waiting for it; the batch handles its own errors."""
-        self._executor.submit(work, *args, **kwargs)
+        self._searches.submit(work, *args, **kwargs)
 
     def close(self) -> None:
         """Waits for running work and ends the threads."""
-        for executor in (self._executor, self._side):
+        for executor in (self._searches, self._expensive):
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(encode_threads: int, niceness: int) -> None:
+def _begin(niceness: int = 0) -> None:
     # OpenMP's number of threads is per calling thread, so each thread sets it.
-    set_threads(encode_threads)
+    set_threads(ENCODE_THREADS)
     if niceness:
         with suppress(OSError):  # on other systems than Linux, the priority stays unchanged
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
@@ -102,18 +124,17 @@ def _begin(encode_threads: int, niceness: int) -> None:
 CLASS_TOKENS = 16
 """Lengths in a class differ by less than this. One more run of the encoder costs as much as 11 tokens of padding
 (docs/results/serving.md)."""
-T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class Job(Generic[T]):
+class Job(Generic[_T]):
     """One text to encode."""
 
     encoder: Encoder  # the encoder; only jobs with the same one share a batch
     tokens: WeightedTokens
-    continuation: Callable[["Job[T]", EncodedText], T]  # processes the encoder's output in the same thread
+    continuation: Callable[["Job[_T]", EncodedText], _T]  # processes the encoder's output in the same thread
     deadline: Deadline  # deadline of the result
-    future: "asyncio.Future[T]"  # the result or the error; canceled if the client disconnected
+    future: "asyncio.Future[_T]"  # the result or the error; canceled if the client disconnected
     queued: float = field(default_factory=time.perf_counter)  # `time.perf_counter()` when the job was queued
     queue_ms: float = 0.0
     encode_ms: float = 0.0
@@ -122,19 +143,9 @@ class Job(Generic[T]):
 class Batcher:
     """Groups jobs into batches and runs them in the search threads; only the event loop may use it."""
 
-    def __init__(
-        self,
-        pool: SearchPool,
-        metrics: Metrics,
-        batch_tokens: int,
-        wait_us: int = 0,  # how long a batch that is not full waits for arriving requests, in microseconds
-        arriving: Callable[[], int] = lambda: 0,
-    ) -> None:
+    def __init__(self, pool: SearchPool, metrics: Metrics) -> None:
         self._pool = pool
         self._metrics = metrics
-        self._batch_tokens = batch_tokens
-        self._wait_s = wait_us / 1e6
-        self._arriving = arriving
         self._classes: dict[tuple[int, int], deque[Job[Any]]] = {}
         self._idle = pool.threads
         self._scheduled = False
@@ -147,9 +158,9 @@ class Batcher:
         self,
         encoder: Encoder,
         tokens: WeightedTokens,
-        continuation: Callable[[Job[T], EncodedText], T],
+        continuation: Callable[[Job[_T], EncodedText], _T],
         deadline: Deadline,
-    ) -> T:
+    ) -> _T:
         """Encodes a text in a batch; returns the continuation's result."""
         loop = asyncio.get_running_loop()
         job = Job(encoder, tokens, continuation, deadline, loop.create_future())
@@ -161,7 +172,7 @@ class Batcher:
         left_s = deadline.left_s()
         alarm = None if left_s is None else loop.call_later(left_s, _expire, job)
         try:
-            result: T = await job.future
+            result: _T = await job.future
             return result
         finally:
             if alarm is not None:
@@ -176,24 +187,12 @@ class Batcher:
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         self._scheduled = False
         while self._idle and self.waiting:
-            key, first = min(
-                ((key, jobs[0]) for key, jobs in self._classes.items()), key=lambda item: item[1].queued
-            )
-            if self._should_wait(first, len(self._classes[key])):
-                self._schedule(loop)  # one turn later: the loop's timers are too coarse for microseconds
-                return
-            batch = self._take(key)
+            batch = self._take(min(self._classes, key=lambda key: self._classes[key][0].queued))
             if batch:
                 self._idle -= 1
                 self.running += len(batch)
                 self._pool.submit(self._work, loop, batch)
         self._metrics.queue_depth.set(self.waiting)
-
-    def _should_wait(self, first: Job[Any], jobs: int) -> bool:
-        if jobs * len(first.tokens) >= self._batch_tokens:
-            return False
-        waited = time.perf_counter() - first.queued
-        return waited < self._wait_s and self._arriving() > self.waiting + self.running
 
     def _take(self, key: tuple[int, int]) -> list[Job[Any]]:
         """Takes the next jobs of a class; expired ones get their error, canceled ones are dropped."""
@@ -202,7 +201,7 @@ class Batcher:
         longest = 0
         while jobs:
             width = max(longest, len(jobs[0].tokens))
-            if batch and width * (len(batch) + 1) > self._batch_tokens:
+            if batch and width * (len(batch) + 1) > BATCH_TOKENS:
                 break
             job = jobs.popleft()
             self.waiting -= 1
@@ -274,43 +273,3 @@ def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
 
 def _expire(job: Job[Any]) -> None:
     _fail(job.future, job.deadline.error())
-
-
-# Worker pools: `plain` for searches, `rerank` for re-ranked searches, `bulk` for batches and expensive requests. Each
-# has its own slots, threads and batches, so a full pool does not block the others. On Linux, threads of the plain
-# pool have the highest priority.
-
-WorkPoolName = Literal["plain", "rerank", "bulk"]
-
-RERANK_NICENESS = 5
-"""Niceness of the `rerank` threads, between those of `plain` and `bulk`."""
-BULK_NICENESS = 10
-"""Niceness of the `bulk` threads: beside a plain search, they get about a tenth of a shared core (sched(7))."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkPool:
-    """Slots, threads and a query batcher for one class of requests."""
-
-    admission: Admission  # slots; a request takes one in the plain pool, in others as many as its cost
-    pool: SearchPool
-    batcher: Batcher  # batches the pool's queries for the query encoder
-
-    @classmethod
-    def open(
-        cls,
-        metrics: Metrics,
-        *,
-        permits: int,  # number of slots, >= 1
-        threads: int,  # number of parallel searches, >= 1
-        encode_threads: int,  # threads per search, >= 1
-        batch_tokens: int,
-        batch_wait_us: int = 0,  # how long a batch waits for arriving requests, in microseconds
-        niceness: int = 0,  # niceness of the threads, 0 to 19
-    ) -> Self:
-        """Makes a worker pool."""
-        admission = Admission(permits)
-        pool = SearchPool(threads, encode_threads, niceness)
-        return cls(
-            admission, pool, Batcher(pool, metrics, batch_tokens, batch_wait_us, lambda: admission.taken)
-        )

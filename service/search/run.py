@@ -1,0 +1,357 @@
+"""One search as ARCHITECTURE tells it: preprocess, encode, filter, search, late, fuse, re-rank, arrange, render.
+
+The functions block and may run in many threads. `service/search/pool.py` keeps all stages off the event loop, except
+the first one, which takes microseconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.contract import Correction, FoundHits, Hit, Query, QueryExplanation
+from glow.errors import QueryError
+from glow.index import Index, RowMask, wanted_until
+from glow.index.columns import COLUMNS
+from glow.index.columns.filters import Expression
+from glow.index.columns.masks import FacetCounts, count_values
+from glow.index.stored_fields import STORED_FIELDS, not_found
+from glow.index.vectors import VECTORS
+from glow.records import Document
+from glow.runtime import EncodedText
+from glow.search import (
+    Confidence,
+    EncodedQuery,
+    Meaning,
+    QueryTokens,
+    RankedDocuments,
+    Words,
+    analyze_query,
+    arrange,
+    attended_words,
+    can_tell,
+    fuse_hybrid,
+    gather_hybrid,
+    rank_dense,
+    rank_lexical,
+    reads_head,
+    rerank,
+    score_unit,
+    unknown_words,
+)
+from glow.text import Preprocessor, WeightedTokens
+from glow_service.search.clock import NEVER, Deadline, StageClock
+from glow_service.search.explanations import Explanations, answers_of, explain
+from glow_service.search.hits import (
+    AnswerSize,
+    PageReader,
+    documents_of,
+    page_of,
+    passage_document,
+    rows_of,
+)
+from glow_service.search.plan import SearchPlan
+from glow_service.search.render import (
+    HitMaker,
+    RankedHit,
+    facet_of,
+    index_name,
+    query_terms,
+    read_words,
+    vector_of,
+)
+
+RERANK_RESERVE_S = 0.005
+"""Time reserved after re-ranking for reading the page's documents and making the response, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """The result of one search."""
+
+    found: FoundHits  # the members of the response that depend only on index and request
+    timings_ms: dict[str, float]  # stage -> milliseconds
+    left_out: tuple[str, ...] = ()  # steps skipped for lack of time: `late`, `snippets`, `rerank_partial`
+
+
+def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
+    """The query encoder's input."""
+    tokens = preprocessor.query(text)
+    require_words(tokens)
+    return tokens
+
+
+def require_words(tokens: WeightedTokens) -> None:
+    """Raises an error for a query without words."""
+    if not tokens.words:
+        raise QueryError("the query has no word, only white space or control characters; send some text")
+
+
+class SearchSession:
+    """The state of one search of one index version.
+
+    `run` runs every stage. The service calls `preprocess`, encodes many queries at once or finds the vector in a
+    cache, and calls `retrieve`. The methods block, and only one thread at a time may call them.
+    """
+
+    __slots__ = (
+        "_confidence", "_explanations", "_facets", "_query", "_reader", "clock", "corrected", "deadline", "index",
+        "left_out", "may_move", "plan", "ranked", "text", "tokens",
+    )  # fmt: skip
+
+    def __init__(self, index: Index, plan: SearchPlan, deadline: Deadline = NEVER) -> None:
+        self.index = index
+        self.plan = plan
+        self.deadline = deadline
+        self.clock = StageClock(deadline)
+        self.tokens: WeightedTokens | None = None
+        self.text = plan.text
+        self.corrected: Mapping[str, str] = {}
+        self.ranked: RankedDocuments | None = None
+        self.left_out: tuple[str, ...] = ()
+        self.may_move = False  # whether `retrieve` raises `LongHitsError` before it reads long hits
+        self._query: EncodedQuery | None = None
+        self._facets: dict[str, FacetCounts] = {}
+        self._explanations: Explanations | None = None
+        self._reader: PageReader | None = None
+        self._confidence: Confidence | None = None
+
+    @property
+    def needs_vector(self) -> bool:
+        """Whether the query must be encoded, for dense retrieval."""
+        return self.plan.source == "text" and self.plan.retriever in ("dense", "hybrid")
+
+    def run(self) -> SearchAnswer:
+        """Runs all stages."""
+        encoded = None
+        if self.plan.source == "text":
+            tokens = self.preprocess()
+            if self.needs_vector:
+                encoded = self.index.encoder.read_batch([tokens])[0]
+                self.clock.lap("encode")
+        return self.retrieve(encoded)
+
+    def preprocess(self) -> WeightedTokens:
+        """Makes the query encoder's input of the query text."""
+        reading = analyze_query(self.index, self.plan.text, self.plan.typos)
+        require_words(reading.tokens)
+        self.text, self.tokens, self.corrected = reading.text, reading.tokens, reading.corrected
+        self.clock.lap("preprocess")
+        return reading.tokens
+
+    def retrieve(self, encoded: EncodedText | None) -> SearchAnswer:
+        """Runs the stages after encoding."""
+        with wanted_until(self.deadline.at):
+            allowed = self._filter()
+            candidates = self.ranked = self._search(encoded, allowed)
+            self.ranked = self._rerank(candidates, encoded)
+            self.ranked = self._arrange(self.ranked)
+            self._facets = self._count(candidates.rows, allowed)
+            page = page_of(self.plan, self.ranked)
+            if self.plan.explain:
+                self._explanations = self._explain(page)
+            self._reader = self._open(page)
+            return self._render(self._reader.run(may_move=self.may_move))
+
+    def go_on(self) -> SearchAnswer:
+        """Reads the remaining hits after a `LongHitsError`."""
+        assert self._reader is not None  # noqa: S101 - `retrieve` raised LongHitsError
+        self.clock.switch("queue")
+        return self._render(self._reader.run(may_move=False))
+
+    def unfinished(self) -> SearchAnswer:
+        """The partial result after the deadline: the page's documents, if they were ranked, without snippets.
+
+        It may run while another thread still works on the search; it takes as long as reading a page.
+        """
+        page = [] if self.ranked is None else page_of(self.plan, self.ranked)
+        size = AnswerSize(self.plan.max_bytes, len(page), may_cut=self.plan.may_cut)
+        maker = HitMaker(self.index, self.plan, self.text)
+        for place, (found, document, passage) in enumerate(documents_of(self.index, page)):
+            size.add(maker.hit(place, found, document, passage))
+        self._facets, self._explanations = {}, None
+        return self._render(tuple(size.found))
+
+    # Filter.
+
+    def _filter(self) -> RowMask | None:
+        if self.plan.filter is None:
+            return None
+        allowed = self._mask(self.plan.filter)
+        self.clock.lap("filter")
+        return allowed
+
+    def _mask(self, expression: Expression) -> RowMask:
+        return self.index[COLUMNS].masks.mask(expression, self.clock.check)
+
+    # Search, late, fuse.
+
+    def _search(self, encoded: EncodedText | None, allowed: RowMask | None) -> RankedDocuments:
+        """Ranks the candidates, or only as many as the page needs; an approximate search may find fewer."""
+        index, plan = self.index, self.plan
+        if plan.retriever == "hybrid" and plan.source == "text" and encoded is not None:
+            return self._search_hybrid(encoded, allowed)
+        if plan.source != "text":
+            ranked = self._search_without_text(allowed)
+        elif encoded is None:
+            by: Words = "learned" if plan.retriever == "learned-sparse" else "lexical"
+            ranked = rank_lexical(index, self.text, plan.candidates, allowed, by)
+        else:
+            # The first hits of an exact search do not depend on the number of candidates.
+            is_exact = index[VECTORS].kind == "flat" or plan.params.exact
+            is_page = is_exact and not plan.facets and plan.arrangement is None and plan.rerank is None
+            needed = plan.offset + plan.top_k if is_page else plan.candidates
+            ranked = rank_dense(index, encoded.vector, needed, plan.params, allowed)
+        self.clock.lap("search")
+        return ranked
+
+    def _search_without_text(self, allowed: RowMask | None) -> RankedDocuments:
+        """Ranks by a vector or for documents like another one, or lists all that the filter allows by id."""
+        index, plan = self.index, self.plan
+        if plan.source == "browse":
+            assert allowed is not None  # noqa: S101 - browsing needs a filter
+            rows = allowed.rows
+            if index.order is not None:
+                rows = rows[np.argsort(index.order[rows], kind="stable")]
+            return RankedDocuments(np.zeros(len(rows), np.float32), rows, {}, {})
+        if plan.source == "vector":
+            vector = np.array(plan.vector, np.float32)
+            return rank_dense(index, vector, plan.candidates, plan.params, allowed)
+        row = index[STORED_FIELDS].find(plan.like)
+        if row is None:
+            raise not_found(plan.like)
+        ranked = rank_dense(index, vector_of(index, row), plan.candidates + 1, plan.params, allowed)
+        others = ranked.rows != row
+        parts = {name: values[others] for name, values in ranked.parts.items()}
+        return RankedDocuments(ranked.scores[others], ranked.rows[others], parts, ranked.passages)
+
+    def _search_hybrid(self, encoded: EncodedText, allowed: RowMask | None) -> RankedDocuments:
+        """Runs both retrievers of a hybrid search, and compares tokens if time allows."""
+        index, plan, clock = self.index, self.plan, self.clock
+        fusion, tokens = plan.fusion or index.fusion, None
+        if plan.late and self.tokens is not None and encoded.tokens is not None:
+            tokens = QueryTokens.of(self.tokens, encoded.tokens)
+        self._query = query = EncodedQuery(self.text, encoded.vector, tokens)
+        dense, gathered = gather_hybrid(
+            index, query, plan.candidates, plan.params, allowed, reads_head(fusion)
+        )
+        clock.lap("search")
+        is_over = clock.has_no_time_for_another(RERANK_RESERVE_S)
+        # A re-ranker needs the uncalibrated scores, not probabilities.
+        calibrates = plan.rerank is None
+        ranked = fuse_hybrid(
+            index, gathered, plan.candidates, fusion, dense.passages, is_over, calibrates=calibrates
+        )
+        self._confidence = ranked.confidence
+        if gathered.score_late is None or fusion.method != "convex":
+            clock.switch("search")
+        else:
+            clock.lap("late")
+            if "late" not in ranked.parts:
+                self.left_out += ("late",)
+        return ranked
+
+    # Re-rank, arrange, facets.
+
+    def _rerank(self, ranked: RankedDocuments, encoded: EncodedText | None) -> RankedDocuments:
+        """Re-ranks the first hits, as many as time allows."""
+        index, plan = self.index, self.plan
+        if plan.rerank is None:
+            return ranked
+        unit = score_unit(index, plan.retriever, plan.fusion)
+        is_over = self.clock.has_no_time_for_another(RERANK_RESERVE_S)
+        vector = None if encoded is None else encoded.vector
+        reordered, is_whole = rerank(index, self.text, ranked, plan.rerank, unit, vector, is_over)
+        if not is_whole:
+            self.left_out += ("rerank_partial",)
+        self.clock.lap("rerank")
+        return reordered
+
+    def _arrange(self, ranked: RankedDocuments) -> RankedDocuments:
+        if self.plan.arrangement is None:
+            return ranked
+        arranged = arrange(ranked, self.plan.arrangement, self.index[COLUMNS].columns, self._mask)
+        self.clock.switch("search")
+        self.clock.check()
+        return arranged
+
+    def _count(self, rows: NDArray[np.int64], allowed: RowMask | None) -> dict[str, FacetCounts]:
+        """Facets of the candidates; approximate if more documents may match."""
+        index, plan = self.index, self.plan
+        if not plan.facets:
+            return {}
+        most = index[STORED_FIELDS].count if allowed is None else allowed.count
+        if plan.source == "browse":
+            most = len(rows)
+        if plan.retriever in ("lexical", "learned-sparse") and len(rows) < plan.candidates:
+            most = len(rows)  # no other document has a term of the query
+        columns = index[COLUMNS].columns
+        counts = {
+            facet.field: count_values(columns, facet.field, rows, facet.limit, most) for facet in plan.facets
+        }
+        self.clock.lap("facets")
+        return counts
+
+    # Explain and render.
+
+    def _explain(self, page: Sequence[RankedHit]) -> Explanations:
+        index, plan = self.index, self.plan
+        read = self._to_explain(page)
+        self.clock.lap("fetch")
+        explanations = explain(index, self.text, read, plan.leave_one_out, self.clock.check)
+        reranked = [place for place, hit in enumerate(page) if "rerank" in hit.parts]
+        if reranked:
+            hits, documents = [page[place] for place in reranked], [read[place] for place in reranked]
+            rows, passages = [hit.row for hit in hits], [hit.passage for hit in hits]
+            words = attended_words(index, self.text, rows, passages, documents)
+            explanations = replace(explanations, reranked=dict(zip(reranked, words, strict=True)))
+        if (compared := self._compared()) is not None:
+            answered = answers_of(index, *compared, rows_of(page), read)
+            explanations = replace(explanations, answered=answered)
+        self.clock.lap("explain")
+        return explanations
+
+    def _to_explain(self, page: Sequence[RankedHit]) -> list[Document]:
+        """The encoder's input of each hit; also checks the size of the response before the expensive explanation."""
+        size = AnswerSize(self.plan.max_bytes, len(page), may_cut=self.plan.may_cut)
+        read, maker = [], HitMaker(self.index, self.plan, self.text)
+        for place, (found, document, passage) in enumerate(documents_of(self.index, page)):
+            size.add(maker.hit(place, found, document, None, has_vector=False))
+            read.append(passage_document(document, passage))
+        return read
+
+    def _compared(self) -> tuple[EncodedQuery, QueryTokens] | None:
+        """The query and its tokens, if they were compared with those of hits."""
+        query = self._query
+        if query is None or query.tokens is None or self.ranked is None or "late" not in self.ranked.parts:
+            return None
+        return query, query.tokens
+
+    def _open(self, page: Sequence[RankedHit]) -> PageReader:
+        """Makes the reader of the page; snippets mark words of similar meaning if tokens were compared."""
+        meaning, compared = None, self._compared()
+        if self.plan.highlight is not None and compared is not None and can_tell(self.index.preprocessor):
+            meaning = Meaning(self.index, *compared, *rows_of(page))
+        return PageReader(self.index, self.plan, self.text, page, self._explanations, self.clock, meaning)
+
+    def _render(self, hits: tuple[Hit, ...]) -> SearchAnswer:
+        tokens, explanations = self.tokens, self._explanations
+        query = Query(
+            text=self.plan.text,
+            tokens=0 if tokens is None else len(tokens),
+            truncated=tokens is not None and tokens.truncated,
+            terms=() if tokens is None else query_terms(self.index, tokens),
+            corrected=Correction(self.text, dict(self.corrected)) if self.corrected else None,
+            unknown=() if tokens is None else unknown_words(self.index, tokens),
+            explanation=None if explanations is None else QueryExplanation(read_words(explanations.query)),
+        )
+        found = FoundHits(
+            index=index_name(self.index),
+            query=query,
+            hits=hits,
+            confidence=self._confidence,
+            facets={name: facet_of(counts) for name, counts in self._facets.items()},
+        )
+        left_out = self.left_out + (() if self._reader is None else self._reader.left_out)
+        return SearchAnswer(found, self.clock.timings_ms, left_out)
