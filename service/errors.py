@@ -7,7 +7,7 @@ InputError
     ├── MediaTypeError         the Content-Type is not JSON
     ├── RouteNotFoundError     no such path
     ├── MethodNotAllowedError  the path does not support this method
-    ├── AnswerTooLargeError    the response would exceed max_answer_bytes
+    ├── AnswerTooLargeError    the response has too many bytes
     ├── RequestIdError         the service has no search with this request id
     └── NotAvailableError      the index lacks the requested feature
 QueryError
@@ -89,7 +89,7 @@ class MethodNotAllowedError(RequestError):
 
 
 class AnswerTooLargeError(RequestError):
-    """The response would exceed `max_answer_bytes`."""
+    """The response would have too many bytes."""
 
     code = "answer_too_large"
 

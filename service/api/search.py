@@ -200,7 +200,7 @@ class _Batch:
 
 # `POST /feedback`: logs clicks and relevance judgments, which `glow learn-clicks` reads.
 
-FEEDBACK_BYTES = 4_096
+MAX_FEEDBACK_BYTES = 4_096
 
 
 @route(
@@ -221,7 +221,7 @@ async def post_feedback(request: Request) -> Response:
         raise errors.RouteNotFoundError(
             "no such path; /openapi.json lists every one, and feedback_log turns this one on"
         )
-    body = parsed(FeedbackRequest, await read_object(request, FEEDBACK_BYTES, context.deadline))
+    body = parsed(FeedbackRequest, await read_object(request, MAX_FEEDBACK_BYTES, context.deadline))
     feedback = Feedback(
         request_id=_request_id(service, body.request_id),
         id=body.id,

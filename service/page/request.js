@@ -35,7 +35,7 @@ export function abilitiesOf(info) {
     most,
     candidates: settings.default_candidates ?? 100,
     timeoutMs: Math.min(TIMEOUT_MS, settings.max_timeout_ms ?? TIMEOUT_MS),
-    canSearchTyping: settings.page_live !== false,
+    canSearchTyping: true,
     examples: (settings.page_examples ?? "").split("|").map((question) => question.trim()).filter(Boolean),
     dimensions: index.dimensions,
     fields: (info.fields ?? []).map(({ name }) => name),

@@ -75,7 +75,7 @@ class AnswerSize:
         fitting = len(self.found) - 1
         fewer = f"fewer hits (top_k {fitting} fits), or " if fitting else ""
         return AnswerTooLargeError(
-            f"the response exceeds {self._most} bytes (max_answer_bytes) at hit {len(self.found)} of {self._hits}; request "
+            f"the response exceeds {self._most} bytes at hit {len(self.found)} of {self._hits}; request "
             f"{fewer}fewer fields ({part} is the largest part of that hit), or remove allow_truncated"
         )
 

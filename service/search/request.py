@@ -141,7 +141,7 @@ class SearchRequest(Shape):
     top_k: int = Field(10, ge=1, description="Hits to return, at most `max_top_k`.")
     offset: int = Field(0, ge=0, description="Hits to skip.")
     candidates: int | None = Field(
-        None, ge=1, description="Hits to gather, from `offset` + `top_k` to `max_candidates`."
+        None, ge=1, description="Hits to gather, from `offset` + `top_k` to 1,000."
     )
     retriever: Retriever | None = Field(
         None,
@@ -190,7 +190,7 @@ class SearchRequest(Shape):
         "auto", description="Correction of words one edit away from an indexed word, and of hyphens in codes."
     )
     allow_truncated: bool | None = Field(
-        None, description="Cut hits if the response would exceed `max_answer_bytes`; `false`: 422 instead."
+        None, description="Cut hits if the response would exceed 8 MiB; `false`: 422 instead."
     )
 
 

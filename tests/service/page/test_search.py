@@ -388,16 +388,6 @@ def test_a_service_that_is_busy_is_not_asked_again_before_enter(open_page: Any, 
         assert queries[1:] == ["beesabcdef"]
 
 
-def test_a_setting_leaves_it_to_enter(open_page: Any, run_server: Any, toy_index: Path) -> None:
-    with run_server("--index-root", toy_index, "--no-page-live") as server, open_page(server.url) as tab:
-        queries = begin(tab)
-        tab.page.keyboard.type("honey bees")
-        tab.page.wait_for_timeout(2 * SLOW_MS)
-        assert queries == []
-        tab.page.keyboard.press("Enter")
-        assert tab.titles() and queries == ["honey bees"]
-
-
 # Highlights, and why a result was found: asked for when it is opened, and not before.
 
 
