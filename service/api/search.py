@@ -33,6 +33,7 @@ from glow_service.api.routes import BODY_ERRORS, route
 from glow_service.errors import AnswerTooLargeError, DeadlineError, RateLimitError, RequestIdError
 from glow_service.search import (
     MAX_ANSWER_BYTES,
+    MAX_EXPLAINED_HITS,
     Deadline,
     SearchPlan,
     SearchRequest,
@@ -143,7 +144,8 @@ def _check_totals(searches: list[dict[str, Any]]) -> None:
         detail = f"the filters have {terms} terms in total, expected at most {MAX_BATCH_FILTER_TERMS}; send several batches"
         raise fault("/searches", detail)
     hits = [search.get("top_k", 10) for search in searches if search.get("explain")]
-    explained = sum(each for each in hits if isinstance(each, int))
+    # A search that explains too many hits is refused by itself.
+    explained = sum(each for each in hits if isinstance(each, int) and 0 < each <= MAX_EXPLAINED_HITS)
     if explained > MAX_BATCH_EXPLAINED_HITS:
         detail = (
             f"the searches explain up to {explained} hits in total, expected at most {MAX_BATCH_EXPLAINED_HITS}; "

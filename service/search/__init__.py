@@ -5,6 +5,7 @@ from glow_service.search.explanations import Explanations, encoded_of, explain, 
 from glow_service.search.hits import LongHitsError, passage_document
 from glow_service.search.plan import (
     MAX_ANSWER_BYTES,
+    MAX_EXPLAINED_HITS,
     MAX_FILTER_TERMS,
     HighlightCall,
     SearchPlan,
@@ -17,7 +18,7 @@ from glow_service.search.request import MAX_FAULTS, SearchRequest, Shape, fault,
 from glow_service.search.run import SearchAnswer, SearchSession, query_tokens
 
 __all__ = [
-    "ENCODE_THREADS", "MAX_ANSWER_BYTES", "MAX_FAULTS", "MAX_FILTER_TERMS", "NEVER", "Admission", "Deadline", "Explanations",
+    "ENCODE_THREADS", "MAX_ANSWER_BYTES", "MAX_EXPLAINED_HITS", "MAX_FAULTS", "MAX_FILTER_TERMS", "NEVER", "Admission", "Deadline", "Explanations",
     "HighlightCall", "Job", "LongHitsError", "SearchAnswer", "SearchPlan", "SearchPool", "SearchRequest",
     "SearchSession", "Shape", "StageClock", "encoded_of", "explain", "fault", "faults_of", "filter_terms_of",
     "index_name", "list_fields", "parsed", "passage_document", "plan_search", "query_tokens", "refusal", "require_explainer",

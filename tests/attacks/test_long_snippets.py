@@ -1,4 +1,4 @@
-"""Snippets of long documents are in nobody's way: what they cost is bounded, charged, and done behind plain searches."""
+"""Snippets of long documents are in nobody's way: what they cost is bounded, and done behind plain searches."""
 
 import json
 import subprocess
@@ -11,11 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.attacks.harness import KEYS, ROOT, Plain, Service, serving
+from tests.attacks.harness import ROOT, Plain, Service, serving
 
 LONG, CHARS, SHORT = 55, 100_000, 60
 ASKED = {"query": "bees of the hive find home", "top_k": 50, "fields": [], "timeout_ms": 30_000}
-LIMITS = ("--rate-limit", "1", "--rate-burst", "10", "--cache-entries", "0")
 
 
 @pytest.fixture(scope="module")
@@ -90,17 +89,8 @@ def test_a_search_with_snippets_takes_some_times_one_without(service: Service) -
         assert took_ms(client, retriever="lexical", highlight=True) <= 30 * without
 
 
-def test_every_hit_has_its_snippet_and_the_key_pays_for_what_was_read(index_root: Path) -> None:
-    with serving(index_root, *LIMITS, keys=True) as service:
-        headers = {"X-API-Key": KEYS["mallory"]}
-        with httpx.Client(timeout=60, headers=headers) as client:
-            plain = client.post(f"{service.url}/search", json=ASKED)
-            dear = client.post(f"{service.url}/search", json={**ASKED, "highlight": True})
-            refused = client.post(f"{service.url}/search", json=ASKED)
-    assert (plain.status_code, dear.status_code, refused.status_code) == (200, 200, 429)
-    # Of a burst of 10: 2 searches, 5,000,000 characters that each fetched, 1,000,000 that were read for snippets.
-    assert 3 <= int(refused.headers["retry-after"]) <= 2 + 2 * 2 + 10 - 10 + 1
-    hits = dear.json()["hits"]
+def test_every_hit_has_its_snippet(service: Service) -> None:
+    hits = httpx.post(f"{service.url}/search", json={**ASKED, "highlight": True}, timeout=60).json()["hits"]
     assert len(hits) == 50
     for hit in hits:
         if hit["id"].startswith("long"):
