@@ -5,19 +5,18 @@ import base64
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+import glow.search
 from glow.client import AsyncGlowClient, BadRequestError, GlowClient, RetryPolicy, SearchResult
 from glow.client.attempts import Retries
 from glow.client.clients import DEFAULT_CANDIDATES
 from glow.contract import HitExplanation, Passage, ReadWord, WordDelta, WordImpact
 from glow.errors import ConfigError
 from glow.records import Document
-from glow_service.settings import Settings
 
 
 def test_options_are_sent_as_given_and_those_that_are_none_are_left_out(stub: Any, call: Any) -> None:
@@ -185,7 +184,7 @@ def test_pages_end_at_the_limit_and_begin_at_the_offset(
 
 def test_a_walk_ranks_as_a_plain_search_does(stub: Any, call: Any, reply: Any, answer: Any) -> None:
     """Fewer candidates than the service's default would make another ranking of vectors and words."""
-    assert Settings(index_root=Path()).default_candidates == DEFAULT_CANDIDATES
+    assert glow.search.DEFAULT_CANDIDATES == DEFAULT_CANDIDATES
     stub.script = [reply(body=page_of(answer, offset, size)) for offset, size in ((0, 3), (3, 2), (0, 5))]
     call(stub.url, "search_hits", "bees", page_size=3, limit=5)
     assert all("candidates" not in seen.body for seen in stub.seen)

@@ -11,7 +11,6 @@ from glow.index.vectors import VECTORS, SearchParams, build_dense
 from glow.search import DEFAULT_CANDIDATES
 from glow_service.search.plan import SearchPlan
 from glow_service.search.run import SearchSession
-from glow_service.settings import Settings
 from tests.made_index import live
 
 TEXTS = ["what about bees", "ants", "", "🐝", "water for rice", "the moon pulls tides"]
@@ -25,7 +24,6 @@ def index(toy_index: Path) -> Index:
 def test_hits_are_those_of_the_service(index: Index) -> None:
     search = VersionSearch(index, TEXTS)
     assert search.retrievers == ("dense", "hybrid")
-    assert Settings(index_root=Path()).default_candidates == DEFAULT_CANDIDATES
     found = {retriever: search.ids(retriever) for retriever in search.retrievers}
     for place, text in enumerate(TEXTS):
         if not index.preprocessor.query(text).words:
