@@ -24,7 +24,7 @@ BOUNDING |= {"redis_timeout_ms"}
 """Settings that bound something, beside those that are called so."""
 NOT_OF_REQUESTS = {
     "glow_service.access.control._MAX_CLIENT_CHARS": "part of an address that names a client",
-    "glow_service.access.tenants.MAX_DEPTH": "of a file that the operator writes",
+    "glow_service.access.keys.MAX_DEPTH": "of a file that the operator writes",
     "glow_service.api.operations.LONGEST_S": "of the operator's own requests",
     "glow_service.redis.cache.LONGEST_PAUSE_S": "how often a Redis that fails is tried",
     "glow_service.redis.link.MAX_ITEMS": "within a reply that is bounded",

@@ -12,8 +12,16 @@ from glow_service.access.control import (
     cors_options,
     parse_origins,
 )
-from glow_service.access.keys import RequestIds, check_keys, make_key, parse_keys
-from glow_service.access.tenants import Tenant, confined, read_tenants, require_visible
+from glow_service.access.keys import (
+    RequestIds,
+    Tenant,
+    check_keys,
+    confined,
+    make_key,
+    parse_keys,
+    read_tenants,
+    require_visible,
+)
 
 __all__ = [
     "MAX_CLIENTS", "Access", "AccessControl", "ClientLimits", "RateLimiter", "RequestIds", "Tenant", "access_errors",

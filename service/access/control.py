@@ -15,8 +15,7 @@ from typing import Any
 from starlette.types import Scope
 
 from glow.errors import GlowError
-from glow_service.access.keys import ADMIN, WRITE, find_name, parse_admin_key, parse_keys
-from glow_service.access.tenants import Tenant
+from glow_service.access.keys import ADMIN, WRITE, Tenant, find_name, parse_admin_key, parse_keys
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
 from glow_service.telemetry import Metrics
 
@@ -56,10 +55,9 @@ class RateLimiter:
         return self._take(client, 1.0, needed=1.0)
 
     def charge(self, client: str, cost: int) -> int:
-        """Takes the cost of a request beyond its first token, on credit, and returns 0.
+        """Takes the rest of a request's cost on credit, and returns 0.
 
-        If the client is already in debt, it returns whole seconds (>= 1) until that is paid, and gives the first
-        token back.
+        For a client in debt, gives the first token back and returns whole seconds (>= 1) until the debt is paid.
         """
         wait_s = self._take(client, float(cost), needed=0.0)
         if wait_s:
@@ -110,18 +108,12 @@ def client_of(host: str) -> str:
 _ORIGIN = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?::(?P<port>[1-9]\d{0,4}))?"
 )
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
-_ALLOWED_HEADERS = ("Authorization", "Content-Type", "X-API-Key", "X-Request-ID")
-_EXPOSED_HEADERS = ("Retry-After", "Server-Timing", "X-Index-Version", "X-Request-ID")
-_PREFLIGHT_SECONDS = 600
 
 
 def parse_origins(text: str) -> tuple[str, ...]:
     """The distinct origins of the setting `cors_origins`; raises for one in a form that browsers never send."""
     origins = tuple(dict.fromkeys(item.strip() for item in text.split(","))) if text.strip() else ()
-    if origins == ("*",):
-        return origins
-    for origin in origins:
+    for origin in origins if origins != ("*",) else ():
         if origin == "*":
             raise ValueError("cors_origins: '*' allows every origin; remove the other origins")
         match = _ORIGIN.fullmatch(origin)
@@ -130,7 +122,7 @@ def parse_origins(text: str) -> tuple[str, ...]:
                 f"cors_origins: found {origin!r:.80}, expected scheme://host or scheme://host:port in lower case, "
                 "without path or slash at the end, such as https://www.example.org"
             )
-        if match["port"] is not None and match["port"] == _DEFAULT_PORTS.get(match["scheme"]):
+        if (match["scheme"], match["port"]) in (("http", "80"), ("https", "443")):
             raise ValueError(
                 f"cors_origins: found {origin!r:.80}; remove the default port, which browsers do not send"
             )
@@ -145,11 +137,10 @@ def cors_options(origins: str) -> dict[str, Any]:
     return {
         "allow_origins": allowed,
         "allow_methods": ("GET", "HEAD", "POST"),
-        "allow_headers": _ALLOWED_HEADERS,
-        "expose_headers": _EXPOSED_HEADERS,
-        # There are no cookies: only a page's own script sends a key.
-        "allow_credentials": False,
-        "max_age": _PREFLIGHT_SECONDS,
+        "allow_headers": ("Authorization", "Content-Type", "X-API-Key", "X-Request-ID"),
+        "expose_headers": ("Retry-After", "Server-Timing", "X-Index-Version", "X-Request-ID"),
+        "allow_credentials": False,  # there are no cookies: only a page's own script sends a key
+        "max_age": 600,
     }
 
 
@@ -162,47 +153,34 @@ class Access(StrEnum):
     WRITE = "write"
 
 
-ACCESS: dict[str, Access] = {
-    # "/x/*" matches everything below /x/; other paths are exact.
+# "/x/*" matches everything below /x/; other paths are exact. The first ones exist below /v1 too.
+_BOTH = {
     "/search": Access.KEY,
-    "/v1/search": Access.KEY,
     "/search/batch": Access.KEY,
-    "/v1/search/batch": Access.KEY,
     "/feedback": Access.KEY,
-    "/v1/feedback": Access.KEY,
-    "/v1/embeddings": Access.KEY,
-    "/v1/models": Access.KEY,
     "/documents": Access.WRITE,
-    "/v1/documents": Access.WRITE,
-    "/operations/*": Access.WRITE,
-    "/v1/operations/*": Access.WRITE,
     "/documents/*": Access.KEY,
-    "/v1/documents/*": Access.KEY,
-    "/info": Access.KEY,
-    "/admin": Access.ADMIN,
-    "/admin/*": Access.ADMIN,
-    # For load balancers, metric scrapers and documentation; the page asks for a key itself.
-    "/healthz": Access.OPEN,
-    "/readyz": Access.OPEN,
-    "/metrics": Access.OPEN,
-    "/problems/*": Access.OPEN,
-    "/openapi.json": Access.OPEN,
-    "/": Access.OPEN,
-    "/docs": Access.OPEN,
-    "/static/*": Access.OPEN,
+    "/operations/*": Access.WRITE,
 }
-_EXACT = {path: access for path, access in ACCESS.items() if not path.endswith("/*")}
-_DOCUMENTS = ("/documents/", "/v1/documents/")
-READING = ("GET", "HEAD", "OPTIONS")
+# For load balancers, metric scrapers and documentation; the page asks for a key itself.
+_OPEN = (
+    "/healthz", "/readyz", "/metrics", "/problems/*", "/openapi.json", "/", "/docs", "/static/*",
+)  # fmt: skip
+ACCESS: dict[str, Access] = {
+    **_BOTH,
+    **{f"/v1{path}": access for path, access in _BOTH.items()},
+    **dict.fromkeys(("/v1/embeddings", "/v1/models", "/info"), Access.KEY),
+    **dict.fromkeys(("/admin", "/admin/*"), Access.ADMIN),
+    **dict.fromkeys(_OPEN, Access.OPEN),
+}
 _BELOW = tuple((path[:-1], access) for path, access in ACCESS.items() if path.endswith("/*"))
 
 
 def listed_access(path: str) -> Access | None:
     """The table's entry for a path, or None."""
-    found = _EXACT.get(path)
-    if found is None:
-        found = next((access for start, access in _BELOW if path.startswith(start)), None)
-    return found
+    if path in ACCESS and not path.endswith("/*"):
+        return ACCESS[path]
+    return next((access for start, access in _BELOW if path.startswith(start)), None)
 
 
 def access_of(path: str, method: str = "GET") -> Access:
@@ -210,20 +188,21 @@ def access_of(path: str, method: str = "GET") -> Access:
 
     Below /documents, reading requires an API key, and all other methods the write key.
     """
-    if method not in READING and path.startswith(_DOCUMENTS):
+    if method not in ("GET", "HEAD", "OPTIONS") and path.startswith(("/documents/", "/v1/documents/")):
         return Access.WRITE
     return listed_access(path) or Access.KEY
 
 
 def access_errors(path: str, method: str = "GET") -> tuple[type[GlowError], ...]:
     """The errors that `AccessControl` may raise for a path, for OpenAPI."""
-    errors: dict[Access, tuple[type[GlowError], ...]] = {
-        Access.OPEN: (),
-        Access.KEY: (KeyMissingError, KeyRefusedError, RateLimitError),
-        Access.ADMIN: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
-        Access.WRITE: (KeyMissingError, KeyRefusedError, RouteNotFoundError),
-    }
-    return errors[access_of(path, method)]
+    access = access_of(path, method)
+    if access is Access.OPEN:
+        return ()
+    return (
+        KeyMissingError,
+        KeyRefusedError,
+        RateLimitError if access is Access.KEY else RouteNotFoundError,
+    )
 
 
 class AccessControl:
@@ -243,13 +222,13 @@ class AccessControl:
         tenants: Mapping[str, Tenant] | None = None,  # restrictions of each API key; empty: none
         collection: str = "",  # name of this index; "" if the service has only one
     ) -> None:
-        self._keys = parse_keys(api_keys)
-        self._tenants, self._collection = tenants or {}, collection
-        admin = parse_admin_key(admin_key)
-        self._admin = {ADMIN: admin} if admin is not None else {}
-        write = parse_admin_key(write_key)
-        self._write = {WRITE: write} if write is not None else {}
-        self._limiter = limiter
+        self._tenants, self._collection, self._limiter = tenants or {}, collection, limiter
+        admin, write = parse_admin_key(admin_key), parse_admin_key(write_key)
+        self._keys = {
+            Access.KEY: parse_keys(api_keys),
+            Access.ADMIN: {ADMIN: admin} if admin else {},
+            Access.WRITE: {WRITE: write} if write else {},
+        }
         self._missing, self._refused, self._limited = (
             metrics.rejected.labels(kind.code) for kind in (KeyMissingError, KeyRefusedError, RateLimitError)
         )
@@ -259,18 +238,19 @@ class AccessControl:
         wanted = access_of(scope["path"], scope["method"])
         if wanted is Access.OPEN:
             return ""
+        keys = self._keys[wanted]
+        if wanted is not Access.KEY and not keys:
+            raise RouteNotFoundError("no such path; /openapi.json lists every one")
+        name = self._name(scope, keys) if keys else ""
         if wanted is not Access.KEY:
-            keys = self._admin if wanted is Access.ADMIN else self._write
-            if not keys:
-                raise RouteNotFoundError("no such path; /openapi.json lists every one")
-            return self._name(scope, keys)
-        name = self._name(scope, self._keys) if self._keys else ""
+            return name
         tenant = self._tenants.get(name)
         if tenant is not None and tenant.collections and self._collection not in tenant.collections:
             self._refused.inc()
             raise KeyRefusedError("the key is not valid for this collection")
         if self._limiter is not None:
-            self._limit(self._limiter, name or client_of_scope(scope))
+            wait_s = self._limiter.take(name or client_of_scope(scope))
+            self._wait(wait_s, f"too many requests; send the next one in {wait_s} s")
         return name
 
     def tenant(self, name: str) -> Tenant | None:
@@ -283,12 +263,7 @@ class AccessControl:
         if self._limiter is None or cost <= 1:
             return
         wait_s = self._limiter.charge(name or client_of_scope(scope), cost - 1)
-        if wait_s:
-            self._limited.inc()
-            raise RateLimitError(
-                f"earlier requests exceeded the rate limit; send the next one in {wait_s} s",
-                wait_s,
-            )
+        self._wait(wait_s, f"earlier requests exceeded the rate limit; send the next one in {wait_s} s")
 
     def owe(self, scope: Scope, name: str, cost: int) -> None:
         """Charges a client for work that was already done; its next requests have to wait for it."""
@@ -302,20 +277,17 @@ class AccessControl:
             raise KeyMissingError(
                 "this path requires a key; send Authorization: Bearer KEY, or X-API-Key: KEY"
             )
-        if len(given) > 1:
-            self._refused.inc()
-            raise KeyRefusedError("the request has several different keys; send only one")
-        name = find_name(given.pop(), digests)
+        name = find_name(given.pop(), digests) if len(given) == 1 else None
         if name is None:
             self._refused.inc()
-            raise KeyRefusedError("the key is not valid for this path")
+            several = "the request has several different keys; send only one"
+            raise KeyRefusedError(several if given else "the key is not valid for this path")
         return name
 
-    def _limit(self, limiter: RateLimiter, client: str) -> None:
-        wait_s = limiter.take(client)
+    def _wait(self, wait_s: int, message: str) -> None:
         if wait_s:
             self._limited.inc()
-            raise RateLimitError(f"too many requests; send the next one in {wait_s} s", wait_s)
+            raise RateLimitError(message, wait_s)
 
 
 def _presented(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:

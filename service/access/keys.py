@@ -1,4 +1,4 @@
-"""Keys, of which the settings contain SHA-256 digests, and signed request ids.
+"""Keys, of which the settings contain SHA-256 digests, their tenants, and signed request ids.
 
 A plain SHA-256 is enough because keys are random: 256 bits cannot be guessed. It would not be enough for passwords that
 people choose.
@@ -8,9 +8,19 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from glow.errors import ConfigError
+from glow.index import Index
+from glow.index.columns import COLUMNS
+from glow.index.columns.filters import parse_filter
+from glow.index.stored_fields import STORED_FIELDS, not_found
+from glow.options import StrictModel, describe
 
 ADMIN = "admin"
 """Name of the admin key in log lines; reserved."""
@@ -56,18 +66,17 @@ def parse_admin_key(text: str) -> bytes | None:
 
 def check_keys(api_keys: str, admin_key: str, write_key: str = "") -> None:
     """Checks the three settings, and that the admin key and the write key differ from all other keys."""
-    try:
-        keys = parse_keys(api_keys)
-    except ValueError as error:
-        raise ValueError(f"api_keys: {error}") from None
-    try:
-        admin = parse_admin_key(admin_key)
-    except ValueError as error:
-        raise ValueError(f"admin_key: {error}") from None
-    try:
-        write = parse_admin_key(write_key)
-    except ValueError as error:
-        raise ValueError(f"write_key: {error}") from None
+    settings: dict[str, Any] = {}
+    for name, parse, text in (
+        ("api_keys", parse_keys, api_keys),
+        ("admin_key", parse_admin_key, admin_key),
+        ("write_key", parse_admin_key, write_key),
+    ):
+        try:
+            settings[name] = parse(text)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    keys, admin, write = settings.values()
     if write is not None and write in (admin, *keys.values()):
         raise ValueError("write_key: it is also the admin key or an API key; make a separate key")
     if admin is not None and admin in keys.values():
@@ -151,3 +160,127 @@ class RequestIds:
     def _signature(self, request_id: str) -> str:
         digest = hmac.new(self._key, request_id.encode("utf-8", "replace"), hashlib.sha256)
         return digest.hexdigest()[:SIGNATURE_CHARACTERS]
+
+
+# Tenants: API keys that are limited to some collections, and to the documents that match a filter. The file is TOML
+# with one table per API key. A key without a table is an error, so that no key is open by mistake:
+#
+#     [alice]
+#     collections = ["books"]
+#     filter = {field = "owner", eq = "alice"}
+#
+#     [operator]          # everything
+
+MAX_DEPTH = 16
+"""Most nested groups of a filter; searches have the same limit."""
+
+
+class Tenant(StrictModel):
+    """The collections and documents that a key may read."""
+
+    collections: tuple[str, ...] = ()  # names of collections; empty: all
+    filter: dict[str, Any] | None = None  # documents that can be found, counted or read; None: all
+
+    def confine(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Adds the key's filter to the body of a search.
+
+        Typos are not corrected: a correction could come from documents that the key may not read.
+        """
+        if self.filter is None:
+            return body
+        given = body.get("filter")
+        return {
+            **body,
+            "filter": self.filter if given is None else {"and": [self.filter, given]},
+            "typos": "off",
+        }
+
+
+def read_tenants(
+    path: str, names: Collection[str], collections: Collection[str] | None = None
+) -> dict[str, Tenant]:
+    """Reads the tenants file: name of a key -> its tenant; empty without a file, so that no key is limited."""
+    if not path:
+        return {}
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        found = {name: Tenant.model_validate(table) for name, table in tables.items()}
+    except ValidationError as error:
+        raise ValueError(f"tenants: {describe(error)}") from None
+    except RecursionError:
+        raise ValueError("tenants: cannot read the file: it is nested too deeply") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"tenants: cannot read the file: {error}") from None
+    absent, unknown = sorted(set(names) - set(found)), sorted(set(found) - set(names))
+    if absent or unknown or not names:
+        faults = [f"no table for the API key {name}" for name in absent]
+        faults += [f"[{name}] is not the name of an API key" for name in unknown]
+        raise ValueError(
+            f"tenants: {'; '.join(faults) or 'there are no API keys'}; every key needs its own table"
+        )
+    for name, tenant in found.items():
+        _check(name, tenant, tables[name], collections)
+    return found
+
+
+def _check(name: str, tenant: Tenant, table: dict[str, Any], collections: Collection[str] | None) -> None:
+    if "collections" in table and not tenant.collections:
+        raise ValueError(
+            f"tenants: [{name}] collections is an empty list, expected names of indexes; remove it to allow all of them"
+        )
+    unknown = [each for each in tenant.collections if collections is not None and each not in collections]
+    if unknown:
+        raise ValueError(
+            f"tenants: [{name}] collections has {', '.join(map(repr, unknown))}, expected names of served indexes: "
+            f"{', '.join(sorted(collections or ()))}"
+        )
+    if tenant.filter is not None and _verdict(tenant.filter, name) is True:
+        raise ValueError(
+            f"tenants: [{name}] filter restricts nothing, expected a condition, such as "
+            f'{{field = "owner", eq = "{name}"}}; remove it to allow all documents'
+        )
+
+
+def _verdict(value: Any, name: str, depth: int = 1) -> bool | None:
+    """Whether the groups of a filter alone match every document or none; None if conditions decide.
+
+    No index is open yet, so the first search checks fields and values.
+    """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"tenants: [{name}] filter is nested deeper than {MAX_DEPTH} levels")
+    key, inner = next(iter(value.items()), (None, None)) if isinstance(value, dict) else (None, None)
+    if key == "not" and len(value) == 1:
+        verdict = _verdict(inner, name, depth + 1)
+        return None if verdict is None else not verdict
+    if key in ("and", "or") and len(value) == 1 and isinstance(inner, list):
+        verdicts = {_verdict(each, name, depth + 1) for each in inner}
+        decisive = key == "or"
+        return decisive if decisive in verdicts else None if None in verdicts else not decisive
+    if not isinstance(value, dict) or not isinstance(value.get("field"), str):
+        raise ValueError(
+            f"tenants: [{name}] filter has {str(value)[:60]}, expected and, or, not, or a condition with a field "
+            "(docs/filters.md)"
+        )
+    return None
+
+
+def confined(
+    body: dict[str, Any], tenant: Tenant | None, index: Index, check: Callable[[], None]
+) -> dict[str, Any]:
+    """Checks and restricts a search's body by the tenant of its key; calls `check`, which may raise, repeatedly."""
+    if tenant is None:
+        return body
+    like = body.get("like")
+    if isinstance(like, dict) and isinstance(like.get("id"), str):
+        require_visible(like["id"], tenant, index, check)
+    return tenant.confine(body)
+
+
+def require_visible(document_id: str, tenant: Tenant | None, index: Index, check: Callable[[], None]) -> None:
+    """Raises the error of a missing document if a key may not read a document."""
+    if tenant is None:
+        return
+    row, metadata = index[STORED_FIELDS].find(document_id), index[COLUMNS]
+    mask = metadata.masks.mask(parse_filter(tenant.filter, metadata.columns), check)
+    if row is None or not mask.mask[row]:
+        raise not_found(document_id)
