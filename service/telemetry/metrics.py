@@ -12,12 +12,12 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -32,6 +32,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
 
 from glow import __version__
 from glow.index import Index
@@ -69,57 +70,40 @@ def metrics_folder(workers: int) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def exposition(registry: CollectorRegistry) -> bytes:
-    """All metrics in Prometheus's text format; takes about two milliseconds, plus one per worker."""
-    if values.ValueClass is values.MutexValue:
-        families = [*registry.collect()]
-        processes = {pid: _process(pid) for pid in (os.getpid(),)}
-    else:
-        folder = Path(os.environ[FOLDER_VARIABLE])
-        processes = {pid: _process(pid) for pid in _pids(folder)}
-        _forget_dead(folder, [pid for pid, found in processes.items() if found is None])
-        # A starting worker may have made a file without writing to it.
-        files = [str(path) for path in folder.glob("*.db") if _size(path)]
-        families = [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
-    alive = {pid: found for pid, found in processes.items() if found is not None}
-    return generate_latest(_Families([*_current(families), *_processes(alive)]))
+class _Scrape(Collector):
+    """The metrics of all running workers, by `prometheus_client`'s multi-process mode, and figures of their processes."""
+
+    def __init__(self, own: CollectorRegistry) -> None:
+        self._own = own
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields all metrics, without outdated series, and with the age of the index."""
+        folder = os.environ.get(FOLDER_VARIABLE)
+        families, processes = self._own.collect(), {os.getpid(): _process(os.getpid())}
+        if folder and values.ValueClass is not values.MutexValue:
+            # A starting worker may have made a file without writing to it.
+            files = [path for path in Path(folder).glob("*.db") if path.exists() and path.stat().st_size]
+            processes = {pid: _process(pid) for path in files for pid in (int(path.stem.rpartition("_")[2]),)}
+            for pid in (pid for pid, process in processes.items() if process is None):
+                with suppress(FileNotFoundError):  # another worker removed its gauges at the same time
+                    mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
+            files = [path for path in files if path.exists()]
+            families = MultiProcessCollector.merge([*map(str, files)])  # type: ignore[no-untyped-call]
+        for family in families:
+            if family.name in (CREATED, INDEX_INFO):
+                # Shared files keep all series; those of an index that is no longer live are 0.
+                family.samples = [sample for sample in family.samples if sample.value]
+            yield family
+            if family.name == CREATED:
+                age = GaugeMetricFamily("glow_index_age_seconds", "Time since the live index was built.")
+                for sample in family.samples:
+                    age.add_metric([], max(time.time() - sample.value, 0.0))
+                yield age
+        yield from _processes({pid: process for pid, process in processes.items() if process is not None})
 
 
-class _Families:
-    """Collected families, in the form that `generate_latest` reads."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
-
-
-def _current(families: list[Metric]) -> Iterator[Metric]:
-    """The families without outdated series, and with the age of the index."""
-    for family in families:
-        if family.name in (CREATED, INDEX_INFO):
-            # Shared files keep all series; those of an index that is no longer live are 0.
-            family.samples = [sample for sample in family.samples if sample.value]
-        yield family
-        if family.name == CREATED:
-            age = GaugeMetricFamily("glow_index_age_seconds", "Time since the live index was built.")
-            for sample in family.samples:
-                age.add_metric([], max(time.time() - sample.value, 0.0))
-            yield age
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """A process: private memory, shared memory (mapped files), CPU time in seconds."""
-
-    private_bytes: int
-    shared_bytes: int
-    cpu_seconds: float
-
-
-def _process(pid: int) -> _Process | None:
-    """Figures of a process from the kernel; None if it has ended."""
+def _process(pid: int) -> tuple[int, int, float] | None:
+    """Private memory, memory of mapped files (bytes) and CPU time (seconds) of a process; None if it has ended."""
     try:
         sizes = Path(f"/proc/{pid}/statm").read_bytes().split()
         # The command's name may contain any character; the fields after its closing parenthesis are regular.
@@ -127,63 +111,31 @@ def _process(pid: int) -> _Process | None:
     except OSError:
         return None
     resident, shared = int(sizes[1]), int(sizes[2])
-    if not resident:
-        return None  # it has ended, and its parent has not waited for it yet
     page, ticks = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-    return _Process((resident - shared) * page, shared * page, (int(times[11]) + int(times[12])) / ticks)
+    # Without memory, it has ended, and its parent has not waited for it yet.
+    figures = (resident - shared) * page, shared * page, (int(times[11]) + int(times[12])) / ticks
+    return figures if resident else None
 
 
-def _processes(found: dict[int, _Process]) -> Iterator[Metric]:
-    workers = GaugeMetricFamily("glow_workers", "Processes that serve.", value=len(found))
+def _processes(processes: dict[int, tuple[int, int, float]]) -> Iterator[Metric]:
+    yield GaugeMetricFamily("glow_workers", "Processes that serve.", value=len(processes))
     memory = GaugeMetricFamily(
         "glow_process_resident_bytes",
         "Memory of one worker: its own (private), and files that workers map together (shared).",
         labels=("pid", "kind"),
     )
     cpu = CounterMetricFamily("glow_process_cpu_seconds", "CPU time of one worker.", labels=("pid",))
-    for pid, process in sorted(found.items()):
-        memory.add_metric([str(pid), "private"], process.private_bytes)
-        memory.add_metric([str(pid), "shared"], process.shared_bytes)
-        cpu.add_metric([str(pid)], process.cpu_seconds)
-    yield from (workers, memory, cpu)
-
-
-def _pids(folder: Path) -> set[int]:
-    """All processes that wrote into the folder, whose files are named `…_PID.db`."""
-    return {int(path.stem.rpartition("_")[2]) for path in folder.glob("*.db")}
-
-
-def _forget_dead(folder: Path, pids: list[int]) -> None:
-    """Removes the gauges of ended processes; their counters stay, so that sums never decrease."""
-    for pid in pids:
-        with suppress(FileNotFoundError):  # another worker removed them at the same time
-            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    for pid, (private, shared, seconds) in sorted(processes.items()):
+        memory.add_metric([str(pid), "private"], private)
+        memory.add_metric([str(pid), "shared"], shared)
+        cpu.add_metric([str(pid)], seconds)
+    yield from (memory, cpu)
 
 
 # From a tenth of a millisecond (preprocessing) to seconds (overload).
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _LOAD_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _OverWorkers = Literal["livesum", "livemin", "livemax", "livemostrecent"]
-_T = TypeVar("_T", Counter, Histogram)
-
-
-class _Children(dict[tuple[str, ...], _T], Generic[_T]):
-    """The series of a metric by labels, each looked up once, because `labels()` costs more than counting."""
-
-    def __init__(self, metric: _T) -> None:
-        super().__init__()
-        self._metric: _T = metric
-
-    def __missing__(self, labels: tuple[str, ...]) -> _T:
-        child = self[labels] = self._metric.labels(*labels)
-        return child
 
 
 class Metrics:
@@ -200,11 +152,12 @@ class Metrics:
         self._make_counters()
         self._make_histograms()
         self._make_gauges()
-        self._make_swap()
-        self._requests = _Children(self.requests)
-        self._request_seconds = _Children(self.request_seconds)
-        self._stage_seconds = _Children(self.stage_seconds)
-        self._truncated = _Children(self.truncated)
+        # Each series is looked up once, because `labels()` costs more than counting.
+        self._requests, self._request_seconds = (
+            cache(self.requests.labels),
+            cache(self.request_seconds.labels),
+        )
+        self._stage_seconds, self._truncated = cache(self.stage_seconds.labels), cache(self.truncated.labels)
         self._live: tuple[str, str] | None = None
 
     def _make_counters(self) -> None:
@@ -237,6 +190,7 @@ class Metrics:
         self.left_out = counter(
             "glow_left_out", "Searches that skipped a stage because of their deadline.", "stage"
         )
+        self.swaps = counter("glow_index_swaps", "Attempts at a hot swap of the live index.", "outcome")
         self.spans_lost = counter("glow_spans_lost", "Spans that the trace collector did not accept.")
 
     def _make_histograms(self) -> None:
@@ -248,6 +202,9 @@ class Metrics:
         )
         self.stage_seconds = histogram(
             "glow_stage_seconds", "Time of a stage of a search.", _BUCKETS_S, "stage"
+        )
+        self.load_seconds = histogram(
+            "glow_index_load_seconds", "Time to open a version beside the live one.", _LOAD_BUCKETS_S
         )
         self.batch_queries = histogram(
             "glow_batch_queries", "Queries per batch of the query encoder.", (1, 2, 4, 8, 16, 32, 64)
@@ -271,29 +228,14 @@ class Metrics:
         self.index_info = gauge(INDEX_INFO, "The live index; always 1.", "livemax", "version", "model")
         self.index_documents = gauge("glow_index_documents", "Documents in the live index.", "livemostrecent")
         self.index_created = gauge(CREATED, "Build time of the live index, as Unix time.", "livemostrecent")
+        self.refused = gauge(
+            "glow_index_refused", "1 while CURRENT names a refused version, otherwise 0.", "livemax"
+        )
+        self.versions_open = gauge(
+            "glow_index_versions_open", "Index versions in memory; 2 during a hot swap.", "livemax"
+        )
         build = gauge("glow_build_info", "The running version; always 1.", "livemax", "version")
         build.labels(__version__).set(1)
-
-    def _make_swap(self) -> None:
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(name, text, registry=self.registry, multiprocess_mode="livemax")
-
-        self.swaps = Counter(
-            "glow_index_swaps",
-            "Attempts at a hot swap of the live index.",
-            ("outcome",),
-            registry=self.registry,
-        )
-        self.load_seconds = Histogram(
-            "glow_index_load_seconds",
-            "Time to open a version beside the live one.",
-            buckets=_LOAD_BUCKETS_S,
-            registry=self.registry,
-        )
-        self.refused = gauge("glow_index_refused", "1 while CURRENT names a refused version, otherwise 0.")
-        self.versions_open = gauge(
-            "glow_index_versions_open", "Index versions in memory; 2 during a hot swap."
-        )
 
     def use(self, index: Index) -> None:
         """Records the live index."""
@@ -307,21 +249,23 @@ class Metrics:
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Counts a request with a response."""
-        self._requests[route, str(status)].inc()
-        self._request_seconds[(route,)].observe(seconds)
+        self._requests(route, str(status)).inc()
+        self._request_seconds(route).observe(seconds)
 
     def stages(self, timings_ms: dict[str, float]) -> None:
         """Records the stages of one search, in milliseconds."""
         for stage, milliseconds in timings_ms.items():
-            self._stage_seconds[(stage,)].observe(milliseconds / 1_000)
+            self._stage_seconds(stage).observe(milliseconds / 1_000)
 
     def truncate(self, field: str) -> None:
         """Counts a text that was cut at its token limit."""
-        self._truncated[(field,)].inc()
+        self._truncated(field).inc()
 
     def text(self) -> bytes:
         """All metrics of all workers in Prometheus's text format; takes about two milliseconds, plus one per worker."""
-        return exposition(self.registry)
+        registry = CollectorRegistry()
+        registry.register(_Scrape(self.registry))
+        return generate_latest(registry)
 
 
 def _unix_time(created: str) -> float:
