@@ -39,7 +39,7 @@ EXTRAS = {
     "eval": ("ir-measures", "bm25s"),
     "formats": ("pyarrow", "backports.zstd"),
     "scale": ("ray",),
-    "otel": ("opentelemetry-sdk",),
+    "otel": ("opentelemetry-sdk", "opentelemetry-instrumentation-fastapi"),
 }
 CPU_FEATURES = ("avx2", "avx512f", "avx512_vnni", "amx_int8")
 LEAST_FREE_BYTES = 2 << 30
@@ -96,12 +96,11 @@ def _installation() -> Iterator[Finding]:
     yield Finding("glow", "ok", f"{__version__}, Python {platform.python_version()}, {sys.prefix}")
     yield Finding("packages", "ok", ", ".join(filter(None, map(_release, SERVING))))
     for extra, names in EXTRAS.items():
-        missing = [name for name in names if not _release(name)]
-        if missing:
+        if missing := [name for name in names if not _release(name)]:
             advice = f"pip install 'glow-retrieval[{extra}]'"
             yield Finding(f"extra {extra}", "note", f"not installed ({', '.join(missing)})", advice)
         else:
-            yield Finding(f"extra {extra}", "ok", ", ".join(filter(None, map(_release, names))))
+            yield Finding(f"extra {extra}", "ok", ", ".join(map(_release, names)))
 
 
 def _release(name: str) -> str:
@@ -112,24 +111,21 @@ def _release(name: str) -> str:
 
 
 def _machine(folder: Path) -> Iterator[Finding]:
-    features = [feature for feature in CPU_FEATURES if feature in _cpu_flags()]
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "").split()
+    features = [feature for feature in CPU_FEATURES if feature in flags]
     advice = "" if "avx2" in features else "searches are several times slower than on a CPU with AVX2"
     status: Status = "ok" if features else "note"
     detail = f"{all_cores()} cores, {platform.machine()}, {', '.join(features) or 'no vector features known'}"
     yield Finding("cpu", status, detail, advice)
     place = next(path for path in (folder, *folder.resolve().parents) if path.is_dir())
     free = shutil.disk_usage(place).free
-    detail = f"{free / 2**30:.1f} GiB free"
     is_short = free < LEAST_FREE_BYTES
-    yield Finding("disk", "note" if is_short else "ok", detail, "a build may not fit" if is_short else "")
-
-
-def _cpu_flags() -> frozenset[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    return frozenset(next((line for line in lines if line.startswith(("flags", "Features"))), "").split())
+    advice = "a build may not fit" if is_short else ""
+    yield Finding("disk", "note" if is_short else "ok", f"{free / 2**30:.1f} GiB free", advice)
 
 
 def _devices() -> Iterator[Finding]:

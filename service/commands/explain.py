@@ -21,6 +21,7 @@ from glow.records import Document
 from glow.runtime import Explanation
 from glow.search import analyze_query
 from glow.text import Fragment, Highlighter, Highlighting, markup
+from glow_service.commands.search import printable
 from glow_service.search import (
     Explanations,
     SearchPlan,
@@ -31,9 +32,8 @@ from glow_service.search import (
 )
 
 _STYLES = {"": "", "query": "bold yellow", "attended": "bold cyan"}
-# Documents may contain control characters, which a terminal would obey.
-_CONTROLS = {code: " " for code in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
 BAR_WIDTH = 20
+CANDIDATES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,10 @@ def as_json(explained: Explained) -> dict[str, Any]:
             "score": score,
             "scores": {"dense": cosine},
             "highlights": {name: [markup(one) for one in found] for name, found in fragments.items()},
-            "explanation": {**_terms(explanation), **_left_out(explanations, place)},
+            "explanation": {
+                **_terms(explanation),
+                **({"leave_one_out": _changes(explanations, place)} if explanations.left_out else {}),
+            },
         }
         for place, (document, score, cosine, explanation, fragments) in enumerate(
             zip(
@@ -76,37 +79,31 @@ def _terms(explanation: Explanation) -> dict[str, Any]:
     return {"terms": [asdict(term) for term in explanation.terms], "specials": explanation.specials}
 
 
-def _left_out(explanations: Explanations, place: int) -> dict[str, Any]:
-    if not explanations.left_out:
-        return {}
-    return {
-        "leave_one_out": [{"word": one.word, "delta": one.deltas[place]} for one in explanations.left_out]
-    }
+def _changes(explanations: Explanations, place: int) -> list[dict[str, Any]]:
+    return [{"word": one.word, "delta": one.deltas[place]} for one in explanations.left_out]
 
 
-def as_tables(explained: Explained, words: int) -> RenderableType:
+def as_tables(explained: Explained, words: int) -> Iterator[RenderableType]:
     """Tables of the query, then of each document."""
-    return Group(*_blocks(explained, words))
-
-
-def _blocks(explained: Explained, words: int) -> Iterator[RenderableType]:
     explanations = explained.explanations
-    yield Text.assemble(("query  ", "dim"), (_plain(explained.query), "bold"))
+    yield Text.assemble(("query  ", "dim"), (printable(explained.query), "bold"))
     yield _term_table(explanations.query, words)
     for place, document in enumerate(explained.documents):
         score = explained.scores[place]
         ranked = "not found by the search" if score is None else f"score {score:.4f}"
         yield Text.assemble(
             f"\n{place + 1}  ",
-            (_plain(document.id), "bold"),
+            (printable(document.id), "bold"),
             f"  {ranked}, cosine {explanations.cosines[place]:.4f}",
         )
         for name, fragments in explained.fragments[place].items():
             for fragment in fragments:
-                yield Text.assemble((f"{_plain(name)}  ", "dim"), _marked(fragment))
+                parts = [(printable(part), _STYLES[mark]) for part, mark in fragment.parts]
+                before, after = "… " if fragment.cut_before else "", " …" if fragment.cut_after else ""
+                yield Text.assemble((f"{printable(name)}  ", "dim"), before, *parts, after)
         yield _term_table(explanations.documents[place], words)
         if explanations.left_out:
-            yield _delta_table(explanations, place)
+            yield _change_table(_changes(explanations, place))
 
 
 def _term_table(explanation: Explanation, words: int) -> Table:
@@ -120,31 +117,19 @@ def _term_table(explanation: Explanation, words: int) -> Table:
     for term in explanation.terms[:words]:
         figures = (str(term.tf), f"{term.idf:.2f}", f"{term.weight:.2f}", f"{term.attention:.1%}")
         bar = Text("█" * round(BAR_WIDTH * term.attention / most), "cyan")
-        table.add_row(Text(_plain(term.word)), Text(_plain(term.field), "dim"), *figures, bar)
+        table.add_row(Text(printable(term.word)), Text(printable(term.field), "dim"), *figures, bar)
     table.add_row(Text("[CLS], [SEP]", "dim"), "", "", "", "", f"{explanation.specials:.1%}", "")
     return table
 
 
-def _delta_table(explanations: Explanations, place: int) -> Table:
+def _change_table(changes: list[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("without")
     table.add_column("score changes by", justify="right")
-    for one in explanations.left_out:
-        delta = one.deltas[place]
-        table.add_row(Text(_plain(one.word)), Text(f"{delta:+.4f}", "red" if delta < 0 else "green"))
+    for one in changes:
+        style = "red" if one["delta"] < 0 else "green"
+        table.add_row(Text(printable(one["word"])), Text(f"{one['delta']:+.4f}", style))
     return table
-
-
-def _marked(fragment: Fragment) -> Text:
-    parts = [(_plain(part), _STYLES[mark]) for part, mark in fragment.parts]
-    return Text.assemble("… " if fragment.cut_before else "", *parts, " …" if fragment.cut_after else "")
-
-
-def _plain(text: str) -> str:
-    return text.translate(_CONTROLS)
-
-
-CANDIDATES = 200
 
 
 class ExplainOptions(StrictModel):
@@ -171,35 +156,26 @@ def explain_command(options: ExplainOptions) -> None:
     if options.json_output:
         sys.stdout.write(json.dumps(as_json(explained), indent=2) + "\n")
     else:
-        Console(highlight=False).print(as_tables(explained, options.words))
+        Console(highlight=False).print(Group(*as_tables(explained, options.words)))
 
 
 def _explain(index: Index, options: ExplainOptions) -> Explained:
     require_explainer(index)
     query = analyze_query(index, options.query).text
-    documents, scores = _documents(index, query, options.ids, options.top_k)
+    depth = CANDIDATES if options.ids else options.top_k
+    plan = SearchPlan(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
+    hits = {hit.id: hit for hit in SearchSession(index, plan).run().found.hits}
+    found = [(name, hits.get(name)) for name in options.ids or hits]
+    # If an index has passages, explain the best one: the encoder read passages, not whole documents.
+    stored = index[STORED_FIELDS]
+    documents = [passage_document(stored.get(name), hit.passage if hit else None) for name, hit in found]
     explanations = explain(index, query, documents, leave_one_out=options.leave_one_out)
-    highlighter, shown = (
-        Highlighter(index.preprocessor, index.analyzer),
-        Highlighting(options.fragments, options.fragment_chars),
-    )
+    highlighter = Highlighter(index.preprocessor, index.analyzer)
+    shown = Highlighting(options.fragments, options.fragment_chars)
     fragments = [
         highlighter.document(document, query, None, explanation.attended_words(), shown)
         for document, explanation in zip(documents, explanations.documents, strict=True)
     ]
-    return Explained(query, documents, scores, explanations, fragments)
-
-
-def _documents(
-    index: Index, query: str, ids: Sequence[str], top_k: int
-) -> tuple[list[Document], list[float | None]]:
-    """The documents to explain, and their scores; None for a document that the search does not find."""
-    depth = CANDIDATES if ids else top_k
-    call = SearchPlan(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
-    hits = {hit.id: hit for hit in SearchSession(index, call).run().found.hits}
-    names = ids or list(hits)
-    # If an index has passages, explain the best one: the encoder read passages, not whole documents.
-    passages = {name: hit.passage for name, hit in hits.items()}
-    stored = index[STORED_FIELDS]
-    documents = [passage_document(stored.get(name), passages.get(name)) for name in names]
-    return documents, [hits[name].score if name in hits else None for name in names]
+    return Explained(
+        query, documents, [hit.score if hit else None for _, hit in found], explanations, fragments
+    )

@@ -26,8 +26,7 @@ from glow_service.settings import Settings
 
 KEY_VARIABLE = "GLOW_API_KEY"
 MARK = re.compile(r"(<em[^>]*>)(.*?)</em>", re.DOTALL)
-# Documents may contain control characters, which a terminal would obey.
-CONTROLS = {code: " " for code in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
+_CONTROLS = {code: " " for code in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
 SNIPPET_FIELDS = 2
 
 
@@ -95,13 +94,13 @@ def _body(options: SearchOptions, retriever: str) -> dict[str, Any]:
 def _print(answer: FoundHits, console: Console) -> None:
     query, hits = answer.query, answer.hits
     if query.corrected is not None:
-        console.print(Text(f"showing results for {query.searched.translate(CONTROLS)!r}", "italic"))
+        console.print(Text(f"showing results for {printable(query.searched)!r}", "italic"))
     if query.unknown:
-        console.print(Text(f"no document contains {', '.join(query.unknown).translate(CONTROLS)}", "italic"))
+        console.print(Text(f"no document contains {printable(', '.join(query.unknown))}", "italic"))
     if hits and answer.confidence == "none":
         console.print(Text("probably no document answers the query; these are the nearest", "italic"))
     for hit in hits:
-        title, url = (hit.text(name).translate(CONTROLS) for name in ("title", "url"))
+        title, url = (printable(hit.text(name)) for name in ("title", "url"))
         console.print(Text.assemble(f"{hit.rank:>3}  ", (title or hit.id, "bold"), f"  {hit.score:.4f}"))
         console.print(Text("     " + "  ".join(filter(None, (hit.id, url))), "dim"))
         for name, snippets in list((hit.highlights or {}).items())[-SNIPPET_FIELDS:]:
@@ -115,11 +114,13 @@ def _marked(snippet: str) -> Text:
     """Converts a snippet, which is HTML with only text and <em>, to terminal text."""
     text, end = Text(), 0
     for match in MARK.finditer(snippet):
-        text.append(_unescaped(snippet[end : match.start()]))
-        text.append(_unescaped(match[2]), "bold cyan" if "attended" in match[1] else "bold yellow")
+        text.append(printable(html.unescape(snippet[end : match.start()])))
+        style = "bold cyan" if "attended" in match[1] else "bold yellow"
+        text.append(printable(html.unescape(match[2])), style)
         end = match.end()
-    return text.append(_unescaped(snippet[end:]))
+    return text.append(printable(html.unescape(snippet[end:])))
 
 
-def _unescaped(markup: str) -> str:
-    return html.unescape(markup).translate(CONTROLS)
+def printable(text: str) -> str:
+    """The text of a document without control characters, which a terminal would obey."""
+    return text.translate(_CONTROLS)

@@ -26,7 +26,7 @@ from glow.text.highlight import Highlighter
 from glow_service.commands.doctor import doctor_command
 from glow_service.commands.explain import Explained, as_tables, explain_command
 from glow_service.commands.search import search_command
-from glow_service.commands.serve import read_files
+from glow_service.commands.serve import read_files, serve_command
 from glow_service.errors import NotAvailableError
 from glow_service.search.explanations import explain, require_explainer
 from glow_service.search.plan import SearchPlan
@@ -74,9 +74,8 @@ def test_a_file_that_is_none_ends_the_start(text: str | None, said: str, tmp_pat
         config.write_text(text)
     with pytest.raises(ConfigError, match=said):
         read_files(config, settings_table())
-    command = [sys.executable, "-m", "glow", "serve", "--index-root", "x", "--config", str(config)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and said in done.stderr
+    done = run(serve_command, "--index-root", "x", "--config", config)
+    assert done.exit_code == 2 and said in done.stderr
 
 
 def test_a_secret_whose_file_is_not_there_is_told(tmp_path: Path) -> None:
@@ -217,7 +216,7 @@ def test_what_a_document_holds_is_no_command_to_the_terminal(index: Index) -> No
     shown = Explained("\x1bbees", [document], [None], explain(index, "bees", [document]), fragments)
     console = Console(force_terminal=False, width=120)
     with console.capture() as captured:
-        console.print(as_tables(shown, 5))
+        console.print(*as_tables(shown, 5))
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", captured.get())
     assert "[bold]x[/bold]" in captured.get()
 
