@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from glow.errors import GlowError
 from glow_service.access import ClientLimits, cors_options
-from glow_service.api import DrainMiddleware, RequestMiddleware, add_routes
+from glow_service.api import RequestMiddleware, add_routes
 from glow_service.collections import DEFAULT_COLLECTION, Collections
 from glow_service.live import end_with_parent, is_first_to_fail, note_loaded, was_loaded
 from glow_service.settings import Settings
@@ -86,7 +86,6 @@ def _add_middleware(app: FastAPI, service: Service) -> None:
     app.add_middleware(RequestMiddleware, service=service)
     if options := cors_options(service.settings.cors_origins):
         app.add_middleware(CORSMiddleware, **options)
-    app.add_middleware(DrainMiddleware, resources=service.resources)
 
 
 def create_collections(settings: Settings, on_failure: Callable[[], None]) -> FastAPI | Collections:

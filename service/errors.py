@@ -1,29 +1,4 @@
-"""Errors of HTTP requests: a branch of the tree in `glow/errors.py`.
-
-InputError
-└── RequestError               the request is not valid
-    ├── MalformedJsonError     the body is not JSON
-    ├── BodyTooLargeError      the body exceeds max_body_bytes
-    ├── MediaTypeError         the Content-Type is not JSON
-    ├── RouteNotFoundError     no such path
-    ├── MethodNotAllowedError  the path does not support this method
-    ├── AnswerTooLargeError    the response has too many bytes
-    ├── RequestIdError         the service has no search with this request id
-    └── NotAvailableError      the index lacks the requested feature
-QueryError
-└── QueryTooLongError          the query exceeds max_query_chars
-GlowError
-├── AccessError                the client may not send this request
-│   ├── KeyMissingError        the request has no API key
-│   └── KeyRefusedError        the API key is unknown or not allowed here
-├── RateLimitError             an API key exceeds its rate limit
-├── SwapRefusedError           the requested index version cannot be served
-├── DeadlineError              the deadline passed before the response was ready
-└── UnavailableError           the service is temporarily unavailable
-    ├── OverloadedError        too many requests are in work
-    ├── NotReadyError          the index is still loading, or a resource does not respond
-    └── DrainingError          the service is shutting down
-"""
+"""Errors of HTTP requests: a branch of the tree in `glow/errors.py`."""
 
 from collections.abc import Sequence
 

@@ -25,7 +25,6 @@ from glow_service.errors import (
     RequestError,
     RouteNotFoundError,
 )
-from glow_service.live import Resources
 from glow_service.search import Deadline, faults_of
 from glow_service.state import Service
 
@@ -45,31 +44,6 @@ _SECURITY_HEADERS = (
 )
 
 
-class DrainMiddleware:
-    """Adds `Connection: close` to every response while the service drains; it is the outermost middleware.
-
-    Clients then send their next request to another replica, and no connection closes during a request.
-    """
-
-    def __init__(self, app: ASGIApp, resources: Resources) -> None:
-        self._app = app
-        self._resources = resources
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
-        if scope["type"] != "http" or not self._resources.draining:
-            await self._app(scope, receive, send)
-            return
-
-        async def closing(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [pair for pair in message["headers"] if pair[0] != b"connection"]
-                message["headers"] = [*headers, (b"connection", b"close")]
-            await send(message)
-
-        await self._app(scope, receive, closing)
-
-
 class RequestMiddleware:
     """Middleware around the whole app."""
 
@@ -79,6 +53,7 @@ class RequestMiddleware:
         self._access = service.access
         self._tracer = service.tracer
         self._admission = service.pool.admission
+        self._resources = service.resources
         # Access control counts its own refusals.
         self._refusals = {
             kind.code: service.metrics.rejected.labels(kind.code) for kind in (OverloadedError, DeadlineError)
@@ -99,6 +74,8 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
                 message["headers"] = [*message["headers"], *_headers(context, message)]
+                if self._resources.draining:  # clients then send their next request to another replica
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
             if message["type"] == "http.response.start":
                 self._tracer.note(_trace_attributes(context), context.timings_ms)

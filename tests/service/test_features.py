@@ -1,6 +1,5 @@
 """Retrievers, filters, facets, fusion, highlights and explanations over HTTP."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
-from glow.query_log import read_query_log
 from tests.made_index import made
 from tests.service import asking
 from tests.service.asking import Serve, ids
@@ -57,16 +55,6 @@ def test_a_hybrid_hit_has_both_scores_and_ranks_by_their_fusion(http: httpx.Clie
     best = found["hits"][0]
     wanted = sum(0.5 / (10 + part[best["id"]]) for part in ranks if best["id"] in part)
     assert best["score"] == pytest.approx(wanted, abs=1e-6)
-
-
-@pytest.mark.parametrize("retriever", RETRIEVERS)
-@pytest.mark.parametrize("filtered", [None, {"field": "year", "gte": 2010}])
-def test_pages_of_one_ranking_agree(http: httpx.Client, retriever: str, filtered: Any) -> None:
-    asked = {"retriever": retriever, "filter": filtered, "candidates": 40}
-    query = "what about bees and whales"
-    whole = ids(ask(http, query, top_k=40, **asked))
-    pages = [ids(ask(http, query, top_k=7, offset=at, **asked)) for at in range(0, 33, 7)]
-    assert list(itertools.chain(*pages)) == whole[:35] and len(set(whole)) == len(whole)
 
 
 @pytest.mark.parametrize("retriever", RETRIEVERS)
@@ -137,11 +125,6 @@ def test_explanations_hold_what_the_towers_read(http: httpx.Client, index: Index
     assert left[2]["delta"] == pytest.approx(float((vectors[1] - vectors[0]) @ vector), abs=1e-5)
 
 
-def test_an_explanation_comes_only_where_it_is_asked_for(http: httpx.Client) -> None:
-    found = ask(http)
-    assert "explanation" not in found["query"] and "explanation" not in found["hits"][0]
-
-
 def test_an_index_without_the_parts_says_how_to_get_them(
     tmp_path: Path, toy_model: Path, toy_corpus: Path, serve: Serve
 ) -> None:
@@ -190,14 +173,3 @@ def test_any_page_is_a_part_of_the_whole_ranking(
     assert np.all([hit["metadata"]["year"] >= low for hit in whole])
     ties = [(-hit["score"], hit["id"]) for hit in whole if hit["score"] == scores[0]]
     assert ties == sorted(ties)
-
-
-def test_the_query_log_tells_retriever_and_filter(run_server: Any, toy_index: Path, tmp_path: Path) -> None:
-    wanted = {"field": "year", "lt": 2010}
-    with run_server("--index-root", toy_index, "--query-log", tmp_path / "queries.jsonl") as server:
-        with server.client() as client:
-            found = ask(client, retriever="hybrid", filter=wanted, facets=[{"field": "lang"}], highlight=True)
-        server.stop()
-    (logged,) = read_query_log(tmp_path / "queries.jsonl")
-    assert (logged.retriever, logged.filter) == ("hybrid", wanted)
-    assert list(logged.hits) == ids(found)

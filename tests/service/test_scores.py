@@ -88,18 +88,6 @@ def test_scores_are_probabilities_in_the_order_of_the_evidence(root: IndexRoot, 
         assert scores(kept) == {name: score for name, score in scores(found).items() if score >= least}
 
 
-def test_a_filter_changes_no_score(root: IndexRoot, serve: Serve) -> None:
-    with serve(root.path) as client:
-        every = scores(ask(client, top_k=100, candidates=240))
-        for wanted in (
-            {"field": "lang", "eq": "de"}, {"field": "year", "gte": 2010}, {"field": "tags", "eq": "t4"},
-        ):  # fmt: skip
-            kept = ask(client, filter=wanted, top_k=100, candidates=240)
-            assert kept["hits"] and "confidence" in kept
-            both = {name: score for name, score in scores(kept).items() if name in every}
-            assert both == {name: every[name] for name in both} and len(both) > 5
-
-
 def test_where_scores_are_no_probabilities_nothing_is_said(
     root: IndexRoot, toy_index: Path, serve: Serve
 ) -> None:

@@ -87,13 +87,6 @@ def test_stop_words_are_searched_explained_and_marked_in_a_query_of_nothing_else
         )
 
 
-def test_pages_join_to_the_whole(http: httpx.Client) -> None:
-    whole = http.post("/search", json={"query": QUERY, "top_k": 12}).json()["hits"]
-    bodies = [{"query": QUERY, "top_k": 5, "offset": offset} for offset in (0, 5, 10)]
-    pages = [hit for body in bodies for hit in http.post("/search", json=body).json()["hits"]]
-    assert pages[:12] == whole and [hit["rank"] for hit in pages] == list(range(1, 16))
-
-
 def test_a_page_beyond_the_last_hit_is_empty(http: httpx.Client) -> None:
     response = http.post("/search", json={"query": QUERY, "offset": 500})
     assert response.status_code == 200 and response.json()["hits"] == []
