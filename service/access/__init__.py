@@ -16,7 +16,6 @@ from glow_service.access.keys import (
     RequestIds,
     Tenant,
     check_keys,
-    confined,
     make_key,
     parse_keys,
     read_tenants,
@@ -25,6 +24,6 @@ from glow_service.access.keys import (
 
 __all__ = [
     "MAX_CLIENTS", "Access", "AccessControl", "ClientLimits", "RateLimiter", "RequestIds", "Tenant", "access_errors",
-    "access_of", "check_keys", "client_of_scope", "confined", "cors_options", "make_key", "parse_keys", "parse_origins",
+    "access_of", "check_keys", "client_of_scope", "cors_options", "make_key", "parse_keys", "parse_origins",
     "read_tenants", "require_visible",
 ]  # fmt: skip

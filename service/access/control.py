@@ -64,10 +64,6 @@ class RateLimiter:
             self._take(client, -1.0, needed=-math.inf)
         return wait_s
 
-    def owe(self, client: str, cost: int) -> None:
-        """Takes the cost of work that was already done, even from a client in debt."""
-        self._take(client, float(cost), needed=-math.inf)
-
     def _take(self, client: str, cost: float, needed: float) -> int:
         now = self._clock()
         tokens, then = self._buckets.pop(client, (self._burst, now))
@@ -264,11 +260,6 @@ class AccessControl:
             return
         wait_s = self._limiter.charge(name or client_of_scope(scope), cost - 1)
         self._wait(wait_s, f"earlier requests exceeded the rate limit; send the next one in {wait_s} s")
-
-    def owe(self, scope: Scope, name: str, cost: int) -> None:
-        """Charges a client for work that was already done; its next requests have to wait for it."""
-        if self._limiter is not None and cost:
-            self._limiter.owe(name or client_of_scope(scope), cost)
 
     def _name(self, scope: Scope, digests: dict[str, bytes]) -> str:
         given = set(_presented(scope["headers"]))

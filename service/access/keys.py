@@ -181,20 +181,6 @@ class Tenant(StrictModel):
     collections: tuple[str, ...] = ()  # names of collections; empty: all
     filter: dict[str, Any] | None = None  # documents that can be found, counted or read; None: all
 
-    def confine(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Adds the key's filter to the body of a search.
-
-        Typos are not corrected: a correction could come from documents that the key may not read.
-        """
-        if self.filter is None:
-            return body
-        given = body.get("filter")
-        return {
-            **body,
-            "filter": self.filter if given is None else {"and": [self.filter, given]},
-            "typos": "off",
-        }
-
 
 def read_tenants(
     path: str, names: Collection[str], collections: Collection[str] | None = None
@@ -262,18 +248,6 @@ def _verdict(value: Any, name: str, depth: int = 1) -> bool | None:
             "(docs/filters.md)"
         )
     return None
-
-
-def confined(
-    body: dict[str, Any], tenant: Tenant | None, index: Index, check: Callable[[], None]
-) -> dict[str, Any]:
-    """Checks and restricts a search's body by the tenant of its key; calls `check`, which may raise, repeatedly."""
-    if tenant is None:
-        return body
-    like = body.get("like")
-    if isinstance(like, dict) and isinstance(like.get("id"), str):
-        require_visible(like["id"], tenant, index, check)
-    return tenant.confine(body)
 
 
 def require_visible(document_id: str, tenant: Tenant | None, index: Index, check: Callable[[], None]) -> None:

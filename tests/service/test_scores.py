@@ -21,7 +21,6 @@ from glow.index.vectors import VECTORS
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions.writer import derive
-from glow_service.access import Tenant
 from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
 from glow_service.settings import Settings
 from tests.made_index import documents, made, write
@@ -297,8 +296,6 @@ def test_a_filter_changes_no_score_and_no_order(
     few = hits(index, {**body, "filter": wanted, "candidates": 20, "top_k": 20})
     if index[VECTORS].kind == "flat":  # the others go deeper when they are asked for more
         require_kept(whole, few)
-    tenant = Tenant(filter={"field": "owner", "eq": "alice"})
-    require_kept(whole, hits(index, tenant.confine({**body, "filter": wanted})))
     least = float(np.median(list(whole.values()) or [0.0]))
     above = {name: score for name, score in whole.items() if score >= least}
     assert hits(index, {**body, "min_score": least}) == above
