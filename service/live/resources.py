@@ -164,7 +164,7 @@ class Resources:
         self._root, self._metrics = IndexRoot(index_root), metrics
         self._device, self._threads, self._document_model = device, threads, document_model
         self._live: OpenVersion | None = None
-        self._draining = False
+        self.draining = False  # whether the service is shutting down
         self.held = HeldVersions(metrics)
 
     def load(self) -> Index:
@@ -194,7 +194,7 @@ class Resources:
         self._live = opened
         self.held.add(opened.index)
         self._metrics.use(opened.index)
-        self._metrics.ready.set(0 if self._draining else 1)
+        self._metrics.ready.set(0 if self.draining else 1)
 
     def live(self) -> Index:
         """The live index."""
@@ -206,19 +206,14 @@ class Resources:
             raise NotReadyError("the index is still loading; try again in a moment")
         return self._live
 
-    @property
-    def draining(self) -> bool:
-        """Whether the service is shutting down."""
-        return self._draining
-
     def drain(self) -> None:
         """Makes `/readyz` return 503, so that new requests go elsewhere; requests are still answered."""
-        self._draining = True
+        self.draining = True
         self._metrics.ready.set(0)
 
     def require_open(self) -> None:
         """Raises an error if the service is shutting down."""
-        if self._draining:
+        if self.draining:
             raise DrainingError("the service is shutting down; send requests to another replica")
 
     def check(self) -> None:

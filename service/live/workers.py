@@ -93,10 +93,8 @@ class WorkerGroup:
 
     def asked(self) -> str:
         """Id of the last request; "" for none."""
-        if self._folder is None:
-            return ""
         with suppress(OSError, ValueError):
-            return (self._folder / _ASKED).read_text(encoding="ascii")
+            return (self._folder / _ASKED).read_text(encoding="ascii") if self._folder else ""
         return ""
 
     def note(self, version: str, refused: str, request: str) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from glow_service.state import Service
 
 ADMIN_KEY = "admin-key-of-the-test"
 ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
+IDS = {"a": "toy/", "b": "other/"}
+"""How the ids of a kind of version begin."""
 ADMIN_HASH = hashlib.sha256(ADMIN_KEY.encode()).hexdigest()
 
 
@@ -85,6 +88,59 @@ class Served:
         """A metric's value by its name with labels; 0 where it is not there."""
         lines = self.http.get("/metrics").text.splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name} ")), 0.0)
+
+
+class Client(threading.Thread):
+    """Searches, alone and in batches, until it is told to stop; connects again after a connection was lost."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url, self.enough = url, threading.Event()
+        self.faults, self.versions, self.lost = list[str](), list[str](), 0
+
+    def run(self) -> None:
+        """The thread's work."""
+        while not self.enough.is_set():
+            try:
+                with httpx.Client(base_url=self.url, timeout=30) as http:
+                    while not self.enough.is_set():
+                        self.search(http)
+            except httpx.TransportError:
+                self.lost += 1
+
+    def search(self, http: httpx.Client) -> None:
+        """Sends a search and a batch; every hit must be of the version that is named."""
+        number = len(self.versions)
+        query = {"query": f"honey bees {number}", "retriever": ("dense", "hybrid")[number % 2]}
+        alone = http.post("/search", json=query)
+        batch = http.post("/search/batch", json={"searches": [query, {"query": "salmon"}]})
+        for response in (alone, batch):
+            if response.status_code != 200:
+                self.faults.append(response.text)
+                return
+            version = response.headers["x-index-version"]
+            answers = response.json().get("results", [response.json()])
+            if {answer["index"]["version"] for answer in answers} != {version}:
+                self.faults.append("another version in the header")
+            ids = [hit["id"] for answer in answers for hit in answer["hits"]]
+            if not ids or not all(each.startswith(IDS[version[0]]) for each in ids):
+                self.faults.append(f"hits of another version than {version}")
+            self.versions.append(version)
+
+
+@contextmanager
+def searching(url: str, count: int) -> Iterator[list[Client]]:
+    """So many clients; none has a fault at the end."""
+    clients = [Client(url) for _ in range(count)]
+    for client in clients:
+        client.start()
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.enough.set()
+            client.join()
+    assert [client.faults for client in clients] == [[]] * count
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import gc
 import socket
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,52 +17,10 @@ from glow.index.columns import COLUMNS
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
+from tests.service.swap.conftest import searching
 from tests.until import until
 
 Serve = Callable[..., AbstractContextManager[Any]]
-IDS = {"a": "toy/", "b": "other/"}
-
-
-def is_of_one_version(answer: Any) -> bool:
-    """Whether every hit of an answer is a document of the version that it names."""
-    start = IDS[answer["index"]["version"][0]]
-    return bool(answer["hits"]) and all(hit["id"].startswith(start) for hit in answer["hits"])
-
-
-class Client(threading.Thread):
-    """Searches, alone and in batches, until it is told to stop."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url, self.faults, self.versions, self.enough = url, list[str](), list[str](), threading.Event()
-
-    def run(self) -> None:
-        """The thread's work."""
-        with httpx.Client(base_url=self.url, timeout=30) as http:
-            number = 0
-            while not self.enough.is_set():
-                number += 1
-                query = {"query": f"honey bees {number}", "retriever": ("dense", "hybrid")[number % 2]}
-                alone = http.post("/search", json=query)
-                batch = http.post("/search/batch", json={"searches": [query, {"query": "salmon"}]})
-                if alone.status_code != 200 or batch.status_code != 200:
-                    self.faults.append(f"{alone.status_code} {batch.status_code}")
-                    continue
-                answers = [alone.json(), *batch.json()["results"]]
-                versions = {answer["index"]["version"] for answer in answers[1:]}
-                if versions != {batch.headers["x-index-version"]} or len(versions) != 1:
-                    self.faults.append(f"a batch of {versions}")
-                if alone.headers["x-index-version"] != answers[0]["index"]["version"]:
-                    self.faults.append("another version in the header")
-                self.faults += ["mixed" for answer in answers if not is_of_one_version(answer)]
-                self.versions.append(answers[0]["index"]["version"])
-
-
-def wait_for_answers(clients: list[Client]) -> None:
-    """Each client has begun and ended a round since."""
-    for client in clients:
-        wanted = len(client.versions) + 2
-        until(lambda client=client, wanted=wanted: len(client.versions) >= wanted or client.faults)
 
 
 def test_five_swaps_under_two_clients_fail_and_mix_no_answer(versions: Any, serve: Serve) -> None:
@@ -71,19 +28,10 @@ def test_five_swaps_under_two_clients_fail_and_mix_no_answer(versions: Any, serv
     for name in names:
         versions.add(name)
     with serve() as served:
-        clients = [Client(str(served.http.base_url)) for _ in range(2)]
-        for client in clients:
-            client.start()
-        for name in names:
-            wait_for_answers(clients)
-            versions.publish(name)
-            until(lambda name=name: served.live == name)
-        wait_for_answers(clients)
-        for client in clients:
-            client.enough.set()
-            client.join()
-        assert [client.faults for client in clients] == [[], []]
-        assert {"a1", *names} == {version for client in clients for version in client.versions}
+        with searching(str(served.http.base_url), 2) as clients:
+            for name in names:
+                versions.publish(name)
+                until(lambda name=name: all(name in client.versions[-1:] for client in clients))
         assert served.metric('glow_index_swaps_total{outcome="done"}') == 5
         assert served.metric("glow_index_load_seconds_count") == 5
         until(lambda: served.metric("glow_index_versions_open") == 1)
@@ -184,11 +132,12 @@ def test_a_version_that_is_kept_in_a_circle_is_collected_in_the_end(
 ) -> None:
     monkeypatch.setattr("glow_service.live.resources.COLLECT_AFTER_S", 0.1)
     with serve() as served, no_collector():
-        circle: dict[str, Any] = {"index": served.service.resources.live()}
-        circle["self"] = circle
-        gone = weakref.ref(circle["index"])
-        del circle
+        live = served.service.resources.live()
         versions.publish("b1")
+        until(lambda: served.live == "b1")
+        circle: dict[str, Any] = {"index": live}
+        circle["self"], gone = circle, weakref.ref(live)
+        del circle, live
         until(lambda: gone() is None)
 
 
@@ -203,4 +152,4 @@ def test_a_version_of_the_same_model_takes_over_its_tower(versions: Any, serve: 
         until(lambda: old() is dense() is None)
         assert served.service.resources.live().encoder is tower
         assert served.service.resources.live().preprocessor.pieces is pieces
-        assert is_of_one_version(served.search().json())
+        assert served.search().json()["index"]["version"] == "b1"

@@ -5,10 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from glow_service.errors import NotReadyError
 from glow_service.live.resources import Resources
 from glow_service.live.workers import Readiness, WorkerGroup
 from glow_service.telemetry.metrics import FOLDER_VARIABLE, Metrics
+from tests.service.swap.conftest import searching
 from tests.until import until
 
 ROOT = Path(__file__).parents[3]
@@ -56,21 +55,6 @@ def note_apart() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", NOTE], cwd=ROOT, **pipes)
 
 
-def test_all_have_loaded_once_each_has_noted_a_version_whoever_dies_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    group = WorkerGroup()
-    group.note("v1", "", "")
-    assert not group.have_loaded(2)
-    with note_apart() as other:
-        assert other.stdout is not None and other.stdout.readline() == b"noted\n"
-        assert group.have_loaded(2)
-        other.kill()
-    assert len(group.statuses()) == 1 and group.have_loaded(2)
-    assert WorkerGroup().have_loaded(2)  # one that is started again is not alone, though a mate may be
-
-
 def test_once_all_have_loaded_no_worker_says_otherwise(
     toy_index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +77,7 @@ def test_once_all_have_loaded_no_worker_says_otherwise(
 
         asyncio.run(ask())
         other.kill()
+    assert len(group.statuses()) == 1 and WorkerGroup().have_loaded(2)
     readiness.close()
 
 
@@ -112,33 +97,6 @@ def test_workers_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             each.result(30)
 
 
-class Client(threading.Thread):
-    """Searches, with a new connection after each that was lost, until it is told to stop."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url, self.enough = url, threading.Event()
-        self.statuses, self.lost, self.mixed = list[int](), list[float](), 0
-
-    def run(self) -> None:
-        """The thread's work."""
-        number = 0
-        while not self.enough.is_set():
-            with httpx.Client(base_url=self.url, timeout=30) as http, suppress(httpx.TransportError):
-                while not self.enough.is_set():
-                    number += 1
-                    answer = http.post("/search", json={"query": f"honey bees {number}"})
-                    self.statuses.append(answer.status_code)
-                    found, version = answer.json(), answer.headers["x-index-version"]
-                    start = {"a": "toy/", "b": "other/"}[version[0]]
-                    ids = [hit["id"] for hit in found["hits"]]
-                    self.mixed += found["index"]["version"] != version or not all(
-                        each.startswith(start) for each in ids
-                    )
-                return
-            self.lost.append(time.monotonic())
-
-
 def test_swaps_of_two_workers_fail_nothing_and_a_kill_loses_the_workers_own_requests_alone(
     versions: Any, start_server: Any, admin: dict[str, str], admin_flags: list[str], tmp_path: Path
 ) -> None:
@@ -154,26 +112,18 @@ def test_swaps_of_two_workers_fail_nothing_and_a_kill_loses_the_workers_own_requ
         def ready() -> Any:
             return httpx.get(f"{server.url}/readyz").json()["workers"]["ready"]
 
-        clients = [Client(server.url) for _ in range(4)]
-        for client in clients:
-            client.start()
-        for name in names:
-            versions.publish(name)
-            reloaded = httpx.post(f"{server.url}/admin/reload", headers=admin, timeout=60)
-            assert reloaded.json()["live"]["version"] == name
-            assert reloaded.json()["workers"] == {"count": 2, "following": 2, "refusing": 0}
-            assert reloaded.elapsed.total_seconds() < 10.0, "it did not wait for the other worker in vain"
-        assert [client.lost for client in clients] == [[]] * 4
-        before = set(pids())
-        os.kill(pids()[0], signal.SIGKILL)
-        until(lambda: ready() == 2 and set(pids()) != before)
-        for client in clients:
-            client.enough.set()
-            client.join()
-        # One request at most for each connection.
-        assert max(len(client.lost) for client in clients) <= 1
-        assert {status for client in clients for status in client.statuses} == {200}
-        assert sum(client.mixed for client in clients) == 0
-        ends = pids()
+        with searching(server.url, 4) as clients:
+            for name in names:
+                versions.publish(name)
+                reloaded = httpx.post(f"{server.url}/admin/reload", headers=admin, timeout=60)
+                assert reloaded.json()["live"]["version"] == name
+                assert reloaded.json()["workers"] == {"count": 2, "following": 2, "refusing": 0}
+                assert reloaded.elapsed.total_seconds() < 10.0, "it waited for the other worker in vain"
+            assert [client.lost for client in clients] == [0] * 4
+            before = set(pids())
+            os.kill(pids()[0], signal.SIGKILL)
+            until(lambda: ready() == 2 and set(pids()) != before)
+        assert max(client.lost for client in clients) <= 1  # one request at most of each connection
+        workers = pids()
         server.process.kill()  # the workers end with their supervisor
-        until(lambda: not any(Path(f"/proc/{each}/cmdline").exists() for each in ends))
+        until(lambda: not any(Path(f"/proc/{each}/cmdline").exists() for each in workers))
