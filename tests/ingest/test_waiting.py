@@ -46,7 +46,7 @@ def test_many_who_wait_hold_up_nobody(root: IndexRoot, monkeypatch: pytest.Monke
     """More wait than the service works on at once, over a log of eleven megabytes, which nobody applies."""
     monkeypatch.setattr("glow_service.writes.MAX_WAITING", 20)
     large = {"documents": [{"_id": f"l/{each}", "text": "words " * 2_000} for each in range(90)]}
-    with serving_writes(root, max_in_flight=2) as http:
+    with serving_writes(root, max_in_flight=8) as http:
         for _ in range(10):
             assert post(http, large).status_code == 202
         quiet = _p99(http)

@@ -178,11 +178,11 @@ def run(tmp_path: Path) -> Callable[..., Result]:
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_default(run: Callable[..., Result]) -> None:
     # What was chosen shows in the complaint about a limit that the chosen value breaks.
-    limits = {"GLOW_MAX_CANDIDATES": "50", "GLOW_MAX_TOP_K": "10"}
-    assert "default_candidates 100 exceeds" in run(**limits).stderr
-    limits["GLOW_DEFAULT_CANDIDATES"] = "60"
-    assert "default_candidates 60 exceeds" in run(**limits).stderr
-    assert "default_candidates 70 exceeds" in run("--default-candidates", "70", **limits).stderr
+    limits = {"GLOW_MAX_TIMEOUT_MS": "50"}
+    assert "default_timeout_ms 2000 exceeds" in run(**limits).stderr
+    limits["GLOW_DEFAULT_TIMEOUT_MS"] = "60"
+    assert "default_timeout_ms 60 exceeds" in run(**limits).stderr
+    assert "default_timeout_ms 70 exceeds" in run("--default-timeout-ms", "70", **limits).stderr
 
 
 def test_settings_that_are_not_valid_are_all_named_at_once(run: Callable[..., Result]) -> None:
@@ -255,8 +255,3 @@ def test_a_containers_quota_counts_as_its_cores(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr("glow_service.settings.CPU_QUOTA", tmp_path / "cpu.max")
         monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
         assert Settings(index_root=Path("somewhere")).processes == cores
-
-
-def test_a_batch_never_needs_more_permits_than_there_are() -> None:
-    settings = Settings(index_root=Path("somewhere"), max_in_flight=8, max_body_bytes=64 << 20)
-    assert settings.batch_limit == 8 and settings.batch_bytes == 64 << 20

@@ -108,10 +108,10 @@ def test_a_version_that_a_gate_refused_is_a_409_that_openapi_declares(
 def test_a_full_service_rolls_back_all_the_same(versions: Any, serve: Serve, admin: dict[str, str]) -> None:
     with serve(poll_s=60, max_in_flight=1) as served:
         versions.publish("b1")
-        served.service.plain.admission.enter()
+        served.service.pool.admission.enter()
         assert served.search().status_code == 429
         assert served.http.post("/admin/reload", headers=admin).status_code == 200
-        served.service.plain.admission.leave()
+        served.service.pool.admission.leave()
 
 
 def test_a_root_that_is_being_changed_is_busy(

@@ -1,13 +1,13 @@
 """The hot swap over real HTTP: no request fails, none is answered from two versions, and the old one is freed."""
 
 import gc
-import socket
+import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -17,6 +17,7 @@ from glow.index.columns import COLUMNS
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
+from glow_service.search.run import SearchAnswer, SearchSession
 from tests.service.swap.conftest import searching
 from tests.until import until
 
@@ -79,24 +80,27 @@ def use_everything(served: Any) -> None:
     assert served.http.get("/readyz").status_code == served.http.get("/info").status_code == 200
 
 
-class SlowReader:
-    """A search that has begun, and whose last byte has not been sent."""
+@contextmanager
+def slow_search(served: Any) -> Iterator[Callable[[], httpx.Response]]:
+    """A search that has begun, and that ends when the function is called, which returns its answer."""
+    begun, end, retrieve = threading.Event(), threading.Event(), SearchSession.retrieve
 
-    def __init__(self, url: httpx.URL) -> None:
-        address = urlsplit(str(url))
-        self.connection = socket.create_connection((address.hostname, address.port), timeout=30)
-        body = b'{"query": "honey bees"}'
-        head = b"POST /search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
-        self.connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body[:-1])
+    def wait(session: SearchSession, encoded: Any) -> SearchAnswer:
+        begun.set()
+        end.wait(30)
+        return retrieve(session, encoded)
 
-    def finish(self) -> bytes:
-        """Sends the last byte and reads the answer."""
-        self.connection.sendall(b"}")
-        answer = b""
-        while more := self.connection.recv(65_536):
-            answer += more
-        self.connection.close()
-        return answer
+    def finish() -> httpx.Response:
+        end.set()
+        return response.result()
+
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SearchSession, "retrieve", wait)
+            response = pool.submit(served.search, "honey of the old version", retriever="lexical")
+            assert begun.wait(30)
+        yield finish
+        end.set()
 
 
 def test_the_old_version_is_freed_when_its_last_reader_leaves_and_not_before(
@@ -109,17 +113,17 @@ def test_the_old_version_is_freed_when_its_last_reader_leaves_and_not_before(
             parts = parts_of(served.service.resources.live())
             encoder = weakref.ref(served.service.resources.live_version().document_encoder)
             assert len(parts) > 5
-            reader = SlowReader(served.http.base_url)
-            until(lambda: served.metric("glow_requests_in_flight") == 2)
-            versions.publish("b1")
-            until(lambda: served.live == "b1")
-            assert served.search().json()["index"]["version"] == "b1"
-            assert served.metric("glow_index_versions_open") == 2
-            assert all(part() is not None for part in parts)
-            assert held_files(versions.path / "a1")
-            answer = reader.finish()
-            assert b" 200 OK" in answer.partition(b"\r\n")[0] and b'"version":"a1"' in answer
-            assert b'"id":"toy/' in answer and b"other/" not in answer
+            with slow_search(served) as finish:
+                versions.publish("b1")
+                until(lambda: served.live == "b1")
+                assert served.search().json()["index"]["version"] == "b1"
+                assert served.metric("glow_index_versions_open") == 2
+                assert all(part() is not None for part in parts)
+                assert held_files(versions.path / "a1")
+                answer = finish().json()
+            assert answer["index"]["version"] == "a1"
+            assert all(hit["id"].startswith("toy/") for hit in answer["hits"])
+            del answer
             until(lambda: not any(part() for part in parts))
             until(lambda: not held_files(versions.path / "a1"))
             assert encoder() is not None  # the same model hash: the document tower is kept
