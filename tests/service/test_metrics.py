@@ -221,9 +221,11 @@ def test_metrics_of_two_real_workers_are_one_answer(toy_index: Path, run_server:
         until(lambda: samples(httpx.get(f"{server.url}/metrics").text)["glow_ready"] == 1)
         for _ in range(10):  # a connection each: the kernel deals them out
             assert httpx.post(f"{server.url}/search", json={"query": "honey bees"}).status_code == 200
+        name = 'glow_requests_total{route="/search",status="200"}'
+        # A request is counted after its response.
+        until(lambda: samples(httpx.get(f"{server.url}/metrics").text)[name] == 10)
         for _ in range(6):
             found = samples(httpx.get(f"{server.url}/metrics").text)
-            assert found['glow_requests_total{route="/search",status="200"}'] == 10
-            assert found["glow_workers"] == 2
+            assert (found[name], found["glow_workers"]) == (10, 2)
         assert len(folders(server.process.pid)) == 1 and server.stop() == 0
     assert not folders(server.process.pid)
