@@ -1,4 +1,4 @@
-"""The cache of responses and query vectors: in the process and, if there is a Redis, shared with other processes.
+"""The cache of responses and query vectors in the process; if there is a Redis, processes share responses.
 
 A key is the hash of everything that an entry depends on. A change gives a new key, so invalidation is not needed.
 """
@@ -6,30 +6,28 @@ A key is the hash of everything that an entry depends on. A change gives a new k
 import asyncio
 import dataclasses
 import struct
-import sys
-import time
-from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from cachetools import TTLCache
 from pydantic import BaseModel
 
 from glow import __version__
 from glow.artifact import Manifest
 from glow.index import Index
+from glow.runtime import EncodedText
 from glow_service.errors import DeadlineError
-from glow_service.telemetry import KINDS, Kind, Metrics, RedisBudget, TierEvents
+from glow_service.telemetry import Kind, Metrics, TierEvents
 
 if TYPE_CHECKING:
     from glow_service.redis import RedisCache
 
 # Part of every key; increase it if the format of entries or the input of keys changes.
-_KEY_VERSION = 5
+_KEY_VERSION = 6
 # 160 bits: nobody can find two texts with the same hash.
 _DIGEST_BYTES = 20
-_FACTS = (b"f", b"t")
 
 
 class Keys:
@@ -44,25 +42,18 @@ class Keys:
 
     @classmethod
     def of(cls, index: Index) -> "Keys":
-        """The keys of an open index; making them takes about a millisecond, so keep them.
-
-        They contain the manifest's hash, because versions of different indexes may have the same name.
-        """
+        """The keys of an open index, with its manifest's hash: versions of different indexes may have the same name."""
         hashes = index.manifest.hashes
         return cls(hashes["model"], hashes["terms"], f"{index.version}@{index.manifest.hash}")
 
     def vector(self, text: str) -> bytes:
-        """The key of a query's vector: printable ASCII, the same length for every text."""
+        """The key of a query's vector."""
         state = self._vector.copy()
         state.update(text.encode("utf-8", "surrogatepass"))
-        return b"glow:%d:vector:%s" % (_KEY_VERSION, state.hexdigest().encode())
+        return state.digest()
 
     def page(self, *request: Any) -> bytes:
-        """The key of a response: printable ASCII, the same length for every request.
-
-        Lists equal tuples, and the order of mappings does not matter; 1, 1.0 and True differ, as do classes of
-        different names.
-        """
+        """The key of a response, in printable ASCII. Lists equal tuples; 1, 1.0 and True differ, as do classes."""
         state = self._page.copy()
         state.update(_encoded(request))
         return b"glow:%d:page:%s" % (_KEY_VERSION, state.hexdigest().encode())
@@ -74,7 +65,7 @@ def _encoded(value: Any) -> bytes:
         raw = value.encode("utf-8", "surrogatepass")
         return b"s%d:%b" % (len(raw), raw)
     if isinstance(value, int):
-        return _FACTS[value] if isinstance(value, bool) else b"i%d;" % value
+        return b"b%d" % value if isinstance(value, bool) else b"i%d;" % value
     if value is None:
         return b"n"
     if isinstance(value, tuple | list):
@@ -82,7 +73,7 @@ def _encoded(value: Any) -> bytes:
     if isinstance(value, float):
         return b"d" + struct.pack(">d", value)
     if isinstance(value, bytes):
-        return b"b%d:%b" % (len(value), value)
+        return b"r%d:%b" % (len(value), value)
     return _encoded_mapping(value)
 
 
@@ -115,179 +106,98 @@ def _name_of(kind: type[Any]) -> bytes:
 @cache
 def _fields(kind: type[Any]) -> tuple[tuple[bytes, str, Any], ...]:
     """Encoded name, name, and default if that is a plain value, of each field that is compared, sorted by name."""
+    found = []
     compared = (field for field in dataclasses.fields(kind) if field.compare)
-    fields = sorted(compared, key=lambda field: field.name)
-    defaults = (field.default if _is_plain(field.default) else dataclasses.MISSING for field in fields)
-    return tuple(
-        (_encoded(field.name), field.name, default) for field, default in zip(fields, defaults, strict=True)
-    )
+    for field in sorted(compared, key=lambda field: field.name):
+        is_plain = field.default in (None, ()) or isinstance(field.default, int | str)
+        found.append((_encoded(field.name), field.name, field.default if is_plain else dataclasses.MISSING))
+    return tuple(found)
 
 
-def _is_plain(value: object) -> bool:
-    return value is None or value == () or isinstance(value, bool | int | str)
-
-
-# The LRU cache in a process, whose entries also expire.
+# Entries in the process.
 
 ENTRY_OVERHEAD_BYTES = 400
-"""Approximate memory of an entry besides its value: dictionary slot, key, tuple, expiry."""
+"""Approximate memory of an entry besides its value: dictionary slots, key, links, expiry."""
+MOST_VALUE_BYTES = 1 << 20
+# Responses differ a thousandfold in size, so a limit of their number does not limit memory.
+_LEAST_BYTES = 64 << 20
+_BYTES_PER_ENTRY = 4 << 10
+Value = TypeVar("Value")
 
 
-class LocalCache:
-    """Entries of one kind; all operations take constant time.
+class _Local(Generic[Value]):
+    """Entries of one kind, limited in number and bytes; only one event loop may use it.
 
-    It has no locks: only one event loop may use it.
+    The least recently used entry is evicted first. Reads do not extend the lifetime of an entry.
     """
 
     def __init__(
-        self,
-        max_entries: int,  # most entries, >= 1
-        max_bytes: int,  # most bytes of keys, values and overhead in total
-        ttl_s: float,  # lifetime of an entry after it was stored, in seconds; reads do not extend it
-        events: TierEvents,
-        clock: Callable[[], float] = time.monotonic,  # returns monotonic seconds
-        max_value_bytes: int = sys.maxsize,
+        self, kind: Kind, entries: int, ttl_s: float, metrics: Metrics, size_of: Callable[[Value], int]
     ) -> None:
-        self._entries: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
-        self._max_entries = max_entries
-        self._max_bytes = max_bytes
-        self._ttl_s = ttl_s
-        self._count = events.count
-        self._clock = clock
-        self._max_value_bytes = max_value_bytes
-        self.size_bytes = 0
+        self._count = TierEvents(metrics, "local", kind).count
+        self._size_of = size_of
+        size = max(_LEAST_BYTES, entries * _BYTES_PER_ENTRY)
+        self._entries: TTLCache[bytes, Value] = TTLCache(
+            size,
+            ttl_s,
+            # An entry counts as at least its share, which limits the number of entries.
+            getsizeof=lambda value: max(size_of(value) + ENTRY_OVERHEAD_BYTES, size / entries),
+        )
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: bytes) -> bytes | None:
+    def get(self, key: bytes) -> Value | None:
         """The value of a key, or None if it is missing or expired."""
-        entry = self._entries.get(key)
-        if entry is None:
-            self._count("miss")
-            return None
-        value, expires = entry
-        if self._clock() >= expires:
-            self._remove(key)
-            self._count("evict")
-            self._count("miss")
-            return None
-        self._entries.move_to_end(key)
-        self._count("hit")
+        value: Value | None = self._entries.get(key)
+        self._count("miss" if value is None else "hit")
         return value
 
-    def put(self, key: bytes, value: bytes) -> None:
-        """Stores a value; evicts the least recently used ones if needed."""
-        if key in self._entries:
-            self._remove(key)
-        size = _size(value)
-        if size > self._max_bytes or len(value) > self._max_value_bytes:
+    def put(self, key: bytes, value: Value) -> None:
+        """Stores a value, unless it is too large; evicts others if needed."""
+        if self._size_of(value) > MOST_VALUE_BYTES:
             self._count("skipped")
             return
-        while len(self._entries) >= self._max_entries or self.size_bytes + size > self._max_bytes:
-            self._remove(next(iter(self._entries)))
-            self._count("evict")
-        self._entries[key] = (value, self._clock() + self._ttl_s)
-        self.size_bytes += size
+        before = len(self._entries) + (key not in self._entries)
+        self._entries[key] = value
         self._count("store")
-
-    def _remove(self, key: bytes) -> None:
-        self.size_bytes -= _size(self._entries.pop(key)[0])
-
-
-def _size(value: bytes) -> int:
-    return len(value) + ENTRY_OVERHEAD_BYTES
-
-
-# Single-flight: of concurrent searches for the same value, one makes it and the others wait.
-
-Make = Callable[[], Awaitable[tuple[bytes, bool]]]
-"""Returns a value, and whether it was found rather than made."""
-_Turn = asyncio.Future[tuple[bytes, bool] | None]
+        for _ in range(before - len(self._entries)):
+            self._count("evict")
 
 
 class SingleFlight:
-    """The first caller leads and makes the value; the others follow.
+    """Of concurrent callers for one key, the first makes the value and the others receive it.
 
-    The leader runs in its caller's task. If it is canceled or reaches its own deadline, the follower that waited
-    longest becomes the leader; the followers receive any other error. Callers of followers set their deadline with
-    `asyncio.timeout`; a follower that gives up does not affect the others.
+    If it is canceled or misses its own deadline, another one makes the value; any other error reaches all.
     """
 
     def __init__(self) -> None:
-        self._flights: dict[bytes, deque[_Turn]] = {}
+        self.flights: dict[bytes, asyncio.Future[bytes | None]] = {}
 
-    def __len__(self) -> int:
-        return len(self._flights)
-
-    async def run(self, key: bytes, make: Make) -> tuple[bytes, bool]:
-        """Makes a value or waits for the leader's; returns it, and whether this caller did not make it.
-
-        `make` must not request the same key, which would be a deadlock.
-        """
-        line = self._flights.get(key)
-        if line is None:
-            self._flights[key] = deque()
-        else:
-            value = await self._follow(key, line)
+    async def run(self, key: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Makes a value, or waits for another caller's; `make` must not request the same key."""
+        while (flight := self.flights.get(key)) is not None:
+            value = await asyncio.shield(flight)  # a caller that leaves does not affect the others
             if value is not None:
                 return value
-        return await self._lead(key, make)
-
-    async def _follow(self, key: bytes, line: deque[_Turn]) -> tuple[bytes, bool] | None:
-        """The leader's value, or None if this caller becomes the leader."""
-        turn: _Turn = asyncio.get_running_loop().create_future()
-        line.append(turn)
+        flight = self.flights[key] = asyncio.get_running_loop().create_future()
         try:
-            return await turn
-        except asyncio.CancelledError:
-            # Canceled at the moment when it became the leader: the next follower must lead.
-            if turn.done() and not turn.cancelled() and turn.exception() is None and turn.result() is None:
-                self._hand_over(key)
-            raise
-
-    async def _lead(self, key: bytes, make: Make) -> tuple[bytes, bool]:
-        try:
-            made = await make()
+            value = await make()
+            flight.set_result(value)
+            return value
         except (DeadlineError, TimeoutError):
-            self._hand_over(key)
             raise
         except Exception as error:
-            for turn in self._end(key):
-                turn.set_exception(error)
+            flight.set_exception(error)
+            flight.exception()  # perhaps nobody else waits for it
             raise
-        except BaseException:  # canceled, or the process is about to end
-            self._hand_over(key)
-            raise
-        for turn in self._end(key):
-            turn.set_result((made[0], True))
-        return made
-
-    def _end(self, key: bytes) -> list[_Turn]:
-        return [turn for turn in self._flights.pop(key) if not turn.done()]
-
-    def _hand_over(self, key: bytes) -> None:
-        line = self._flights[key]
-        while line:
-            turn = line.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        del self._flights[key]
-
-
-# The interface of the cache: looks in this process's memory, then in Redis, then makes the value.
-
-# Responses differ a thousandfold in size, so a limit of their number does not limit memory.
-_LEAST_BYTES = 64 << 20
-MOST_VALUE_BYTES = 1 << 20
-_BYTES_PER_ENTRY = 4 << 10
+        finally:
+            del self.flights[key]
+            if not flight.done():
+                flight.set_result(None)
 
 
 class Cache:
-    """Cached values by kind and key.
+    """Responses and query vectors by key; only one event loop may use it.
 
-    Only one event loop may use it. Without entries and Redis it is disabled.
+    Without entries and Redis it is disabled.
     """
 
     def __init__(
@@ -298,94 +208,63 @@ class Cache:
         redis_url: str = "",  # address of the Redis that workers share; "" for none
         redis_timeout_ms: int = 20,  # most time that a search spends on Redis, in milliseconds
     ) -> None:
-        size = max(_LEAST_BYTES, entries * _BYTES_PER_ENTRY)
-        self._local: dict[Kind, LocalCache] = {
-            kind: LocalCache(
-                entries, size, ttl_s, TierEvents(metrics, "local", kind), max_value_bytes=MOST_VALUE_BYTES
-            )
-            for kind in KINDS
-            if entries
-        }
-        self._timeout_s = redis_timeout_ms / 1_000
-        self._redis = _redis_cache(redis_url, self._timeout_s, ttl_s, metrics)
-        self._flights = {kind: SingleFlight() for kind in KINDS}
+        self._responses: _Local[bytes] | None = None
+        self._vectors: _Local[EncodedText] | None = None
+        if entries:
+            self._responses = _Local("response", entries, ttl_s, metrics, len)
+            self._vectors = _Local("vector", entries, ttl_s, metrics, _bytes_of)
+        self._redis = _redis_cache(redis_url, redis_timeout_ms / 1_000, ttl_s, metrics)
+        self._flights = SingleFlight()
         self._keys: tuple[Manifest, Keys] | None = None
-        self.enabled = bool(self._local or self._redis)
+        self.enabled = bool(entries or self._redis)
 
     def keys(self, index: Index) -> Keys:
-        """The keys of an index version, which are kept until the version changes."""
+        """The keys of an index version; making them takes a millisecond, so they are kept until it changes."""
         kept = self._keys
         if kept is None or kept[0] is not index.manifest:
             # Keep the manifest, not the index, which must be free to close.
             kept = self._keys = (index.manifest, Keys.of(index))
         return kept[1]
 
-    def budget(self) -> RedisBudget:
-        """The time limit of one search for Redis; use the same budget for all its calls."""
-        return RedisBudget(self._timeout_s)
+    def vector(self, index: Index, text: str) -> EncodedText | None:
+        """The vector of a preprocessed query, or None."""
+        return None if self._vectors is None else self._vectors.get(self.keys(index).vector(text))
 
-    async def get(self, kind: Kind, key: bytes, budget: RedisBudget | None = None) -> bytes | None:
-        """The value of a key, or None."""
-        value = self._get_local(kind, key)
-        if value is not None or self._redis is None:
-            return value
-        return await self._get_shared(self._redis, kind, key, budget)
+    def put_vector(self, index: Index, text: str, encoded: EncodedText) -> None:
+        """Stores the vector of a preprocessed query."""
+        if self._vectors is not None:
+            # Copies: the arrays may be views of a whole batch.
+            tokens = None if encoded.tokens is None else encoded.tokens.copy()
+            self._vectors.put(self.keys(index).vector(text), EncodedText(encoded.vector.copy(), tokens))
 
-    def put(self, kind: Kind, key: bytes, value: bytes) -> None:
-        """Stores a value; Redis receives it in the background."""
-        self._put_local(kind, key, value)
-        if self._redis is not None:
-            self._redis.put(kind, key, value)
+    async def response(self, key: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """The response of a key: of this process, of Redis, or made; concurrent callers share one `make`.
 
-    async def get_or_make(
-        self,
-        kind: Kind,
-        key: bytes,
-        make: Callable[[], Awaitable[bytes]],
-        budget: RedisBudget | None = None,  # time limit for Redis; None: `redis_timeout_ms`
-    ) -> tuple[bytes, bool]:
-        """The value of a key, and whether this caller did not make it; concurrent callers share one `make`.
-
-        Callers set their own deadline with `asyncio.timeout`; one that gives up does not affect the others. An
-        exception of `make` reaches all of them, but a `DeadlineError` or `TimeoutError` only the caller that made
-        the value.
+        Callers set their own deadline with `asyncio.timeout`. Errors are not kept.
         """
         if not self.enabled:
-            return await make(), False
-        value = self._get_local(kind, key)
-        if value is not None:
-            return value, True
-
-        async def find_or_make() -> tuple[bytes, bool]:
-            if self._redis is not None:
-                value = await self._get_shared(self._redis, kind, key, budget)
-                if value is not None:
-                    return value, True
-            made = await make()
-            self.put(kind, key, made)
-            return made, False
-
-        return await self._flights[kind].run(key, find_or_make)
+            return await make()
+        value = None if self._responses is None else self._responses.get(key)
+        return await self._flights.run(key, lambda: self._find_or_make(key, make)) if value is None else value
 
     async def close(self) -> None:
         """Closes the connections to Redis; values that wait to be written are dropped."""
         if self._redis is not None:
             await self._redis.close()
 
-    def _get_local(self, kind: Kind, key: bytes) -> bytes | None:
-        return self._local[kind].get(key) if self._local else None
-
-    def _put_local(self, kind: Kind, key: bytes, value: bytes) -> None:
-        if self._local:
-            self._local[kind].put(key, value)
-
-    async def _get_shared(
-        self, redis: "RedisCache", kind: Kind, key: bytes, budget: RedisBudget | None
-    ) -> bytes | None:
-        value = await redis.get(kind, key, budget or self.budget())
-        if value is not None:
-            self._put_local(kind, key, value)
+    async def _find_or_make(self, key: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        value = None if self._redis is None else await self._redis.get(key)
+        if value is None:
+            value = await make()
+            if self._redis is not None:
+                self._redis.put(key, value)
+        if self._responses is not None:
+            self._responses.put(key, value)
         return value
+
+
+def _bytes_of(encoded: EncodedText) -> int:
+    return encoded.vector.nbytes + (0 if encoded.tokens is None else encoded.tokens.nbytes)
 
 
 def _redis_cache(url: str, timeout_s: float, ttl_s: int, metrics: Metrics) -> "RedisCache | None":

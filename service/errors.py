@@ -15,24 +15,6 @@ class RequestError(InputError):
         self.faults = tuple(faults)
 
 
-class MalformedHttpError(RequestError):
-    """The request is not valid HTTP."""
-
-    code = "malformed_http"
-
-
-class HeadersTooLateError(RequestError):
-    """The headers did not arrive in time."""
-
-    code = "header_timeout"
-
-
-class HeadersTooLargeError(RequestError):
-    """The headers exceed the size limit."""
-
-    code = "headers_too_large"
-
-
 class MalformedJsonError(RequestError):
     """The body is not JSON."""
 

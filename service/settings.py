@@ -171,7 +171,6 @@ class Settings(StrictModel):
     shutdown_timeout_s: int = _setting(
         10, "How long requests in flight can take at shutdown.", "seconds", ge=1, le=600
     )
-    keep_alive_s: int = _setting(5, "How long an idle connection stays open.", "seconds", ge=1, le=3_600)
     page: bool = _setting(True, "Serve the search page at /.")
     page_examples: str = _setting(
         "", "Example queries on the start page, separated by |; empty: some of the index."

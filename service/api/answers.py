@@ -27,10 +27,8 @@ from glow_service.search import (
     SearchRequest,
     SearchSession,
     StageClock,
-    encoded_of,
     filter_terms_of,
     plan_search,
-    to_bytes,
 )
 from glow_service.state import Service
 
@@ -145,7 +143,6 @@ class _Making:
         self.timings_ms: dict[str, float] = {}
         self._service, self._context, self._index, self._plan = service, context, index, plan
         self._deadline, self._is_expensive = deadline, is_expensive
-        self._budget = service.cache.budget()
 
     async def cached(self) -> ResultFragment:
         """The result from the cache, or from a search; concurrent requests for the same search share one."""
@@ -156,7 +153,7 @@ class _Making:
             async with asyncio.timeout(self._deadline.left_s()):
                 key_of, is_long = cache.keys(self._index).page, plan.filter_terms > LONG_FILTER
                 key = await self._service.pool.run(self._deadline, key_of, plan) if is_long else key_of(plan)
-                members, _ = await cache.get_or_make("response", key, self._make, self._budget)
+                members = await cache.response(key, self._make)
         except TimeoutError as error:
             raise self._deadline.error() from error
         return ResultFragment(members)
@@ -208,20 +205,17 @@ class _Making:
                 tokens = await pool.run(self._deadline, session.preprocess)
         if not session.needs_vector:  # no batch needed
             return await self._in_thread(session, partial(session.retrieve, None))
-        key = cache.keys(self._index).vector(session.text) if cache.enabled else b""
-        value = await cache.get("vector", key, self._budget) if key else None
-        known = encoded_of(value, self._index.encoder, len(tokens))
+        known = cache.vector(self._index, session.text)
         if known is not None:
             return await self._in_thread(session, partial(session.retrieve, known))
 
-        def finish(job: Job[Any], encoded: EncodedText) -> tuple[SearchAnswer, ResultFragment, bytes]:
+        def finish(job: Job[Any], encoded: EncodedText) -> tuple[SearchAnswer, ResultFragment, EncodedText]:
             session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
             session.clock.gone = job.future.done
-            return *_finish(partial(session.retrieve, encoded)), to_bytes(encoded) if key else b""
+            return *_finish(partial(session.retrieve, encoded)), encoded
 
         answer, result, encoded = await pool.batcher.run(self._index.encoder, tokens, finish, self._deadline)
-        if key:
-            cache.put("vector", key, encoded)
+        cache.put_vector(self._index, session.text, encoded)
         return answer, result
 
     async def _in_thread(

@@ -4,11 +4,12 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -47,7 +48,6 @@ class RequestContext:
     )  # stages, for `Server-Timing` and the histograms
     index_version: str = ""  # version of the searched index; "" if there is none
     deadline: Deadline = NEVER  # deadline of the response
-    on_disconnect: Callable[[], object] | None = None  # called when the client disconnects
     left: bool = False  # whether the client disconnected before the response
     held: list[Admission] = field(default_factory=list)  # where it holds a slot
     key: str = ""  # name of the request's API key; "" if there is none
@@ -66,12 +66,6 @@ class RequestContext:
         while self.held:
             self.held.pop().leave()
 
-    def leave(self) -> None:
-        """Records that the client disconnected, and stops the work for it."""
-        self.left = True
-        if self.on_disconnect is not None:
-            self.on_disconnect()
-
     def took_ms(self) -> float:
         """Milliseconds since the request started."""
         return (time.perf_counter() - self.started) * 1_000
@@ -83,14 +77,24 @@ class RequestContext:
 
 
 @contextmanager
-def leaving_cancels(context: RequestContext) -> Iterator[None]:
-    """Cancels the request's task if the client disconnects during the block; this also removes it from the queue."""
-    task = asyncio.current_task()
-    context.on_disconnect = task.cancel if task else None
+def leaving_cancels(request: Request) -> Iterator[None]:
+    """Cancels the request's task if the client disconnects during the block; this also removes it from the queue.
+
+    The body must have been read: the next message is then of the disconnection.
+    """
+    watch = asyncio.create_task(_cancel_when_left(request, asyncio.current_task()))
     try:
         yield
     finally:
-        context.on_disconnect = None
+        watch.cancel()
+
+
+async def _cancel_when_left(request: Request, task: asyncio.Task[Any] | None) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    context_of(request.scope).left = True
+    if task is not None:
+        task.cancel()
 
 
 def new_context(scope: Scope) -> RequestContext:

@@ -59,7 +59,7 @@ async def get_document(request: Request) -> Response:
     index = service.resources.live()
     context = context_of(request.scope)
     context.index_version = index.version
-    with leaving_cancels(context):
+    with leaving_cancels(request):
         deadline, wanted = context.deadline, request.path_params["id"]
         if context.tenant is not None:
             await service.pool.run(deadline, require_visible, wanted, context.tenant, index, deadline.check)
@@ -172,7 +172,7 @@ async def _write(
         context.release()  # waiting needs no slot
         state = OperationState("waiting")
         if wait_s:
-            with leaving_cancels(context):
+            with leaving_cancels(request):
                 state = await service.follower.wait(operation, wait_s)
     return json_response(_result(operation, state, taken), 200 if state.is_final else 202)
 

@@ -54,7 +54,7 @@ async def post_embeddings(request: Request, body: EmbeddingsRequest) -> Response
     encoder = _encoder(version, input_type)
     context.hold(service.pool.expensive)
     service.access.charge(request.scope, context.key, len(texts))
-    with leaving_cancels(context):
+    with leaving_cancels(request):
         sequences, vectors = await service.pool.run_expensive(
             context.deadline, _encode, encoder, index, texts, input_type, StageClock(context.deadline)
         )

@@ -74,6 +74,7 @@ class RequestMiddleware:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
                 message["headers"] = [*message["headers"], *_headers(context, message)]
+                context.release()  # the work is done; a client that reads slowly holds no slot
                 if self._resources.draining:  # clients then send their next request to another replica
                     message["headers"].append((b"connection", b"close"))
             await send(message)

@@ -32,7 +32,6 @@ class ProblemKind:
 
 PROBLEMS: dict[type[GlowError], ProblemKind] = {
     # Errors of requests.
-    errors.MalformedHttpError: ProblemKind(400, "Invalid HTTP request"),
     errors.MalformedJsonError: ProblemKind(400, "The body is not JSON"),
     errors.RouteNotFoundError: ProblemKind(404, "Path not found"),
     glow_errors.DocumentNotFoundError: ProblemKind(404, "Document not found"),
@@ -41,9 +40,7 @@ PROBLEMS: dict[type[GlowError], ProblemKind] = {
     errors.KeyRefusedError: ProblemKind(403, "API key not accepted"),
     errors.MethodNotAllowedError: ProblemKind(405, "Method not allowed"),
     errors.BodyTooLargeError: ProblemKind(413, "The body is too large"),
-    errors.HeadersTooLateError: ProblemKind(408, "The headers took too long"),
     errors.MediaTypeError: ProblemKind(415, "Unsupported media type"),
-    errors.HeadersTooLargeError: ProblemKind(431, "The headers are too large"),
     errors.RequestError: ProblemKind(422, "The request is not valid"),
     glow_errors.QueryError: ProblemKind(422, "The query is not valid"),
     FilterError: ProblemKind(422, "The filter or facet is not valid"),

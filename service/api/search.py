@@ -78,7 +78,7 @@ async def post_search(request: Request, body: SearchRequest) -> Response:
     context = context_of(request.scope)
     index = service.resources.live()
     context.index_version = index.version
-    with leaving_cancels(context):
+    with leaving_cancels(request):
         plan = await plan_of(service, context, index, body)
         context.deadline = Deadline.after(context.started, plan.timeout_ms)
         if plan.is_expensive:
@@ -122,7 +122,7 @@ async def post_batch(request: Request, body: BatchRequest) -> Response:
         raise fault("/searches", f"expected 1 to {most} searches, found {count}; send several batches")
     context.hold(service.pool.expensive)
     service.access.charge(request.scope, context.key, count)
-    with leaving_cancels(context):
+    with leaving_cancels(request):
         await asyncio.to_thread(_check_totals, body.searches)
         batch, turns = _Batch(service, context, index, count), asyncio.Semaphore(AT_ONCE)
 

@@ -32,7 +32,6 @@ from glow.errors import ConfigError, GlowError
 from glow.options import StrictModel
 from glow_service.access import make_key
 from glow_service.app import EXIT_CANNOT_START
-from glow_service.protocol import BoundedProtocol
 from glow_service.settings import Settings, settings_table
 from glow_service.telemetry import configure_logging, metrics_folder
 
@@ -104,9 +103,16 @@ LONGEST_LOAD_S = 600.0
 _logger = logging.getLogger(__name__)
 
 
-def _says_more(record: logging.LogRecord) -> bool:
-    """Drops uvicorn's message about a failed start, which the worker has already logged."""
-    return "failed to start, stopping the parent process" not in record.getMessage()
+# A worker has already logged why it failed to start, and anyone may offer an upgrade.
+_NO_NEWS = (
+    "failed to start, stopping the parent process",
+    "Unsupported upgrade request",
+    "No supported WebSocket library",
+)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not any(each in record.getMessage() for each in _NO_NEWS)
 
 
 class Supervisor(Multiprocess):
@@ -117,7 +123,6 @@ class Supervisor(Multiprocess):
 
     def run(self) -> None:
         """Runs until it receives a stop signal, or its workers cannot start; they log the reason."""
-        logging.getLogger("uvicorn.error").addFilter(_says_more)
         if sys.platform == "linux":  # libraries of other systems may not survive a fork
             # Forked workers share the imported modules and start a second faster than spawned ones. This process has one
             # thread and has opened no index.
@@ -158,6 +163,23 @@ class Supervisor(Multiprocess):
 
 BACKLOG = 2_048
 """Most connections that wait to be accepted."""
+MAX_HEAD_BYTES = 64 << 10
+"""Largest request line and headers, in bytes."""
+KEEP_ALIVE_S = 75
+"""How long an idle connection stays open, in seconds: longer than the 60 s of ALB, ingress-nginx and our HAProxy."""
+HTTP: dict[str, Any] = {
+    # Unlike httptools, h11 bounds headers, reads no request ahead of the last response, and ignores an `Upgrade`,
+    # which Java's client sends with each request.
+    "http": "h11",
+    "h11_max_incomplete_event_size": MAX_HEAD_BYTES,
+    "timeout_keep_alive": KEEP_ALIVE_S,
+    "ws": "none",
+    "lifespan": "on",
+    "log_config": None,
+    "access_log": False,  # GLOW's has the request id
+    "server_header": False,
+}
+"""uvicorn's options for connections."""
 
 
 def _read(context: typer.Context, config: Path | None) -> Path | None:
@@ -222,16 +244,11 @@ def _run(settings: Settings) -> int:
         factory=True,
         host=settings.host,
         port=settings.port,
-        http=BoundedProtocol,
         workers=settings.processes,
-        timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
-        log_config=None,
-        access_log=False,  # GLOW's has the request id
-        server_header=False,
-        ws="none",
-        lifespan="on",
+        **HTTP,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     listening = _listen(settings)
     if listening is None:
         return EXIT_CANNOT_START

@@ -1,7 +1,7 @@
 """A search: its request, its plan for one index, its stages, and the threads in which searches run."""
 
 from glow_service.search.clock import NEVER, Deadline, StageClock
-from glow_service.search.explanations import Explanations, encoded_of, explain, require_explainer, to_bytes
+from glow_service.search.explanations import Explanations, explain, require_explainer
 from glow_service.search.hits import LongHitsError, passage_document
 from glow_service.search.plan import (
     MAX_ANSWER_BYTES,
@@ -20,7 +20,7 @@ from glow_service.search.run import SearchAnswer, SearchSession, query_tokens
 __all__ = [
     "ENCODE_THREADS", "MAX_ANSWER_BYTES", "MAX_EXPLAINED_HITS", "MAX_FAULTS", "MAX_FILTER_TERMS", "NEVER", "Admission", "Deadline", "Explanations",
     "HighlightCall", "Job", "LongHitsError", "SearchAnswer", "SearchPlan", "SearchPool", "SearchRequest",
-    "SearchSession", "Shape", "StageClock", "encoded_of", "explain", "fault", "faults_of", "filter_terms_of",
+    "SearchSession", "Shape", "StageClock", "explain", "fault", "faults_of", "filter_terms_of",
     "index_name", "list_fields", "parsed", "passage_document", "plan_search", "query_tokens", "refusal", "require_explainer",
-    "shown_fields", "to_bytes",
+    "shown_fields",
 ]  # fmt: skip

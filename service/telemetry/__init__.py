@@ -4,11 +4,9 @@ from glow_service.telemetry.logs import LogForm, configure_logging
 from glow_service.telemetry.metrics import (
     EVENTS,
     FOLDER_VARIABLE,
-    KINDS,
     Kind,
     LoopLag,
     Metrics,
-    RedisBudget,
     TierEvents,
     metrics_folder,
 )
@@ -16,6 +14,6 @@ from glow_service.telemetry.query_log import FeedbackLog, QueryLog, feedback_key
 from glow_service.telemetry.tracing import Tracer
 
 __all__ = [
-    "EVENTS", "FOLDER_VARIABLE", "KINDS", "FeedbackLog", "Kind", "LogForm", "LoopLag", "Metrics", "QueryLog",
-    "RedisBudget", "TierEvents", "Tracer", "configure_logging", "feedback_key", "metrics_folder",
+    "EVENTS", "FOLDER_VARIABLE", "FeedbackLog", "Kind", "LogForm", "LoopLag", "Metrics", "QueryLog",
+    "TierEvents", "Tracer", "configure_logging", "feedback_key", "metrics_folder",
 ]  # fmt: skip

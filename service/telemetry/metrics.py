@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from prometheus_client import (
     CollectorRegistry,
@@ -277,12 +277,10 @@ def _unix_time(created: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-# The events of the metric `glow_cache_events_total{tier, kind, event}`, and the time that a search may spend on
-# Redis.
+# The events of the metric `glow_cache_events_total{tier, kind, event}`.
 
 Kind = Literal["vector", "response"]
 Tier = Literal["local", "redis"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
 # docs/performance.md#cache-responses-in-memory explains them.
 EVENTS: dict[Tier, tuple[str, ...]] = {
@@ -305,15 +303,6 @@ class TierEvents:
     def count(self, event: str) -> None:
         """Counts one event of `EVENTS[tier]`."""
         self._counters[event]()
-
-
-class RedisBudget:
-    """Remaining time that one search may spend on Redis."""
-
-    __slots__ = ("left_s",)
-
-    def __init__(self, left_s: float) -> None:
-        self.left_s = left_s
 
 
 # Measures delays of the event loop: work that blocks it delays all clients of the process.

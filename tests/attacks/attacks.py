@@ -15,6 +15,7 @@ import httpx
 from glow_service.telemetry.metrics import WINDOW_S
 from tests.attacks.harness import KEYS, Plain, Service, hostile, peak_mb, serving
 from tests.attacks.requests import explain_batch, filter_batch, plain_batch, rerank_search
+from tests.attacks.slow import slow_clients
 
 __all__ = ["ATTACKS"]
 
@@ -212,6 +213,7 @@ ATTACKS: dict[str, Callable[[Path, float, Path], Figures]] = {
     "re-ranking": re_ranking,
     "long-filters": long_filters,
     "large-answers": large_answers,
+    "slow-clients": slow_clients,
     "killed-worker": killed_worker,
     "hang-up": hang_up,
     "damaged-file": damaged_file,

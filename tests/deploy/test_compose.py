@@ -11,6 +11,7 @@ import yaml
 from glow import __version__
 from glow.cli import app
 from glow_service.api.routes import ROUTES
+from glow_service.commands.serve import KEEP_ALIVE_S
 from glow_service.live.workers import LONGEST_S
 from glow_service.settings import Settings, settings_table
 from scripts.lock_images import LOCKS
@@ -106,7 +107,9 @@ def test_the_proxy_waits_longer_and_holds_more_than_a_request_may_take() -> None
     check = re.search(r"timeout check (\d+)s", PROXY)
     assert check is not None
     assert int(check[1]) > LONGEST_S, "a slow /readyz is not an unready one"
-    assert all(int(SERVICES[name]["environment"]["GLOW_KEEP_ALIVE_S"]) > 60 for name in REPLICAS)
+    idle = re.search(r"timeout http-keep-alive (\d+)s", PROXY)
+    assert idle is not None
+    assert int(idle[1]) < KEEP_ALIVE_S, "a request that meets the service's end of a connection is lost"
     assert int(buffer[1]) >= settings.max_body_bytes + (16 << 10)
     assert int(timeout[1]) * 1000 > settings.max_timeout_ms
 

@@ -20,13 +20,12 @@ from fastapi import FastAPI
 
 from glow.index import Index
 from glow_service.app import create_app
-from glow_service.protocol import BoundedProtocol
+from glow_service.commands.serve import HTTP
 from glow_service.settings import Settings
 from glow_service.state import Service
 from tests.made_index import made, write
 from tests.ports import free_port
 from tests.service.asking import Serve, ServeOpen, live_index
-from tests.service.shared_cache.harness import RedisServer
 
 ROOT = Path(__file__).parent.parent.parent
 START_TIMEOUT_S = 60.0
@@ -134,9 +133,7 @@ def index(toy_index: Path) -> Index:
 
 @contextmanager
 def _serve_in_thread(app: FastAPI, *, wait: bool = True) -> Iterator[httpx.Client]:
-    # A busy machine may leave the client's connection idle for longer than uvicorn's 5 s.
-    more = {"http": BoundedProtocol, "ws": "none", "lifespan": "on", "timeout_keep_alive": 60}
-    config = uvicorn.Config(app, port=free_port(), log_config=None, **more)
+    config = uvicorn.Config(app, port=free_port(), **HTTP)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -212,13 +209,3 @@ def index_copy(toy_index: Path, tmp_path: Path) -> Path:
 def build_index(tmp_path: Path, toy_model: Path) -> Callable[[list[dict[str, Any]]], Path]:
     """Builds and publishes an index of these documents; returns its root."""
     return lambda lines: made(toy_model, write(tmp_path / "corpus.jsonl", lines), tmp_path / "built").path
-
-
-@pytest.fixture
-def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A redis-server that a test may start, and that ends with it."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("redis-server is not installed: what is shared through it was not tested")
-    server = RedisServer(tmp_path)
-    yield server
-    server.kill()

@@ -10,8 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-import glow_service.protocol
-import glow_service.search.run
 from glow.index import Index
 from glow.index.vectors import SearchParams
 from glow.search import Reranking
@@ -182,18 +180,6 @@ def test_a_body_that_comes_too_slowly_is_a_504(serve_open: ServeOpen) -> None:
         slow.sendall(HEAD % len(BODY) + BODY[:5])
         assert b"504 Gateway Timeout" in slow.recv(65_536)
         until(lambda: service.pool.admission.taken == 0)
-
-
-def test_headers_that_come_too_slowly_are_a_408(
-    serve_open: ServeOpen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(glow_service.protocol, "MAX_HEAD_S", 0.2)
-    with serve_open() as (client, _):
-        slow = open_socket(client)
-        slow.sendall(b"POST /search HTTP/1.1\r\nHost:")
-        answer = slow.recv(65_536)
-        assert b"408 Request Timeout" in answer and b"header_timeout" in answer
-        assert slow.recv(1) == b""
 
 
 def test_a_client_that_leaves_frees_its_place_and_is_never_searched_for(serve_open: ServeOpen) -> None:

@@ -1,7 +1,6 @@
-"""The cache without Redis: its local part, envelope and breaker, and its interface."""
+"""The cache in the process: what it keeps, and concurrent callers; `test_redis.py` has what processes share."""
 
 import asyncio
-import random
 import re
 import tracemalloc
 from collections.abc import Awaitable, Callable
@@ -9,238 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from cachetools import TTLCache
 
-from glow.errors import ConfigError
 from glow.index import Index
-from glow_service.cache import ENTRY_OVERHEAD_BYTES, Cache, LocalCache
-from glow_service.errors import OverloadedError
-from glow_service.redis import check_redis_url
-from glow_service.redis.cache import (
-    ENVELOPE_BYTES,
-    FAILURES_TO_OPEN,
-    FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
-    Breaker,
-    open_envelope,
-    seal,
-)
-from glow_service.telemetry import EVENTS
-from glow_service.telemetry.metrics import Metrics, TierEvents
+from glow.runtime import EncodedText
+from glow_service.cache import Cache, SingleFlight
+from glow_service.errors import DeadlineError, OverloadedError
+from glow_service.telemetry import EVENTS, Metrics
 from tests.service.asking import watched
-from tests.service.shared_cache.harness import counts
-
-
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        """Seconds."""
-        return self.now
-
-
-def make_local(
-    entries: int = 3, size: int = 1 << 20, ttl_s: float = 60, clock: Clock | None = None
-) -> tuple[LocalCache, Metrics]:
-    metrics = Metrics()
-    return LocalCache(entries, size, ttl_s, TierEvents(metrics, "local", "page"), clock or Clock()), metrics
-
-
-def count(metrics: Metrics, event: str) -> int:
-    labels = {"tier": "local", "kind": "page", "event": event}
-    return int(metrics.registry.get_sample_value("glow_cache_events_total", labels) or 0)
-
-
-@pytest.mark.parametrize("value", [b"1", b""])
-def test_a_stored_value_is_found_and_another_key_is_not(value: bytes) -> None:
-    cache, metrics = make_local()
-    cache.put(b"a", value)
-    assert cache.get(b"a") == value and cache.get(b"b") is None
-    assert [count(metrics, event) for event in ("store", "hit", "miss")] == [1, 1, 1]
-
-
-def test_what_was_used_longest_ago_makes_room() -> None:
-    cache, metrics = make_local(entries=3)
-    for key in (b"a", b"b", b"c"):
-        cache.put(key, b"x")
-    cache.get(b"a")
-    cache.put(b"d", b"x")
-    assert [cache.get(key) is not None for key in (b"a", b"b", b"c", b"d")] == [True, False, True, True]
-    assert count(metrics, "evict") == 1
-    assert len(cache) == 3
-
-
-def test_storing_again_replaces_and_counts_as_use() -> None:
-    cache, metrics = make_local(entries=2)
-    cache.put(b"a", b"1")
-    cache.put(b"b", b"1")
-    cache.put(b"a", b"22")
-    cache.put(b"c", b"1")
-    assert cache.get(b"a") == b"22" and cache.get(b"b") is None
-    assert count(metrics, "evict") == 1
-
-
-def test_an_entry_goes_when_its_time_is_over_however_often_it_is_read() -> None:
-    clock = Clock()
-    cache, metrics = make_local(ttl_s=60, clock=clock)
-    cache.put(b"a", b"1")
-    for _ in range(5):
-        clock.now += 11.9
-        assert cache.get(b"a") == b"1"
-    clock.now = 160.0
-    assert cache.get(b"a") is None and len(cache) == cache.size_bytes == 0
-    assert count(metrics, "evict") == count(metrics, "miss") == 1
-
-
-def test_bytes_bound_what_is_kept() -> None:
-    size = 4 * (1_000 + ENTRY_OVERHEAD_BYTES)
-    cache, metrics = make_local(entries=100, size=size)
-    for number in range(20):
-        cache.put(b"%d" % number, bytes(1_000))
-        assert cache.size_bytes <= size
-    assert len(cache) == 4
-    assert count(metrics, "evict") == 16
-
-
-def test_a_value_larger_than_everything_is_not_kept_and_costs_no_other_entry() -> None:
-    cache, metrics = make_local(entries=100, size=10_000)
-    cache.put(b"a", b"1")
-    cache.put(b"b", bytes(10_001))
-    assert cache.get(b"a") == b"1" and cache.get(b"b") is None
-    assert count(metrics, "skipped") == 1
-
-
-def test_a_value_that_is_too_large_replaces_the_old_one_by_nothing() -> None:
-    cache, _ = make_local(size=10_000)
-    cache.put(b"a", b"old")
-    cache.put(b"a", bytes(10_001))
-    assert cache.get(b"a") is None
-
-
-@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c", b"d"]), st.binary(max_size=600)), max_size=30))
-def test_the_bytes_counted_are_the_bytes_kept(puts: list[tuple[bytes, bytes]]) -> None:
-    cache, _ = make_local(entries=3, size=2_000)
-    last: dict[bytes, bytes] = {}
-    for key, value in puts:
-        cache.put(key, value)
-        last[key] = value
-        assert cache.size_bytes <= 2_000
-    kept = {key: value for key in last if (value := cache.get(key)) is not None}
-    assert all(last[key] == value for key, value in kept.items())
-    assert cache.size_bytes == sum(len(value) + ENTRY_OVERHEAD_BYTES for value in kept.values())
-
-
-@given(st.binary(max_size=40), st.binary(max_size=200))
-def test_an_envelope_gives_back_its_value_under_its_key_alone(key: bytes, value: bytes) -> None:
-    sealed = seal(key, value)
-    assert open_envelope(key, sealed) == value and open_envelope(key + b"x", sealed) is None
-    assert open_envelope(bytes(byte ^ 1 for byte in key), sealed) == (None if key else value)
-    assert open_envelope(key, sealed[:-1]) is None and open_envelope(key, sealed + b"x") is None
-    assert open_envelope(key, value) is None
-
-
-@pytest.mark.parametrize("position", range(ENVELOPE_BYTES + 5))
-def test_an_envelope_with_one_changed_bit_is_refused(position: int) -> None:
-    sealed = bytearray(seal(b"key", b"value"))
-    sealed[position] ^= 1
-    assert open_envelope(b"key", bytes(sealed)) is None
-
-
-def test_bytes_cannot_move_between_key_and_value() -> None:
-    assert open_envelope(b"a", seal(b"ab", b"c")[:ENVELOPE_BYTES] + b"bc") is None
-
-
-def jitter() -> random.Random:
-    return random.Random(1)  # noqa: S311 (no secret is made of it)
-
-
-def opened(clock: Clock) -> Breaker:
-    breaker = Breaker(clock, jitter())
-    for _ in range(FAILURES_TO_OPEN):
-        assert not breaker.is_open
-        breaker.failed()
-    assert breaker.is_open
-    return breaker
-
-
-def test_a_breaker_opens_after_failures_in_a_row_only() -> None:
-    breaker = Breaker(Clock(), jitter())
-    for _ in range(20):
-        for _ in range(FAILURES_TO_OPEN - 1):
-            breaker.failed()
-        breaker.succeeded()
-    assert not breaker.is_open
-    opened(Clock())
-
-
-def test_an_open_breaker_gives_one_probe_when_its_pause_is_over() -> None:
-    clock = Clock()
-    breaker = opened(clock)
-    assert not breaker.take_probe()
-    clock.now += FIRST_PAUSE_S
-    assert breaker.take_probe() and not breaker.take_probe() and breaker.succeeded()
-    assert not breaker.is_open
-
-
-def test_pauses_grow_to_a_bound_and_differ() -> None:
-    clock = Clock()
-    breaker = opened(clock)
-    pauses = [breaker.pause_s]
-    for _ in range(12):
-        clock.now += LONGEST_PAUSE_S
-        assert breaker.take_probe()
-        breaker.failed()
-        assert not breaker.take_probe()
-        pauses.append(breaker.pause_s)
-    assert FIRST_PAUSE_S / 2 <= pauses[0] <= FIRST_PAUSE_S
-    assert all(LONGEST_PAUSE_S / 2 <= pause <= LONGEST_PAUSE_S for pause in pauses[6:])
-    assert len(set(pauses)) == len(pauses)
-
-
-def test_late_reports_of_calls_from_before_the_opening_change_nothing() -> None:
-    clock = Clock()
-    breaker = opened(clock)
-    pause = breaker.pause_s
-    for _ in range(50):
-        breaker.failed()
-    assert breaker.pause_s == pause
-    breaker.succeeded()
-    assert breaker.is_open
-
-
-def test_probes_that_pass_while_calls_fail_do_not_shorten_the_pauses() -> None:
-    clock = Clock()
-    breaker = opened(clock)
-    for _ in range(8):
-        clock.now += LONGEST_PAUSE_S
-        assert breaker.take_probe()
-        breaker.succeeded()
-        assert breaker.failed()  # the first call after it
-    assert breaker.pause_s >= LONGEST_PAUSE_S / 2
-
-
-def test_a_call_that_succeeds_after_the_probe_makes_the_next_pause_short_again() -> None:
-    clock = Clock()
-    breaker = opened(clock)
-    for _ in range(6):
-        clock.now += LONGEST_PAUSE_S
-        breaker.take_probe()
-        breaker.failed()
-    clock.now += LONGEST_PAUSE_S
-    breaker.take_probe()
-    breaker.succeeded()
-    breaker.succeeded()
-    for _ in range(FAILURES_TO_OPEN):
-        breaker.failed()
-    assert breaker.is_open and breaker.pause_s <= FIRST_PAUSE_S
-
-
-# The cache as the service uses it, without Redis; the folder `shared_cache` has the rest.
 
 KEY = b"glow:1:page:abc"
 
@@ -250,6 +27,13 @@ def make(**settings: Any) -> tuple[Cache, Metrics]:
     return Cache(metrics, **{"entries": 10_000, **settings}), metrics
 
 
+def counts(metrics: Metrics, kind: str = "response") -> dict[str, int]:
+    """Events of the process's own entries that happened at all."""
+    samples = [sample for family in metrics.cache_events.collect() for sample in family.samples]
+    found = [each for each in samples if (each.labels["tier"], each.labels["kind"]) == ("local", kind)]
+    return {each.labels["event"]: int(each.value) for each in found if each.value and "_total" in each.name}
+
+
 def maker(value: bytes) -> Callable[[], Awaitable[bytes]]:
     async def make_value() -> bytes:
         return value
@@ -257,118 +41,97 @@ def maker(value: bytes) -> Callable[[], Awaitable[bytes]]:
     return make_value
 
 
-async def never() -> bytes:
-    raise AssertionError("made although it was there")
+async def is_kept(cache: Cache, key: bytes) -> bool:
+    class MissingError(Exception):
+        pass
 
+    async def miss() -> bytes:
+        raise MissingError
 
-def finish_at_once(work: Any) -> Any:
-    """What a coroutine returns that never waits; one that does fails."""
-    with pytest.raises(StopIteration) as stopped:
-        work.send(None)
-    return stopped.value.value
-
-
-@watched
-async def test_what_was_put_is_found_under_its_kind_and_key() -> None:
-    cache, metrics = make()
-    cache.put("response", KEY, b"1")
-    assert await cache.get("response", KEY) == b"1" and await cache.get("vector", KEY) is None
-    assert await cache.get("response", b"other") is None
-    assert counts(metrics, "local") == {"store": 1, "hit": 1, "miss": 1}
-    assert counts(metrics, "local", "vector") == {"miss": 1} and counts(metrics, "redis") == {}
-
-
-def test_a_local_hit_waits_for_nothing_and_makes_nothing() -> None:
-    cache, _ = make()
-    cache.put("response", KEY, b"1")
-    assert finish_at_once(cache.get("response", KEY)) == b"1"
-    assert finish_at_once(cache.get_or_make("response", KEY, never)) == (b"1", True)
+    try:
+        await cache.response(key, miss)
+    except MissingError:
+        return False
+    return True
 
 
 @watched
-async def test_a_missing_value_is_made_once_and_then_at_hand() -> None:
-    cache, metrics = make()
-    assert await cache.get_or_make("response", KEY, maker(b"1")) == (b"1", False)
-    assert await cache.get_or_make("response", KEY, never) == (b"1", True)
-    assert counts(metrics, "local") == {"miss": 1, "store": 1, "hit": 1}
-
-
-@pytest.mark.parametrize(("entries", "making"), [(10_000, 1), (0, 20)], ids=["kept", "without entries"])
-@watched
-async def test_callers_at_once_share_one_making_where_values_are_kept(entries: int, making: int) -> None:
-    cache, calls = make(entries=entries)[0], 0
-
-    async def slow() -> bytes:
-        nonlocal calls
-        calls += 1
-        await asyncio.sleep(0.01)
-        return b"1"
-
-    found = await asyncio.gather(*(cache.get_or_make("response", KEY, slow) for _ in range(20)))
-    assert found == [(b"1", False)] * making + [(b"1", True)] * (20 - making)
-    await cache.close()
-    assert calls == making
-
-
-@watched
-async def test_a_vector_can_be_made_inside_the_making_of_a_page_of_the_same_key() -> None:
-    cache, _ = make()
-
-    async def page() -> bytes:
-        vector, _ = await cache.get_or_make("vector", KEY, maker(b"v"))
-        return b"page of " + vector
-
-    async with asyncio.timeout(5):
-        assert await cache.get_or_make("response", KEY, page) == (b"page of v", False)
-
-
-@watched
-async def test_errors_are_not_kept() -> None:
+async def test_a_response_is_made_once_for_its_key_and_errors_are_not_kept() -> None:
     cache, metrics = make()
 
-    async def fails() -> bytes:
+    async def fail() -> bytes:
         raise OverloadedError("full")
 
     with pytest.raises(OverloadedError):
-        await cache.get_or_make("response", KEY, fails)
-    assert await cache.get_or_make("response", KEY, maker(b"whole")) == (b"whole", False)
-    assert counts(metrics, "local") == {"miss": 2, "store": 1}
+        await cache.response(KEY, fail)
+    for _ in range(2):
+        assert await cache.response(KEY, maker(b"1")) == b"1"
+        assert await cache.response(b"other", maker(b"")) == b""
+    assert counts(metrics) == {"miss": 3, "store": 2, "hit": 2}
+
+
+def test_a_response_that_is_kept_waits_for_nothing() -> None:
+    cache, _ = make()
+    asyncio.run(cache.response(KEY, maker(b"1")))
+    with pytest.raises(StopIteration) as stopped:
+        cache.response(KEY, maker(b"2")).send(None)  # type: ignore[attr-defined]
+    assert stopped.value.value == b"1"
 
 
 @watched
-async def test_settings_bound_entries_and_time() -> None:
-    cache, metrics = make(entries=2, ttl_s=1)
-    for number in range(5):
-        cache.put("response", b"%d" % number, b"x")
-    assert [await cache.get("response", b"%d" % number) for number in range(5)] == [None] * 3 + [b"x"] * 2
-    await asyncio.sleep(1.01)
-    assert await cache.get("response", b"4") is None
-    assert counts(metrics, "local")["evict"] == 4
+async def test_what_was_used_longest_ago_makes_room_and_time_ends_an_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(
+        "glow_service.cache.TTLCache",
+        lambda size, ttl, getsizeof, kind=TTLCache: kind(size, ttl, lambda: now, getsizeof),
+    )
+    cache, metrics = make(entries=3, ttl_s=60)
+    for key in (b"a", b"b", b"c", b"a", b"d"):  # `a` is used again
+        await cache.response(key, maker(b"x"))
+    now += 59
+    assert [await is_kept(cache, key) for key in (b"a", b"b", b"c", b"d")] == [True, False, True, True]
+    assert counts(metrics)["evict"] == 1
+    now += 1  # reads do not extend the time
+    assert not await is_kept(cache, b"a")
 
 
-def test_large_answers_do_not_fill_the_memory() -> None:
+@watched
+async def test_large_responses_do_not_fill_the_memory() -> None:
     cache, metrics = make(entries=10_000)
     tracemalloc.start()
     try:
-        for number in range(200):
-            cache.put("response", b"%d" % number, bytes(1 << 20))
-            cache.put("response", b"huge%d" % number, bytes((1 << 20) + 1))
+        for number in range(100):
+            await cache.response(b"%d" % number, lambda: maker(bytes(1 << 20))())
+            await cache.response(b"huge%d" % number, lambda: maker(bytes((1 << 20) + 1))())
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert kept < 66 << 20
-    assert counts(metrics, "local")["evict"] > 130
-    assert counts(metrics, "local")["skipped"] == 200
+    assert counts(metrics)["evict"] > 30
+    assert counts(metrics)["skipped"] == 100
 
 
-def test_without_entries_and_redis_every_call_passes_through() -> None:
+@watched
+async def test_without_entries_and_redis_every_call_passes_through(index: Index) -> None:
     cache, metrics = make(entries=0)
     assert not cache.enabled
-    cache.put("response", KEY, b"1")
-    assert finish_at_once(cache.get("response", KEY)) is None
-    for _ in range(2):
-        assert finish_at_once(cache.get_or_make("response", KEY, maker(b"2"))) == (b"2", False)
-    assert counts(metrics, "local") == {}
+    for value in (b"1", b"2"):
+        assert await cache.response(KEY, maker(value)) == value
+    cache.put_vector(index, "bees", EncodedText(np.ones(2, np.float32), None))
+    assert cache.vector(index, "bees") is None
+    assert counts(metrics) == {}
+
+
+def test_a_vector_is_kept_without_the_batch_that_it_came_from(index: Index) -> None:
+    cache, metrics = make()
+    batch = np.ones((1_000, 2), np.float32)
+    cache.put_vector(index, "bees", EncodedText(batch[0], None))
+    kept = cache.vector(index, "bees")
+    assert kept is not None and kept.vector.base is None and kept.vector.tolist() == [1, 1]
+    assert cache.vector(index, "owls") is None
+    assert counts(metrics, "vector") == {"store": 1, "hit": 1, "miss": 1}
 
 
 def test_the_keys_of_an_index_are_made_once_and_anew_for_another(index: Index) -> None:
@@ -381,7 +144,6 @@ def test_the_keys_of_an_index_are_made_once_and_anew_for_another(index: Index) -
 
 
 def test_every_event_is_documented() -> None:
-    make(redis_url="redis://127.0.0.1:1")[1].cache_events.collect()
     page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     (row,) = (line for line in page.splitlines() if "`glow_cache_events_total`" in line)
     named, more = re.findall(r"Cache events: (.*); with Redis also (.*)\.", row)[0]
@@ -389,27 +151,102 @@ def test_every_event_is_documented() -> None:
     assert {*named.split(", "), *more.split(", ")} == set(EVENTS["local"]) | set(EVENTS["redis"])
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "localhost:6379",
-        "http://:hunter2@host",
-        "redis://:hunter2@host:port",
-        "redis://:hunter2@host?colour=red",
-    ],
-)
-def test_a_url_that_is_no_redis_is_refused_at_once_without_saying_the_password(url: str) -> None:
-    with pytest.raises(ConfigError, match="redis_url"):
-        make(redis_url=url)
-    with pytest.raises(ConfigError, match="redis_url") as refused:
-        check_redis_url(url)
-    assert "hunter2" not in str(refused.value)
-    assert refused.value.__cause__ is None and refused.value.__suppress_context__
+# Concurrent callers for one key.
 
 
-@pytest.mark.parametrize(
-    "url", ["", "redis://host", "rediss://me:pw@host:1/2?max_connections=3", "unix:///run/redis"]
-)
-def test_a_url_of_redis_is_accepted_without_asking_it(url: str) -> None:
-    check_redis_url(url)
-    make(redis_url=url)
+class Maker:
+    """Makes a value when the test says so, and counts how often it was asked."""
+
+    def __init__(self, *outcomes: bytes | BaseException) -> None:
+        self.outcomes = list(outcomes)
+        self.calls = 0
+        self.gate = asyncio.Event()
+
+    async def __call__(self) -> bytes:
+        """The next outcome, or the last for ever."""
+        outcome = self.outcomes[min(self.calls, len(self.outcomes) - 1)]
+        self.calls += 1
+        await self.gate.wait()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+
+async def start(flight: SingleFlight, maker: Maker, count: int) -> list[asyncio.Task[bytes]]:
+    """That many callers of one key, of which the first makes the value."""
+    tasks = [asyncio.create_task(flight.run(b"key", maker)) for _ in range(count)]
+    await settle()
+    return tasks
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@watched
+async def test_callers_of_one_key_share_one_making_and_others_do_not_wait_for_them() -> None:
+    flight, maker, fast = SingleFlight(), Maker(b"1", b"2"), Maker(b"fast")
+    tasks = await start(flight, maker, 50)
+    fast.gate.set()
+    assert await flight.run(b"other", fast) == b"fast"
+    maker.gate.set()
+    assert await asyncio.gather(*tasks) == [b"1"] * 50
+    assert maker.calls == 1 and not flight.flights
+    assert await flight.run(b"key", maker) == b"2"  # it is not kept
+
+
+@watched
+async def test_an_error_is_every_waiting_callers_and_nobodys_after() -> None:
+    flight, maker = SingleFlight(), Maker(OverloadedError("full"), b"value")
+    tasks = await start(flight, maker, 4)
+    maker.gate.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(error) for error in found] == [OverloadedError] * 4
+    assert maker.calls == 1 and await flight.run(b"key", maker) == b"value"
+
+
+@pytest.mark.parametrize("error", [DeadlineError("late"), TimeoutError()])
+@watched
+async def test_a_callers_own_deadline_is_not_the_others(error: Exception) -> None:
+    flight, maker = SingleFlight(), Maker(error, b"value")
+    tasks = await start(flight, maker, 3)
+    maker.gate.set()
+    assert await asyncio.gather(*tasks, return_exceptions=True) == [error, b"value", b"value"]
+
+
+@pytest.mark.parametrize("leaving", [(0,), (2,), (0, 1, 2), (1, 0), (0, 1, 2, 3)])
+@watched
+async def test_callers_that_leave_harm_nobody(leaving: tuple[int, ...]) -> None:
+    for pause in (
+        settle,
+        lambda: asyncio.sleep(0),
+        None,
+    ):  # also one after the other, before anyone could run
+        flight, maker = SingleFlight(), Maker(b"value")
+        tasks = await start(flight, maker, 4)
+        for number in leaving:
+            tasks[number].cancel()
+            if pause is not None:
+                await pause()
+        await settle()
+        maker.gate.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(each, asyncio.CancelledError) for each in found] == [
+            n in leaving for n in range(4)
+        ]
+        assert {each for number, each in enumerate(found) if number not in leaving} <= {b"value"}
+        assert not flight.flights
+
+
+@pytest.mark.parametrize("outcome", [b"value", OverloadedError("full")])
+@watched
+async def test_a_caller_cancelled_in_the_moment_of_the_outcome_is_only_cancelled(
+    outcome: bytes | Exception,
+) -> None:
+    flight, maker = SingleFlight(), Maker(outcome)
+    tasks = await start(flight, maker, 2)
+    tasks[0].add_done_callback(lambda _: tasks[1].cancel())  # which has its outcome, and has not run yet
+    maker.gate.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert found[0] == outcome and maker.calls == 1 and not flight.flights

@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -193,64 +192,6 @@ def test_a_declared_length_that_is_too_large_is_refused_before_the_body_comes(ht
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(head.encode())
         assert b" 413 " in connection.recv(4096)
-
-
-def exchange(http: httpx.Client, *parts: bytes) -> bytes:
-    """Sends raw bytes on a connection of their own; returns what comes back until it is closed."""
-    host, port = urlsplit(str(http.base_url)).netloc.split(":")
-    answer = b""
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        try:
-            for part in parts:
-                connection.sendall(part)
-            connection.shutdown(socket.SHUT_WR)
-            while received := connection.recv(65_536):
-                answer += received
-        except ConnectionError:  # closed in the middle of what was sent, which may cost the answer too
-            pass
-    return answer
-
-
-@pytest.mark.parametrize(
-    "raw", [b"\0\xff\r\n\r\n", b"BREW / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nNo colon\r\n\r\n"]
-)
-def test_bytes_that_are_no_http_are_a_400(http: httpx.Client, raw: bytes) -> None:
-    head, _, body = exchange(http, raw).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert read_whole(body, Problem).code == "malformed_http"
-    assert http.get("/healthz").status_code == 200
-
-
-ODD = [b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", b"GET", b"", b"POST /search HTTP/1.1\r\n\r\n"]
-
-
-@pytest.mark.parametrize("raw", ODD)
-def test_a_request_that_is_odd_or_cut_off_does_not_hurt(http: httpx.Client, raw: bytes) -> None:
-    answer = exchange(http, raw)
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
-    assert http.get("/healthz").status_code == 200
-
-
-ENDLESS = [b"GET /", b"GET / HTTP/1.1\r\nX-Long: ", b"GET / HTTP/1.1\r\n" + b"X-Many: 1\r\n" * 9_000]
-
-
-@pytest.mark.parametrize("start", ENDLESS, ids=["url", "header", "headers"])
-def test_headers_that_do_not_end_are_refused_early(http: httpx.Client, start: bytes) -> None:
-    sent = time.perf_counter()
-    answer = exchange(http, start, *[b"a" * (1 << 18)] * 80)
-    assert time.perf_counter() - sent < 5
-    assert answer == b"" or b" 431 " in answer.split(b"\r\n")[0]
-    head, _, body = exchange(http, start + b"a" * 70_000).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 431 ")
-    assert read_whole(body, Problem).code == "headers_too_large"
-
-
-def test_trailers_that_do_not_end_are_cut_off(http: httpx.Client) -> None:
-    start = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    sent = time.perf_counter()
-    exchange(http, start, b"1\r\n{\r\n0\r\nX-Long: ", *[b"a" * (1 << 18)] * 80)
-    assert time.perf_counter() - sent < 5
-    assert http.get("/healthz").status_code == 200
 
 
 @pytest.mark.parametrize(

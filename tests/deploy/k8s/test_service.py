@@ -88,11 +88,6 @@ def test_a_service_that_is_slow_counts_as_ready(container: Any) -> None:
     assert container["readinessProbe"]["timeoutSeconds"] > LONGEST_S
 
 
-def test_proxies_close_idle_connections_before_the_service_does(settings: Settings) -> None:
-    """A request that meets the service's end of a connection is lost; ALB and ingress-nginx keep one for 60 s."""
-    assert settings.keep_alive_s > 60
-
-
 def test_scaling_and_scraping_ask_for_metrics_that_the_service_has(system: Any) -> None:
     exposed = Metrics().text().decode()
     names = [
