@@ -151,7 +151,7 @@ function change(part, options) {
 
 function refresh() {
   const query = input.value.trim();
-  if (able.canSearchTyping && !isRefused && query !== state.query) change({ query, typos: "" }, { kind: TYPING });
+  if (!isRefused && query !== state.query) change({ query, typos: "" }, { kind: TYPING });
 }
 
 function choose(field, texts) {

@@ -14,7 +14,7 @@ const FEW_DISTINCT = 12;
 const MOST_SHARE_OF_FEW = 0.5;
 const MOST_SHARE = 0.05;
 
-export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, canTell: false, canSearchTyping: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
+export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, canTell: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
 // The features of an index, from /info; a service without `components` is too old for all of them.
 export function abilitiesOf(info) {
@@ -35,7 +35,6 @@ export function abilitiesOf(info) {
     most,
     candidates: settings.default_candidates ?? 100,
     timeoutMs: Math.min(TIMEOUT_MS, settings.max_timeout_ms ?? TIMEOUT_MS),
-    canSearchTyping: true,
     examples: (settings.page_examples ?? "").split("|").map((question) => question.trim()).filter(Boolean),
     dimensions: index.dimensions,
     fields: (info.fields ?? []).map(({ name }) => name),

@@ -151,7 +151,7 @@ def _serve_in_thread(app: FastAPI, *, wait: bool = True) -> Iterator[httpx.Clien
         thread.join()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serve_app() -> Callable[..., AbstractContextManager[httpx.Client]]:
     """Serves an app from a thread of this process, ready when the block begins unless it is given `wait=False`."""
     return _serve_in_thread
@@ -181,7 +181,7 @@ def serve_open(toy_index: Path) -> ServeOpen:
     return start
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_app() -> Callable[..., FastAPI]:
     """Makes an app over an index root whose start does not end the process when it fails."""
     return _app

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import axe_playwright_python
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from tests.made_index import made, write
 
-ROOT = Path(__file__).parent.parent.parent.parent
 CHROMIUM = Path(os.environ.get("GLOW_CHROMIUM", "/usr/bin/chromium"))
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync", "--no-first-run"]
 WAIT_MS = 60_000
 LANGUAGES = ("en", "de", "fr")
+AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @dataclass
@@ -32,86 +34,98 @@ class SearchPage:
     expected: list[str] = field(default_factory=list)
     # Script errors, other console errors, and requests to other servers.
     wrong: list[str] = field(default_factory=list)
+    # Bodies of the searches that were sent.
+    sent: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.page.on("pageerror", lambda error: self.wrong.append(f"script error: {error}"))
         self.page.on("console", self._note)
-        self.page.on("request", lambda asked: self._check(asked.url))
+        self.page.on("request", self._check)
 
     def _note(self, message: ConsoleMessage) -> None:
         if message.type == "error" and not any(part in message.text for part in self.expected):
             self.wrong.append(message.text)
 
-    def _check(self, url: str) -> None:
-        if not url.startswith(self.url):
-            self.wrong.append(url)
+    def _check(self, request: Any) -> None:
+        if not request.url.startswith(self.url):
+            self.wrong.append(request.url)
+        elif request.url.endswith("/search"):
+            self.sent.append(json.loads(request.post_data))
 
     def open(self, query: str = "", rest: str = "") -> None:
-        """Opens the page, with results where there is a query."""
+        """Opens the page, with results where there is a query, otherwise with examples."""
         self.page.goto(f"/?q={quote(query)}{rest}" if query else "/")
 
-    def found(self, query: str, rest: str = "", unfold: str = "") -> list[str]:
-        """Opens the page with results and what is folded; returns the results' titles."""
-        self.open(query, rest)
-        titles = self.titles()
-        if unfold:
-            self.unfold(unfold)
-        return titles
-
-    def change(self, pattern: str, work: Callable[[Any], Any]) -> None:
-        """Has the JSON of such answers changed on their way."""
-
-        def answer(route: Any) -> None:
-            body = route.fetch().json()
-            work(body)
-            route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
-
-        self.page.route(pattern, answer)
-
-    def is_too_wide(self) -> bool:
-        """Whether it scrolls sideways."""
-        width: int = self.page.evaluate("document.documentElement.scrollWidth")
-        return width > self.page.viewport_size["width"]
+    def titles(self, query: str = "", rest: str = "") -> list[str]:
+        """Opens the page if there is a query; titles of the results, once no search is under way."""
+        if query:
+            self.open(query, rest)
+        self.page.locator("body:not([aria-busy]) #hits > li").first.wait_for()
+        return self.page.locator("#hits h3").all_inner_texts()
 
     def search(self, query: str) -> None:
         """Types a query and sends it."""
         self.page.get_by_label("Search the documents").fill(query)
         self.page.keyboard.press("Enter")
 
-    def titles(self) -> list[str]:
-        """Titles of the results, once there are some and no search is under way."""
-        self.page.locator("body:not([aria-busy]) #hits > li").first.wait_for()
-        return self.page.locator("#hits h3").all_inner_texts()
+    def shown(self, query: str) -> list[str]:
+        """Titles of the results of a query, once they are there and its address is."""
+        self.page.wait_for_url(f"**/?q={quote(query)}")
+        self.page.locator("#terms .word", has_text=query.split()[-1]).first.wait_for(state="attached")
+        return self.titles()
 
-    def unfold(self, selector: str) -> None:
-        """Opens what is folded, if it is."""
-        if not self.page.locator(selector).evaluate("one => one.open"):
-            self.page.locator(f"{selector} summary").click()
+    def change(self, pattern: str, work: Callable[[Any], Any]) -> None:
+        """Has the JSON of such responses changed on their way."""
+
+        def fulfill(route: Any) -> None:
+            body = route.fetch().json()
+            work(body)
+            route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
+
+        self.page.route(pattern, fulfill)
+
+    def is_too_wide(self) -> bool:
+        """Whether it scrolls sideways."""
+        width: int = self.page.evaluate("document.documentElement.scrollWidth")
+        return width > self.page.viewport_size["width"]
 
     def stand_still(self) -> None:
         """Waits until nothing moves or fades any more."""
         self.page.wait_for_function("document.getAnimations().every(each => each.playState !== 'running')")
 
-    def alert(self) -> Any:
+    def alert(self) -> str:
         """What the page says where something failed, once it says it."""
         alert = self.page.locator("#problem")
         alert.wait_for()
-        return alert
+        return alert.inner_text()
 
-    def step(self) -> str:
-        """Title of the result that has the focus; "" where none has."""
-        script = "document.activeElement.closest('#hits > li')?.querySelector('h3').innerText ?? ''"
-        return self.page.evaluate(script)
+    def focus(self) -> str:
+        """The title of the result that has the focus, otherwise the id of what has it."""
+        script = "e => e.closest('#hits > li')?.querySelector('h3').innerText ?? (e.id || e.parentElement.id)"
+        return self.page.evaluate(f"({script})(document.activeElement)")
 
-    def shares(self, selector: str) -> list[float]:
-        """How much of the whole the page draws of each element."""
-        script = "all => all.map(one => Number(one.style.getPropertyValue('--share')))"
-        return self.page.eval_on_selector_all(selector, script)
+    def findings(self) -> list[str]:
+        """What axe finds wrong, minor things included: wide and light, narrow and dark."""
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = []
+        for scheme, size in (("dark", NARROW), ("light", WIDE)):
+            self.page.set_viewport_size(size)
+            self.page.emulate_media(color_scheme=scheme)
+            self.stand_still()  # what fades in has no contrast yet
+            found += ["too wide"] if self.is_too_wide() else []
+            rules = self.page.evaluate(
+                "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
+            )
+            found += [
+                f"{rule['impact']} {rule['id']}: {node['html']}" for rule in rules for node in rule["nodes"]
+            ]
+        return found
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One Chromium for all tests; each has a context of its own."""
+    """One Chromium for a file's tests: beyond it, playwright's event loop would be in the way of others."""
     if not CHROMIUM.is_file():
         pytest.skip(f"no Chromium at {CHROMIUM}; set GLOW_CHROMIUM to one")
     with sync_playwright() as playwright:
@@ -125,11 +139,10 @@ def open_page(browser: Browser) -> Callable[..., AbstractContextManager[SearchPa
     """Opens a browser window on a service; leaving it fails where a script erred or another server was asked."""
 
     @contextmanager
-    def window(url: str, width: int = 1280, **options: Any) -> Iterator[SearchPage]:
-        size = {"width": width, "height": 844 if width < 600 else 900}
-        context = browser.new_context(viewport=size, base_url=url, **options)
+    def window(url: Any) -> Iterator[SearchPage]:
+        context = browser.new_context(viewport=WIDE, base_url=str(url))
         context.set_default_timeout(WAIT_MS)
-        page = SearchPage(context.new_page(), url)
+        page = SearchPage(context.new_page(), str(url))
         try:
             yield page
         finally:
@@ -137,13 +150,6 @@ def open_page(browser: Browser) -> Callable[..., AbstractContextManager[SearchPa
         assert page.wrong == []
 
     return window
-
-
-@pytest.fixture
-def tab(open_page: Callable[..., Any], server: Any) -> Iterator[SearchPage]:
-    """A window on the service over the toy index."""
-    with open_page(server.url) as page:
-        yield page
 
 
 @pytest.fixture(scope="session")
@@ -159,14 +165,14 @@ def full_index(tmp_path_factory: Any, toy_model: Path, toy_reranker: Path, toy_c
 
 
 @pytest.fixture(scope="session")
-def full_url(full_index: Path, start_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def full_url(full_index: Path, serve_app: Any, make_app: Any) -> Iterator[str]:
     """A service over `full_index`."""
-    with start_server(tmp_path_factory.mktemp("service"), "--index-root", str(full_index)) as running:
-        yield running.url
+    with serve_app(make_app(full_index)) as client:
+        yield str(client.base_url)
 
 
-@pytest.fixture(params=[1280, 390])
-def full_tab(open_page: Any, full_url: str, request: pytest.FixtureRequest) -> Iterator[SearchPage]:
-    """A window, wide or as narrow as a phone, on a service that can do everything."""
-    with open_page(full_url, request.param) as page:
+@pytest.fixture
+def tab(open_page: Callable[..., Any], full_url: str) -> Iterator[SearchPage]:
+    """A wide window on a service that can do everything."""
+    with open_page(full_url) as page:
         yield page

@@ -1,17 +1,13 @@
-"""Documents that strangers wrote, through a whole `glow build` and onto the page in Chromium: shown as text, and nothing more."""
+"""Documents that strangers wrote, through a whole build and onto the page in Chromium: shown as text, and nothing more."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.made_index import made, write
+from tests.service.page.conftest import NARROW
 
-ROOT = Path(__file__).parents[3]
 HIT = "window.hostile=1"
 HERD = "A zebra crossed the plain while its herd drank from the river, and the herd waited for the zebra. "
 PAYLOADS = (
@@ -53,6 +49,11 @@ ADDRESSES = (
 INHERITED = ("constructor", "__proto__", "toString", "hasOwnProperty", "valueOf", "__defineGetter__")
 """Names of metadata that every object of JavaScript inherits."""
 NAMES = ("plain", "<img src=x onerror=1>", "quote\"'", "java script", "percent%2e%2e", "hash#q?x")
+WEB = "https://example.org/<b>&amp;"
+EXACT = {
+    "title": "<img src=x onerror=document.title='hacked'>",
+    "text": '<script>quagga</script> &amp; <em class="attended">not marked</em> &lt;em&gt;',
+}
 HARMLESS = """
 () => ({
   ran: window.hostile ?? null,
@@ -73,40 +74,32 @@ def page_of(payload: str, is_html: bool) -> str:
     return f"---\ntitle: zebra {payload[:200]}\n---\n# zebra {payload}\n\n{HERD}{payload}\n\n[zebra](javascript:{HIT}) ![x](javascript:{HIT})\n\n{payload}\n"
 
 
-@pytest.fixture(scope="module")
-def pages_url(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, start_server: Any) -> Iterator[str]:
-    """A service over a folder of hostile Markdown and HTML."""
-    folder = tmp_path_factory.mktemp("hostile-pages")
-    source = folder / "pages"
+@pytest.fixture
+def pages(tmp_path: Path, toy_model: Path) -> Path:
+    """An index root of a folder of hostile Markdown and HTML."""
+    source = tmp_path / "pages"
     source.mkdir()
     for number, payload in enumerate(PAYLOADS):
         name = NAMES[number % len(NAMES)]
         (source / f"{number} {name}.md").write_text(page_of(payload, is_html=False), encoding="utf-8")
         (source / f"{number} {name}.html").write_text(page_of(payload, is_html=True), encoding="utf-8")
-    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--lexical"]
-    command += ["--model", str(toy_model)]
-    files = ["--input", str(source), "--index-root", str(folder / "root")]
-    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
-    assert f"{2 * len(PAYLOADS)} documents" in done.stdout
-    with start_server(folder, "--index-root", str(folder / "root")) as running:
-        yield running.url
+    return made(toy_model, source, tmp_path / "root", lexical=True).path
 
 
-@pytest.fixture(scope="module")
-def lines_url(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, start_server: Any) -> Iterator[str]:
-    """A service over lines of JSON: hostile addresses, fields and metadata, and one document whose metadata have inherited names."""
-    folder = tmp_path_factory.mktemp("hostile-lines")
+@pytest.fixture
+def lines(tmp_path: Path, toy_model: Path) -> Path:
+    """An index root of lines of JSON: hostile addresses, fields, metadata, and names that every object inherits."""
     texts = [payload[:500] for payload in PAYLOADS]
     documents = [
         {"_id": f"{number}/{text}"[:200].replace("\0", ""), "url": ADDRESSES[number % len(ADDRESSES)], "title": f"zebra {text}", "text": f"zebra {text}", "lang": text[:50], "plain": "yes"}
         for number, text in enumerate(texts)
     ]  # fmt: skip
-    odd = {"_id": "odd", "title": "zebra odd", "text": "An odd zebra"} | dict.fromkeys(INHERITED, "inherited")
-    source = write(folder / "lines.jsonl", [*documents, odd])
-    root = made(toy_model, source, folder / "root", index="flat", lexical=True)
-    with start_server(folder, "--index-root", str(root.path)) as running:
-        yield running.url
+    documents.append(
+        {"_id": "odd", "title": "zebra odd", "text": "An odd zebra"} | dict.fromkeys(INHERITED, "inherited")
+    )
+    documents += [{**EXACT, "_id": url, "url": url} for url in ("javascript:alert(1)", "//x", "data:,x", WEB)]
+    source = write(tmp_path / "lines.jsonl", documents)
+    return made(toy_model, source, tmp_path / "root", index="flat", lexical=True).path
 
 
 def visited(tab: Any, pages: int) -> list[dict[str, Any]]:
@@ -114,34 +107,34 @@ def visited(tab: Any, pages: int) -> list[dict[str, Any]]:
     found = []
     tab.page.on("dialog", lambda dialog: (tab.wrong.append("a dialog opened"), dialog.dismiss()))
     for number in range(1, pages + 1):
-        assert tab.found("zebra", f"&page={number}")
-        why = tab.page.locator("#hits .why").first
-        if why.count():
-            why.click()
-            tab.page.locator("#hits .explanation table").first.wait_for()
+        assert tab.titles("zebra", f"&page={number}")
+        tab.page.locator("#hits .why").first.click()
+        tab.page.locator("#hits .explanation table").first.wait_for()
         found.append(tab.page.evaluate(HARMLESS))
     return found
 
 
-def test_hostile_pages_are_shown_as_text_and_no_wider_than_a_phone(open_page: Any, pages_url: str) -> None:
-    with open_page(pages_url, 390) as tab:
+def test_hostile_pages_are_shown_as_text_and_no_wider_than_a_phone(
+    open_page: Any, serve: Any, pages: Path
+) -> None:
+    with serve(pages) as http, open_page(http.base_url) as tab:
+        tab.page.set_viewport_size(NARROW)
         assert visited(tab, 4) == [SAFE] * 4
+        tab.page.locator("#about", has_text=f"{2 * len(PAYLOADS)} documents").wait_for()
 
 
 def test_hostile_lines_are_shown_as_text_and_link_nowhere_but_to_the_web(
-    open_page: Callable[..., AbstractContextManager[Any]], lines_url: str
+    open_page: Any, serve: Any, lines: Path
 ) -> None:
-    with open_page(lines_url) as tab:
+    with serve(lines) as http, open_page(http.base_url) as tab:
         assert visited(tab, 2) == [SAFE] * 2
-
-
-def test_metadata_with_names_that_objects_inherit_are_shown_where_they_are(
-    open_page: Callable[..., AbstractContextManager[Any]], lines_url: str
-) -> None:
-    with open_page(lines_url) as tab:
-        assert tab.found("zebra", "&f.constructor=inherited") == ["zebra odd"]
-        assert "inherited" in tab.page.locator("#hits .fact").first.inner_text()
-        tab.found("zebra")
         text = tab.page.locator("#hits").inner_text()
         assert "native code" not in text and "[object Object]" not in text
         assert tab.page.locator("#hits .fact", has_text="plain yes").count() > 0, "others' facts stay"
+        assert tab.titles("zebra", "&f.constructor=inherited") == ["zebra odd"]
+        assert "inherited" in tab.page.locator("#hits .fact").first.inner_text()
+        assert tab.titles("quagga", "&retriever=lexical") == [EXACT["title"]] * 4
+        assert tab.page.locator("#hits a").all_inner_texts() == [EXACT["title"]]
+        assert tab.page.locator("#hits .snippet").all_inner_texts() == [EXACT["text"]] * 4
+        assert tab.page.locator("#hits mark").all_inner_texts() == ["quagga"] * 4
+        assert tab.page.title() == "quagga · GLOW"
