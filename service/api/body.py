@@ -206,9 +206,6 @@ def _check_declaration(request: Request) -> None:
             f"found Content-Type {declared[:80] or 'none'!r}, expected 'application/json' in UTF-8; "
             "with curl: -H 'Content-Type: application/json'"
         )
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise MediaTypeError(f"found Content-Encoding {encoding[:80]!r}; send the body uncompressed")
 
 
 async def _read(request: Request, max_bytes: int, deadline: Deadline) -> bytes:
