@@ -4,28 +4,25 @@ A key is the hash of everything that an entry depends on. A change gives a new k
 """
 
 import asyncio
-import dataclasses
-import struct
-from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cachetools import TTLCache
-from pydantic import BaseModel
 
 from glow import __version__
 from glow.artifact import Manifest
 from glow.index import Index
 from glow.runtime import EncodedText
 from glow_service.errors import DeadlineError
+from glow_service.search import SearchPlan
 from glow_service.telemetry import Kind, Metrics, TierEvents
 
 if TYPE_CHECKING:
     from glow_service.redis import RedisCache
 
 # Part of every key; increase it if the format of entries or the input of keys changes.
-_KEY_VERSION = 6
+_KEY_VERSION = 7
 # 160 bits: nobody can find two texts with the same hash.
 _DIGEST_BYTES = 20
 
@@ -35,10 +32,10 @@ class Keys:
 
     def __init__(self, model: str, terms: str, version: str) -> None:
         # Vectors stay valid across index versions: they depend only on the model and the term statistics.
-        self._vector = blake2b(_encoded(("vector", model, terms)), digest_size=_DIGEST_BYTES)
+        self._vector = blake2b(repr(("vector", model, terms)).encode(), digest_size=_DIGEST_BYTES)
         # Another release may give a different response.
         page = ("response", __version__, model, terms, version)
-        self._page = blake2b(_encoded(page), digest_size=_DIGEST_BYTES)
+        self._page = blake2b(repr(page).encode(), digest_size=_DIGEST_BYTES)
 
     @classmethod
     def of(cls, index: Index) -> "Keys":
@@ -52,66 +49,12 @@ class Keys:
         state.update(text.encode("utf-8", "surrogatepass"))
         return state.digest()
 
-    def page(self, *request: Any) -> bytes:
-        """The key of a response, in printable ASCII. Lists equal tuples; 1, 1.0 and True differ, as do classes."""
+    def page(self, plan: SearchPlan) -> bytes:
+        """The key of a response, in printable ASCII."""
         state = self._page.copy()
-        state.update(_encoded(request))
+        # Frozen dataclasses of plain values have the same text if and only if they are the same, 1 and True included.
+        state.update(repr(plan).encode())
         return b"glow:%d:page:%s" % (_KEY_VERSION, state.hexdigest().encode())
-
-
-def _encoded(value: Any) -> bytes:
-    """Encodes a value so that different values give different bytes: each part starts with its type and length."""
-    if isinstance(value, str):
-        raw = value.encode("utf-8", "surrogatepass")
-        return b"s%d:%b" % (len(raw), raw)
-    if isinstance(value, int):
-        return b"b%d" % value if isinstance(value, bool) else b"i%d;" % value
-    if value is None:
-        return b"n"
-    if isinstance(value, tuple | list):
-        return b"l%d:%b" % (len(value), b"".join(map(_encoded, value)))
-    if isinstance(value, float):
-        return b"d" + struct.pack(">d", value)
-    if isinstance(value, bytes):
-        return b"r%d:%b" % (len(value), value)
-    return _encoded_mapping(value)
-
-
-def _encoded_mapping(value: Any) -> bytes:
-    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        parts = [_encoded(name) + _encoded(value[name]) for name in sorted(value)]
-    elif isinstance(value, BaseModel):
-        parts = [_name_of(type(value)), _encoded(value.model_dump())]
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        # The name is needed: `And` and `Or` of a filter have the same fields.
-        parts = [_name_of(type(value))]
-        for start, name, default in _fields(type(value)):
-            part = getattr(value, name)
-            # Defaults are left out, for speed: a request sets few of its fields.
-            if type(part) is not type(default) or part != default:
-                parts.append(start + _encoded(part))
-    else:
-        raise TypeError(
-            f"cannot make a key of {value!r:.80} ({type(value).__name__}); give it as numbers, strings, lists, "
-            "mappings with string keys, or dataclasses of them"
-        )
-    return b"m%d:%b" % (len(parts), b"".join(parts))
-
-
-@cache
-def _name_of(kind: type[Any]) -> bytes:
-    return b"c" + _encoded(kind.__name__)
-
-
-@cache
-def _fields(kind: type[Any]) -> tuple[tuple[bytes, str, Any], ...]:
-    """Encoded name, name, and default if that is a plain value, of each field that is compared, sorted by name."""
-    found = []
-    compared = (field for field in dataclasses.fields(kind) if field.compare)
-    for field in sorted(compared, key=lambda field: field.name):
-        is_plain = field.default in (None, ()) or isinstance(field.default, int | str)
-        found.append((_encoded(field.name), field.name, field.default if is_plain else dataclasses.MISSING))
-    return tuple(found)
 
 
 # Entries in the process.

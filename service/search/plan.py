@@ -61,7 +61,7 @@ class HighlightCall:
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """A search request, checked and parsed for one index. Fields that are compared decide the cached response."""
+    """A search request, checked and parsed for one index. Fields that are shown and compared decide the cached response."""
 
     text: str
     top_k: int  # hits to return, >= 1
@@ -87,10 +87,12 @@ class SearchPlan:
     rerank: Reranking | None = None  # how to re-rank the first hits; None: not at all. Needs `index.reranker`
     late: bool = True  # whether a hybrid search compares tokens, if the index has token vectors
     vectors: bool = False  # whether to return the vector of each hit
-    timeout_ms: int = field(default=0, compare=False)  # from the request's first byte
-    allow_partial: bool = field(default=False, compare=False)  # whether partial results are allowed
-    asked_filter: dict[str, Any] | None = field(default=None, compare=False)  # for the query log
-    filter_terms: int = field(default=0, compare=False)
+    timeout_ms: int = field(default=0, compare=False, repr=False)  # from the request's first byte
+    allow_partial: bool = field(
+        default=False, compare=False, repr=False
+    )  # whether partial results are allowed
+    asked_filter: dict[str, Any] | None = field(default=None, compare=False, repr=False)  # for the query log
+    filter_terms: int = field(default=0, compare=False, repr=False)
 
     @property
     def is_expensive(self) -> bool:
