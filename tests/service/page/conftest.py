@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.made_index import made, write
 
@@ -19,7 +19,6 @@ CHROMIUM = Path(os.environ.get("GLOW_CHROMIUM", "/usr/bin/chromium"))
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync", "--no-first-run"]
 WAIT_MS = 60_000
-LANGUAGES = ("en", "de", "fr")
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
@@ -30,25 +29,22 @@ class SearchPage:
 
     page: Page
     url: str
-    # Parts of console errors that belong to the test, such as a status that it provokes.
-    expected: list[str] = field(default_factory=list)
-    # Script errors, other console errors, and requests to other servers.
-    wrong: list[str] = field(default_factory=list)
-    # Bodies of the searches that were sent.
-    sent: list[dict[str, Any]] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)  # parts of errors that belong to the test
+    wrong: list[str] = field(default_factory=list)  # other errors, and requests to other servers
+    sent: list[dict[str, Any]] = field(default_factory=list)  # bodies of the searches
 
     def __post_init__(self) -> None:
-        self.page.on("pageerror", lambda error: self.wrong.append(f"script error: {error}"))
-        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self._note(f"script error: {error}"))
+        self.page.on("console", lambda message: message.type == "error" and self._note(message.text))
         self.page.on("request", self._check)
 
-    def _note(self, message: ConsoleMessage) -> None:
-        if message.type == "error" and not any(part in message.text for part in self.expected):
-            self.wrong.append(message.text)
+    def _note(self, error: str) -> None:
+        if not any(part in error for part in self.expected):
+            self.wrong.append(error)
 
     def _check(self, request: Any) -> None:
-        if not request.url.startswith(self.url):
-            self.wrong.append(request.url)
+        if not request.url.startswith(self.url) or request.url.endswith("/feedback"):
+            self._note(request.url)  # clicks are nobody's business unless the service wants to know
         elif request.url.endswith("/search"):
             self.sent.append(json.loads(request.post_data))
 
@@ -84,20 +80,18 @@ class SearchPage:
 
         self.page.route(pattern, fulfill)
 
-    def is_too_wide(self) -> bool:
-        """Whether it scrolls sideways."""
-        width: int = self.page.evaluate("document.documentElement.scrollWidth")
-        return width > self.page.viewport_size["width"]
-
     def stand_still(self) -> None:
         """Waits until nothing moves or fades any more."""
         self.page.wait_for_function("document.getAnimations().every(each => each.playState !== 'running')")
 
     def alert(self) -> str:
         """What the page says where something failed, once it says it."""
-        alert = self.page.locator("#problem")
-        alert.wait_for()
-        return alert.inner_text()
+        self.page.locator("#problem").wait_for()
+        return self.page.locator("#problem").inner_text()
+
+    def settle(self) -> None:
+        """Waits until the page has seen what was sent to it so far."""
+        self.page.evaluate("fetch('/healthz').then(() => null)")
 
     def focus(self) -> str:
         """The title of the result that has the focus, otherwise the id of what has it."""
@@ -113,7 +107,8 @@ class SearchPage:
             self.page.set_viewport_size(size)
             self.page.emulate_media(color_scheme=scheme)
             self.stand_still()  # what fades in has no contrast yet
-            found += ["too wide"] if self.is_too_wide() else []
+            if self.page.evaluate("document.documentElement.scrollWidth") > size["width"]:
+                found.append("too wide")
             rules = self.page.evaluate(
                 "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
             )
@@ -158,8 +153,8 @@ def full_index(tmp_path_factory: Any, toy_model: Path, toy_reranker: Path, toy_c
     folder = tmp_path_factory.mktemp("full")
     documents = [json.loads(line) for line in toy_corpus.read_text(encoding="utf-8").splitlines()]
     for place, document in enumerate(documents):
-        day = f"2024-{place % 12 + 1:02d}-15T12:00:00Z"
-        document |= {"lang": LANGUAGES[place % 3], "short": place % 2 == 0, "day": day}
+        document |= {"lang": ("en", "de", "fr")[place % 3], "short": place % 2 == 0}
+        document["day"] = f"2024-{place % 12 + 1:02d}-15T12:00:00Z"
     source = write(folder / "corpus.jsonl", documents)
     return made(toy_model, source, folder / "root", lexical=True, rerank=toy_reranker).path
 

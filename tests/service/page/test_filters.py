@@ -96,6 +96,18 @@ def test_how_to_search_can_be_chosen_and_stays_in_the_address(tab: Any) -> None:
     assert tab.titles()[0] == "Bees"
     assert page.get_by_role("radio", name="Words").is_checked()
     assert [body["retriever"] for body in tab.sent] == ["hybrid", "lexical", "lexical"]
+    first = tab.titles("water and the sun")
+    with page.expect_response("**/search"):
+        page.get_by_label("Re-rank").check()
+    page.wait_for_url("**&rerank=on")
+    again = tab.titles()
+    assert again != first
+    page.get_by_role("button", name="Why this result").first.click()
+    table = page.get_by_role("table", name="What the re-ranker looked at")
+    table.wait_for()
+    assert "text" in table.inner_text() and "re-ranked" in page.locator("#hits .scores").first.inner_text()
+    page.reload()
+    assert tab.titles() == again and page.get_by_label("Re-rank").is_checked()
 
 
 def test_what_an_index_lacks_is_not_offered(tab: Any) -> None:

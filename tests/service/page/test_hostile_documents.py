@@ -1,4 +1,4 @@
-"""Documents that strangers wrote, through a whole build and onto the page in Chromium: shown as text, and nothing more."""
+"""Documents that strangers wrote, on the page in Chromium: shown as text, and nothing more."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ from tests.made_index import made, write
 from tests.service.page.conftest import NARROW
 
 HIT = "window.hostile=1"
-HERD = "A zebra crossed the plain while its herd drank from the river, and the herd waited for the zebra. "
 PAYLOADS = (
     f"<script>{HIT}</script>",
     f"<img src=x onerror='{HIT}'>",
@@ -67,74 +66,42 @@ HARMLESS = """
 SAFE = {"ran": None, "elements": 0, "handlers": [], "links": [], "wide": 0, "visible": True}
 
 
-def page_of(payload: str, is_html: bool) -> str:
-    """A file of a folder of pages."""
-    if is_html:
-        return f"<!doctype html><title>zebra {payload}</title><body><h1>zebra {payload}</h1><p>{HERD * 3}{payload}</p><p {payload}>{HERD}</p>"
-    return f"---\ntitle: zebra {payload[:200]}\n---\n# zebra {payload}\n\n{HERD}{payload}\n\n[zebra](javascript:{HIT}) ![x](javascript:{HIT})\n\n{payload}\n"
-
-
 @pytest.fixture
-def pages(tmp_path: Path, toy_model: Path) -> Path:
-    """An index root of a folder of hostile Markdown and HTML."""
-    source = tmp_path / "pages"
-    source.mkdir()
-    for number, payload in enumerate(PAYLOADS):
-        name = NAMES[number % len(NAMES)]
-        (source / f"{number} {name}.md").write_text(page_of(payload, is_html=False), encoding="utf-8")
-        (source / f"{number} {name}.html").write_text(page_of(payload, is_html=True), encoding="utf-8")
-    return made(toy_model, source, tmp_path / "root", lexical=True).path
-
-
-@pytest.fixture
-def lines(tmp_path: Path, toy_model: Path) -> Path:
-    """An index root of lines of JSON: hostile addresses, fields, metadata, and names that every object inherits."""
-    texts = [payload[:500] for payload in PAYLOADS]
-    documents = [
-        {"_id": f"{number}/{text}"[:200].replace("\0", ""), "url": ADDRESSES[number % len(ADDRESSES)], "title": f"zebra {text}", "text": f"zebra {text}", "lang": text[:50], "plain": "yes"}
-        for number, text in enumerate(texts)
-    ]  # fmt: skip
-    documents.append(
-        {"_id": "odd", "title": "zebra odd", "text": "An odd zebra"} | dict.fromkeys(INHERITED, "inherited")
-    )
-    documents += [{**EXACT, "_id": url, "url": url} for url in ("javascript:alert(1)", "//x", "data:,x", WEB)]
+def hostile_index(tmp_path: Path, toy_model: Path) -> Path:
+    """An index root of hostile texts, addresses and metadata, and of names that every object inherits."""
+    documents: list[dict[str, Any]] = []
+    for number, text in enumerate(PAYLOADS):
+        name, url = NAMES[number % len(NAMES)], ADDRESSES[number % len(ADDRESSES)]
+        document = {"_id": f"{number}/{name}", "url": url, "title": f"zebra {text[:500]}", "lang": text[:50]}
+        documents.append({**document, "text": f"The zebra crossed the plain. {text}", "plain": "yes"})
+    odd = {"_id": "odd", "title": "zebra odd", "text": "An odd zebra"} | dict.fromkeys(INHERITED, "inherited")
+    urls = ("javascript:alert(1)", "//x", "data:,x", "https://example.org/<b>&amp;")
+    documents += [odd, *({**EXACT, "_id": url, "url": url} for url in urls)]
     source = write(tmp_path / "lines.jsonl", documents)
     return made(toy_model, source, tmp_path / "root", index="flat", lexical=True).path
 
 
-def visited(tab: Any, pages: int) -> list[dict[str, Any]]:
-    """What became of each page of results, each with the reasons of a hit unfolded."""
-    found = []
-    tab.page.on("dialog", lambda dialog: (tab.wrong.append("a dialog opened"), dialog.dismiss()))
-    for number in range(1, pages + 1):
-        assert tab.titles("zebra", f"&page={number}")
-        tab.page.locator("#hits .why").first.click()
-        tab.page.locator("#hits .explanation table").first.wait_for()
-        found.append(tab.page.evaluate(HARMLESS))
-    return found
-
-
-def test_hostile_pages_are_shown_as_text_and_no_wider_than_a_phone(
-    open_page: Any, serve: Any, pages: Path
+def test_hostile_documents_are_shown_as_text_and_link_nowhere_but_to_the_web(
+    open_page: Any, serve: Any, hostile_index: Path
 ) -> None:
-    with serve(pages) as http, open_page(http.base_url) as tab:
-        tab.page.set_viewport_size(NARROW)
-        assert visited(tab, 4) == [SAFE] * 4
-        tab.page.locator("#about", has_text=f"{2 * len(PAYLOADS)} documents").wait_for()
-
-
-def test_hostile_lines_are_shown_as_text_and_link_nowhere_but_to_the_web(
-    open_page: Any, serve: Any, lines: Path
-) -> None:
-    with serve(lines) as http, open_page(http.base_url) as tab:
-        assert visited(tab, 2) == [SAFE] * 2
-        text = tab.page.locator("#hits").inner_text()
-        assert "native code" not in text and "[object Object]" not in text
-        assert tab.page.locator("#hits .fact", has_text="plain yes").count() > 0, "others' facts stay"
+    with serve(hostile_index) as http, open_page(http.base_url) as tab:
+        page = tab.page
+        page.set_viewport_size(NARROW)
+        page.on("dialog", lambda dialog: (tab.wrong.append("a dialog opened"), dialog.dismiss()))
+        texts = []
+        for number in (1, 2, 3):
+            assert tab.titles("zebra", f"&page={number}")
+            page.locator("#hits .why").first.click()
+            page.locator("#hits .explanation table").first.wait_for()
+            assert page.evaluate(HARMLESS) == SAFE
+            texts.append(page.locator("#hits").inner_text())
+        page.locator("#about", has_text=f"{len(PAYLOADS) + 5} documents").wait_for()
+        assert not any(part in "".join(texts) for part in ("native code", "[object Object]"))
+        assert all(name in "".join(texts) for name in ("plain yes", *ADDRESSES[-6:-1]))
         assert tab.titles("zebra", "&f.constructor=inherited") == ["zebra odd"]
-        assert "inherited" in tab.page.locator("#hits .fact").first.inner_text()
+        assert "inherited" in page.locator("#hits .fact").first.inner_text()
         assert tab.titles("quagga", "&retriever=lexical") == [EXACT["title"]] * 4
-        assert tab.page.locator("#hits a").all_inner_texts() == [EXACT["title"]]
-        assert tab.page.locator("#hits .snippet").all_inner_texts() == [EXACT["text"]] * 4
-        assert tab.page.locator("#hits mark").all_inner_texts() == ["quagga"] * 4
-        assert tab.page.title() == "quagga · GLOW"
+        assert page.locator("#hits a").all_inner_texts() == [EXACT["title"]]
+        assert page.locator("#hits .snippet").all_inner_texts() == [EXACT["text"]] * 4
+        assert page.locator("#hits mark").all_inner_texts() == ["quagga"] * 4
+        assert page.title() == "quagga · GLOW"

@@ -13,34 +13,27 @@ from tests.service.page.conftest import NARROW, WIDE
 
 MOST_SHIFT = 0.05
 """Cumulative layout shift: web.dev calls 0.1 good."""
-MOST_PAINT_MS = 150
 WATCH = """
 window.shift = 0;
 new PerformanceObserver((list) => {
   for (const each of list.getEntries()) if (!each.hadRecentInput) window.shift += each.value;
 }).observe({ type: "layout-shift", buffered: true });
-document.addEventListener("DOMContentLoaded", () => {
-  // What is changed is painted before a task that a frame has asked for.
-  const painted = () => requestAnimationFrame(() => setTimeout(() => (window.painted ??= performance.now())));
-  new MutationObserver(painted).observe(document.getElementById("hits"), { childList: true });
-});
 """
 
 
-def test_layout_has_results_near_the_box_and_details_folded(tab: Any) -> None:
+def test_results_are_near_the_box_and_details_are_folded(tab: Any) -> None:
     page = tab.page
-    for size in (NARROW, WIDE):
-        is_wide = size is WIDE
-        page.set_viewport_size(size)
-        tab.titles(QUERY)
-        assert page.locator(".tick").first.is_visible() == is_wide, "filters are folded on a phone"
-        box, hit, title = (
-            page.locator(each).first.bounding_box() for each in ("#form", "#hits > li", "#hits h3")
-        )
-        if is_wide:
-            assert hit["y"] - box["y"] - box["height"] <= 200
-        else:
-            assert title["y"] + title["height"] <= 0.4 * size["height"]
+
+    def box(selector: str) -> Any:
+        return page.locator(selector).first.bounding_box()
+
+    page.set_viewport_size(NARROW)
+    tab.titles(QUERY)
+    assert not page.locator(".tick").first.is_visible(), "filters are folded on a phone"
+    assert box("#hits h3")["y"] + box("#hits h3")["height"] <= 0.4 * NARROW["height"]
+    page.set_viewport_size(WIDE)
+    page.locator(".tick").first.wait_for()
+    assert box("#hits > li")["y"] - box("#form")["y"] - box("#form")["height"] <= 200
     line = page.locator("#how summary")
     assert re.fullmatch(r"10 results in \d+ ms · how this was searched", line.inner_text())
     assert re.fullmatch(r"\d+ %|[\d.]+", page.locator("#hits .score").first.inner_text())
@@ -54,8 +47,7 @@ def test_layout_has_results_near_the_box_and_details_folded(tab: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_results_come_soon_and_nothing_jumps(tab: Any, size: Any) -> None:
-    """The best of three is soon: what else a machine does comes on top."""
+def test_nothing_jumps_while_results_come(tab: Any, size: Any) -> None:
     page = tab.page
     page.set_viewport_size(size)
     page.add_init_script(WATCH)
@@ -64,13 +56,7 @@ def test_results_come_soon_and_nothing_jumps(tab: Any, size: Any) -> None:
     page.keyboard.type("zzyzx honey bees")
     page.locator("#status", has_text="10 results").wait_for()
     assert page.evaluate("shift") < MOST_SHIFT
-    took = []
-    for _ in range(3):
-        tab.titles("zzyzx honey bees", "&f.short=true")
-        page.wait_for_function("() => window.painted !== undefined")
-        entry = "performance.getEntriesByType('resource').find(({ name }) => name.endsWith('/search'))"
-        took.append(page.evaluate(f"painted - {entry}.responseEnd"))
-    assert 0 < min(took) <= MOST_PAINT_MS
+    tab.titles("zzyzx honey bees", "&f.short=true")
     tab.stand_still()
     assert page.evaluate("shift") < MOST_SHIFT
     page.evaluate("document.body.style.paddingTop = '300px'")  # a jump is noticed
@@ -134,18 +120,16 @@ def test_axe_finds_nothing_wrong_in_any_state(tab: Any) -> None:
 # `/docs`: every route with its fields and responses, forms that send, under the page's own policy.
 
 
-def sent(operation: Locator, status: int) -> Any:
-    """The JSON that the form of an operation brings, with this status."""
-    operation.get_by_role("button", name="Send").click()
-    answer = operation.locator("pre", has_text=str(status))
-    answer.filter(has_text="{").wait_for()
-    return json.loads(answer.inner_text().partition("\n\n")[2])
-
-
 def test_docs_show_every_route_and_send_requests(tab: Any) -> None:
     page = tab.page
     tab.expected.append("422")
-    page.goto("/docs")
+
+    def sent(operation: Locator, status: int) -> Any:
+        operation.get_by_role("button", name="Send").click()
+        response = operation.locator("pre", has_text=re.compile(rf"^{status}[^{{]*{{"))
+        return json.loads(response.inner_text().partition("\n\n")[2])
+
+    page.goto("/docs#post_search")
     page.locator("details").first.wait_for()
     script = "all => all.map(one => [...one.querySelectorAll('code')].map(code => code.innerText))"
     shown = [tuple(pair) for pair in page.eval_on_selector_all("details summary", script)]
@@ -154,11 +138,9 @@ def test_docs_show_every_route_and_send_requests(tab: Any) -> None:
     groups = page.locator("#groups h2").all_inner_texts()
     assert groups[0] == "search" and "admin" in groups
     search, document = page.locator("#post_search"), page.locator("#get_document")
-    search.locator("summary").click()
-    rows = {row.locator("th").inner_text(): row for row in search.locator("tbody tr").all()}
-    kinds = '"dense" or "lexical" or "learned-sparse" or "hybrid"'
-    assert rows["retriever"].locator("td").first.inner_text() == kinds
-    assert "max_top_k" in rows["top_k"].inner_text()
+    rows = {row.locator("th").inner_text(): row.inner_text() for row in search.locator("tbody tr").all()}
+    assert '"dense" or "lexical" or "learned-sparse" or "hybrid"' in rows["retriever"]
+    assert "max_top_k" in rows["top_k"]
     assert sent(search, 200)["hits"]
     assert tab.findings() == []
     search.get_by_label("Body").fill('{"query": 1}')

@@ -35,7 +35,7 @@ def enter_key(tab: Any, key: str) -> None:
     tab.page.keyboard.press("Enter")
 
 
-def test_a_key_is_asked_for_replaced_where_it_is_wrong_and_then_used(guarded: Any) -> None:
+def test_a_key_is_asked_for_replaced_where_it_is_wrong_and_stays_in_its_tab(guarded: Any) -> None:
     page = guarded.page
     guarded.open()
     assert "needs a key" in guarded.alert() and guarded.focus() == "key"
@@ -56,51 +56,51 @@ def test_a_key_is_asked_for_replaced_where_it_is_wrong_and_then_used(guarded: An
     assert guarded.titles()[0] == "Bees"
     page.locator("#about", has_text="50 documents").wait_for()
     assert not page.locator("#problem").is_visible()
-    guarded.search("honey")
-    guarded.shown("honey")
     assert keys == {"Bearer nonsense", f"Bearer {KEY}"}, "what cannot be a key is not sent"
-
-
-def test_the_key_stays_in_its_tab_and_nowhere_else(guarded: Any) -> None:
-    page = guarded.page
-    guarded.open("bees")
-    enter_key(guarded, KEY)
-    guarded.titles()
     page.reload()
-    guarded.titles()
+    assert guarded.titles()
     kept = "[Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href]"
     session, local, cookie, address = page.evaluate(kept)
-    assert (session, local, cookie) == ([KEY], [], "") and KEY not in address
-    assert KEY not in page.content() and page.get_by_label("Key", exact=True).input_value() == ""
+    assert (session, local, cookie) == ([KEY], [], "") and KEY not in address + page.content()
+    assert page.get_by_label("Key", exact=True).input_value() == ""
     other = page.context.new_page()
     other.goto("/?q=bees")
     other.locator("#problem", has_text="needs a key").wait_for()
+    other.goto("/docs#get_info")
+    send = other.locator("#get_info").get_by_role("button", name="Send")
+    send.click()
+    other.locator("#get_info pre", has_text="401").wait_for()
+    other.get_by_label("Key, where").fill(KEY)
+    other.get_by_role("button", name="Use key").click()
+    other.get_by_text("The key is used from now on.").wait_for()
+    send.click()
+    other.locator("#get_info pre", has_text="200").wait_for()
 
 
 def test_it_begins_with_queries_that_led_to_documents_else_headings_drawn_anew(
     tab: Any, toy_corpus: Path
 ) -> None:
-    page = tab.page
-    fields: dict[str, Any] = {"clicked_queries": []}
-    tab.change("**/search", lambda body: [hit["fields"].update(fields) for hit in body["hits"]])
-    examples = page.locator("#examples a")
-
-    def drawn() -> list[str]:
+    page, examples = tab.page, tab.page.locator("#examples a")
+    clicked: list[str] = []
+    tab.change(
+        "**/search", lambda body: [hit["fields"].update(clicked_queries=clicked) for hit in body["hits"]]
+    )
+    titles = {json.loads(line)["title"] for line in toy_corpus.read_text(encoding="utf-8").splitlines()}
+    seen = set[str]()
+    for _ in range(3):
         tab.open()
         examples.first.wait_for()
-        return examples.all_inner_texts()
-
-    titles = {json.loads(line)["title"] for line in toy_corpus.read_text(encoding="utf-8").splitlines()}
-    draws = [drawn() for _ in range(3)]
-    assert all(1 <= len(draw) <= 4 for draw in draws) and 4 < len(set().union(*draws)) <= len(titles)
-    assert set().union(*draws) <= titles
-    assert len({str(body["vector"]) for body in tab.sent}) == 3
-    fields["clicked_queries"] = ["what do bees eat", "x" * 61]
-    assert drawn() == ["what do bees eat"]
+        assert 1 <= examples.count() <= 4
+        seen |= set(examples.all_inner_texts())
+    assert seen <= titles and len(seen) > 4 and len({str(body["vector"]) for body in tab.sent}) == 3
+    clicked += ["what do bees eat", "x" * 61]
+    tab.open()
+    examples.first.wait_for()
+    assert examples.all_inner_texts() == ["what do bees eat"]
     examples.first.click()
-    assert tab.titles()
-    assert page.get_by_label("Search the documents").input_value() == "what do bees eat"
+    tab.shown("what do bees eat")
     assert page.locator("#examples").is_hidden()
+    assert page.get_by_label("Search the documents").input_value() == "what do bees eat"
 
 
 def test_a_refusal_and_a_lost_connection_say_what_to_do(tab: Any) -> None:
@@ -127,7 +127,7 @@ def test_a_refusal_and_a_lost_connection_say_what_to_do(tab: Any) -> None:
     assert not page.locator("#problem").is_visible()
 
 
-def test_a_service_that_is_not_ready_is_asked_again_by_itself(
+def test_a_service_that_is_not_ready_or_busy_is_asked_again_by_itself(
     open_page: Any, serve: Any, tmp_path: Path
 ) -> None:
     with serve(tmp_path, wait=False) as http, open_page(http.base_url) as tab:
@@ -135,40 +135,19 @@ def test_a_service_that_is_not_ready_is_asked_again_by_itself(
         tab.open("bees")
         assert "Not ready yet" in tab.alert()
         with tab.page.expect_response("**/info") as asked:
-            tab.page.locator("#countdown", has_text=re.compile(r"Trying again in \d+ s")).wait_for()
+            tab.page.get_by_text(re.compile(r"Trying again in \d+ s")).wait_for()
         assert asked.value.status == 503
-
-
-def test_too_many_searches_count_down_and_then_go_on_by_themselves(open_page: Any, serve: Any) -> None:
     with serve(rate_limit=0.5, rate_burst=2) as http, open_page(http.base_url) as tab:
-        page = tab.page
         tab.expected.append("429")
         assert tab.titles("bees")  # two requests: /info and the search
         tab.search("honey")
         assert "Too many requests" in tab.alert()
-        page.locator("#problem").get_by_text(re.compile(r"Trying again in \d+ s")).wait_for()
-        assert page.get_by_role("button", name="Try again").is_visible()
+        tab.page.get_by_text(re.compile(r"Trying again in \d+ s")).wait_for()
+        assert tab.page.get_by_role("button", name="Try again").is_visible()
         tab.shown("honey")
-        assert not page.locator("#problem").is_visible()
-        busy = {
-            "status": 429,
-            "headers": {"Retry-After": "500"},
-            "json": {"title": "Too many", "detail": "Wait."},
-        }
-        page.route("**/search", lambda route: route.fulfill(**busy))
+        assert not tab.page.locator("#problem").is_visible()
+        busy = {"status": 429, "headers": {"Retry-After": "500"}, "json": {"detail": "Wait."}}
+        tab.page.route("**/search", lambda route: route.fulfill(**busy))
         tab.search("water")
         assert "Wait 9 minutes" in tab.alert(), "a long wait is told and not counted down"
-        assert not page.locator("#countdown").is_visible()
-
-
-def test_docs_send_a_key_once_it_is_given(guarded: Any) -> None:
-    page = guarded.page
-    page.goto("/docs#get_info")
-    info = page.locator("#get_info")
-    info.get_by_role("button", name="Send").click()
-    info.locator("pre", has_text="401").wait_for()
-    page.get_by_label("Key, where").fill(KEY)
-    page.get_by_role("button", name="Use key").click()
-    page.get_by_text("The key is used from now on.").wait_for()
-    info.get_by_role("button", name="Send").click()
-    info.locator("pre", has_text="200").wait_for()
+        assert not tab.page.locator("#countdown").is_visible()
