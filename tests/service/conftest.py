@@ -162,13 +162,13 @@ def _app(index_root: Path, **values: Any) -> FastAPI:
     return create_app(settings, on_failure=lambda: None)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serve(toy_index: Path) -> Serve:
     """Serves an index, by default the toy index, over real HTTP from a thread of this process."""
     return lambda root=toy_index, wait=True, **values: _serve_in_thread(_app(root, **values), wait=wait)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serve_open(toy_index: Path) -> ServeOpen:
     """As `serve`, to reach into the service behind the client."""
 

@@ -3,8 +3,6 @@
 import hashlib
 import hmac
 import math
-import timeit
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +35,6 @@ from glow_service.settings import Settings
 from glow_service.state import client_limits
 from glow_service.telemetry.metrics import Metrics
 
-ROOT = Path(__file__).parent.parent.parent
 ONE, TWO = (hashlib.sha256(key).hexdigest() for key in (b"one", b"two"))
 
 
@@ -56,17 +53,10 @@ def test_entries_are_read_in_order_with_white_space_around_them() -> None:
 
 SECRET = "hunter2-Wq8"  # noqa: S105 - no password: what must not be shown
 MALFORMED = [
-    (SECRET, "entry 1 of 1 has no colon"),
     (f"a:{ONE},{SECRET}", "entry 2 of 2 has no colon"),
-    (f"a:{SECRET}", "entry 1 of 1 has 11 characters, expected the 64 hexadecimal digits"),
-    (f"a:{ONE[:-1]}", "entry 1 of 1 has 63 characters"),
     (f"a:{ONE[:-1]}g", "entry 1 of 1 has 64 characters"),
-    (f"a:{ONE}:{SECRET}", "entry 1 of 1 has 76 characters"),
-    (f"{ONE}:{SECRET}", "entry 1 of 1 has 11 characters"),
+    (f"{ONE}:{SECRET}", "entry 1 of 1 has 11 characters, expected the 64 hexadecimal digits"),
     (f"a:{ONE},", "entry 2 of 2 has no colon"),
-    (f",a:{ONE}", "entry 1 of 2 has no colon"),
-    (f":{ONE}", "entry 1 of 1: the name has 0 characters"),
-    (f"a b:{ONE}", "entry 1 of 1: the name has 3 characters"),
     (f"{SECRET * 9}:{ONE}", "entry 1 of 1: the name has 99 characters"),
     (f"é:{ONE}", "entry 1 of 1: the name has 1 characters"),
     (f"admin:{ONE}", "not 'admin'"),
@@ -75,7 +65,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), MALFORMED, ids=[message[:40] for _, message in MALFORMED])
+@pytest.mark.parametrize(("text", "message"), MALFORMED)
 def test_a_malformed_entry_is_refused_by_its_place_and_none_of_it_is_shown(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         check_keys(text, "")
@@ -109,26 +99,18 @@ def test_a_made_key_is_the_one_that_its_entry_knows() -> None:
     assert make("alice").stdout.splitlines()[1] != key
 
 
-@pytest.mark.parametrize(("flag", "name"), [("--admin", "GLOW_ADMIN_KEY"), ("--write", "GLOW_WRITE_KEY")])
-def test_a_made_admin_key_is_the_one_that_its_setting_knows(flag: str, name: str) -> None:
-    _, key, _, line = make(flag).stdout.splitlines()
-    variable, _, value = line.partition("=")
-    assert variable == name
-    assert find_name(key.encode(), {"admin": parse_admin_key(value) or b""}) == "admin"
+def test_a_made_admin_or_write_key_is_the_one_that_its_setting_knows() -> None:
+    for flag in ("--admin", "--write"):
+        _, key, _, line = make(flag).stdout.splitlines()
+        variable, _, value = line.partition("=")
+        assert variable == f"GLOW_{flag[2:].upper()}_KEY"
+        assert find_name(key.encode(), {"it": parse_admin_key(value) or b""}) == "it"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["alice", "--admin"], ["--write", "--admin"], ["al ice"], ["admin"], ["x" * 65], ["a", "b"]],
-)
+@pytest.mark.parametrize("arguments", [[], ["alice", "--admin"], ["al ice"], ["admin"]])
 def test_a_wrong_call_is_a_usage_error_and_makes_no_key(arguments: list[str]) -> None:
     done = make(*arguments)
     assert (done.exit_code, done.stdout) == (2, "") and "rror" in done.stderr
-
-
-def test_the_command_is_documented_with_its_options() -> None:
-    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    assert all(f"glow key {argument}" in page for argument in ("alice", "--admin", "--write"))
 
 
 # Token buckets, on a clock of the test's own.
@@ -143,26 +125,6 @@ class Clock:
     def __call__(self) -> float:
         """The time."""
         return self.now
-
-
-def test_a_full_bucket_gives_its_burst_then_one_for_each_interval() -> None:
-    clock = Clock()
-    limiter = RateLimiter(rate=2.0, burst=3, max_clients=10, clock=clock)
-    assert [limiter.take("a") for _ in range(4)] == [0, 0, 0, 1]
-    clock.now += 0.5
-    assert [limiter.take("a") for _ in range(2)] == [0, 1]
-    clock.now += 1_000
-    assert [limiter.take("a") for _ in range(4)] == [0, 0, 0, 1]
-
-
-def test_the_wait_is_rounded_up_to_whole_seconds() -> None:
-    clock = Clock()
-    limiter = RateLimiter(rate=0.4, burst=1, max_clients=10, clock=clock)
-    assert [limiter.take("a"), limiter.take("a")] == [0, 3]
-    clock.now += 1.0
-    assert limiter.take("a") == 2
-    clock.now += 1.4
-    assert limiter.take("a") == 1
 
 
 rates = st.floats(0.001, 1_000)
@@ -208,29 +170,21 @@ def test_the_client_that_was_idle_longest_is_forgotten_first() -> None:
     [
         ("10.0.0.1", "10.0.0.1"),
         ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("2001:db8:1:2:3:4:5:6", "20010db800010002::/64"),
         ("2001:db8:1:2::9", "20010db800010002::/64"),
         ("fe80::1%eth0", "fe80000000000000::/64"),
-        ("unknown", "unknown"),
         ("not:an\0address", "not:an\0address"),
-        ("1.2.3.4:99999", "1.2.3.4:99999"),
-        ("", ""),
+        ("x" * 60_000, "x" * 64),
+        (":" * 60_000, ":" * 64),
     ],
 )
 def test_who_counts_as_one_client(host: str, client: str) -> None:
     assert client_of(host) == client
 
 
-@pytest.mark.parametrize("host", ["x" * 60_000, ":" * 60_000, "é:" * 30_000])
-def test_what_a_proxy_calls_an_address_cannot_fill_the_memory(host: str) -> None:
-    assert len(client_of(host)) <= 64
-
-
 # The access_control: which paths need which key, what counts as a key, and that looking at one tells nothing.
 
 KEYS = {"alice": b"alice-key", "bob": b"bob-key", "carol": b"carol-key"}
 ADMIN_KEY = b"admin-key"
-MakeAccess = Callable[..., AccessControl]
 
 
 def digest(key: bytes) -> str:
@@ -241,22 +195,13 @@ def api_keys() -> str:
     return ",".join(f"{name}:{digest(key)}" for name, key in KEYS.items())
 
 
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def make_access(rate_limit: float = 0.0, rate_burst: int = 50, **values: Any) -> AccessControl:
+    limits = client_limits(Settings(index_root=Path(), rate_limit=rate_limit, rate_burst=rate_burst))
+    return AccessControl(Metrics(), limiter=limits.requests, **values)
 
 
 @pytest.fixture
-def make_access(metrics: Metrics) -> MakeAccess:
-    def make(rate_limit: float = 0.0, rate_burst: int = 50, **values: Any) -> AccessControl:
-        limits = client_limits(Settings(index_root=Path(), rate_limit=rate_limit, rate_burst=rate_burst))
-        return AccessControl(metrics, limiter=limits.requests, **values)
-
-    return make
-
-
-@pytest.fixture
-def access_control(make_access: MakeAccess) -> AccessControl:
+def access_control() -> AccessControl:
     """With three search keys and an admin key."""
     return make_access(api_keys=api_keys(), admin_key=digest(ADMIN_KEY))
 
@@ -268,10 +213,6 @@ def scope(path: str = "/search", *headers: tuple[bytes, bytes], client: Any = ("
 
 def bearer(key: bytes) -> tuple[bytes, bytes]:
     return (b"authorization", b"Bearer " + key)
-
-
-def rejected(metrics: Metrics, reason: str) -> float:
-    return metrics.registry.get_sample_value("glow_rejected_total", {"reason": reason}) or 0.0
 
 
 # ---- the table of paths
@@ -292,80 +233,61 @@ def test_what_is_open_is_a_short_list() -> None:
 
 
 CLOSED = [
-    *("/search", "/v1/search", "/search/batch", "/v1/search/batch", "/v1/embeddings", "/info"),
-    *("/documents/1", "/v1/documents/a/b", "/documents/", "/nope", "/search/", "//search", "", "*"),
-    *("/healthz/", "/static", "/problems", "/readyz/x", "/HEALTHZ", "/metrics\0", "/../search"),
+    *("/search", "/v1/search/batch", "/v1/embeddings", "/info", "/v1/documents/a/b", "/documents/", "/nope"),
+    *(
+        "/search/",
+        "//search",
+        "",
+        "*",
+        "/healthz/",
+        "/static",
+        "/readyz/x",
+        "/HEALTHZ",
+        "/metrics\0",
+        "/../search",
+    ),
 ]
 
 
-@pytest.mark.parametrize("path", CLOSED)
-def test_everything_else_needs_one_of_the_keys(access_control: AccessControl, path: str) -> None:
-    with pytest.raises(KeyMissingError):
-        access_control.check(scope(path))
-    with pytest.raises(KeyRefusedError):
-        access_control.check(scope(path, bearer(ADMIN_KEY)))
-    for name, key in KEYS.items():
-        assert access_control.check(scope(path, bearer(key))) == name
+def test_everything_else_needs_one_of_the_keys(access_control: AccessControl) -> None:
+    for path in CLOSED:
+        with pytest.raises(KeyMissingError):
+            access_control.check(scope(path))
+        with pytest.raises(KeyRefusedError):
+            access_control.check(scope(path, bearer(ADMIN_KEY)))
+        for name, key in KEYS.items():
+            assert access_control.check(scope(path, bearer(key))) == name
 
 
-def test_without_keys_everyone_may_search(make_access: MakeAccess) -> None:
+def test_without_keys_everyone_may_search() -> None:
     access_control = make_access(admin_key=digest(ADMIN_KEY))
     assert access_control.check(scope()) == access_control.check(scope("/search", bearer(b"whatever"))) == ""
     with pytest.raises(KeyMissingError):
         access_control.check(scope("/admin/reload"))
 
 
-@pytest.mark.parametrize("path", ["/admin", "/admin/", "/admin/reload", "/admin/x/y"])
-def test_admin_needs_the_admin_key_and_no_other(access_control: AccessControl, path: str) -> None:
-    assert access_control.check(scope(path, bearer(ADMIN_KEY))) == "admin"
-    with pytest.raises(KeyMissingError):
-        access_control.check(scope(path))
-    with pytest.raises(KeyRefusedError):
-        access_control.check(scope(path, bearer(KEYS["alice"])))
-
-
 # ---- what counts as a key
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        (b"authorization", b"Bearer alice-key"),
-        (b"authorization", b"bearer alice-key"),
-        (b"authorization", b"BEARER \t alice-key  "),
-        (b"x-api-key", b"alice-key"),
-        (b"x-api-key", b"  alice-key\t"),
-    ],
-)
-def test_a_key_comes_in_either_header(access_control: AccessControl, header: tuple[bytes, bytes]) -> None:
-    assert access_control.check(scope("/search", header)) == "alice"
+def test_a_key_comes_in_either_header_and_a_proxys_own_authorization_is_none(
+    access_control: AccessControl,
+) -> None:
+    for value in (b"bearer alice-key", b"BEARER \t alice-key  "):
+        assert access_control.check(scope("/search", (b"authorization", value))) == "alice"
+    for value in (b"", b"Bearer\t", b"alice-key", b"Basic YWxpY2U6eA==", b"Beareralice-key"):
+        with pytest.raises(KeyMissingError):
+            access_control.check(scope("/search", (b"authorization", value), (b"x-api-key", b"")))
+        headers = ((b"authorization", value), (b"x-api-key", b"  bob-key\t"))
+        assert access_control.check(scope("/search", *headers)) == "bob"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [b"", b" ", b"Bearer", b"Bearer ", b"Bearer\t", b"alice-key", b"Basic YWxpY2U6eA==", b"Beareralice-key"],
-)
-def test_an_authorization_without_a_bearer_key_is_none(access_control: AccessControl, value: bytes) -> None:
-    with pytest.raises(KeyMissingError):
-        access_control.check(scope("/search", (b"authorization", value), (b"x-api-key", b"")))
-    # A proxy's own Authorization does not stand in the way of a key.
-    headers = ((b"authorization", value), (b"x-api-key", b"bob-key"))
-    assert access_control.check(scope("/search", *headers)) == "bob"
-
-
-NO_KEYS = [
-    *(b"alice-key,bob-key", b"Alice-key", b"alice-ke", b"alice-keyy", b"alice-key\0", b"\xff\xfe\x00\x80"),
-    *("ключ".encode(), b"a" * 1_024, b"a" * 65_000, digest(b"alice-key").encode()),
-    hashlib.sha256(b"alice-key").digest(),
-]
-
-
-@pytest.mark.parametrize("key", NO_KEYS, ids=lambda key: repr(key)[:24])
-def test_anything_but_a_key_is_refused(access_control: AccessControl, key: bytes) -> None:
-    for header in (bearer(key), (b"x-api-key", key)):
-        with pytest.raises(KeyRefusedError) as caught:
-            access_control.check(scope("/search", header))
-        assert repr(key)[2:12] not in str(caught.value)
+def test_what_is_near_a_key_is_refused_and_not_shown(access_control: AccessControl) -> None:
+    hashes = (digest(b"alice-key").encode(), hashlib.sha256(b"alice-key").digest())
+    for key in (b"alice-key,bob-key", b"Alice-key", b"alice-ke", b"alice-key\0", b"a" * 65_000, *hashes):
+        for header in (bearer(key), (b"x-api-key", key)):
+            with pytest.raises(KeyRefusedError) as caught:
+                access_control.check(scope("/search", header))
+            assert repr(key)[2:12] not in str(caught.value)
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"authorization", b"x-api-key"]))
@@ -405,18 +327,6 @@ def test_settings_show_neither_keys_nor_hashes(tmp_path: Path) -> None:
     assert not any(digest(key) in shown for key in (*KEYS.values(), ADMIN_KEY))
 
 
-def test_refusals_are_counted_by_reason_and_passes_are_not(make_access: MakeAccess, metrics: Metrics) -> None:
-    access_control = make_access(api_keys=api_keys(), rate_limit=0.001, rate_burst=1)
-    access_control.check(scope("/search", bearer(b"alice-key")))
-    access_control.check(scope("/healthz"))
-    reasons = ("key_missing", "key_refused", "rate_limited")
-    assert [rejected(metrics, reason) for reason in reasons] == [0, 0, 0]
-    for headers in ([], [bearer(b"x")], [bearer(b"x")], [bearer(b"alice-key")]):
-        with pytest.raises(GlowError):
-            access_control.check(scope("/search", *headers))
-    assert [rejected(metrics, reason) for reason in reasons] == [1, 2, 1]
-
-
 def test_the_documented_errors_of_a_path_are_those_of_the_gate() -> None:
     assert {problem_of(kind).status for kind in access_errors("/search")} == {401, 403, 429}
     assert {problem_of(kind).status for kind in access_errors("/admin/reload")} == {401, 403, 404}
@@ -426,7 +336,7 @@ def test_the_documented_errors_of_a_path_are_those_of_the_gate() -> None:
 # ---- how often
 
 
-def test_each_key_has_a_rate_of_its_own(make_access: MakeAccess) -> None:
+def test_each_key_has_a_rate_of_its_own() -> None:
     access_control = make_access(api_keys=api_keys(), rate_limit=0.25, rate_burst=2)
     for _ in range(2):
         access_control.check(scope("/search", bearer(b"alice-key"), client=("10.0.0.1", 1)))
@@ -436,7 +346,7 @@ def test_each_key_has_a_rate_of_its_own(make_access: MakeAccess) -> None:
     assert access_control.check(scope("/search", bearer(b"bob-key"), client=("10.0.0.1", 1))) == "bob"
 
 
-def test_without_keys_each_address_has_a_rate_of_its_own(make_access: MakeAccess) -> None:
+def test_without_keys_each_address_has_a_rate_of_its_own() -> None:
     access_control = make_access(rate_limit=0.25, rate_burst=1)
     access_control.check(scope(client=("10.0.0.1", 1)))
     with pytest.raises(RateLimitError):
@@ -447,7 +357,7 @@ def test_without_keys_each_address_has_a_rate_of_its_own(make_access: MakeAccess
         access_control.check(scope(client=None))
 
 
-def test_open_paths_and_refused_keys_use_nothing_up(make_access: MakeAccess) -> None:
+def test_open_paths_and_refused_keys_use_nothing_up() -> None:
     access_control = make_access(api_keys=api_keys(), rate_limit=0.25, rate_burst=1)
     for _ in range(5):
         access_control.check(scope("/healthz", bearer(b"alice-key")))
@@ -456,17 +366,11 @@ def test_open_paths_and_refused_keys_use_nothing_up(make_access: MakeAccess) -> 
     access_control.check(scope("/search", bearer(b"alice-key")))
 
 
-def test_many_addresses_do_not_fill_the_memory(make_access: MakeAccess, monkeypatch: Any) -> None:
+def test_many_clients_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "MAX_CLIENTS", 100)
-    access_control = make_access(rate_limit=0.25, rate_burst=1)
-    for number in range(1_000):
-        access_control.check(scope(client=(f"10.0.{number // 250}.{number % 250}", 1)))
-    assert access_control._limiter is not None and len(access_control._limiter) == 100
-
-
-def test_a_check_is_cheap(make_access: MakeAccess) -> None:
-    access_control = make_access(api_keys=api_keys(), rate_limit=1e6, rate_burst=1_000_000)
-    headers = [(b"host", b"x"), (b"user-agent", b"x" * 100), (b"accept", b"*/*"), bearer(b"carol-key")]
-    request = scope("/search", *headers, (b"content-type", b"application/json"))
-    fastest = min(timeit.repeat(lambda: access_control.check(request), number=200, repeat=20)) / 200
-    assert fastest < 20e-6
+    limits = client_limits(Settings(index_root=Path(), rate_limit=0.25, rate_burst=1))
+    for limiter in (limits.requests, limits.feedback):
+        assert limiter is not None
+        for number in range(1_000):
+            limiter.take(f"client {number}")
+        assert len(limiter) == 100

@@ -1,10 +1,9 @@
 """Access control in front of the real app, over real HTTP: keys, refusals, pages of other sites."""
 
 import hashlib
-import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,13 @@ from glow.errors import BuildError
 from glow_service.access.control import cors_options, parse_origins
 from glow_service.commands.serve import serve_command
 from tests.service.asking import Serve, assert_problem
-from tests.until import until
 
 KEY, ADMIN_KEY = "search-key-of-the-test", "admin-key-of-the-test"
 HASHES = [hashlib.sha256(key.encode()).hexdigest() for key in (KEY, ADMIN_KEY)]
 WITH_KEY = {"Authorization": f"Bearer {KEY}"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(serve: Serve) -> Iterator[httpx.Client]:
     with serve(api_keys=f"tester:{HASHES[0]}", admin_key=HASHES[1]) as found:
         yield found
@@ -41,6 +39,10 @@ def test_a_search_needs_a_key_and_passes_with_one(client: httpx.Client) -> None:
     refused = client.post("/search", json={"query": "bees"}, headers={"X-API-Key": "nonsense"})
     assert "nonsense" not in refused.text
     assert_problem(refused, 403, "key_refused")
+    counted = client.get("/metrics").text
+    assert all(
+        f'glow_rejected_total{{reason="key_{name}"}} 1.0' in counted for name in ("missing", "refused")
+    )
 
 
 def test_what_is_closed_tells_nothing_of_what_there_is(client: httpx.Client) -> None:
@@ -66,9 +68,7 @@ def test_operations_and_the_page_stay_open(client: httpx.Client) -> None:
             assert client.get(path, headers=headers).status_code == 200, path
 
 
-@pytest.mark.parametrize(
-    "value", [b"Bearer \xff\xfe", "Bearer ключ".encode(), b"Bearer " + b"k" * 60_000, b"Bearer a\tb"]
-)
+@pytest.mark.parametrize("value", [b"Bearer \xff\xfe", b"Bearer " + b"k" * 60_000])
 def test_a_damaged_key_is_refused_over_the_wire(client: httpx.Client, value: bytes) -> None:
     headers = [(b"Authorization", value)]
     assert_problem(client.post("/search", json={"query": "bees"}, headers=headers), 403, "key_refused")
@@ -120,22 +120,6 @@ def test_neither_keys_nor_hashes_are_logged_or_shown(client: httpx.Client, caplo
         assert not [text for text in said if secret in text]
 
 
-# ---- as users start it
-
-
-def test_a_server_takes_its_keys_from_the_command_line_and_shows_none(
-    toy_index: Path, run_server: Callable[..., Any]
-) -> None:
-    flags = ["--api-keys", f"tester:{HASHES[0]}", "--admin-key", HASHES[1], "--log-level", "debug"]
-    with run_server("--index-root", toy_index, *flags) as server:
-        assert httpx.get(f"{server.url}/info").status_code == 401
-        answer = httpx.get(f"{server.url}/info", headers=WITH_KEY)
-        assert answer.status_code == 200
-        until(lambda: "tester" in server.logged())  # a request's line is written once it was answered
-        logged = server.logged()
-    assert not [secret for secret in (KEY, *HASHES) if secret in logged + answer.text]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -159,13 +143,13 @@ def test_a_malformed_setting_stops_the_start_and_is_not_shown(flags: list[str], 
 def provoke(app: FastAPI) -> None:
     """Routes that fail in the ways that could show the inside of the service."""
 
-    async def crash() -> None:
+    async def crash(_: object) -> None:
         try:
             raise OSError(2, "a cause", "/etc/inside/cause")
         except OSError as error:
             raise RuntimeError("inside the service") from error
 
-    async def ours() -> None:
+    async def ours(_: object) -> None:
         raise BuildError("inside the service: /etc/inside/build")
 
     async def half(_: object) -> StreamingResponse:
@@ -179,34 +163,24 @@ def provoke(app: FastAPI) -> None:
         app.add_api_route(f"/healthz/{handler.__name__}", handler, response_model=None)
 
 
-@pytest.mark.parametrize("path", ["/healthz/crash", "/healthz/ours"])
-@pytest.mark.parametrize("accept", ["*/*", "text/html"])
-def test_a_500_shows_no_trace_no_message_no_path(
-    toy_index: Path, make_app: Any, serve_app: Any, path: str, accept: str
+def test_a_fault_shows_no_trace_no_message_no_path_and_is_logged(
+    toy_index: Path, make_app: Any, serve_app: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = make_app(toy_index)
     provoke(app)
     with serve_app(app) as client:
-        response = client.get(path, headers={"Accept": accept, "X-Debug": "1"})
-    detail = json.loads(response.content)["detail"]
-    assert detail == "unexpected error; see the log entry with this request id"
-    assert response.status_code == 500
-    for word in ("Traceback", "inside", "Error(", ".py", "RuntimeError", "cause"):
-        assert word not in response.text + str(response.headers)
-
-
-def test_an_answer_that_breaks_off_in_the_middle_shows_no_trace(
-    toy_index: Path, make_app: Any, serve_app: Any
-) -> None:
-    app = make_app(toy_index)
-    provoke(app)
-    with serve_app(app) as client:
-        address = (client.base_url.host, client.base_url.port or 0)
-        with socket.create_connection(address, timeout=5) as connection:
+        for path, code in (("/healthz/crash", "internal"), ("/healthz/ours", BuildError.code)):
+            response = client.get(path, headers={"Accept": "text/html", "X-Debug": "1"})
+            problem = assert_problem(response, 500, code)
+            assert problem.detail == "unexpected error; see the log entry with this request id"
+            for word in ("Traceback", "inside", "Error(", ".py", "RuntimeError", "cause"):
+                assert word not in response.text + str(response.headers)
+            record = [record for record in caplog.records if record.message == "unexpected error"][-1]
+            assert record.fields["request_id"] == problem.request_id  # type: ignore[attr-defined]  # the type is what is tested
+            assert "inside the service" in str(record.exc_info)
+        with socket.create_connection((client.base_url.host, client.base_url.port), timeout=5) as connection:
             connection.sendall(b"GET /healthz/half HTTP/1.1\r\nHost: x\r\n\r\n")
-            received = b""
-            while part := connection.recv(4096):
-                received += part
+            received = b"".join(iter(lambda: connection.recv(4096), b""))
     assert b"half" in received and b"inside" not in received and b"Traceback" not in received
 
 
@@ -220,43 +194,36 @@ PREFLIGHT |= {"Access-Control-Request-Headers": "authorization,content-type"}
 @pytest.mark.parametrize(
     ("text", "origins"),
     [
-        ("", ()),
         (" \n", ()),
         ("*", ("*",)),
-        (SITE, (SITE,)),
         (f" {SITE} , http://localhost:3000,{SITE}", (SITE, "http://localhost:3000")),
-        ("http://127.0.0.1:5173,http://[::1]:5173", ("http://127.0.0.1:5173", "http://[::1]:5173")),
-        ("chrome-extension://abcdef,https://xn--bcher-kva.example", None),
-        ("http://a:443,https://a:80,https://a:65535", None),
+        ("https://xn--bcher-kva.example", ("https://xn--bcher-kva.example",)),
+        ("http://a:443,http://[::1]:5173", ("http://a:443", "http://[::1]:5173")),
     ],
 )
-def test_origins_are_taken_as_browsers_write_them(text: str, origins: tuple[str, ...] | None) -> None:
-    assert parse_origins(text) == (tuple(text.split(",")) if origins is None else origins)
+def test_origins_are_taken_as_browsers_write_them(text: str, origins: tuple[str, ...]) -> None:
+    assert parse_origins(text) == origins
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("app.example.org", "//app.example.org", "https://", "https://app.example.org/", "null", ","),
-        *("https://app.example.org/path", "https://app.example.org?x", "https://user@app.example.org"),
-        *("https://APP.example.org", "HTTPS://app.example.org", "https://*.example.org"),
-        *(f"{SITE}:", f"{SITE}:0", f"{SITE}:65536", f"{SITE}:443", "http://app.example.org:80"),
-        *("https://bücher.example", "http://a b", "https://a,", f"{SITE},*", "*,*,https://a"),
-        *("https://a\r\nx: y", "https://a\n", "https://.a", "http://[::1"),
+        *("app.example.org", "https://", "https://app.example.org/", "null", ",", f"{SITE},*"),
+        *("https://user@app.example.org", "https://APP.example.org", "https://*.example.org"),
+        *(f"{SITE}:65536", f"{SITE}:443", "https://bücher.example", "https://a\r\nx: y", "http://[::1"),
     ],
 )
 def test_what_would_never_match_is_refused_with_a_reason(text: str) -> None:
-    if text == "https://a\n":  # white space around an entry is fine
-        assert parse_origins(text) == ("https://a",)
-        return
     with pytest.raises(ValueError, match=r"^cors_origins: "):
         cors_options(text)
 
 
-@pytest.fixture
-def cors_client(tmp_path: Path, serve: Serve) -> Iterator[httpx.Client]:
+@pytest.fixture(scope="module")
+def cors_client(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> Iterator[httpx.Client]:
     """A service that needs a key and that one other origin may ask."""
-    with serve(tmp_path, wait=False, cors_origins=SITE, api_keys="tester:" + "0" * 64) as found:
+    with serve(
+        tmp_path_factory.mktemp("empty"), wait=False, cors_origins=SITE, api_keys="tester:" + "0" * 64
+    ) as found:
         yield found
 
 
@@ -279,19 +246,13 @@ def test_a_refusal_can_be_read_by_the_page_that_caused_it(cors_client: httpx.Cli
     assert "Origin" in answer.headers["vary"]
 
 
-@pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", SITE + ".evil.example", "http://app.example.org"]
-)
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", SITE + ".evil.example"])
 def test_another_origin_gets_no_leave(cors_client: httpx.Client, origin: str) -> None:
     assert cors_client.options("/search", headers={**PREFLIGHT, "Origin": origin}).status_code == 400
     answer = cors_client.post("/search", headers={"Origin": origin})
     assert "access-control-allow-origin" not in answer.headers
 
 
-@pytest.mark.parametrize(
-    "asked", [{"Access-Control-Request-Method": "DELETE"}, {"Access-Control-Request-Headers": "x-other"}]
-)
-def test_a_preflight_for_more_than_is_offered_is_refused(
-    cors_client: httpx.Client, asked: dict[str, str]
-) -> None:
-    assert cors_client.options("/search", headers={**PREFLIGHT, **asked}).status_code == 400
+def test_a_preflight_for_more_than_is_offered_is_refused(cors_client: httpx.Client) -> None:
+    for more in ({"Access-Control-Request-Method": "DELETE"}, {"Access-Control-Request-Headers": "x-other"}):
+        assert cors_client.options("/search", headers={**PREFLIGHT, **more}).status_code == 400

@@ -37,6 +37,7 @@ from tests.ports import free_port
 from tests.service.asking import QUERY, live_index
 
 KEY = "a-key-of-somebody"
+HASH = hashlib.sha256(KEY.encode()).hexdigest()
 
 
 def test_files_are_read_behind_variables_and_flags(toy_index: Path, tmp_path: Path) -> None:
@@ -45,11 +46,15 @@ def test_files_are_read_behind_variables_and_flags(toy_index: Path, tmp_path: Pa
     lines = f'index_root = "{toy_index}"\nport = 1\nmax_top_k = 7\ndefault_timeout_ms = 900\nworkers = 1\n'
     config.write_text(lines)
     secret = tmp_path / "keys"
-    secret.write_text(f"ann:{hashlib.sha256(KEY.encode()).hexdigest()}\n")
+    secret.write_text(f"ann:{HASH}\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")}
     environment |= {"GLOW_CONFIG": str(config), "GLOW_API_KEYS_FILE": str(secret), "GLOW_MAX_TOP_K": "9"}
     command = [sys.executable, "-m", "glow", "serve", "--port", str(port)]
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as process:
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, cwd=ROOT, env=environment, stderr=file) as process,
+    ):
         transport = httpx.HTTPTransport(retries=20)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=transport) as client:
             while True:
@@ -62,6 +67,7 @@ def test_files_are_read_behind_variables_and_flags(toy_index: Path, tmp_path: Pa
             settings = client.get("/info", headers={"X-API-Key": KEY}).json()["settings"]
         process.terminate()
     assert (settings["port"], settings["max_top_k"], settings["default_timeout_ms"]) == (port, 9, 900)
+    assert "listening" in log.read_text() and not any(word in log.read_text() for word in (KEY, HASH))
 
 
 @pytest.mark.parametrize(

@@ -285,8 +285,3 @@ def test_every_id_is_reached_and_no_other(build_index: Any, run_server: Any) -> 
             assert (document["id"], document["fields"]["text"]) == (name, f"bees number {at}")
         for name in ("end\n\n", "tab", "n", "l"):
             assert client.get(f"/documents/{quote(name, safe='')}").json()["code"] == "document_not_found"
-
-
-@pytest.mark.parametrize("path", ["/healthz%0A", "/info%0A", "/search%0A", "/static/app.js%0A", "/%0A"])
-def test_a_line_feed_behind_a_path_makes_it_another_path(http: httpx.Client, path: str) -> None:
-    assert http.get(path).status_code == 404
