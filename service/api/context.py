@@ -76,17 +76,28 @@ class RequestContext:
         return ", ".join(f"{name};dur={value:.3f}" for name, value in stages.items())
 
 
+WATCHED_AFTER_S = 0.05
+"""Shorter requests are not watched: a task for each would cost more than the rest of an unwanted search."""
+
+
 @contextmanager
 def leaving_cancels(request: Request) -> Iterator[None]:
     """Cancels the request's task if the client disconnects during the block; this also removes it from the queue.
 
     The body must have been read: the next message is then of the disconnection.
     """
-    watch = asyncio.create_task(_cancel_when_left(request, asyncio.current_task()))
+    task, watches = asyncio.current_task(), list[asyncio.Task[None]]()
+
+    def watch() -> None:
+        watches.append(asyncio.create_task(_cancel_when_left(request, task)))
+
+    alarm = asyncio.get_running_loop().call_later(WATCHED_AFTER_S, watch)
     try:
         yield
     finally:
-        watch.cancel()
+        alarm.cancel()
+        for each in watches:
+            each.cancel()
 
 
 async def _cancel_when_left(request: Request, task: asyncio.Task[Any] | None) -> None:
