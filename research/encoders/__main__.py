@@ -1,4 +1,4 @@
-"""Trains glow-base's query tower, and glow-mini's towers; the package's docstring has the order of the commands."""
+"""Trains glow-mini's towers; the package's docstring has the order of the commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,18 +8,16 @@ import typer
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from glow.artifact import file_sha256
 from glow.commands import package_app, reporting, say
 from glow.nn import TowerConfig, TwoTowers, init_from_bert, minilm_folder
 from glow.runtime import Model
 from glow.text import Preprocessor
-from glow.training import read_towers, save_checkpoint, with_few_layers
-from glow_model_export.imported import QueriesAbout, write_queries_file
+from glow.training import read_towers, save_checkpoint
 from research.encoders.pack import make_pack, make_texts
-from research.encoders.train import LEXICAL, average, flat_texts, imitate, prepare, same_tokens, train_towers
+from research.encoders.train import LEXICAL, average, flat_texts, prepare, same_tokens, train_towers
 from research.folders import given_file, given_folder
 
-MINI_LAYERS, BATCH, RATE, WARMUP, HELD_OUT = (0, 4, 5), 1024, 6e-4, 0.03, 4000
+MINI_LAYERS = (0, 4, 5)
 Mini = Annotated[Path, given_folder("models/glow-mini, or another of its shape and vocabulary")]
 Imported = Annotated[Path, given_folder("what `glow import-model` made of the encoder, not quantized")]
 Texts = Annotated[Path, given_file("a text a line, in random order")]
@@ -41,30 +39,6 @@ def texts_command(
         texts = make_texts(data, count, seed)
         out.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         say(f"{len(texts):,} texts")
-
-
-def queries_command(
-    model: Imported,
-    encoder: Annotated[Path, given_folder("the encoder itself")],
-    texts: Texts,
-    out: Out,
-    layers: Annotated[str, typer.Option(help="the encoder's layers that queries keep")] = "0,10,11",
-    steps: Annotated[int, typer.Option(help="of 1,024 texts")] = 12_388,
-) -> None:
-    """Trains a query tower of a few layers, for `glow import-model --queries`."""
-    with reporting():
-        device, opened, lines = _device(1), Model.open(model), texts.read_text(encoding="utf-8").splitlines()
-        count = min(HELD_OUT, len(lines) // 6)
-        whole, chosen = read_towers(opened), tuple(int(part) for part in layers.split(","))
-        parts = lines[:count], lines[count:]
-        held, trained = (flat_texts(part, opened.preprocessor, device) for part in parts)
-        held_aims, aims = (part.encode(whole.query.to(device)) for part in (held, trained))
-        tower = with_few_layers(whole.cpu(), chosen).query.eval().to(device)
-        imitate(tower, trained, aims, steps, BATCH, RATE, WARMUP, spread=True)
-        cosine = float((held.encode(tower).float() * held_aims.float()).sum(1).mean())
-        say(f"mean cosine of {count:,} texts held out: {cosine:.4f}")
-        sha256, tokens = file_sha256(encoder / "model.safetensors"), opened.preprocessor.schema.query_tokens
-        write_queries_file(out, tower.cpu(), QueriesAbout(encoder=sha256, layers=chosen, tokens=tokens))
 
 
 def pack_command(
@@ -149,7 +123,6 @@ def _device(seed: int) -> torch.device:
 
 COMMANDS = (
     texts_command,
-    queries_command,
     pack_command,
     prepare_command,
     towers_command,
@@ -158,7 +131,7 @@ COMMANDS = (
 )
 app = package_app(
     {each.__name__.removesuffix("_command"): each for each in COMMANDS},
-    "glow-base's and glow-mini's training.",
+    "glow-mini's training.",
 )
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from research.encoders.pack import Flat, Tensors, flat
 from research.steps import Draws, take_steps
 
 TEMPERATURE = 0.05
-PULL, KEYS, BLOCKS, SHOWN_STEPS = 10.0, 3, 32, 200
+PULL, BLOCKS, SHOWN_STEPS = 10.0, 32, 200
 
 
 def descend(
@@ -67,7 +67,6 @@ def imitate(
     batch: int,
     rate: float,
     warmup: float,
-    spread: bool,
     seed: int = 1,
 ) -> None:
     """Trains a tower in place, except for its token embeddings and distances; `aims` are the texts' vectors, float16 [N, H]."""
@@ -79,12 +78,7 @@ def imitate(
         wanted = aims[rows].float()
         with moment.autocast():
             found = tower(*texts.batch(rows, tower.positions.num_embeddings, 8)).float()
-        value: Tensor = PULL * (1.0 - (found * wanted).sum(1)).mean()
-        if not spread:
-            return value
-        others = aims[torch.randint(0, len(aims), (KEYS * len(rows),), device=aims.device)]
-        keys = torch.cat([wanted, others.float()])
-        return value + distance(found @ keys.T, wanted @ keys.T)
+        return PULL * (1.0 - (found * wanted).sum(1)).mean()
 
     descend(tower, Draws(seed, steps, lambda _: next(batches)), loss, rate, warmup)
 
@@ -189,7 +183,7 @@ def prepare(
     found["clusters"] = torch.cat([(part @ centres.T).argmax(1) for part in torch.split(asked, 1 << 16)])
     both = Flat(pieces.pad_id, torch.cat([own.ids, more.ids]), torch.cat([own.lengths, more.lengths]))
     aims = torch.cat([found["start.queries"], more.encode(towers.document)])
-    imitate(towers.query, both, aims, steps, BATCH, RATE, WARMUP, spread=False)
+    imitate(towers.query, both, aims, steps, BATCH, RATE, WARMUP)
     state = towers.query.state_dict()
     return found | {f"query.{name}": state[name] for name in state if not name.startswith("words.")}
 

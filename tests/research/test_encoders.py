@@ -71,7 +71,7 @@ def test_a_query_tower_learns_the_whole_encoder(packed: Packed) -> None:
     whole, texts = towers(packed, 3, "plain", "mean"), flat(packed[0], "queries", 0, weighted=False)
     aims, tower = texts.encode(whole.query), with_few_layers(whole, [0, 2]).query.eval()
     before = texts.encode(tower)
-    imitate(tower, texts, aims, 30, 64, 6e-3, 0.05, spread=True)
+    imitate(tower, texts, aims, 30, 64, 6e-3, 0.05)
     far, near = (1.0 - (each.float() * aims.float()).sum(1).mean() for each in (before, texts.encode(tower)))
     assert near < 0.5 * far
 
@@ -103,6 +103,6 @@ def test_another_seed_is_another_run(packed: Packed) -> None:
     aims, found = texts.encode(whole.query), []
     for seed in (1, 2, 1):
         tower = with_few_layers(whole, [0, 2]).query.eval()
-        imitate(tower, texts, aims, 3, 16, 6e-3, 0.05, spread=True, seed=seed)
+        imitate(tower, texts, aims, 3, 16, 6e-3, 0.05, seed=seed)
         found.append(texts.encode(tower))
     assert torch.equal(found[0], found[2]) and not torch.equal(found[0], found[1])
