@@ -14,12 +14,12 @@ const FEW_DISTINCT = 12;
 const MOST_SHARE_OF_FEW = 0.5;
 const MOST_SHARE = 0.05;
 
-export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canHighlight: false, canExplain: false, canRerank: false, canTell: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
+export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canExplain: false, canRerank: false, canTell: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
-// The features of an index, from /info; a service without `components` is too old for all of them.
+// The features of an index, from /info.
 export function abilitiesOf(info) {
   const { index, settings = {} } = info;
-  const components = index.components ?? [];
+  const { components } = index;
   const columns = components.includes("columns") ? index.columns ?? {} : {};
   const listed = (settings.page_filters ?? "").split(",").map((name) => name.trim()).filter((name) => Object.hasOwn(columns, name));
   const most = settings.max_top_k ?? PAGE_SIZE + 1;
@@ -27,7 +27,6 @@ export function abilitiesOf(info) {
     columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }])),
     offered: listed.length ? listed : Object.keys(columns).sort(byUse(columns)),
     retrievers: components.includes("impacts") ? ["hybrid", "dense", "lexical", ...(components.includes("learned") ? ["learned-sparse"] : [])] : ["dense"],
-    canHighlight: index.components !== undefined,
     canExplain: components.includes("explain"),
     canRerank: components.includes("rerank"),
     canTell: info.feedback === true,
@@ -73,12 +72,11 @@ export const lastPage = ({ candidates, pageSize }) => Math.max(Math.floor(candid
 // One hit more than a page shows whether there is a next page.
 export function searchBody(state, able) {
   const offset = (state.page - 1) * able.pageSize;
-  const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(able.candidates - offset, 1)), offset, timeout_ms: able.timeoutMs };
+  const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(able.candidates - offset, 1)), offset, timeout_ms: able.timeoutMs, highlight: true };
   const retriever = able.retrievers.includes(state.retriever) ? state.retriever : able.retrievers[0];
   if (able.retrievers.length > 1) body.retriever = retriever;
   if (state.typos) body.typos = state.typos;
   if (state.rerank && able.canRerank) body.rerank = true;
-  if (able.canHighlight) body.highlight = true;
   if (able.groupBy) body.group_by = able.groupBy;
   const filter = filterOf(state.filters, able.columns);
   if (filter) body.filter = filter;

@@ -3,78 +3,64 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.service.asking import QUERY
 
 KEY = "the-key-of-this-test"
 
 
-@pytest.fixture(scope="module")
-def guarded_url(serve_app: Any, make_app: Any, full_index: Path) -> Iterator[str]:
-    """A service that needs a key."""
+def test_a_key_is_asked_for_replaced_where_it_is_wrong_and_stays_in_its_tab(
+    open_page: Any, serve: Any, full_index: Path
+) -> None:
     digest = hashlib.sha256(KEY.encode()).hexdigest()
-    with serve_app(make_app(full_index, api_keys=f"tester:{digest}")) as client:
-        yield str(client.base_url)
-
-
-@pytest.fixture
-def guarded(open_page: Any, guarded_url: str) -> Iterator[Any]:
-    """A window on it."""
-    with open_page(guarded_url) as tab:
+    with serve(full_index, api_keys=f"tester:{digest}") as http, open_page(http.base_url) as tab:
+        page, field = tab.page, tab.page.get_by_label("Key", exact=True)
         tab.expected += ["401", "403"]
-        yield tab
-
-
-def enter_key(tab: Any, key: str) -> None:
-    tab.page.get_by_label("Key", exact=True).fill(key)
-    tab.page.keyboard.press("Enter")
-
-
-def test_a_key_is_asked_for_replaced_where_it_is_wrong_and_stays_in_its_tab(guarded: Any) -> None:
-    page = guarded.page
-    guarded.open()
-    assert "needs a key" in guarded.alert() and guarded.focus() == "key"
-    page.keyboard.type("a/b")
-    assert page.get_by_label("Key", exact=True).input_value() == "a/b"
-    guarded.open(QUERY)
-    assert "needs a key" in guarded.alert() and guarded.focus() == "key"
-    assert not page.get_by_role("button", name="Try again").is_visible()
-    keys: set[str | None] = set()
-    page.on("request", lambda each: each.url.endswith(".svg") or keys.add(each.headers.get("authorization")))
-    for text in ("ключ", "two words", "тhe-key"):
-        enter_key(guarded, text)
-        page.get_by_text("That is no key").wait_for()
-    enter_key(guarded, "nonsense")
-    page.get_by_text("The key was refused").wait_for()
-    assert page.evaluate("sessionStorage.length") == 0 and guarded.focus() == "key"
-    enter_key(guarded, f" {KEY} ")
-    assert guarded.titles()[0] == "Bees"
-    page.locator("#about", has_text="50 documents").wait_for()
-    assert not page.locator("#problem").is_visible()
-    assert keys == {"Bearer nonsense", f"Bearer {KEY}"}, "what cannot be a key is not sent"
-    page.reload()
-    assert guarded.titles()
-    kept = "[Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href]"
-    session, local, cookie, address = page.evaluate(kept)
-    assert (session, local, cookie) == ([KEY], [], "") and KEY not in address + page.content()
-    assert page.get_by_label("Key", exact=True).input_value() == ""
-    other = page.context.new_page()
-    other.goto("/?q=bees")
-    other.locator("#problem", has_text="needs a key").wait_for()
-    other.goto("/docs#get_info")
-    send = other.locator("#get_info").get_by_role("button", name="Send")
-    send.click()
-    other.locator("#get_info pre", has_text="401").wait_for()
-    other.get_by_label("Key, where").fill(KEY)
-    other.get_by_role("button", name="Use key").click()
-    other.get_by_text("The key is used from now on.").wait_for()
-    send.click()
-    other.locator("#get_info pre", has_text="200").wait_for()
+        tab.open()
+        assert "needs a key" in tab.alert() and tab.focus() == "key"
+        page.keyboard.type("a/b")
+        assert field.input_value() == "a/b"
+        tab.open(QUERY)
+        assert "needs a key" in tab.alert() and tab.focus() == "key"
+        assert not page.get_by_role("button", name="Try again").is_visible()
+        keys: set[str | None] = set()
+        page.on(
+            "request", lambda each: each.url.endswith(".svg") or keys.add(each.headers.get("authorization"))
+        )
+        for text in ("ключ", "two words", "тhe-key"):
+            field.fill(text)
+            page.keyboard.press("Enter")
+            page.get_by_text("That is no key").wait_for()
+        field.fill("nonsense")
+        page.keyboard.press("Enter")
+        page.get_by_text("The key was refused").wait_for()
+        assert page.evaluate("sessionStorage.length") == 0 and tab.focus() == "key"
+        field.fill(f" {KEY} ")
+        page.keyboard.press("Enter")
+        assert tab.titles()[0] == "Bees"
+        page.locator("#about", has_text="50 documents").wait_for()
+        assert not page.locator("#problem").is_visible()
+        assert keys == {"Bearer nonsense", f"Bearer {KEY}"}, "what cannot be a key is not sent"
+        page.reload()
+        assert tab.titles()
+        kept = "[Object.values(sessionStorage), Object.values(localStorage), document.cookie, location.href]"
+        session, local, cookie, address = page.evaluate(kept)
+        assert (session, local, cookie) == ([KEY], [], "") and KEY not in address + page.content()
+        assert field.input_value() == ""
+        other = page.context.new_page()
+        other.goto("/?q=bees")
+        other.locator("#problem", has_text="needs a key").wait_for()
+        other.goto("/docs#get_info")
+        send = other.locator("#get_info").get_by_role("button", name="Send")
+        send.click()
+        other.locator("#get_info pre", has_text="401").wait_for()
+        other.get_by_label("Key, where").fill(KEY)
+        other.get_by_role("button", name="Use key").click()
+        other.get_by_text("The key is used from now on.").wait_for()
+        send.click()
+        other.locator("#get_info pre", has_text="200").wait_for()
 
 
 def test_it_begins_with_queries_that_led_to_documents_else_headings_drawn_anew(

@@ -299,13 +299,10 @@ def test_an_explanation_is_asked_for_once_and_says_what_each_word_did(tab: Any) 
     script = "all => all.map(one => Number(one.style.getPropertyValue('--share')))"
     bars = panel.locator(".table").first.locator("td.measure:nth-child(2)").evaluate_all(script)
     assert bars == pytest.approx([abs(effect) / max(map(abs, effects)) for effect in effects], abs=0.03)
-    alike = numbers(words["How alike"])
-    assert all(-1 <= value <= 1 for value in alike) and max(alike) > 0.5
-    assert 0 < sum(numbers(words["Attention"])) <= 1.01
+    assert max(numbers(words["How alike"])) > 0.5 and 0 < sum(numbers(words["Attention"])) <= 1.01
     looked = columns(tab, "What its encoder looked at")
-    assert set(looked["Field"]) <= {"title", "url", "anchor", "clicked_queries", "text"}
     attention = numbers(looked["Attention"])
-    assert attention == sorted(attention, reverse=True)
+    assert "text" in looked["Field"] and attention == sorted(attention, reverse=True)
     panel.get_by_role("button", name="Show all").click()
     assert len(columns(tab, "What its encoder looked at")["Field"]) > len(attention)
 
