@@ -19,7 +19,6 @@ USED = {
     ("glow/client/attempts.py", "_mounts"): "httpx",
     ("glow/client/attempts.py", "_transport"): "httpx",
     ("glow/index/milvus/connection.py", "_handler"): "pymilvus",
-    ("service/commands/serve.py", "_subprocess"): "uvicorn",
 }
 """File and private member -> the package that it belongs to; pyproject.toml bounds each above."""
 PROMISED = {"_asdict", "_replace", "_fields", "_make", "_exit"}

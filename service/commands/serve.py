@@ -4,6 +4,7 @@ Exit status of `glow serve`: 0 after SIGTERM or SIGINT, 2 for invalid settings, 
 an artifact, a device or the port; see the log).
 """
 
+import asyncio
 import gc
 import logging
 import multiprocessing
@@ -15,7 +16,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -23,8 +24,6 @@ from typing import Annotated, Any
 import typer
 import uvicorn
 from pydantic import SecretStr, ValidationError
-from uvicorn import _subprocess
-from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from glow.artifact import IndexRoot
 from glow.commands import OptionRow, command, describe_faults, fail, option, say, with_parameters
@@ -94,49 +93,92 @@ def key_command(options: KeyOptions) -> None:
     say(f"key for the client, shown only once:\n{key}\n{where}:\n{entry}")
 
 
-# uvicorn's supervisor of worker processes, changed to wait while workers load an index.
+# The supervisor of worker processes. uvicorn's own spawns them; forked ones start a second faster and share memory.
 
 POLL_S = 0.1
-STOPS = frozenset((signal.SIGTERM, signal.SIGINT))
 LONGEST_LOAD_S = 600.0
 """How long a replacement worker may load, in seconds."""
 _logger = logging.getLogger(__name__)
-
-
+# Libraries of other systems may not survive a fork.
+_processes: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 # A worker has already logged why it failed to start, and anyone may offer an upgrade.
-_NO_NEWS = (
-    "failed to start, stopping the parent process",
-    "Unsupported upgrade request",
-    "No supported WebSocket library",
-)
+_NO_NEWS = ("Unsupported upgrade request", "No supported WebSocket library")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
     return not any(each in record.getMessage() for each in _NO_NEWS)
 
 
-class Supervisor(Multiprocess):
+def _work(config: uvicorn.Config, listening: socket.socket, serving: Any) -> None:
+    """A worker process; sets the event `serving` once it serves."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a closed terminal; the supervisor acts on it
+    server = uvicorn.Server(config)
+
+    async def serve() -> None:
+        task = asyncio.ensure_future(server.serve(sockets=[listening]))
+        while not (server.started or task.done()):
+            await asyncio.sleep(POLL_S)
+        if server.started:
+            serving.set()
+        await task
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve())
+
+
+class Supervisor:
     """Starts the workers, restarts those that end, and on SIGHUP replaces them one by one.
 
-    A worker has started once it listens. A worker that replaces another one loads its index first (`glow_service.app`).
+    A worker has started once it serves. A worker that replaces another one loads its index first (`glow_service.app`).
     """
 
-    def run(self) -> None:
-        """Runs until it receives a stop signal, or its workers cannot start; they log the reason."""
-        if sys.platform == "linux":  # libraries of other systems may not survive a fork
-            # Forked workers share the imported modules and start a second faster than spawned ones. This process has one
-            # thread and has opened no index.
-            _subprocess.spawn = multiprocessing.get_context("fork")  # type: ignore[assignment]
-            gc.collect()
-            gc.freeze()
-        super().run()
+    def __init__(self, config: uvicorn.Config, listening: socket.socket) -> None:
+        self._config, self._listening = config, listening
+        self._signals: list[int] = []
 
-    def restart_all(self) -> None:
+    def run(self) -> int:
+        """Runs until it receives a stop signal, or a worker cannot start, which logs the reason; returns the status."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: self._signals.append(number))
+        # Forked workers share what is imported here. This process has one thread and has opened no index.
+        gc.collect()
+        gc.freeze()
+        workers, status = [self._start()[0] for _ in range(self._config.workers)], 0
+        while not (self._is_to_stop() or status):
+            time.sleep(POLL_S)
+            if signal.SIGHUP in self._signals:
+                self._signals.remove(signal.SIGHUP)
+                self._replace(workers)
+            for place, worker in enumerate(workers):
+                if not worker.is_alive() and not self._is_to_stop():
+                    if worker.exitcode == EXIT_CANNOT_START:
+                        status = EXIT_CANNOT_START
+                        break
+                    fields = {"pid": worker.pid, "status": worker.exitcode}
+                    _logger.warning("a worker ended; another one starts", extra={"fields": fields})
+                    workers[place] = self._start()[0]
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.join()
+        return status
+
+    def _start(self) -> tuple[Any, Any]:
+        """A new worker, and the event that it serves."""
+        serving = _processes.Event()
+        worker = _processes.Process(target=_work, args=(self._config, self._listening, serving))
+        worker.start()
+        return worker, serving
+
+    def _replace(self, workers: list[Any]) -> None:
         """Replaces each worker; the new one serves before the old one ends."""
-        for place, old in enumerate(self.processes):
-            new = Process(self.config, self.sockets)
-            new.start()
-            if not self._has_started(new):
+        for place, old in enumerate(workers):
+            new, serving = self._start()
+            until = time.monotonic() + LONGEST_LOAD_S
+            while new.is_alive() and not (serving.wait(POLL_S) or self._is_to_stop()):
+                if time.monotonic() > until:
+                    break
+            if not serving.is_set():
                 new.kill()
                 new.join()
                 if not self._is_to_stop():
@@ -145,20 +187,10 @@ class Supervisor(Multiprocess):
                 return
             old.terminate()
             old.join()
-            self.processes[place] = new
-
-    def _has_started(self, process: Process) -> bool:
-        """Waits until a worker listens; returns whether it does. Unlike uvicorn's own wait, it ends at a stop signal."""
-        until = time.monotonic() + LONGEST_LOAD_S
-        while time.monotonic() < until and process.process.is_alive() and not self._is_to_stop():
-            if process.is_ready(timeout=1):
-                return True
-            time.sleep(POLL_S)
-        return False
+            workers[place] = new
 
     def _is_to_stop(self) -> bool:
-        """Whether a stop signal was received; `run` handles it."""
-        return not STOPS.isdisjoint(self.signal_queue)
+        return signal.SIGINT in self._signals or signal.SIGTERM in self._signals
 
 
 BACKLOG = 2_048
@@ -261,10 +293,7 @@ def _run(settings: Settings) -> int:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
             uvicorn.Server(config).run(sockets=[listening])
             return 0
-        supervisor = Supervisor(config, sockets=[listening])
-        supervisor.run()
-        failed = any(worker.exitcode == EXIT_CANNOT_START for worker in supervisor.processes)
-        return EXIT_CANNOT_START if failed else 0
+        return Supervisor(config, listening).run()
     except KeyboardInterrupt:
         return 0
 
