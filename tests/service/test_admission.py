@@ -156,14 +156,6 @@ def test_after_the_deadline_a_partial_answer_has_what_was_ranked(
         assert again["degraded"] == [] and again["hits"][0]["explanation"]
 
 
-def test_a_deadline_beyond_the_bound_is_refused(serve_open: ServeOpen) -> None:
-    with serve_open(max_timeout_ms=5_000, default_timeout_ms=5_000) as (client, _):
-        refused = search(client, timeout_ms=5_001)
-        assert refused.status_code == 422
-        assert refused.json()["errors"][0]["pointer"] == "/timeout_ms"
-        assert search(client, timeout_ms=5_000).status_code == 200
-
-
 def test_an_expired_request_is_never_encoded(serve_open: ServeOpen) -> None:
     with serve_open(cache_entries=0) as (client, service):
         name = "glow_batch_queries_count"
@@ -189,7 +181,7 @@ def test_a_client_that_leaves_frees_its_place_and_is_never_searched_for(serve_op
         until(lambda: service.pool.batcher.waiting == 1 or service.pool.batcher.running == 1)
         assert service.pool.admission.taken == 1
         leaving.close()
-        until(lambda: service.pool.admission.taken == 0)
+        until(lambda: service.pool.admission.taken == service.pool.batcher.waiting == 0)
         assert client.get("/healthz").status_code == 200
 
 
@@ -237,23 +229,13 @@ def plan(**more: Any) -> SearchPlan:
     )
 
 
-def test_an_ordinary_search_is_not_expensive() -> None:
+def test_what_takes_long_is_expensive_and_an_ordinary_search_is_not() -> None:
     snippets = HighlightCall(("url", "title", "anchor", "clicked_queries", "text"), Highlighting(2, 200))
-    ordinary = ({}, {"top_k": 100}, {"highlight": snippets, "filter_terms": 50}, {"text": "x" * 999})
-    assert not any(plan(**each).is_expensive for each in ordinary)
-
-
-def test_what_takes_long_is_expensive() -> None:
     everything = HighlightCall(("title", "text"), Highlighting(10, 2_000))
-    for more in (
-        {"top_k": 101},
-        {"highlight": everything},
-        {"filter_terms": 1_000},
-        {"text": "x" * 10_000},
-        {"rerank": Reranking(20)},
-        {"explain": True},
-    ):
-        assert plan(**more).is_expensive, more
+    ordinary = ({}, {"top_k": 100}, {"highlight": snippets, "filter_terms": 50}, {"text": "x" * 999})
+    dear = ({"top_k": 101}, {"highlight": everything}, {"filter_terms": 1_000}, {"text": "x" * 10_000})
+    assert not any(plan(**each).is_expensive for each in ordinary)
+    assert all(plan(**each).is_expensive for each in (*dear, {"rerank": Reranking(20)}, {"explain": True}))
 
 
 def test_a_batch_pays_for_each_search(serve_open: ServeOpen) -> None:
@@ -264,22 +246,14 @@ def test_a_batch_pays_for_each_search(serve_open: ServeOpen) -> None:
         assert search(client).status_code == 429
 
 
-def test_a_price_beyond_the_burst_is_paid_on_credit() -> None:
+def test_a_price_beyond_the_burst_is_paid_on_credit_and_who_owes_cannot_spend_more() -> None:
     now = [0.0]
     limiter = RateLimiter(rate=2.0, burst=10, max_clients=10, clock=lambda: now[0])
-    assert limiter.take("a") == 0 and limiter.charge("a", 29) == 0
+    assert limiter.take("a") == limiter.take("a") == 0  # two requests whose bodies are on their way
+    assert limiter.charge("a", 29) == 0 and limiter.charge("a", 5) == 11  # and its first token comes back
     assert limiter.take("a") == 11  # 20 owed, and 1 to begin with, at 2 a second
     assert limiter.take("b") == 0
     now[0] += 10.0
     assert limiter.take("a") == 1
     now[0] += 0.5
     assert limiter.take("a") == 0
-
-
-def test_who_owes_cannot_spend_more_and_gets_the_first_token_back() -> None:
-    now = [0.0]
-    limiter = RateLimiter(rate=1.0, burst=3, max_clients=10, clock=lambda: now[0])
-    assert [limiter.take("a") for _ in range(3)] == [0, 0, 0]  # three requests whose bodies are on their way
-    assert limiter.charge("a", 5) == 0 and limiter.charge("a", 5) == 5
-    now[0] += 4.0
-    assert limiter.take("a") == 1 or pytest.fail("the token of the refused request was not given back")

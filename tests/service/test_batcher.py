@@ -17,7 +17,6 @@ from threadpoolctl import ThreadpoolController
 import glow_service.search.pool
 from glow.runtime import EncodedText, Encoder, Model
 from glow.text import WeightedTokens
-from glow_service.errors import DeadlineError
 from glow_service.search.clock import Deadline
 from glow_service.search.pool import CLASS_TOKENS, Batcher, Job, SearchPool
 from glow_service.telemetry.metrics import Metrics
@@ -94,16 +93,6 @@ async def when(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_queries_that_find_a_thread_idle_go_alone(model: Model, tower: Recording, pool: SearchPool) -> None:
-    async def work() -> None:
-        batcher = Batcher(pool, Metrics())
-        for _ in range(3):
-            await batcher.run(tower, tokens_of(model, 3), vector_of, in_an_hour())
-
-    run(work)
-    assert [len(batch) for batch in tower.batches] == [1, 1, 1]
-
-
 def test_queries_that_wait_go_together_by_length_within_the_budget(
     model: Model, tower: Recording, pool: SearchPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,66 +141,6 @@ def test_everyone_gets_the_vector_of_their_own_text(toy_model: Path, words: list
     finally:
         pool.close()
     np.testing.assert_allclose(np.array(found), np.array(alone), atol=1e-5)
-
-
-def test_a_job_whose_deadline_passes_in_the_queue_is_told_at_once_and_never_encoded(
-    model: Model, tower: Recording, pool: SearchPool
-) -> None:
-    tokens = tokens_of(model, 3)
-
-    async def work() -> float:
-        batcher = Batcher(pool, Metrics())
-        tower.gate.clear()
-        first = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
-        await when(lambda: len(tower.batches) == 1)
-        started = time.perf_counter()
-        with pytest.raises(DeadlineError):
-            await batcher.run(tower, tokens, vector_of, Deadline(started + 0.05))
-        took = time.perf_counter() - started
-        tower.gate.set()
-        await first
-        await batcher.run(tower, tokens, vector_of, in_an_hour())
-        return took
-
-    assert 0.04 < run(work) < 2
-    assert [len(batch) for batch in tower.batches] == [1, 1]
-
-
-def test_clients_that_left_leave_the_queue(model: Model, tower: Recording, pool: SearchPool) -> None:
-    tokens = tokens_of(model, 3)
-
-    async def work() -> None:
-        batcher = Batcher(pool, Metrics())
-        tower.gate.clear()
-        first = asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour()))
-        await when(lambda: len(tower.batches) == 1)
-        calls = [asyncio.ensure_future(batcher.run(tower, tokens, vector_of, in_an_hour())) for _ in range(4)]
-        await when(lambda: batcher.waiting == 4)
-        for call in calls[:3]:
-            call.cancel()
-        tower.gate.set()
-        await asyncio.gather(first, calls[3])
-        assert all(call.cancelled() for call in calls[:3])
-
-    run(work)
-    assert [len(batch) for batch in tower.batches] == [1, 1]
-
-
-def test_what_goes_wrong_after_encoding_is_one_jobs_own(
-    model: Model, tower: Recording, pool: SearchPool
-) -> None:
-    tokens = tokens_of(model, 3)
-
-    def fails(_: Job[Any], __: Any) -> Any:
-        raise ValueError("mine alone")
-
-    async def work() -> list[Any]:
-        batcher = Batcher(pool, Metrics())
-        after = (vector_of, fails, vector_of, vector_of)
-        calls = [batcher.run(tower, tokens, then, in_an_hour()) for then in after]
-        return await asyncio.gather(*calls, return_exceptions=True)
-
-    assert [type(result) for result in run(work)] == [np.ndarray, ValueError, np.ndarray, np.ndarray]
 
 
 def test_what_goes_wrong_while_encoding_is_told_to_all_and_the_next_batch_runs(

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -75,14 +74,6 @@ def lost(metrics: Metrics, reason: str) -> float:
     return metrics.registry.get_sample_value("glow_query_log_lost_total", {"reason": reason}) or 0.0
 
 
-def test_what_is_read_is_what_was_logged_and_when(write_log: Open, path: Path) -> None:
-    write_log(QUERY, replace(QUERY, request_id="r2", filter=None, time="2026-11-21T02:23:18.112+00:00"))
-    first, second = read_query_log(path)
-    assert replace(first, time="") == QUERY
-    assert abs(time.time() - datetime.fromisoformat(first.time).timestamp()) < 30
-    assert (second.request_id, second.filter, second.time) == ("r2", None, "2026-11-21T02:23:18.112+00:00")
-
-
 def test_lines_appear_while_the_service_runs_and_are_for_its_user_alone(open_log: Open, path: Path) -> None:
     log = open_log()
     assert path.read_bytes() == b""
@@ -91,17 +82,9 @@ def test_lines_appear_while_the_service_runs_and_are_for_its_user_alone(open_log
     assert path.stat().st_mode & 0o777 == 0o600
     log.close()
     log.log(QUERY)  # too late, and no failure
-    assert len([*read_query_log(path)]) == 1
-
-
-def test_without_a_file_nothing_is_kept_or_started(tmp_path: Path, metrics: Metrics) -> None:
-    threads = threading.active_count()
-    log = QueryLog(metrics)
-    log.log(QUERY)
-    assert not log.wants("r1")
-    assert threading.active_count() == threads
-    log.close()
-    assert not [*tmp_path.iterdir()]
+    (found,) = read_query_log(path)
+    assert replace(found, time="") == QUERY
+    assert abs(time.time() - datetime.fromisoformat(found.time).timestamp()) < 30
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.25, 1.0])
@@ -245,19 +228,6 @@ def test_hits_are_those_of_the_answer_and_a_query_that_is_no_json_is_lost_alone(
     log.close()
     assert [query.hits for query in read_query_log(path)] == [('a"b', "c")]
     assert lost(metrics, "not_json") == 3
-
-
-def test_logging_costs_less_than_20_microseconds(open_log: Open) -> None:
-    log = open_log(share=0.5)
-    costs = []
-    for batch in range(20):
-        ids = [f"{batch}-{number}" for number in range(100)]
-        started = time.perf_counter()
-        for request_id in ids:
-            log.log(LoggedQuery(request_id, "how do bees find home", "dense", 10, 0, "v", 3.1), b'"hits":[]')
-        costs.append((time.perf_counter() - started) / len(ids))
-    log.close()
-    assert min(costs) < 20e-6
 
 
 def test_the_line_in_the_docs_is_one(path: Path, write_log: Open) -> None:

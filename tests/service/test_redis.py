@@ -233,24 +233,6 @@ async def test_something_that_is_no_redis_is_an_error() -> None:
 
 
 @watched
-async def test_a_hanging_redis_costs_a_few_searches_their_time_and_is_used_again(server: RedisServer) -> None:
-    keys = [b"%d" % number for number in range(50)]
-    fill(server, KEY, *keys)
-    async with open_cache(server.url, 50) as (cache, metrics):
-        await until_hit(cache, metrics)
-        server.send(signal.SIGSTOP)
-        assert max(await asyncio.gather(*(ask(cache, key) for key in keys))) < TIMEOUT_S + SLACK_S
-        started = time.monotonic()
-        later = [await ask(cache) for _ in range(200)]
-        assert sum(seconds > TIMEOUT_S / 2 for seconds in later) <= 3  # one after each pause
-        assert time.monotonic() - started < 3 * TIMEOUT_S + SLACK_S
-        server.send(signal.SIGCONT)
-        await until_hit(cache, metrics)
-        await asyncio.gather(*(ask(cache, key) for key in keys))  # late replies meet no other request
-        assert "poisoned" not in counts(metrics)
-
-
-@watched
 async def test_a_redis_that_trickles_costs_no_more(server: RedisServer) -> None:
     fill(server, KEY)
     with SlowPeer(server.port) as peer:
@@ -466,10 +448,3 @@ def test_a_url_that_is_no_redis_is_refused_without_saying_the_password(url: str)
         check_redis_url(url)
     assert "hunter2" not in str(refused.value)
     assert refused.value.__cause__ is None and refused.value.__suppress_context__
-
-
-@pytest.mark.parametrize(
-    "url", ["redis://host", "rediss://me:pw@host:1/2?max_connections=3", "unix:///run/redis"]
-)
-def test_a_url_of_redis_is_accepted_without_asking_it(url: str) -> None:
-    check_redis_url(url)
