@@ -10,6 +10,7 @@ import pytest
 
 from glow.index import Index
 from tests.made_index import made, write
+from tests.service.asking import Serve
 
 SOON = {"field": "day", "half_life": "soon"}
 TODAY = datetime.now(UTC)
@@ -28,10 +29,10 @@ DOCUMENTS = [
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: Any, toy_model: Path, start_server: Any) -> Iterator[httpx.Client]:
+def client(tmp_path_factory: Any, toy_model: Path, serve: Serve) -> Iterator[httpx.Client]:
     folder = tmp_path_factory.mktemp("arranged")
     root = made(toy_model, write(folder / "corpus.jsonl", DOCUMENTS), folder / "index")
-    with start_server(folder, "--index-root", str(root.path)) as server, server.client() as http:
+    with serve(root.path) as http:
         yield http
 
 

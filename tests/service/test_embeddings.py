@@ -2,8 +2,7 @@
 
 import base64
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,16 @@ from glow.index import Index
 from glow.records import Document
 from glow.runtime import Model
 from tests.records import read_whole
+from tests.service.asking import Serve
 
 TEXTS = ["how do bees find the way home", "salmon"]
+
+
+@pytest.fixture(scope="module")
+def documents(serve: Serve, toy_model: Path) -> Iterator[httpx.Client]:
+    """A service that has the document tower."""
+    with serve(document_model=str(toy_model)) as client:
+        yield client
 
 
 def vectors(response: httpx.Response) -> np.ndarray[Any, Any]:
@@ -55,31 +62,25 @@ def test_document_vectors_need_the_document_tower(http: httpx.Client) -> None:
 
 
 def test_document_vectors_are_those_of_the_document_tower(
-    run_server: Callable[..., AbstractContextManager[Any]], toy_index: Path, toy_model: Path, index: Index
+    documents: httpx.Client, toy_model: Path, index: Index
 ) -> None:
-    with run_server("--index-root", toy_index, "--document-model", toy_model) as server:
-        body = {"input": TEXTS, "input_type": "document"}
-        found = vectors(httpx.post(f"{server.url}/v1/embeddings", json=body))
+    found = vectors(documents.post("/v1/embeddings", json={"input": TEXTS, "input_type": "document"}))
     tower = Model.open(toy_model).encoder("document")
-    documents = [index.preprocessor.document(Document("", {"text": (text,)}, {})) for text in TEXTS]
-    np.testing.assert_allclose(found, tower.encode(documents), atol=1e-5)
+    texts = [index.preprocessor.document(Document("", {"text": (text,)}, {})) for text in TEXTS]
+    np.testing.assert_allclose(found, tower.encode(texts), atol=1e-5)
 
 
 def test_models_are_listed_by_the_names_that_embeddings_take(
-    http: httpx.Client,
-    run_server: Callable[..., AbstractContextManager[Any]],
-    toy_index: Path,
-    toy_model: Path,
+    http: httpx.Client, documents: httpx.Client
 ) -> None:
     read_whole(http.get("/v1/models").content, ModelsResult)
     assert [model["id"] for model in http.get("/v1/models").json()["data"]] == ["toy-model:query"]
-    with run_server("--index-root", toy_index, "--document-model", toy_model) as server:
-        names = [model["id"] for model in httpx.get(f"{server.url}/v1/models").json()["data"]]
-        assert names == ["toy-model:query", "toy-model:document"]
-        url, asked = f"{server.url}/v1/embeddings", {"input": TEXTS, "input_type": "document"}
-        query, document = (vectors(httpx.post(url, json={"input": TEXTS, "model": name})) for name in names)
-        np.testing.assert_array_equal(document, vectors(httpx.post(url, json=asked)))
-        assert not np.allclose(query, document)
+    names = [model["id"] for model in documents.get("/v1/models").json()["data"]]
+    assert names == ["toy-model:query", "toy-model:document"]
+    texts = ({"input": TEXTS, "input_type": "document"}, *({"input": TEXTS, "model": name} for name in names))
+    asked, query, document = (vectors(documents.post("/v1/embeddings", json=body)) for body in texts)
+    np.testing.assert_array_equal(document, asked)
+    assert not np.allclose(query, document)
 
 
 def test_a_document_tower_of_another_model_is_refused_at_start(

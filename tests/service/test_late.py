@@ -12,11 +12,10 @@ from glow.index import Index
 from glow.index.late_interaction import LATE_INTERACTION
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
-from glow.runtime import EncodedText
 from glow.search import Meaning, can_tell, rows_read
 from glow.text import Highlighter, WordSpans, is_lexical, markup
 from glow.text.highlight import answering_words
-from glow_service.search import encoded_of, passage_document, to_bytes
+from glow_service.search import passage_document
 from tests.asked import asked_of
 from tests.made_index import made, write
 from tests.service import asking
@@ -85,23 +84,6 @@ def test_a_query_that_was_kept_is_compared_as_one_that_was_read(serve: Serve) ->
     with serve() as client:
         assert ask(client, top_k=19)["hits"] == kept["hits"]
         assert "encode" not in kept["timings_ms"]
-
-
-def test_what_a_cache_holds_is_taken_whole_or_not_at_all(index: Index) -> None:
-    tokens = index.preprocessor.query(QUERY)
-    encoded = index.encoder.read_batch([tokens])[0]
-    value, tower, length = to_bytes(encoded), index.encoder, len(tokens)
-    back = encoded_of(value, tower, length)
-    assert back is not None and encoded.tokens is not None and back.tokens is not None
-    assert back.vector.tobytes() + back.tokens.tobytes() == value
-    assert encoded_of(None, tower, length) is None
-    assert encoded_of(value[:-4], tower, length) is None and encoded_of(value, tower, length + 1) is None
-    for place in (0, tower.dimensions + 1):  # a number of the vector, one of the first token
-        damaged = np.frombuffer(value, np.float32).copy()
-        damaged[place] += 3.0
-        assert encoded_of(damaged.tobytes(), tower, length) is None
-    alone = EncodedText(encoded.vector, None)
-    assert encoded_of(to_bytes(alone), tower, length) is None  # of a tower without tokens
 
 
 # Snippets by meaning: exactly the words whose tokens answer, in the passage that was compared; else as ever.

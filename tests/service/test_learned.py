@@ -1,7 +1,6 @@
 """`"retriever": "learned-sparse"` over HTTP: what it finds, why, and what an index without learned impacts answers."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -15,17 +14,10 @@ from tests.asked import asked_of
 from tests.service.asking import QUERY, Serve, ask, live_index
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(learned_index: Path, serve: Serve) -> Iterator[httpx.Client]:
     """Of the toy index with learned impacts."""
     with serve(learned_index) as client:
-        yield client
-
-
-@pytest.fixture
-def plain(serve: Serve) -> Iterator[httpx.Client]:
-    """Of one without."""
-    with serve() as client:
         yield client
 
 
@@ -69,26 +61,15 @@ def test_reasons_name_the_word_that_a_hit_says_instead(client: httpx.Client) -> 
     assert '<em class="attended">' in marked
 
 
-def test_pages_are_one_ranking_and_filters_hold(client: httpx.Client) -> None:
-    learned = partial(ask, client, retriever="learned-sparse")
-    pages = [learned(top_k=5, offset=start)["hits"] for start in range(0, 20, 5)]
-    assert [hit["id"] for page in pages for hit in page] == [hit["id"] for hit in learned(top_k=20)["hits"]]
-    some = learned(top_k=50, filter={"field": "year", "lt": 2010})["hits"]
-    assert some and all(hit["metadata"]["year"] < 2010 for hit in some)
-    whole = learned(top_k=50)["hits"]
-    assert [hit["id"] for hit in some] == [hit["id"] for hit in whole if hit["metadata"]["year"] < 2010]
-    assert len(some) < len(whole)
-
-
-def test_the_server_says_what_it_can_do(client: httpx.Client, plain: httpx.Client) -> None:
+def test_the_server_says_what_it_can_do(client: httpx.Client, http: httpx.Client) -> None:
     told = client.get("/info").json()
     assert told["retrievers"] == ["dense", "lexical", "learned-sparse", "hybrid"]
     assert "learned" in told["index"]["components"]
-    assert "learned" not in plain.get("/info").json()["index"]["components"]
+    assert "learned" not in http.get("/info").json()["index"]["components"]
 
 
-def test_an_index_without_says_how_to_build_one(plain: httpx.Client) -> None:
-    response = plain.post("/search", json={"query": QUERY, "retriever": "learned-sparse"})
+def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
+    response = http.post("/search", json={"query": QUERY, "retriever": "learned-sparse"})
     assert response.status_code == 422
     assert response.json()["code"] == "not_available" and "glow build --learned-sparse" in response.text
 

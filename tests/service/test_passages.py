@@ -11,13 +11,13 @@ import pytest
 
 from tests.made_index import made, write
 from tests.service import asking
+from tests.service.asking import Serve
 
-ROOT = Path(__file__).parent.parent.parent
 TOPICS = ("bees", "whales", "owls", "salmon", "ants", "lichen", "krill", "foxes")
 
 
 @pytest.fixture(scope="module")
-def passages(tmp_path_factory: Any, toy_model: Path, start_server: Any) -> Iterator[httpx.Client]:
+def passages(tmp_path_factory: Any, toy_model: Path, serve: Serve) -> Iterator[httpx.Client]:
     """A service over documents whose bodies are one long sentence after another, each of one topic."""
     folder = tmp_path_factory.mktemp("passages")
     lines = []
@@ -29,7 +29,7 @@ def passages(tmp_path_factory: Any, toy_model: Path, start_server: Any) -> Itera
         line = {"_id": f"d{number}", "title": f"Notes {number}", "text": " ".join(texts), "number": number}
         lines.append(line)
     root = made(toy_model, write(folder / "corpus.jsonl", lines), folder / "root", passages=True)
-    with start_server(folder, "--index-root", str(root.path)) as server, server.client() as client:
+    with serve(root.path) as client:
         yield client
 
 

@@ -3,7 +3,7 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,16 @@ WORDY = "the sun and the moon, water and salt, from a river of ice"
 """Words of many documents."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def serve(rerank_index: Path, serve_open: ServeOpen) -> ServeOpen:
     """Serves the toy index that has a re-ranker, in a thread of this process."""
     return partial(serve_open, rerank_index)
+
+
+@pytest.fixture(scope="module")
+def client(serve: ServeOpen) -> Iterator[httpx.Client]:
+    with serve() as (client, _):
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -36,56 +42,52 @@ def index(rerank_index: Path) -> Index:
     return live_index(rerank_index)
 
 
-def test_an_answer_is_the_reranked_ranking_page_by_page(serve: ServeOpen, index: Index) -> None:
+def test_an_answer_is_the_reranked_ranking_page_by_page(client: httpx.Client, index: Index) -> None:
     vector = index.encoder.run([index.preprocessor.query(QUERY)])[0]
     first = rank_hybrid(index, asked_of(index, QUERY), 100)
     ranked, _ = rerank(index, QUERY, first, Reranking(20), vector=vector)
     wanted = [document.id for document in index[STORED_FIELDS].rows(ranked.rows.tolist())]
-    with serve() as (client, _):
-        pages = [ask(client, rerank={"depth": 20}, top_k=7, offset=offset) for offset in range(0, 49, 7)]
-        assert list(itertools.chain(*map(ids, pages))) == wanted[:49]
-        scores = [hit["score"] for page in pages for hit in page["hits"]]
-        assert scores == sorted(scores, reverse=True)
-        marks = [hit["scores"].get("rerank") for page in pages for hit in page["hits"]]
-        assert marks[:20] == pytest.approx(ranked.parts["rerank"][:20].tolist(), abs=1e-3)
-        assert marks[20:] == [None] * 29
-        assert pages[0]["timings_ms"]["rerank"] > 0 and pages[0]["degraded"] == []
-        assert ids(ask(client)) != wanted[:10]
-        assert ids(ask(client, rerank=True)) == ids(ask(client, rerank={"depth": 50}))
-        assert all(not {"late", "rerank"} & set(hit["scores"]) for hit in ask(client, rerank=False)["hits"])
+    pages = [ask(client, rerank={"depth": 20}, top_k=7, offset=offset) for offset in range(0, 49, 7)]
+    assert list(itertools.chain(*map(ids, pages))) == wanted[:49]
+    scores = [hit["score"] for page in pages for hit in page["hits"]]
+    assert scores == sorted(scores, reverse=True)
+    marks = [hit["scores"].get("rerank") for page in pages for hit in page["hits"]]
+    assert marks[:20] == pytest.approx(ranked.parts["rerank"][:20].tolist(), abs=1e-3)
+    assert marks[20:] == [None] * 29
+    assert pages[0]["timings_ms"]["rerank"] > 0 and pages[0]["degraded"] == []
+    assert ids(ask(client)) != wanted[:10]
+    assert ids(ask(client, rerank=True)) == ids(ask(client, rerank={"depth": 50}))
+    assert all(not {"late", "rerank"} & set(hit["scores"]) for hit in ask(client, rerank=False)["hits"])
 
 
 @pytest.mark.parametrize("retriever", ["dense", "lexical", "hybrid"])
-def test_every_retriever_can_be_read_again(serve: ServeOpen, retriever: str) -> None:
-    with serve() as (client, _):
-        options: dict[str, Any] = {"query": WORDY, "retriever": retriever, "top_k": 20}
-        plain = ask(client, **options)
-        again = ask(client, **options, rerank={"depth": 20})
-        assert sorted(ids(plain)) == sorted(ids(again)) and ids(plain) != ids(again)
-        assert all("rerank" in hit["scores"] for hit in again["hits"])
+def test_every_retriever_can_be_read_again(client: httpx.Client, retriever: str) -> None:
+    options: dict[str, Any] = {"query": WORDY, "retriever": retriever, "top_k": 20}
+    plain = ask(client, **options)
+    again = ask(client, **options, rerank={"depth": 20})
+    assert sorted(ids(plain)) == sorted(ids(again)) and ids(plain) != ids(again)
+    assert all("rerank" in hit["scores"] for hit in again["hits"])
 
 
-def test_batches_filters_facets_boosts_and_groups_go_with_it(serve: ServeOpen) -> None:
+def test_batches_filters_facets_boosts_and_groups_go_with_it(client: httpx.Client) -> None:
     wanted = {"query": QUERY, "rerank": {"depth": 30}, "top_k": 10}
     year = {"field": "year", "gte": 2010}
-    with serve() as (client, _):
-        found = client.post("/search/batch", json={"searches": [wanted, {"query": QUERY}]}).json()["results"]
-        assert ids(found[0]) == ids(ask(client, **wanted)) and ids(found[1]) == ids(ask(client))
-        filtered = ask(client, rerank=True, filter=year, facets=[{"field": "year"}])
-        assert all(hit["metadata"]["year"] >= 2010 for hit in filtered["hits"]) and filtered["facets"]
-        by_year = ask(client, rerank=True, sort=[{"field": "year"}], group_by={"field": "year"})
-        years = [hit["metadata"]["year"] for hit in by_year["hits"]]
-        assert years == sorted(set(years))
+    found = client.post("/search/batch", json={"searches": [wanted, {"query": QUERY}]}).json()["results"]
+    assert ids(found[0]) == ids(ask(client, **wanted)) and ids(found[1]) == ids(ask(client))
+    filtered = ask(client, rerank=True, filter=year, facets=[{"field": "year"}])
+    assert all(hit["metadata"]["year"] >= 2010 for hit in filtered["hits"]) and filtered["facets"]
+    by_year = ask(client, rerank=True, sort=[{"field": "year"}], group_by={"field": "year"})
+    years = [hit["metadata"]["year"] for hit in by_year["hits"]]
+    assert years == sorted(set(years))
 
 
-def test_reasons_say_where_the_joined_layers_looked(serve: ServeOpen) -> None:
-    with serve() as (client, _):
-        hits = ask(client, rerank={"depth": 3}, explain=True, top_k=5)["hits"]
-        for hit in hits[:3]:
-            words = hit["explanation"]["rerank"]
-            assert {word["word"] for word in words if word["field"] == "query"} == set(QUERY.split())
-            assert {word["field"] for word in words} > {"query", "text"}
-        assert all("rerank" not in hit["explanation"] for hit in hits[3:])
+def test_reasons_say_where_the_joined_layers_looked(client: httpx.Client) -> None:
+    hits = ask(client, rerank={"depth": 3}, explain=True, top_k=5)["hits"]
+    for hit in hits[:3]:
+        words = hit["explanation"]["rerank"]
+        assert {word["word"] for word in words if word["field"] == "query"} == set(QUERY.split())
+        assert {word["field"] for word in words} > {"query", "text"}
+    assert all("rerank" not in hit["explanation"] for hit in hits[3:])
 
 
 def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
@@ -100,29 +102,24 @@ def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "pointer"),
     [
-        ({"rerank": {"depth": 0}}, "invalid_request", "/rerank/depth"),
         ({"rerank": {"depth": 201}}, "invalid_request", "/rerank/depth"),
         ({"rerank": {"method": "join"}}, "invalid_request", "/rerank/method"),
-        ({"rerank": "yes"}, "invalid_request", "/rerank"),
         ({"rerank": True, "query": None, "like": {"id": "toy/0"}}, "invalid_request", "/rerank"),
-        ({"rerank": True, "query": "", "filter": {"and": []}}, "invalid_request", "/rerank"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
-    serve: ServeOpen, more: dict[str, Any], code: str, pointer: str
+    client: httpx.Client, more: dict[str, Any], code: str, pointer: str
 ) -> None:
     body = {name: value for name, value in {"query": QUERY, **more}.items() if value is not None}
-    with serve() as (client, _):
-        response = client.post("/search", json=body)
-        assert response.status_code == 422, response.text
-        assert (response.json()["code"], response.json()["errors"][0]["pointer"]) == (code, pointer)
+    response = client.post("/search", json=body)
+    assert response.status_code == 422, response.text
+    assert (response.json()["code"], response.json()["errors"][0]["pointer"]) == (code, pointer)
 
 
-def test_info_tells_what_reads_again(serve: ServeOpen) -> None:
-    with serve() as (client, _):
-        told = client.get("/info").json()["index"]
-        assert "rerank" in told["components"]
-        assert told["rerank"] == {"bits": 4, "size": 16, "share": 0.5}
+def test_info_tells_what_reads_again(client: httpx.Client) -> None:
+    told = client.get("/info").json()["index"]
+    assert "rerank" in told["components"]
+    assert told["rerank"] == {"bits": 4, "size": 16, "share": 0.5}
 
 
 class Slow:

@@ -16,6 +16,7 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow_service.settings import Settings
 from tests.records import read_whole
+from tests.service.asking import Serve
 
 TEXT = "Honey bees find the way home by the sun, by landmarks and by the smell of their hive."
 QUERY = "how do bees find the way home"
@@ -277,9 +278,9 @@ def test_snippets_and_reasons_are_of_what_was_searched(http: httpx.Client) -> No
 IDS = ("end", "end\n", "n\nl", " wsp ", "wsp", "a/b/", "\ttab")
 
 
-def test_every_id_is_reached_and_no_other(build_index: Any, run_server: Any) -> None:
+def test_every_id_is_reached_and_no_other(build_index: Any, serve: Serve) -> None:
     root = build_index([{"_id": name, "text": f"bees number {at}"} for at, name in enumerate(IDS)])
-    with run_server("--index-root", root) as server, server.client() as client:
+    with serve(root) as client:
         for at, name in enumerate(IDS):
             document = client.get(f"/documents/{quote(name, safe='')}").json()
             assert (document["id"], document["fields"]["text"]) == (name, f"bees number {at}")
