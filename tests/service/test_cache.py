@@ -70,14 +70,6 @@ async def test_a_response_is_made_once_for_its_key_and_errors_are_not_kept() -> 
     assert counts(metrics) == {"miss": 3, "store": 2, "hit": 2}
 
 
-def test_a_response_that_is_kept_waits_for_nothing() -> None:
-    cache, _ = make()
-    asyncio.run(cache.response(KEY, maker(b"1")))
-    with pytest.raises(StopIteration) as stopped:
-        cache.response(KEY, maker(b"2")).send(None)  # type: ignore[attr-defined]
-    assert stopped.value.value == b"1"
-
-
 @watched
 async def test_what_was_used_longest_ago_makes_room_and_time_ends_an_entry(
     monkeypatch: pytest.MonkeyPatch,

@@ -38,17 +38,6 @@ def test_a_search_says_what_http_says(server: Any, http: httpx.Client) -> None:
     assert found.took_ms > 0 and found.timings_ms
 
 
-def test_what_was_corrected_and_what_is_known_is_read(server: Any) -> None:
-    with GlowClient(server.url) as client:
-        query = client.search("how do slamon swim", top_k=1).query
-        assert (query.corrected.words, query.searched) == ({"slamon": "salmon"}, "how do salmon swim")
-        assert query.text == "how do slamon swim"
-        assert {term.word: term.known for term in query.terms}["salmon"]
-        typed = client.search("slamon swim", top_k=1, typos="off").query
-    assert (typed.corrected, typed.searched) == (None, "slamon swim")
-    assert [(term.word, term.known) for term in typed.terms] == [("slamon", False), ("swim", True)]
-
-
 def test_a_document_or_a_vector_stands_in_place_of_a_query(server: Any) -> None:
     with GlowClient(server.url) as client:
         alike = client.search(like={"id": "toy/0"}, top_k=3)

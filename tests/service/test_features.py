@@ -57,23 +57,6 @@ def test_a_hybrid_hit_has_both_scores_and_ranks_by_their_fusion(http: httpx.Clie
     assert best["score"] == pytest.approx(wanted, abs=1e-6)
 
 
-@pytest.mark.parametrize("retriever", RETRIEVERS)
-def test_a_filter_leaves_only_what_it_allows_and_loses_nothing_of_it(
-    http: httpx.Client, retriever: str
-) -> None:
-    wanted = {"and": [{"field": "lang", "eq": "en"}, {"field": "year", "gte": 2001, "lt": 2015}]}
-    query = "bees ants whales owls sea nest food trail"
-    every = ask(http, query, retriever=retriever, top_k=100)["hits"]
-    found = ask(http, query, retriever=retriever, top_k=100, filter=wanted)
-    kept = [
-        hit["id"]
-        for hit in every
-        if hit["metadata"]["lang"] == "en" and 2001 <= hit["metadata"]["year"] < 2015
-    ]
-    # How much words count in a fusion depends on the dense scores at hand, which a filter changes.
-    assert kept and (ids(found) == kept if retriever != "hybrid" else set(ids(found)) == set(kept))
-
-
 def test_an_empty_set_of_documents_is_an_empty_answer(http: httpx.Client) -> None:
     asked = {"filter": {"field": "year", "gt": 9_999}, "facets": [{"field": "lang"}]}
     for retriever in RETRIEVERS:

@@ -6,7 +6,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from glow.client import GlowClient
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_hybrid, rank_lexical
@@ -72,10 +71,3 @@ def test_an_index_without_says_how_to_build_one(http: httpx.Client) -> None:
     response = http.post("/search", json={"query": QUERY, "retriever": "learned-sparse"})
     assert response.status_code == 422
     assert response.json()["code"] == "not_available" and "glow build --learned-sparse" in response.text
-
-
-def test_the_client_reads_reasons(client: httpx.Client) -> None:
-    with GlowClient(str(client.base_url)) as glow:
-        found = glow.search(QUERY, retriever="learned-sparse", explain=True)
-    told = [each for hit in found.hits if hit.explanation for each in hit.explanation.learned]
-    assert any(each.because for each in told) and all(each.bm25 or each.learned for each in told)

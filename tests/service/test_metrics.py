@@ -1,17 +1,18 @@
 """Metrics: what the docs list is what is there, cheap counting, and one answer for several worker processes."""
 
+import contextlib
 import os
 import re
-import subprocess
-import sys
+import signal
+import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -93,127 +94,58 @@ def test_memory_and_cpu_time_of_the_process_are_those_of_the_kernel() -> None:
     assert found["glow_workers"] == 1
 
 
-# -- several workers ---------------------------------------------------------------------------------------------
-
-WORKER = """
-import sys
-from glow_service.telemetry.metrics import Metrics
-metrics = Metrics()
-def text():
-    print(metrics.text().decode(), flush=True)
-print("started", flush=True)
-for line in sys.stdin:
-    exec(line)
-    print("done", flush=True)
-"""
-
-
-class Worker:
-    """A process of its own that has metrics and does what it is told."""
-
-    def __init__(self) -> None:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen([sys.executable, "-c", WORKER], cwd=ROOT, text=True, **pipes)
-
-    def read_until(self, word: str) -> str:
-        """What it wrote before a line of this one word."""
-        assert self.process.stdout
-        lines = []
-        for line in self.process.stdout:
-            if line.strip() == word:
-                return "".join(lines)
-            lines.append(line)
-        raise AssertionError("the worker ended")
-
-    def do(self, statement: str) -> str:
-        """Has it run a statement; returns what that wrote."""
-        assert self.process.stdin
-        self.process.stdin.write(statement + "\n")
-        self.process.stdin.flush()
-        return self.read_until("done")
-
-    def samples(self) -> dict[str, float]:
-        """What it answers to /metrics."""
-        return samples(self.do("text()").strip())
-
-
-@contextmanager
-def running(count: int) -> Iterator[list[Worker]]:
-    with ExitStack() as stack:
-        workers = [Worker() for _ in range(count)]
-        for worker in workers:
-            stack.callback(worker.process.wait)
-            stack.callback(worker.process.kill)
-        for worker in workers:
-            worker.read_until("started")
-        yield workers
-
-
 def folders(pid: int) -> list[Path]:
     """Folders of metrics that a process made."""
     places = (Path("/dev/shm"), Path(tempfile.gettempdir()))  # noqa: S108 - where the service puts them
     return [folder for place in places for folder in place.glob(f"glow-metrics-{pid}-*")]
 
 
-def test_any_worker_answers_for_all_and_a_dead_one_leaves_its_counts_alone() -> None:
-    with metrics_folder(2):
-        folder = Path(os.environ[FOLDER_VARIABLE])
-        assert folders(os.getpid()) == [folder] and folder.stat().st_mode & 0o777 == 0o700
-        with running(2) as (first, second):
-            for worker, times in ((first, 3), (second, 4)):
-                worker.do(f"for _ in range({times}): metrics.request('/search', 200, 0.002)")
-                worker.do(f"metrics.in_flight.inc({times}); metrics.queue_depth.set({times})")
-            first.do("metrics.ready.set(1); metrics.index_documents.set(50)")
-            first.do("metrics.index_created.set(1000.0)")
-
-            found, same = first.samples(), second.samples()
-            assert found.keys() == same.keys()
-            for answer in (found, same):
-                assert answer['glow_requests_total{route="/search",status="200"}'] == 7
-                assert answer['glow_request_seconds_bucket{le="0.0025",route="/search"}'] == 7
-                assert answer["glow_requests_in_flight"] == answer["glow_queue_depth"] == 7
-                assert answer["glow_workers"] == 2
-                assert answer["glow_ready"] == 0  # the second one is not, as yet
-                assert answer["glow_index_documents"] == 50  # the second one has not said, and does not count
-                assert answer["glow_index_age_seconds"] == pytest.approx(time.time() - 1000, abs=5)
-                assert answer[f'glow_build_info{{version="{__version__}"}}'] == 1
-                for pid in (first.process.pid, second.process.pid):
-                    assert answer[f'glow_process_resident_bytes{{kind="private",pid="{pid}"}}'] > 1e6
-            second.do("metrics.ready.set(1)")
-            second.do(
-                "metrics.index_info.labels('v1', 'm').set(1); metrics.index_info.labels('v1', 'm').set(0)"
-            )
-            second.do("metrics.index_info.labels('v2', 'm').set(1)")
-            Path(folder, f"counter_{os.getpid()}.db").touch()  # as a worker that is just starting
-            found = first.samples()
-            assert found["glow_ready"] == 1 and found["glow_workers"] == 2
-            infos = [name for name in found if name.startswith("glow_index_info")]
-            assert infos == ['glow_index_info{model="m",version="v2"}']
-
-            second.process.kill()
-            until(lambda: first.samples()["glow_workers"] != 2)  # nobody waited for it: it is a zombie
-            found = first.samples()
-            assert found['glow_requests_total{route="/search",status="200"}'] == 7
-            assert found["glow_requests_in_flight"] == found["glow_queue_depth"] == 3
-            assert not [name for name in found if f'pid="{second.process.pid}"' in name]
-        assert folder.exists()
-    assert not folder.exists()
-    assert FOLDER_VARIABLE not in os.environ
-
-
-def test_metrics_of_two_real_workers_are_one_answer(toy_index: Path, run_server: Callable[..., Any]) -> None:
+def test_any_of_two_workers_answers_for_both_and_a_killed_one_leaves_its_counts_alone(
+    toy_index: Path, run_server: Callable[..., Any]
+) -> None:
     with metrics_folder(1):
         assert FOLDER_VARIABLE not in os.environ and not folders(os.getpid())  # memory is enough
+    name = 'glow_requests_total{route="/search",status="200"}'
     with run_server("--index-root", toy_index, "--workers", 2, "--cache-entries", 0) as server:
-        # The server is ready once either is; wait for both.
-        until(lambda: samples(httpx.get(f"{server.url}/metrics").text)["glow_ready"] == 1)
+
+        def asked() -> dict[str, float]:
+            return samples(httpx.get(f"{server.url}/metrics").text)
+
+        def pids() -> list[int]:
+            path = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+            return [int(child) for child in path.read_text().split()]
+
+        until(lambda: asked()["glow_ready"] == 1)  # the server is ready once either is
         for _ in range(10):  # a connection each: the kernel deals them out
             assert httpx.post(f"{server.url}/search", json={"query": "honey bees"}).status_code == 200
-        name = 'glow_requests_total{route="/search",status="200"}'
-        # A request is counted after its response.
-        until(lambda: samples(httpx.get(f"{server.url}/metrics").text)[name] == 10)
-        for _ in range(6):
-            found = samples(httpx.get(f"{server.url}/metrics").text)
-            assert (found[name], found["glow_workers"]) == (10, 2)
-        assert len(folders(server.process.pid)) == 1 and server.stop() == 0
-    assert not folders(server.process.pid)
+        until(lambda: asked()[name] == 10)  # a request is counted after its response
+        (folder,) = folders(server.process.pid)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), timeout=10) as slow:
+            slow.sendall(b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            slow.sendall(b"Content-Length: 90\r\n\r\n{")
+            until(lambda: asked()["glow_requests_in_flight"] == 2)
+            for _ in range(6):
+                found = asked()
+                assert (found[name], found["glow_workers"], found["glow_requests_in_flight"]) == (10, 2, 2)
+                assert found["glow_index_documents"] == 50
+                assert len([each for each in found if each.startswith("glow_index_info")]) == 1
+                resident = [each for each in found if each.startswith("glow_process_resident_bytes")]
+                assert {pid for pid in pids() for each in resident if f'pid="{pid}"' in each} == {*pids()}
+            before = pids()
+            for pid in before:
+                os.kill(pid, signal.SIGKILL)
+            until(lambda: not {*before} & {*pids()} and is_answered(server.url))
+        until(lambda: asked()["glow_ready"] == 1 and asked()["glow_workers"] == 2)
+        found = asked()
+        assert (found[name], found["glow_requests_in_flight"]) == (10, 1)
+        assert not [each for each in found for pid in before if f'pid="{pid}"' in each]
+        assert server.stop() == 0
+    assert not folder.exists() and not folders(server.process.pid)
+
+
+def is_answered(url: str) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{url}/readyz").status_code == 200
+    return False

@@ -191,11 +191,6 @@ def test_settings_that_are_not_valid_are_all_named_at_once(run: Callable[..., Re
     assert "--max-top-k (GLOW_MAX_TOP_K)" in done.stderr
 
 
-@pytest.mark.parametrize("flags", [["--nope"], ["--device", "tpu"], ["--port", "http"]])
-def test_a_wrong_command_line_is_a_usage_error(run: Callable[..., Result], flags: list[str]) -> None:
-    assert run(*flags).exit_code == 2
-
-
 def test_help_shows_every_flag_variable_and_default(run: Callable[..., Result]) -> None:
     text = " ".join(run("--help", COLUMNS="240").stdout.split())
     for row in settings_table():
@@ -206,10 +201,6 @@ def test_the_environment_carries_every_setting_to_a_worker(tmp_path: Path) -> No
     values = {"page": False, "drain_s": 1.5, "log_level": "error", "workers": 3, "device": "cuda"}
     settings = Settings(index_root=tmp_path / "an index", port=9, **values)
     assert Settings.from_environment(settings.to_environment()) == settings
-
-
-def test_an_empty_variable_counts_as_absent(tmp_path: Path) -> None:
-    assert Settings.from_environment({"GLOW_INDEX_ROOT": str(tmp_path), "GLOW_PORT": ""}).port == 8080
 
 
 def test_every_setting_has_a_sentence_and_a_name_of_its_own() -> None:
@@ -233,10 +224,8 @@ def test_what_info_shows_holds_neither_secrets_nor_paths(tmp_path: Path) -> None
     ("cores", "device", "processes", "threads"),
     [
         (1, "cpu", 1, 1),
-        (2, "cpu", 2, 1),
         (4, "cpu", 4, 1),
         (16, "cpu", 8, 2),
-        (64, "cpu", 8, 8),
         (16, "cuda", 1, 16),
     ],
 )

@@ -32,11 +32,6 @@ def test_an_answer_has_exactly_the_documented_shape(http: httpx.Client) -> None:
     assert result.took_ms >= sum(result.timings_ms.values()) * 0.99
 
 
-def test_v1_answers_as_the_short_path_does(http: httpx.Client) -> None:
-    answers = [http.post(path, json={"query": QUERY}).json() for path in ("/search", "/v1/search")]
-    assert answers[0]["hits"] == answers[1]["hits"]
-
-
 def test_hits_are_those_of_comparing_with_every_vector(http: httpx.Client, index: Index) -> None:
     hits = http.post("/search", json={"query": QUERY, "top_k": 50, "retriever": "dense"}).json()["hits"]
     vector = index.encoder.encode([index.preprocessor.query(QUERY)])[0]
@@ -152,10 +147,6 @@ def test_an_unknown_id_is_a_404_that_names_it(http: httpx.Client, name: str) -> 
     assert response.status_code == 404 and response.json()["code"] == "document_not_found"
 
 
-def test_an_encoded_slash_in_an_id_counts_as_one(http: httpx.Client) -> None:
-    assert http.get("/documents/toy%2F0").json()["id"] == "toy/0"
-
-
 def test_requests_side_by_side_get_the_answers_that_they_get_alone(http: httpx.Client) -> None:
     texts = [f"{word} and water" for word in ("bees", "tea", "moon", "train", "cache", "chess")]
     alone = {text: http.post("/search", json={"query": text}).json()["hits"] for text in texts}
@@ -258,12 +249,6 @@ def test_off_searches_what_was_typed_and_says_which_words_are_known(http: httpx.
     assert "corrected" not in query
     known = {term["word"]: term["known"] for term in query["terms"]}
     assert known == {"slamon": False, "swim": True, "?": True}
-
-
-def test_an_unknown_word_weighs_no_more_than_the_known_ones(http: httpx.Client) -> None:
-    query = search(http, "slamon swim", typos="off")["query"]
-    weights = {term["word"]: term["weight"] for term in query["terms"]}
-    assert weights["slamon"] <= weights["swim"]
 
 
 def test_snippets_and_reasons_are_of_what_was_searched(http: httpx.Client) -> None:
