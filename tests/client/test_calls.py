@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import inspect
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import glow.search
 from glow.client import AsyncGlowClient, BadRequestError, GlowClient, RetryPolicy, SearchResult
 from glow.client.attempts import Retries
 from glow.client.clients import DEFAULT_CANDIDATES
-from glow.contract import HitExplanation, Passage, ReadWord, WordDelta, WordImpact
+from glow.contract import HitExplanation, Passage, ReadWord, WordDelta, WordImpact, encode
 from glow.errors import ConfigError
 from glow.records import Document
 
@@ -275,3 +276,22 @@ def test_a_cancelled_task_closes_its_connection(stub: Any, reply: Any, answer: A
     started = time.monotonic()
     asyncio.run(run())
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("name", [name for name in vars(GlowClient) if not name.startswith("_")])
+def test_both_clients_have_the_same_documented_methods(name: str) -> None:
+    methods = [getattr(kind, name) for kind in (GlowClient, AsyncGlowClient)]
+    arguments = [list(inspect.signature(method).parameters.values()) for method in methods]
+    assert arguments[0] == arguments[1] and arguments[0][0].name == "self"
+    assert all(method.__doc__ for method in methods)
+    assert methods[0].__name__ == methods[1].__name__ == name
+
+
+def test_a_text_of_another_type_is_a_text_in_json() -> None:
+    class Word(str):
+        """As a word that knows how it was spelled."""
+
+    assert encode(Passage("text", 0, 4, Word("bees"))) == b'{"field":"text","start":0,"end":4,"text":"bees"}'
+    assert encode({Word("bees"): [Word("hive")]}) == b'{"bees":["hive"]}'
+    with pytest.raises(TypeError, match="object is not a value of JSON"):
+        encode([object()])

@@ -23,6 +23,7 @@ from glow.index.columns import (
     instant_of,
     join_columns,
     now_s,
+    pick,
     span_of,
     type_of,
 )
@@ -312,3 +313,18 @@ def test_one_documents_thousand_keys_do_not_take_the_columns_of_others(tmp_path:
     crowd = {f"k{number}": number for number in range(50_000)}
     columns = columns_of([crowd, {"tags": "bees"}], tmp_path / "v")
     assert "tags" in columns.fields
+
+
+def test_a_dotted_path_picks_that_part_of_the_metadata() -> None:
+    metadata = {
+        "place": {"city": "Bern", "zip": 3000, "lake": None},
+        "authors": [{"name": "Ada", "born": 1815}, {"born": 1906}, "anonymous"],
+        "year": 2024,
+        "a.b": {"c": 1},
+    }
+    assert pick(metadata, {"place.city"}) == {"place": {"city": "Bern"}}
+    assert pick(metadata, {"place", "place.city"}) == {"place": metadata["place"]}
+    both = {"place": {"city": "Bern", "zip": 3000}, "year": 2024}
+    assert pick(metadata, {"place.zip", "year", "place.city"}) == both
+    assert pick(metadata, {"authors.name", "a.b.c"}) == {"authors": [{"name": "Ada"}], "a.b": {"c": 1}}
+    assert pick(metadata, {"place.country", "year.month", "plac"}) == {}

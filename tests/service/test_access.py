@@ -336,25 +336,22 @@ def test_the_documented_errors_of_a_path_are_those_of_the_gate() -> None:
 # ---- how often
 
 
-def test_each_key_has_a_rate_of_its_own() -> None:
-    access_control = make_access(api_keys=api_keys(), rate_limit=0.25, rate_burst=2)
-    for _ in range(2):
-        access_control.check(scope("/search", bearer(b"alice-key"), client=("10.0.0.1", 1)))
+def test_each_key_and_without_keys_each_address_has_a_rate_of_its_own() -> None:
+    def ask(access_control: AccessControl, address: Any, *headers: tuple[bytes, bytes]) -> str:
+        return access_control.check(scope("/search", *headers, client=address))
+
+    keyed, open_to_all = (
+        make_access(api_keys=keys, rate_limit=0.25, rate_burst=1) for keys in (api_keys(), "")
+    )
+    ask(keyed, ("10.0.0.1", 1), bearer(b"alice-key"))
     with pytest.raises(RateLimitError) as caught:
-        access_control.check(scope("/v1/search", bearer(b"alice-key"), client=("10.0.0.2", 1)))
+        ask(keyed, ("10.0.0.2", 1), bearer(b"alice-key"))
     assert caught.value.retry_after_s == 4
-    assert access_control.check(scope("/search", bearer(b"bob-key"), client=("10.0.0.1", 1))) == "bob"
-
-
-def test_without_keys_each_address_has_a_rate_of_its_own() -> None:
-    access_control = make_access(rate_limit=0.25, rate_burst=1)
-    access_control.check(scope(client=("10.0.0.1", 1)))
-    with pytest.raises(RateLimitError):
-        access_control.check(scope(client=("10.0.0.1", 2)))
-    access_control.check(scope(client=("10.0.0.2", 1)))
-    access_control.check(scope(client=None))
-    with pytest.raises(RateLimitError):
-        access_control.check(scope(client=None))
+    assert ask(keyed, ("10.0.0.1", 1), bearer(b"bob-key")) == "bob"
+    for address in (("10.0.0.1", 1), ("10.0.0.2", 1), None):
+        ask(open_to_all, address)
+        with pytest.raises(RateLimitError):
+            ask(open_to_all, address)
 
 
 def test_open_paths_and_refused_keys_use_nothing_up() -> None:

@@ -110,7 +110,12 @@ def test_documents_of_the_largest_size_make_no_search_fail(
     source = tmp_path / "corpus.jsonl"
     with source.open("w", encoding="utf-8") as lines:
         for number in range(2):
-            record = {"_id": f"bee{number}", "title": f"Hive {number}", "text": "bees find home ", "kind": "bee"}
+            record = {
+                "_id": f"bee{number}",
+                "title": f"Hive {number}",
+                "text": "bees find home ",
+                "kind": "bee",
+            }
             room = MAX_DOCUMENT_BYTES - len(json.dumps(record))
             record["text"] += (f"{'b' * 99} " * (room // 100 + 1))[:room]
             lines.write(json.dumps(record) + "\n")

@@ -103,7 +103,6 @@ def test_groups_keep_their_best(client: httpx.Client) -> None:
         ({"boosts": [{"recency": SOON}]}, "invalid_request", "/boosts/0/recency/half_life"),
         ({"boosts": [{"filter": {"field": "shop", "eq": 3}}]}, "invalid_filter", "/boosts/0/filter/eq"),
         ({"vector": [1.0]}, "invalid_request", "/vector"),
-        ({"query": None, "vector": [1.0]}, "invalid_request", "/vector"),
         ({"query": "", "like": {"id": "d1"}, "explain": True}, "invalid_request", "/explain"),
         ({"query": "", "like": {"id": "d1"}, "retriever": "hybrid"}, "invalid_request", "/retriever"),
     ],

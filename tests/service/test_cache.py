@@ -189,22 +189,14 @@ async def test_callers_of_one_key_share_one_making_and_others_do_not_wait_for_th
 
 
 @watched
-async def test_an_error_is_every_waiting_callers_and_nobodys_after() -> None:
-    flight, maker = SingleFlight(), Maker(OverloadedError("full"), b"value")
-    tasks = await start(flight, maker, 4)
-    maker.gate.set()
-    found = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(error) for error in found] == [OverloadedError] * 4
-    assert maker.calls == 1 and await flight.run(b"key", maker) == b"value"
-
-
-@pytest.mark.parametrize("error", [DeadlineError("late"), TimeoutError()])
-@watched
-async def test_a_callers_own_deadline_is_not_the_others(error: Exception) -> None:
-    flight, maker = SingleFlight(), Maker(error, b"value")
-    tasks = await start(flight, maker, 3)
-    maker.gate.set()
-    assert await asyncio.gather(*tasks, return_exceptions=True) == [error, b"value", b"value"]
+async def test_an_error_is_every_waiting_callers_and_a_deadline_its_own_callers_alone() -> None:
+    full, late = OverloadedError("full"), DeadlineError("late")
+    for error, outcomes in ((full, [full, full, full]), (late, [late, b"value", b"value"])):
+        flight, maker = SingleFlight(), Maker(error, b"value")
+        tasks = await start(flight, maker, 3)
+        maker.gate.set()
+        assert await asyncio.gather(*tasks, return_exceptions=True) == outcomes
+        assert await flight.run(b"key", maker) == b"value"
 
 
 @pytest.mark.parametrize("leaving", [(0,), (2,), (0, 1, 2), (1, 0), (0, 1, 2, 3)])

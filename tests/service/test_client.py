@@ -17,7 +17,6 @@ from glow.client import (
     NotFoundError,
     RetryPolicy,
     SearchResult,
-    UnavailableServiceError,
 )
 from tests.service.asking import Serve
 
@@ -120,15 +119,6 @@ def test_a_key_opens_a_service_that_needs_one(serve: Serve) -> None:
         for key in (None, "another"):
             with GlowClient(url, api_key=key) as client, pytest.raises(AccessDeniedError):
                 client.search("bees")
-
-
-def test_a_service_without_an_index_is_not_ready(tmp_path: Path, serve: Serve) -> None:
-    with serve(tmp_path, wait=False) as http:
-        with GlowClient(str(http.base_url), retry=RetryPolicy(attempts=1)) as client:
-            assert client.health() and not client.ready().is_ready
-            with pytest.raises(UnavailableServiceError) as caught:
-                client.search("bees")
-    assert caught.value.code == "not_ready" and caught.value.retry_after_s is not None
 
 
 def examples() -> list[str]:

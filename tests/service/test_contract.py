@@ -4,7 +4,6 @@
 it anew. A difference is a change for clients, and belongs in the changelog.
 """
 
-import inspect
 import json
 import os
 from pathlib import Path
@@ -17,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 
-from glow.client import AsyncGlowClient, GlowClient, PagedOptions, SearchOptions
-from glow.contract import Passage, Problem, encode
+from glow.client import PagedOptions, SearchOptions
+from glow.contract import Problem
 from glow.errors import GlowError
 from glow_service.access.control import access_errors
 from glow_service.api.problems import problem_of
@@ -206,22 +205,3 @@ def _texts(annotation: Any) -> set[str]:
     """The texts of its literals."""
     parts = get_args(annotation)
     return {part for part in parts if isinstance(part, str)}.union(*map(_texts, parts))
-
-
-@pytest.mark.parametrize("name", [name for name in vars(GlowClient) if not name.startswith("_")])
-def test_both_clients_have_the_same_documented_methods(name: str) -> None:
-    methods = [getattr(kind, name) for kind in (GlowClient, AsyncGlowClient)]
-    arguments = [list(inspect.signature(method).parameters.values()) for method in methods]
-    assert arguments[0] == arguments[1] and arguments[0][0].name == "self"
-    assert all(method.__doc__ for method in methods)
-    assert methods[0].__name__ == methods[1].__name__ == name
-
-
-def test_a_text_of_another_type_is_a_text_in_json() -> None:
-    class Word(str):
-        """As a word that knows how it was spelled."""
-
-    assert encode(Passage("text", 0, 4, Word("bees"))) == b'{"field":"text","start":0,"end":4,"text":"bees"}'
-    assert encode({Word("bees"): [Word("hive")]}) == b'{"bees":["hive"]}'
-    with pytest.raises(TypeError, match="object is not a value of JSON"):
-        encode([object()])

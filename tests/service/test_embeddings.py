@@ -100,10 +100,8 @@ def test_a_document_tower_of_another_model_is_refused_at_start(
         ({"input": ["bees", " "]}, "/input/1"),
         ({"input": "bees", "model": "another"}, "/model"),
         ({"input": "bees", "dimensions": 7}, "/dimensions"),
-        ({"input": "bees", "encoding_format": "int8"}, "/encoding_format"),
         ({"input": "bees", "input_type": None}, "/input_type"),
         ({"input": "bees", "model": "toy-model:document"}, "/input_type"),
-        ({"input": "bees", "model": "toy-model:passage"}, "/model"),
     ],
 )
 def test_a_bad_request_names_its_place(http: httpx.Client, body: Any, pointer: str) -> None:

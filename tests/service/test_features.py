@@ -16,7 +16,6 @@ from tests.made_index import made
 from tests.service import asking
 from tests.service.asking import Serve, ids
 
-ROOT = Path(__file__).parent.parent.parent
 RETRIEVERS = ("dense", "lexical", "hybrid")
 QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
 
@@ -123,16 +122,6 @@ def test_an_index_without_the_parts_says_how_to_get_them(
             assert answer.json()["errors"][0]["pointer"] == pointer
             assert remedy in answer.json()["errors"][0]["detail"]
         assert client.get("/info").json()["index"]["components"] == ["columns"]
-
-
-def test_info_tells_parts_and_metadata(http: httpx.Client) -> None:
-    info = http.get("/info").json()
-    assert info["retrievers"] == list(RETRIEVERS)
-    assert info["index"]["components"] == ["columns", "impacts", "late", "explain"]
-    year = {"type": "number", "types": ["number"], "documents": 50, "distinct": 25}
-    assert info["index"]["columns"]["year"] == year
-    assert info["index"]["fusion"]["method"] in ("convex", "rrf")
-    assert info["index"]["analyzer"] == "english"
 
 
 @QUIET

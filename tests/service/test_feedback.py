@@ -10,18 +10,16 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.testclient import TestClient
 
 from glow.feedback import Feedback, read_feedback
 from glow.query_log import SkippedLines, read_query_log
 from glow_service import state
 from glow_service.access import RequestIds, make_key
-from glow_service.app import create_app
 from glow_service.settings import Settings
 from glow_service.telemetry import FeedbackLog
 from glow_service.telemetry.metrics import Metrics
 from tests.attacks.harness import serving
-from tests.service.asking import Serve
+from tests.service.asking import Serve, assert_problem
 
 DAY_S = 86_400
 
@@ -68,39 +66,26 @@ def test_a_key_tells_its_users_apart(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "pointer"),
+    ("more", "pointer"),
     [
-        ({"request_id": "r", "id": "d"}, "/kind"),
-        ({"request_id": "", "id": "d", "kind": "click"}, "/request_id"),
-        ({"request_id": "r", "id": "d", "kind": "buy"}, "/kind"),
-        ({"request_id": "r", "id": "d", "kind": "click", "rank": 0}, "/rank"),
-        ({"request_id": "r", "id": "d", "kind": "click", "dwell_s": -1}, "/dwell_s"),
-        ({"request_id": "r", "id": "d", "kind": "click", "page": 1}, "/page"),
+        ({"kind": None}, "/kind"),
+        ({"kind": "buy"}, "/kind"),
+        ({"request_id": ""}, "/request_id"),
+        ({"rank": 0}, "/rank"),
+        ({"dwell_s": -1}, "/dwell_s"),
+        ({"page": 1}, "/page"),
     ],
 )
-def test_what_is_no_feedback_is_refused(body: Any, pointer: str, feedback_service: httpx.Client) -> None:
-    answer = feedback_service.post("/v1/feedback", json=body)
-    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
-    assert answer.json()["errors"][0]["pointer"] == pointer
-
-
-def test_a_large_body_is_refused(feedback_service: httpx.Client) -> None:
-    headers = {"Content-Type": "application/json"}
-    assert feedback_service.post("/feedback", content=b"x" * 5_000, headers=headers).status_code == 413
+def test_what_is_no_feedback_is_refused(more: Any, pointer: str, feedback_service: httpx.Client) -> None:
+    body = {"request_id": "r", "id": "d", "kind": "click", **more}
+    problem = assert_problem(feedback_service.post("/v1/feedback", json=body), 422, "invalid_request")
+    assert problem.errors[0].pointer == pointer
 
 
 @pytest.fixture(scope="module")
-def feedback_service(toy_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    path = tmp_path_factory.mktemp("feedback") / "feedback.jsonl"
-    app = create_app(Settings(index_root=toy_index, feedback_log=str(path)), on_failure=lambda: None)
-    with TestClient(app) as client:
+def feedback_service(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with serve(feedback_log=str(tmp_path_factory.mktemp("feedback") / "f")) as client:
         yield client
-
-
-def test_without_a_log_there_is_no_such_path(serve: Serve) -> None:
-    with serve() as http:
-        assert http.post("/feedback", json={}).status_code == 404
-        assert http.get("/info").json()["feedback"] is False
 
 
 def test_a_mark_lasts_as_long_as_its_salt_and_is_everybodys(tmp_path: Path, monkeypatch: Any) -> None:
@@ -140,21 +125,12 @@ def test_a_line_that_is_none_is_skipped_and_named(tmp_path: Path) -> None:
 # Nobody fills the log: ids of searches that nobody was answered with are refused, and each person has a bound.
 
 
-def invented(signed: str) -> Iterator[str]:
-    """Ids that no search was answered with, some of them near to one."""
+def invented(signed: str) -> list[str]:
+    """Ids that no search was answered with, near to one and far from it."""
     plain, _, signature = signed.rpartition(".")
-    yield from (
-        plain,
-        f"{plain}.",
-        f".{signature}",
-        signature,
-        f"{plain}x.{signature}",
-        f"{signed}.{signature}",
-    )
-    yield from (f"{plain}.{end}" for end in (signature[:-1], f"{signature.upper()}x", "0" * len(signature)))
-    yield "é.ü"
-    for _ in range(90):
-        yield f"{secrets.token_hex(8)}.{secrets.token_hex(12)}"
+    near = [plain, f"{plain}.", f".{signature}", signature, f"{plain}x.{signature}", f"{signed}.{signature}"]
+    near += [f"{plain}.{end}" for end in (signature[:-1], f"{signature.upper()}x", "0" * len(signature))]
+    return [*near, "é.ü", *(f"{secrets.token_hex(8)}.{secrets.token_hex(12)}" for _ in range(10))]
 
 
 def test_invented_searches_write_nothing_and_clicks_of_any_worker_are_kept(
@@ -171,7 +147,7 @@ def test_invented_searches_write_nothing_and_clicks_of_any_worker_are_kept(
                 answer = client.post(f"{service.url}/feedback", json={**sent, "request_id": name})
                 assert answer.status_code == 422
         metrics = httpx.get(f"{service.url}/metrics").text
-        assert 'glow_feedback_refused_total{reason="unknown_request_id"} 100.0' in metrics
+        assert 'glow_feedback_refused_total{reason="unknown_request_id"} 20.0' in metrics
     assert len(list(read_feedback(log))) == 8
     assert (tmp_path / "f.key").stat().st_mode & 0o077 == 0
 
@@ -268,8 +244,5 @@ def test_a_key_file_that_holds_none_is_not_used(found: bytes, serve: Serve, tmp_
         sent["request_id"] = http.post("/search", json={"query": "bees"}).json()["request_id"]
         assert http.post("/feedback", json=sent).status_code == 202
     assert len((tmp_path / "f.key").read_bytes()) == 32
-
-
-def test_a_secret_that_is_too_short_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="feedback_key has 5 characters, expected at least 16"):
         Settings(index_root=tmp_path, feedback_key="short")

@@ -214,21 +214,6 @@ def test_a_wrong_password_is_an_error_and_no_password_is_logged(
     assert not any(word in str(vars(record)) for record in caplog.records for word in ("hunter2", "s3cret"))
 
 
-@watched
-async def test_something_that_is_no_redis_is_an_error() -> None:
-    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 3)
-        writer.close()
-
-    listener = await asyncio.start_server(talk, "127.0.0.1", 0)
-    async with open_cache(f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}") as (cache, metrics):
-        for _ in range(10):
-            await ask(cache)
-        assert counts(metrics)["skipped"] >= 10 - FAILURES_TO_OPEN
-    listener.close()
-    await listener.wait_closed()
-
-
 # A Redis that is slow, hangs, is killed or full.
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from glow.contract import BatchResult, DocumentResult, SearchResult
 from glow.index import Index
-from glow.index.columns import pick
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow_service.settings import Settings
@@ -154,21 +153,6 @@ def test_requests_side_by_side_get_the_answers_that_they_get_alone(http: httpx.C
         answers = [*clients.map(lambda text: http.post("/search", json={"query": text}).json(), texts * 20)]
     assert [answer["hits"] for answer in answers] == [alone[text] for text in texts * 20]
     assert len({answer["request_id"] for answer in answers}) == len(answers)
-
-
-def test_a_dotted_path_brings_that_part_of_the_metadata() -> None:
-    metadata = {
-        "place": {"city": "Bern", "zip": 3000, "lake": None},
-        "authors": [{"name": "Ada", "born": 1815}, {"born": 1906}, "anonymous"],
-        "year": 2024,
-        "a.b": {"c": 1},
-    }
-    assert pick(metadata, {"place.city"}) == {"place": {"city": "Bern"}}
-    assert pick(metadata, {"place", "place.city"}) == {"place": metadata["place"]}
-    both = {"place": {"city": "Bern", "zip": 3000}, "year": 2024}
-    assert pick(metadata, {"place.zip", "year", "place.city"}) == both
-    assert pick(metadata, {"authors.name", "a.b.c"}) == {"authors": [{"name": "Ada"}], "a.b": {"c": 1}}
-    assert pick(metadata, {"place.country", "year.month", "plac"}) == {}
 
 
 def test_metadata_is_shown_by_a_dotted_path(http: httpx.Client) -> None:

@@ -155,17 +155,6 @@ def test_a_refused_version_is_tried_again_when_its_manifest_is_written_anew_and_
     assert (resources.live().version, swap.refusal) == ("b1", None)
 
 
-def test_going_back_to_the_live_version_ends_a_refusal(versions: Any, parts: Any) -> None:
-    resources, swap, metrics = parts
-    live = resources.live()
-    damage(versions.add("b1"))
-    for name, refusal in (("b1", "b1"), ("a1", None)):
-        versions.point(name)
-        swap.follow()
-        assert (swap.refusal and swap.refusal.version) == refusal
-    assert resources.live() is live and outcomes(metrics) == {"refused": 1}
-
-
 def test_current_that_is_absent_or_empty_for_a_while_changes_nothing(
     versions: Any, parts: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
