@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -30,17 +30,8 @@ class Feedback:
     period: str = ""  # salt period of `source`; a user has another pseudonym in each period
 
     def values(self) -> dict[str, Any]:
-        """The line as JSON values, in the order in which it is written."""
-        return {
-            "time": self.time,
-            "request_id": self.request_id,
-            "id": self.id,
-            "kind": self.kind,
-            "rank": self.rank,
-            "dwell_s": self.dwell_s,
-            "source": self.source,
-            "period": self.period,
-        }
+        """The line as JSON values, the time first."""
+        return {"time": self.time, **asdict(self)}
 
 
 def read_feedback(path: Path, skipped: SkippedLines | None = None) -> Iterator[Feedback]:

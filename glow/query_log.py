@@ -4,11 +4,11 @@
 """
 
 import heapq
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from glob import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from glow.collection import parse_object
 from glow.errors import InputError, RecordError
@@ -31,31 +31,8 @@ class LoggedQuery:
     time: str = ""  # UTC, ISO 8601; the writer sets it if it is ""
 
     def values(self) -> dict[str, Any]:
-        """The line as JSON values, in the order in which it is written."""
-        return {
-            "time": self.time,
-            "request_id": self.request_id,
-            "query": self.query,
-            "filter": self.filter,
-            "retriever": self.retriever,
-            "top_k": self.top_k,
-            "offset": self.offset,
-            "index": self.index,
-            "hits": self.hits,
-            "took_ms": round(self.took_ms, 3),
-            "degraded": self.degraded,
-        }
-
-
-class Timed(Protocol):
-    """A line of a log."""
-
-    @property
-    def time(self) -> str:
-        """UTC, ISO 8601."""
-
-
-Line = TypeVar("Line", bound=Timed)
+        """The line as JSON values, the time first."""
+        return {"time": self.time, **asdict(self), "took_ms": round(self.took_ms, 3)}
 
 
 @dataclass(slots=True)
@@ -93,10 +70,10 @@ def read_query_log(path: Path, skipped: SkippedLines | None = None) -> Iterator[
     return read_log(path, _parse, skipped)
 
 
-def read_log(path: Path, parse: Callable[[bytes, str], Line], skipped: SkippedLines | None) -> Iterator[Line]:
+def read_log(path: Path, parse: Callable[[bytes, str], Any], skipped: SkippedLines | None) -> Iterator[Any]:
     """Reads the lines of all workers' files in order of time; `parse` gets a line and its place."""
 
-    def read(log: Path) -> Iterator[Line]:
+    def read(log: Path) -> Iterator[Any]:
         for line, place in _lines(log):
             try:
                 yield parse(line, place)
@@ -104,10 +81,9 @@ def read_log(path: Path, parse: Callable[[bytes, str], Line], skipped: SkippedLi
                 if skipped is not None:
                     skipped.note(error)
 
-    name = re.compile(re.escape(path.name) + r"-([1-9][0-9]*)(\.[0-9]+)?")
-    matches = [name.fullmatch(file.name) for file in path.parent.glob("*")]
-    numbers = sorted({1, *(int(match[1]) for match in matches if match)})
-    return heapq.merge(*(read(worker_log(path, number)) for number in numbers), key=lambda line: line.time)
+    others = path.parent.glob(f"{escape(path.name)}-[1-9]*")  # with rotated ones, which end in a number
+    logs = [path, *(log for log in sorted(others) if not log.suffix[1:].isdigit())]
+    return heapq.merge(*map(read, logs), key=lambda line: line.time)
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, str]]:
