@@ -1,8 +1,10 @@
 """What tests ask of a service, and how they start one in a thread of their own process."""
 
 import asyncio
+import contextlib
 import functools
 import gc
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,6 +19,7 @@ from glow_service.state import Service
 from tests.records import read_whole
 
 QUERY = "how do bees find the way home"
+REST = b'ry": "how do bees find the way home"}'
 Serve = Callable[..., AbstractContextManager[httpx.Client]]
 """`serve(root, wait=True, **settings)`, the fixture: a client of a service, ready when the block begins."""
 
@@ -35,6 +38,28 @@ def ask(client: httpx.Client, query: str = QUERY, **more: Any) -> dict[str, Any]
     assert response.status_code == 200, response.text
     read_whole(response.content, SearchResult)
     return response.json()
+
+
+def samples(metrics: httpx.Client | bytes) -> dict[str, float]:
+    """What a service or a text of metrics says, by names with labels."""
+    text = metrics if isinstance(metrics, bytes) else metrics.get("/metrics").content
+    lines = [line for line in text.decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def is_answered(url: str) -> bool:
+    """Whether a search is answered there, over a connection of its own."""
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.post(f"{url}/search", json={"query": "bees", "top_k": 5}).status_code == 200
+    return False
+
+
+def half_search(client: httpx.Client) -> socket.socket:
+    """A connection whose search has sent its head and a part of its body; the rest is `REST`."""
+    connection = socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=30)
+    head = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    connection.sendall(head % len(b'{"que' + REST) + b'{"que')
+    return connection
 
 
 def ids(result: dict[str, Any]) -> list[str]:

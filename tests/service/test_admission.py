@@ -1,6 +1,5 @@
 """Admission, deadlines, costs, and clients that leave."""
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,15 +19,8 @@ from glow_service.search.clock import Deadline
 from glow_service.search.plan import HighlightCall, SearchPlan
 from glow_service.search.run import SearchSession
 from glow_service.state import Service
-from tests.service.asking import ServeOpen
+from tests.service.asking import REST, ServeOpen, half_search
 from tests.until import until
-
-BODY = b'{"query": "how do bees find the way home"}'
-HEAD = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-
-
-def open_socket(client: httpx.Client) -> socket.socket:
-    return socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=30)
 
 
 @contextmanager
@@ -51,9 +43,7 @@ def search(client: httpx.Client, **more: Any) -> httpx.Response:
 
 def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve_open: ServeOpen) -> None:
     with serve_open(max_in_flight=2, default_timeout_ms=20_000) as (client, service):
-        holders = [open_socket(client) for _ in range(2)]
-        for holder in holders:  # a permit is taken before the body is there
-            holder.sendall(HEAD % len(BODY) + BODY[:5])
+        holders = [half_search(client) for _ in range(2)]  # a permit is taken before the body is there
         until(lambda: service.pool.admission.taken == 2)
         started = time.perf_counter()
         refused = search(client)
@@ -65,7 +55,7 @@ def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve_ope
             assert client.get(path).status_code == 200, path
         assert 'glow_rejected_total{reason="overloaded"}' in client.get("/metrics").text
         for holder in holders:
-            holder.sendall(BODY[5:])
+            holder.sendall(REST)
             assert b"200 OK" in holder.recv(65_536)
             holder.close()
         assert search(client).status_code == 200
@@ -73,16 +63,15 @@ def test_one_request_too_many_is_refused_at_once_and_operations_answer(serve_ope
 
 def test_every_permit_comes_back_however_a_request_ends(serve_open: ServeOpen) -> None:
     with serve_open(max_in_flight=4) as (client, service):
-        for content in (b"{", b"[]", b'{"query": ""}', b'{"query": "bees", "top_k": 0}', BODY, b"\xff"):
+        for content in (b"{", b"[]", b'{"query": ""}', b'{"query": "bees", "top_k": 0}', b"\xff"):
             client.post("/search", content=content, headers={"Content-Type": "application/json"})
         client.post("/search", content=b"x" * 100_000, headers={"Content-Type": "application/json"})
-        client.post("/nowhere", content=BODY)
+        client.post("/nowhere", content=b"{}")
         client.post("/search/batch", json={"searches": [{"query": "bees"}, {}, {"query": "salmon"}]})
         client.post("/search/batch", json={"searches": []})
         client.post("/v1/embeddings", json={"input": ["bees", " "], "input_type": "query"})
         client.get("/documents/nothing")
-        left = open_socket(client)
-        left.sendall(HEAD % len(BODY) + BODY[:5])
+        left = half_search(client)
         until(lambda: service.pool.admission.taken == 1)
         left.close()
         until(lambda: service.pool.admission.taken == 0)
@@ -170,16 +159,15 @@ def test_an_expired_request_is_never_encoded(serve_open: ServeOpen) -> None:
 
 def test_a_body_that_comes_too_slowly_is_a_504(serve_open: ServeOpen) -> None:
     with serve_open(default_timeout_ms=200) as (client, service):
-        slow = open_socket(client)
-        slow.sendall(HEAD % len(BODY) + BODY[:5])
+        slow = half_search(client)
         assert b"504 Gateway Timeout" in slow.recv(65_536)
         until(lambda: service.pool.admission.taken == 0)
 
 
 def test_a_client_that_leaves_frees_its_place_and_is_never_searched_for(serve_open: ServeOpen) -> None:
     with serve_open(cache_entries=0, default_timeout_ms=20_000) as (client, service), busy(service):
-        leaving = open_socket(client)
-        leaving.sendall(HEAD % len(BODY) + BODY)
+        leaving = half_search(client)
+        leaving.sendall(REST)
         until(lambda: service.pool.batcher.waiting == 1 or service.pool.batcher.running == 1)
         assert service.pool.admission.taken == 1
         leaving.close()

@@ -58,37 +58,25 @@ def test_pages_of_the_whole_collection_hold_each_document_once(server: Any) -> N
     assert ids == [hit.id for hit in whole.hits]
 
 
+CALLS = {"document": "toy/0", "embeddings": ["bees", "sea"], "info": None, "health": None, "ready": None}
+
+
 def test_both_clients_answer_the_same_on_every_route(server: Any) -> None:
     async def ask() -> list[Any]:
         async with AsyncGlowClient(server.url) as client:
             page = [hit async for hit in client.search_hits("bees", limit=5)]
-            return [
-                page,
-                await client.document("toy/0"),
-                await client.embeddings(["bees", "sea"]),
-                await client.info(),
-                await client.health(),
-                await client.ready(),
-            ]
+            return [page, *[await getattr(client, name)(*filter(None, [CALLS[name]])) for name in CALLS]]
 
     with GlowClient(server.url) as client:
-        expected = [
-            list(client.search_hits("bees", limit=5)),
-            client.document("toy/0"),
-            client.embeddings(["bees", "sea"]),
-            client.info(),
-            client.health(),
-            client.ready(),
-        ]
+        page = [*client.search_hits("bees", limit=5)]
+        expected = [page, *[getattr(client, name)(*filter(None, [CALLS[name]])) for name in CALLS]]
     assert asyncio.run(ask()) == expected
     _, document, embeddings, info, alive, ready = expected
-    assert document.fields["title"] == ("Bees",)  # type: ignore[attr-defined]  # the type is what is tested
-    assert document.metadata == {"lang": "en", "year": 2000}  # type: ignore[attr-defined]  # the type is what is tested
-    assert len(embeddings.vectors[0]) == info.index.dimensions  # type: ignore[attr-defined]  # the type is what is tested
-    assert sum(value**2 for value in embeddings.vectors[1]) == pytest.approx(1, abs=1e-5)  # type: ignore[attr-defined]  # the type is what is tested
-    assert (info.index.documents, "dense" in info.retrievers) == (50, True)  # type: ignore[attr-defined]  # the type is what is tested
-    assert alive
-    assert ready.is_ready  # type: ignore[attr-defined]  # the type is what is tested
+    assert document.fields["title"] == ("Bees",) and document.metadata == {"lang": "en", "year": 2000}
+    assert len(embeddings.vectors[0]) == info.index.dimensions
+    assert sum(value**2 for value in embeddings.vectors[1]) == pytest.approx(1, abs=1e-5)
+    assert (info.index.documents, "dense" in info.retrievers) == (50, True)
+    assert alive and ready.is_ready
 
 
 def test_a_batch_mixes_results_and_problems(server: Any) -> None:

@@ -38,11 +38,6 @@ def test_a_lexical_search_finds_the_documents_that_share_words_and_no_others(
     assert "encode" not in found["timings_ms"]
 
 
-def test_a_query_of_unknown_words_has_lexical_hits_none_and_hybrid_the_dense_ones(http: httpx.Client) -> None:
-    assert ask(http, "qzxj wvkk", retriever="lexical")["hits"] == []
-    assert ids(ask(http, "qzxj wvkk", retriever="hybrid")) == ids(ask(http, "qzxj wvkk"))
-
-
 def test_a_hybrid_hit_has_both_scores_and_ranks_by_their_fusion(http: httpx.Client) -> None:
     found = ask(http, retriever="hybrid", fusion={"weights": {"dense": 1.0}})
     assert ids(found) == ids(ask(http))

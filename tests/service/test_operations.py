@@ -4,12 +4,10 @@ import io
 import json
 import logging
 import re
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -23,12 +21,8 @@ from glow.index.vectors import VECTORS
 from glow_service.commands.serve import serve_command
 from glow_service.settings import Settings, settings_table
 from glow_service.telemetry import LogForm, configure_logging
+from tests.service.asking import half_search, samples
 from tests.until import until
-
-
-def samples(http: httpx.Client) -> dict[str, float]:
-    lines = [line for line in http.get("/metrics").text.splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
 def test_health_and_readiness_are_well(http: httpx.Client, index: Index) -> None:
@@ -110,10 +104,7 @@ def test_openapi_is_served_and_its_page_is_ours(http: httpx.Client) -> None:
 def test_a_client_that_leaves_in_the_middle_is_counted_and_leaves_nothing_behind(http: httpx.Client) -> None:
     name = 'glow_requests_total{route="/search",status="499"}'
     before = samples(http).get(name, 0)
-    address = urlsplit(str(http.base_url))
-    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
-        head = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        connection.sendall(head + b"Content-Length: 90\r\n\r\n{")
+    with half_search(http):
         until(lambda: samples(http)["glow_requests_in_flight"] == 2)
     until(lambda: samples(http).get(name, 0) > before)
     assert samples(http)["glow_requests_in_flight"] == 1

@@ -117,19 +117,31 @@ def test_the_first_hit_decides_how_sure_an_answer_is(client: httpx.Client) -> No
     assert ask(client, filter={"field": "lang", "eq": "xx"})["confidence"] == "none"
 
 
-def test_a_delta_and_its_compaction_keep_the_calibration(
+def test_a_delta_is_seen_everywhere_and_its_compaction_changes_nothing(
     toy_model: Path, index_copy: Path, serve: Serve, tmp_path: Path
 ) -> None:
-    root = IndexRoot(index_copy)
+    root, stages = IndexRoot(index_copy), Stages(io.StringIO())
     calibrate(root)
-    new = tmp_path / "new"
-    new.write_text('{"_id": "z", "text": "a zebra in the snow at night"}\n')
-    upsert(UpsertOptions(index_root=root.path, source=str(new), model=toy_model), Stages(io.StringIO()))
-    with serve(root.path) as client:
-        changed = ask(client)
-    compact(CompactOptions(index_root=root.path), Stages(io.StringIO()))
-    with serve(root.path) as client:
-        assert scores(ask(client)) == scores(changed) and changed["confidence"]
+    zebra = {"_id": "z", "title": "Zebras", "text": "a zebra in the snow at night", "lang": "is"}
+    new = write(tmp_path / "new.jsonl", [zebra, {"_id": "toy/1", "text": "nothing of the kind"}])
+    (tmp_path / "ids").write_text("toy/0\n")
+    upsert(UpsertOptions(index_root=root.path, source=str(new), model=toy_model), stages)
+    delete(DeleteOptions(index_root=root.path, source=str(tmp_path / "ids")), stages)
+    looks = []
+    for _ in range(2):
+        with serve(root.path) as client:
+            assert client.get("/info").json()["index"]["documents"] == 50
+            assert client.get("/documents/toy/0").status_code == 404
+            assert client.get("/documents/toy/1").json()["fields"] == {"text": "nothing of the kind"}
+            for retriever in ("dense", "lexical", "hybrid"):
+                first = ask(client, "zebra", retriever=retriever, filter={"field": "lang", "eq": "is"})
+                assert asking.ids(first) == ["z"]
+            whole = ask(client, facets=[{"field": "lang"}], explain=True, highlight=True, top_k=20)
+            assert "toy/0" not in scores(whole) and whole["confidence"]
+            assert {"value": "is", "count": 1} in whole["facets"]["lang"]["values"]
+            looks.append((whole["hits"], whole["facets"]))
+        compact(CompactOptions(index_root=root.path), stages)
+    assert looks[0] == looks[1]
 
 
 def test_a_damaged_calibration_is_refused_by_name(index_copy: Path) -> None:

@@ -82,11 +82,6 @@ def test_stop_words_are_searched_explained_and_marked_in_a_query_of_nothing_else
         )
 
 
-def test_a_page_beyond_the_last_hit_is_empty(http: httpx.Client) -> None:
-    response = http.post("/search", json={"query": QUERY, "offset": 500})
-    assert response.status_code == 200 and response.json()["hits"] == []
-
-
 def test_only_the_fields_asked_for_come_back(http: httpx.Client) -> None:
     hits = http.post("/search", json={"query": QUERY, "fields": ["url", "title"]}).json()["hits"]
     assert all(list(hit["fields"]) == ["url", "title"] for hit in hits)
@@ -99,13 +94,6 @@ def test_fields_with_many_values_are_lists_and_others_strings(http: httpx.Client
     assert fields["title"] == "Bees" and fields["anchor"] == ["about bees", "more on bees"]
     assert fields["clicked_queries"] == ["what about bees"]
     assert "anchor" not in http.get("/documents/toy/1").json()["fields"]
-
-
-def test_search_parameters_are_accepted(http: httpx.Client) -> None:
-    params = {"ef_search": 64, "nprobe": 16, "exact": True}
-    plain = http.post("/search", json={"query": QUERY, "retriever": "dense"}).json()["hits"]
-    body = {"query": QUERY, "params": params, "candidates": 20, "retriever": "dense", "explain": False}
-    assert http.post("/search", json=body).json()["hits"] == plain
 
 
 def test_a_request_that_names_no_retriever_gets_both(http: httpx.Client) -> None:

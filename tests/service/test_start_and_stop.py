@@ -1,6 +1,5 @@
 """Starting, refusing to start, getting ready, draining and stopping: real processes, real files."""
 
-import contextlib
 import json
 import os
 import signal
@@ -23,11 +22,8 @@ from glow.artifact.model import QUERY_TOWER
 from glow.index.stored_fields import STORED_FIELDS
 from glow_service.app import create_app
 from glow_service.settings import Settings
+from tests.service.asking import REST, half_search, is_answered
 from tests.until import until
-
-BODY = b'{"query": "honey bees"}'
-HEAD = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-HEAD += b"Content-Length: %d\r\n\r\n" % len(BODY)
 
 
 def reason(stderr: str) -> dict[str, Any]:
@@ -98,12 +94,7 @@ def test_while_draining_it_answers_and_is_not_ready_and_ends_after_its_last_requ
     toy_index: Path, run_server: Callable[..., Any]
 ) -> None:
     with run_server("--index-root", toy_index, "--drain-s", "2") as server:
-        address = urlsplit(server.url)
-        with (
-            httpx.Client(base_url=server.url) as client,
-            socket.create_connection((address.hostname, address.port), timeout=10) as slow,
-        ):
-            slow.sendall(HEAD + BODY[:5])
+        with httpx.Client(base_url=server.url) as client, half_search(client) as slow:
             assert "connection" not in client.get("/healthz").headers
             until(lambda: "glow_requests_in_flight 2.0" in client.get("/metrics").text)
             os.kill(server.process.pid, signal.SIGTERM)
@@ -115,7 +106,7 @@ def test_while_draining_it_answers_and_is_not_ready_and_ends_after_its_last_requ
             assert client.post("/search", json={"query": "honey bees"}).json()["hits"]
             assert "glow_ready 0.0" in client.get("/metrics").text
             until(lambda: is_closed(server.url))
-            slow.sendall(BODY[5:])
+            slow.sendall(REST)
             assert b"HTTP/1.1 200" in slow.recv(65_536)
         assert server.process.wait(30) == 0
 
@@ -164,9 +155,3 @@ def is_closed(url: str) -> bool:
     place = urlsplit(url)
     with socket.socket() as connection:
         return connection.connect_ex((place.hostname, place.port)) != 0
-
-
-def is_answered(url: str) -> bool:
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.post(f"{url}/search", json={"query": "bees", "top_k": 5}).status_code == 200
-    return False
