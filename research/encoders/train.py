@@ -78,7 +78,8 @@ def imitate(
         wanted = aims[rows].float()
         with moment.autocast():
             found = tower(*texts.batch(rows, tower.positions.num_embeddings, 8)).float()
-        return PULL * (1.0 - (found * wanted).sum(1)).mean()
+        value: Tensor = PULL * (1.0 - (found * wanted).sum(1)).mean()
+        return value
 
     descend(tower, Draws(seed, steps, lambda _: next(batches)), loss, rate, warmup)
 

@@ -27,8 +27,9 @@ from glow_service.access.control import (
     listed_access,
 )
 from glow_service.access.keys import MAX_KEY_BYTES, check_keys, find_name, parse_admin_key, parse_keys
+from glow_service.api.page import PAGE_FILES
 from glow_service.api.problems import problem_of
-from glow_service.api.routes import PAGE_FILES, ROUTES
+from glow_service.api.routes import ROUTES
 from glow_service.commands.serve import key_command
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError
 from glow_service.settings import Settings

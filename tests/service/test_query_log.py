@@ -139,8 +139,8 @@ def test_each_worker_has_a_file_and_they_are_read_as_one(open_log: Open, path: P
         for worker in (0, 1, 1, 0):
             when = f"2026-11-21T02:23:1{next(times)}.000+00:00"
             workers[worker].log(replace(QUERY, request_id=f"r{worker}", time=when))
-        for worker in workers:
-            worker.close()
+        for log in workers:
+            log.close()
         assert sorted(file.name for file in path.parent.glob("queries*")) == names
     assert [query.request_id for query in read_query_log(path)] == ["r0", "r1", "r1", "r0"] * 2
 
