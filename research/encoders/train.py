@@ -75,11 +75,10 @@ def imitate(
     batches = _of_like_length(texts.lengths, min(batch, len(aims)))
 
     def loss(rows: Tensor, moment: Moment) -> Tensor:
-        wanted = aims[rows].float()
         with moment.autocast():
             found = tower(*texts.batch(rows, tower.positions.num_embeddings, 8)).float()
-        value: Tensor = PULL * (1.0 - (found * wanted).sum(1)).mean()
-        return value
+        away: Tensor = 1.0 - (found * aims[rows].float()).sum(1)
+        return PULL * away.mean()
 
     descend(tower, Draws(seed, steps, lambda _: next(batches)), loss, rate, warmup)
 
