@@ -4,7 +4,6 @@ Exit status of `glow serve`: 0 after SIGTERM or SIGINT, 2 for invalid settings, 
 an artifact, a device or the port; see the log).
 """
 
-import asyncio
 import gc
 import logging
 import multiprocessing
@@ -13,6 +12,7 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -114,16 +114,14 @@ def _work(config: uvicorn.Config, listening: socket.socket, serving: Any) -> Non
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a closed terminal; the supervisor acts on it
     server = uvicorn.Server(config)
 
-    async def serve() -> None:
-        task = asyncio.ensure_future(server.serve(sockets=[listening]))
-        while not (server.started or task.done()):
-            await asyncio.sleep(POLL_S)
-        if server.started:
-            serving.set()
-        await task
+    def tell() -> None:
+        while not server.started:
+            time.sleep(POLL_S)
+        serving.set()
 
+    threading.Thread(target=tell, daemon=True).start()
     with suppress(KeyboardInterrupt):
-        asyncio.run(serve())
+        server.run(sockets=[listening])
 
 
 class Supervisor:
@@ -307,6 +305,8 @@ def _listen(settings: Settings) -> socket.socket | None:
         place = f"{settings.host} port {settings.port}"
         _logger.critical("cannot start: cannot listen on %s: %s", place, error.strerror or error)
         return None
+    # Connections inherit it. Otherwise a body waits 40 ms for the client to acknowledge the headers.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listening.set_inheritable(True)
     return listening
 
