@@ -44,7 +44,7 @@ BOUNDS = {
     "model_export": 2_566,
     "service": 8_589,
     "product": 49_273,
-    "tests": 48_842,
+    "tests": 48_734,
     "research": 4_409,
     "benchmarks": 3_577,
     "scripts": 1_389,
