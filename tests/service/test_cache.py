@@ -165,7 +165,7 @@ class Maker:
 
 
 async def start(flight: SingleFlight, maker: Maker, count: int) -> list[asyncio.Task[bytes]]:
-    """That many callers of one key, of which the first makes the value."""
+    """Concurrent callers of one key; the first makes the value."""
     tasks = [asyncio.create_task(flight.run(b"key", maker)) for _ in range(count)]
     await settle()
     return tasks

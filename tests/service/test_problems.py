@@ -197,9 +197,9 @@ def test_before_the_index_is_loaded_only_health_is_well(tmp_path: Path, serve: S
 
 
 def _is_answered(kind: type[GlowError]) -> bool:
-    room, _, rest = kind.__module__.partition(".")
-    is_ours = room in ("glow", "glow_service") and not rest.startswith("client")
-    return is_ours and not kind.__name__.startswith("_")
+    package, _, rest = kind.__module__.partition(".")
+    is_glow = package in ("glow", "glow_service") and not rest.startswith("client")
+    return is_glow and not kind.__name__.startswith("_")
 
 
 def test_every_error_has_a_code_of_its_own_and_a_status() -> None:

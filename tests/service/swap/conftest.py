@@ -91,7 +91,7 @@ class Served:
 
 
 class Client(threading.Thread):
-    """Searches, alone and in batches, until it is told to stop; connects again after a connection was lost."""
+    """Searches, alone and in batches, until `enough` is set; connects again after a lost connection."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
