@@ -198,8 +198,7 @@ def test_before_the_index_is_loaded_only_health_is_well(tmp_path: Path, serve: S
 
 def _is_answered(kind: type[GlowError]) -> bool:
     package, _, rest = kind.__module__.partition(".")
-    is_glow = package in ("glow", "glow_service") and not rest.startswith("client")
-    return is_glow and not kind.__name__.startswith("_")
+    return package in ("glow", "glow_service") and not (rest.startswith("client") or kind.__name__[0] == "_")
 
 
 def test_every_error_has_a_code_of_its_own_and_a_status() -> None:
