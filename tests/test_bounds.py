@@ -22,8 +22,8 @@ BOUNDING = {
 BOUNDING |= {"redis_timeout_ms"}
 """Settings that bound something, beside those that are called so."""
 NOT_OF_REQUESTS = {
-    "glow_service.access.control._MAX_CLIENT_CHARS": "part of an address that names a client",
-    "glow_service.access.keys.MAX_DEPTH": "of a file that the operator writes",
+    "glow_service.access._MAX_CLIENT_CHARS": "part of an address that names a client",
+    "glow_service.access.MAX_DEPTH": "of a file that the operator writes",
     "glow_service.api.operations.LONGEST_S": "of the operator's own requests",
     "glow_service.redis.MAX_VALUE_BYTES": "the same as the bound of a cached response",
     "glow_service.redis.MAX_WAITING_BYTES": "values that are computed anew if they are not cached",

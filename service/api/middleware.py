@@ -28,7 +28,7 @@ from glow_service.errors import (
 from glow_service.search import Deadline, faults_of
 from glow_service.state import Service
 
-_access = logging.getLogger("glow_service.access.control")
+_access = logging.getLogger("glow_service.access")
 _logger = logging.getLogger(__name__)
 SUMMARY_S = 1.0
 """Interval of the summary line that logs frequent refusals, in seconds."""

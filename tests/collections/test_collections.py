@@ -219,7 +219,7 @@ def test_settings_that_cannot_be_meant(values: dict[str, Any], said: str, tmp_pa
         ("[ann]\nfilter = {and = [{feild = 'owner', eq = 1}]}\n", r"\[ann\] filter has .*feild"),
         ("[ann]\nfilter = {and = [], or = []}\n", r"\[ann\] filter has .*expected and, or, not"),
         (f"[ann]\nfilter = {'{not = ' * 40}{{field = 'a', eq = 1}}{'}' * 40}\n", "nested deeper than 16"),
-        (f"[ann]\nfilter = {'{not = ' * 3000}1{'}' * 3000}\n", "nested too deeply"),
+        (f"[ann]\nfilter = {'{not = ' * 3000}1{'}' * 3000}\n", "recursion"),
     ],
 )
 def test_tenants_that_open_more_than_was_meant_are_refused(text: str, said: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from glow.index import Index
 from glow.index.vectors import SearchParams
 from glow.search import Reranking
 from glow.text import Highlighting
-from glow_service.access.control import RateLimiter
+from glow_service.access import RateLimiter
 from glow_service.errors import DeadlineError
 from glow_service.search.clock import Deadline
 from glow_service.search.plan import HighlightCall, SearchPlan

@@ -19,7 +19,7 @@ from schemathesis.checks import CHECKS
 from glow.client import PagedOptions, SearchOptions
 from glow.contract import Problem
 from glow.errors import GlowError
-from glow_service.access.control import access_errors
+from glow_service.access import access_errors
 from glow_service.api.problems import problem_of
 from glow_service.api.routes import ROUTES
 from glow_service.search import SearchRequest
