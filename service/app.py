@@ -25,7 +25,7 @@ from glow_service.collections import DEFAULT_COLLECTION, Collections
 from glow_service.live import end_with_parent, is_first_to_fail, note_loaded, was_loaded
 from glow_service.settings import Settings
 from glow_service.state import Service, client_limits, new_service
-from glow_service.telemetry import LoopLag, configure_logging
+from glow_service.telemetry import configure_logging, measure_loop_lag
 
 EXIT_CANNOT_START = 3
 """Exit status of a service that cannot start. It is uvicorn's: its supervisor then stops all workers."""
@@ -51,7 +51,7 @@ def create_app(
         has_mates = settings.processes > 1 and was_loaded()
         work = partial(_load, service, on_failure, loaded)
         threading.Thread(target=service.watcher.run, args=(work,), name="watch", daemon=True).start()
-        lag = asyncio.create_task(LoopLag(service.metrics.loop_lag).run())
+        lag = asyncio.create_task(measure_loop_lag(service.metrics.loop_lag))
         with _drain_on_sigterm(app) if collection == DEFAULT_COLLECTION else nullcontext():
             if has_mates:
                 await _wait_until_loaded(service, loaded)

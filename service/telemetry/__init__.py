@@ -5,15 +5,26 @@ from glow_service.telemetry.metrics import (
     EVENTS,
     FOLDER_VARIABLE,
     Kind,
-    LoopLag,
     Metrics,
     TierEvents,
+    measure_loop_lag,
     metrics_folder,
 )
 from glow_service.telemetry.query_log import FeedbackLog, QueryLog, feedback_key
 from glow_service.telemetry.tracing import Tracer
 
 __all__ = [
-    "EVENTS", "FOLDER_VARIABLE", "FeedbackLog", "Kind", "LogForm", "LoopLag", "Metrics", "QueryLog",
-    "TierEvents", "Tracer", "configure_logging", "feedback_key", "metrics_folder",
+    "EVENTS",
+    "FOLDER_VARIABLE",
+    "FeedbackLog",
+    "Kind",
+    "LogForm",
+    "Metrics",
+    "QueryLog",
+    "TierEvents",
+    "Tracer",
+    "configure_logging",
+    "feedback_key",
+    "measure_loop_lag",
+    "metrics_folder",
 ]  # fmt: skip

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -56,16 +55,12 @@ def metrics_folder(workers: int) -> Iterator[None]:
         return
     parent = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK | os.X_OK) else None
     folder = tempfile.mkdtemp(prefix=f"glow-metrics-{os.getpid()}-", dir=parent)
-    before = os.environ.get(FOLDER_VARIABLE)
     os.environ[FOLDER_VARIABLE] = folder
     values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[FOLDER_VARIABLE]
-        else:
-            os.environ[FOLDER_VARIABLE] = before
+        del os.environ[FOLDER_VARIABLE]
         values.ValueClass = values.get_value_class()  # type: ignore[no-untyped-call]
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -139,10 +134,7 @@ _OverWorkers = Literal["livesum", "livemin", "livemax", "livemostrecent"]
 
 
 class Metrics:
-    """The metrics, in a separate registry, so that a process can have several apps.
-
-    `request`, `stages` and `truncate` are the cheap way to count. Labels must come from closed lists.
-    """
+    """The metrics, in a separate registry, so that a process can have several apps; labels are of closed lists."""
 
     def __init__(self) -> None:
         # They would add a second, unused series to each one.
@@ -152,12 +144,6 @@ class Metrics:
         self._make_counters()
         self._make_histograms()
         self._make_gauges()
-        # Each series is looked up once, because `labels()` costs more than counting.
-        self._requests, self._request_seconds = (
-            cache(self.requests.labels),
-            cache(self.request_seconds.labels),
-        )
-        self._stage_seconds, self._truncated = cache(self.stage_seconds.labels), cache(self.truncated.labels)
         self._live: tuple[str, str] | None = None
 
     def _make_counters(self) -> None:
@@ -245,36 +231,31 @@ class Metrics:
         self._live = live
         self.index_info.labels(*live).set(1)
         self.index_documents.set(index[STORED_FIELDS].count)
-        self.index_created.set(_unix_time(index.manifest.created))
+        created = 0.0  # unknown
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(index.manifest.created)
+            created = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        self.index_created.set(created)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Counts a request with a response."""
-        self._requests(route, str(status)).inc()
-        self._request_seconds(route).observe(seconds)
+        self.requests.labels(route, str(status)).inc()
+        self.request_seconds.labels(route).observe(seconds)
 
     def stages(self, timings_ms: dict[str, float]) -> None:
         """Records the stages of one search, in milliseconds."""
         for stage, milliseconds in timings_ms.items():
-            self._stage_seconds(stage).observe(milliseconds / 1_000)
+            self.stage_seconds.labels(stage).observe(milliseconds / 1_000)
 
     def truncate(self, field: str) -> None:
         """Counts a text that was cut at its token limit."""
-        self._truncated(field).inc()
+        self.truncated.labels(field).inc()
 
     def text(self) -> bytes:
         """All metrics of all workers in Prometheus's text format; takes about two milliseconds, plus one per worker."""
         registry = CollectorRegistry()
         registry.register(_Scrape(self.registry))
         return generate_latest(registry)
-
-
-def _unix_time(created: str) -> float:
-    """Converts ISO 8601 to Unix time, without a time zone as UTC; 0 (unknown) if it is invalid."""
-    try:
-        moment = datetime.fromisoformat(created)
-    except ValueError:
-        return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 # The events of the metric `glow_cache_events_total{tier, kind, event}`.
@@ -313,27 +294,11 @@ WINDOW_S = 10.0
 """The gauge shows the longest delay of this time, so that a scrape does not miss it, in seconds."""
 
 
-class LoopLag:
-    """Measures the event loop in which `run` runs, until it is canceled."""
-
-    def __init__(self, gauge: Gauge) -> None:
-        self._gauge = gauge
-        # Delays that no later one exceeds, longest first.
-        self._longest: deque[tuple[float, float]] = deque()
-
-    async def run(self) -> None:
-        """Sleeps repeatedly, and records how late each wake-up is."""
-        while True:
-            due = time.perf_counter() + TICK_S
-            await asyncio.sleep(TICK_S)
-            now = time.perf_counter()
-            self._note(now, max(now - due, 0.0))
-
-    def _note(self, now: float, lag: float) -> None:
-        longest = self._longest
-        while longest and longest[-1][1] <= lag:
-            longest.pop()
-        longest.append((now, lag))
-        while longest[0][0] < now - WINDOW_S:
-            longest.popleft()
-        self._gauge.set(longest[0][1])
+async def measure_loop_lag(gauge: Gauge) -> None:
+    """Sleeps repeatedly, and records how late each wake-up is, until it is canceled."""
+    delays: deque[float] = deque(maxlen=round(WINDOW_S / TICK_S))
+    while True:
+        due = time.perf_counter() + TICK_S
+        await asyncio.sleep(TICK_S)
+        delays.append(max(time.perf_counter() - due, 0.0))
+        gauge.set(max(delays))
