@@ -49,9 +49,9 @@ def main(
     for start in range(0, len(task.queries), QUERIES_AT_ONCE):
         block = task.queries[start : start + QUERIES_AT_ONCE]
         readings = [analyze_query(opened, query.text, "off") for query in block]
-        read = opened.encoder.read([reading.tokens for reading in readings])
-        for query, reading, encoded in zip(block, readings, read, strict=True):
-            asked = JudgedQuery(EncodedQuery.of(reading, encoded), {}, 1.0)  # `evaluate` reads the qrels
+        vectors = opened.encoder.encode([reading.tokens for reading in readings])
+        for query, reading, vector in zip(block, readings, vectors, strict=True):
+            asked = JudgedQuery(EncodedQuery(reading.text, vector), {}, 1.0)  # `evaluate` reads the qrels
             found = candidates_of(opened, asked, candidates)
             keep("dense", query.id, found.dense[1])
             keep("lexical", query.id, found.lexical[1])

@@ -25,7 +25,6 @@ from benchmarks.report import emit, table, verdict
 from benchmarks.serving.contenders import (
     OURS,
     OURS_DENSE,
-    OURS_HYBRID,
     OURS_WORDS,
     PEERS,
     WORDS_ONLY,
@@ -44,17 +43,17 @@ from glow.records import Hit
 WARM_SHARE = 0.15
 """Fraction of the query texts for warm-up; the others are for measuring."""
 MIN_FACTORS = {
-    "a": {OURS: 6.0, OURS_HYBRID: 9.0, OURS_DENSE: 12.0},
-    "b": {OURS: 2.0, OURS_HYBRID: 3.0, OURS_DENSE: 4.0},
+    "a": {OURS: 9.0, OURS_DENSE: 12.0},
+    "b": {OURS: 3.0, OURS_DENSE: 4.0},
 }
 """Targets of a peer's server CPU time per query over GLOW's at `FACTOR_CLIENTS`; elsewhere, and of the others: 1.
 
 Queries per second are no target, because they include the load generator's CPU use.
 """
 FACTOR_CLIENTS = 8
-FACTORS = {OURS: "cpu_factor", OURS_HYBRID: "cpu_factor_hybrid", OURS_DENSE: "cpu_factor_dense"}
+FACTORS = {OURS: "cpu_factor", OURS_DENSE: "cpu_factor_dense"}
 """Kind of GLOW's search -> column of the CPU time over its own."""
-GLOWS = (OURS, OURS_HYBRID, OURS_DENSE, OURS_WORDS)
+GLOWS = (OURS, OURS_DENSE, OURS_WORDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,6 @@ def _kinds(index: Index) -> dict[str, Callable[[str], object]]:
         "dense": plain,
         "lexical": replace(plain, retriever="lexical"),
         "hybrid": replace(plain, retriever="hybrid"),
-        "hybrid, rerank false": replace(plain, retriever="hybrid", late=False),
         "dense with highlights": replace(plain, highlight=highlight),
     }
     bare = replace(index, models=replace(index.models, explainer=None))

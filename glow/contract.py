@@ -205,10 +205,10 @@ class ModelsResult(Record, frozen=True):
 
 
 _STAGES = (
-    *("queue", "preprocess", "encode", "filter", "search", "late", "rerank", "facets", "fetch", "highlight", "explain"),
+    *("queue", "preprocess", "encode", "filter", "search", "rerank", "facets", "fetch", "highlight", "explain"),
     "cache",
 )  # fmt: skip
-Missing = Annotated[str, one_of("timeout", "dense", "lexical", "late", "rerank_partial", "snippets")]
+Missing = Annotated[str, one_of("timeout", "dense", "lexical", "rerank_partial")]
 Timings = Annotated[dict[str, float], Meta(extra_json_schema={"propertyNames": {"enum": list(_STAGES)}})]
 
 
@@ -259,15 +259,6 @@ class WordDelta(Record, frozen=True):
     delta: Annotated[float, says("Change of the cosine without the word; usually negative.")]
 
 
-class AnsweredWord(Record, frozen=True):
-    """A word of the query, and a document's most similar word."""
-
-    word: Annotated[str, says("Word of the query.")]
-    answer: Annotated[str, says("The document's most similar word.")]
-    similarity: Annotated[float, says("Similarity of the two words, about -1 to 1.")]
-    weight: Annotated[float, says("Weight of the query word, 0 to 1.")]
-
-
 class AttendedWord(Record, frozen=True):
     """A word of the query or document, and the attention of the re-ranker's last joined layer."""
 
@@ -297,10 +288,7 @@ class HitExplanation(Record, frozen=True):
         None
     )
     fused: Annotated[
-        dict[str, float] | None, says("What each method adds to `scores.fused`: dense, late, words (BM25).")
-    ] = None
-    late: Annotated[
-        tuple[AnsweredWord, ...] | None, says("Most similar document word of each query word.")
+        dict[str, float] | None, says("What each method adds to `scores.fused`: dense, words (BM25).")
     ] = None
     rerank: Annotated[tuple[AttendedWord, ...] | None, says("Words that the re-ranker attended to.")] = None
 
@@ -337,9 +325,7 @@ class Hit(Record, frozen=True):
     rank: Annotated[int, says("Rank, from 1; `offset` included.")]
     id: Annotated[str, says("The document's id.")]
     score: Annotated[float, says("Score that ranks; a probability if the response has a `confidence`.")]
-    scores: Annotated[
-        dict[str, float], says("Score of each method: dense, lexical, learned, late, fused, rerank.")
-    ]
+    scores: Annotated[dict[str, float], says("Score of each method: dense, lexical, learned, fused, rerank.")]
     fields: Annotated[dict[str, str | tuple[str, ...]], says("Text fields that are not empty.")]
     metadata: Annotated[Mapping[str, Any], says("Metadata of the document.")]
     passage: Annotated[Passage | None, says("Best passage, in an index with passages.")] = None

@@ -16,7 +16,6 @@ from glow_model_export.outputs import add_head
 from glow_model_export.package import Source, check_quality, export_model, judged_texts
 from glow_model_export.quantize import Quantization
 from glow_model_export.rerank import RerankSource, export_reranker
-from glow_model_export.tokens import TOKEN_SIZE, TOKEN_UNIT, read_projection
 
 
 class ExportOptions(JsonOptions):
@@ -44,12 +43,6 @@ class ExportOptions(JsonOptions):
         ge=0.0,
     )
     replace: bool = option(False, "Replace an existing model.")
-    token_size: int | None = option(
-        None,
-        f"Dimensions of token vectors for late interaction; 0: none. [default: as in --from-model, otherwise {TOKEN_SIZE}]",
-        ge=0,
-        multiple_of=TOKEN_UNIT,
-    )
 
 
 @command(ExportOptions)
@@ -74,7 +67,7 @@ def show_report(options: JsonOptions, report: Mapping[str, Any]) -> None:
 
 
 def _with_head(options: ExportOptions, head: Path) -> dict[str, Any]:
-    others = options.checkpoint, options.parity_data, options.token_size
+    others = options.checkpoint, options.parity_data
     if options.from_model is None or any(each is not None for each in others) or options.quantize != "none":
         raise ConfigError("--learned copies a model as it is: give it with --from-model and --out alone")
     return add_head(options.from_model, head, options.out, replace=options.replace)
@@ -93,8 +86,7 @@ def _towers(options: ExportOptions, source: Source) -> dict[str, Any]:
     data, split, how = options.parity_data, options.split, options.quantize
     texts = judged_texts(data, split, source.preprocessor.schema) if data else ([], [])
     quality = check_quality(source, how, data, split, *texts) if data else {}
-    size, replace = options.token_size, options.replace
-    return export_model(source, options.out, how, *texts, quality, token_size=size, replace=replace)
+    return export_model(source, options.out, how, *texts, quality, replace=options.replace)
 
 
 def _source(options: ExportOptions) -> Source:
@@ -106,5 +98,4 @@ def _source(options: ExportOptions) -> Source:
     report = json.loads((model.folder / "report.json").read_bytes())
     parent = {"model": model.manifest.name, "hash": model.hash}
     towers = read_towers(model)
-    projection = read_projection(model.folder, towers.config.hidden)
-    return Source(towers, model.preprocessor, report.get("training", {}), parent, projection)
+    return Source(towers, model.preprocessor, report.get("training", {}), parent)

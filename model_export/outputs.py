@@ -32,7 +32,6 @@ from glow.runtime import ATTENTION, TERMS, VECTOR, AttentionEncoder, Encoder, Le
 from glow.text import WeightedTokens, load_preprocessor
 from glow.training import load_impacts
 from glow_model_export.parity import parity_texts
-from glow_model_export.tokens import last_states
 
 _MAX_ERROR = 1e-3
 """Tolerance of an attention row's sum, which is 1; fp16 is the coarsest."""
@@ -93,6 +92,18 @@ def _check_attention(plain: Path, explained: Path, sequences: Sequence[WeightedT
     error = float(np.abs(attention.sum(1) - 1.0).max())
     if not error < _MAX_ERROR:
         raise ExportError(f"{explained.name}: attention of a text sums to 1 only within {error:.1e}")
+
+
+def last_states(model: ModelProto) -> tuple[str, int]:
+    """The name of the last layer's token embeddings [B, L, H] in a tower's graph, and their ONNX type."""
+    graph = model.graph
+    kinds = {each.name: each.data_type for each in graph.initializer}
+    layers = [int(name.split(".")[1]) for name in kinds if name.startswith("layers.")]
+    bias = f"layers.{max(layers, default=-1)}.output_norm.bias"
+    states: str | None = next((node.output[0] for node in graph.node if bias in node.input), None)
+    if states is None:
+        raise ExportError("the graph has no token embeddings; export the model again with this version")
+    return states, kinds[bias]
 
 
 def add_head(folder: Path, checkpoint: Path, out: Path, *, replace: bool = False) -> dict[str, Any]:

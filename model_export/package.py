@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import ModelProto
 
 from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TOWER_WEIGHTS, file_records, model_hash, write_artifact
@@ -25,9 +23,8 @@ from glow.text import Preprocessor
 from glow.training import REPORT_FILE, save_preprocessing
 from glow_model_export.graph import export_graph
 from glow_model_export.outputs import write_explain
-from glow_model_export.parity import check_parity, check_tokens, parity_texts
+from glow_model_export.parity import check_parity, parity_texts
 from glow_model_export.quantize import Quantization, move_weights, quantize_matrices, share_word_table
-from glow_model_export.tokens import TOKEN_SIZE, Texts, fit_projection, write_tokens
 
 MAX_NDCG_LOSS = 0.01
 MEASURE = "nDCG@10"
@@ -41,9 +38,6 @@ class Source:
     preprocessor: Preprocessor
     report: Mapping[str, Any]
     parent: Mapping[str, Any]
-    projection: NDArray[np.float32] | None = (
-        None  # [H, P], of the token embeddings, if the towers have one already
-    )
 
 
 def export_model(
@@ -54,7 +48,6 @@ def export_model(
     documents: Sequence[Document] = (),
     quality: Mapping[str, Any] | None = None,
     *,
-    token_size: int | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
     """Writes a model artifact, or nothing if a parity check fails; returns what its `report.json` says of the export.
@@ -63,10 +56,8 @@ def export_model(
         source: the trained towers.
         out: directory to create.
         how: precision of the towers.
-        queries, documents: texts for parity check and projection; default: words of the term statistics.
+        queries, documents: texts for the parity check; default: words of the term statistics.
         quality: retrieval figures to store with the model.
-        token_size: numbers per token for late interaction, a multiple of 8; 0: none; None: as in the source's
-            projection, otherwise `TOKEN_SIZE`. Smaller towers get the largest size that they support.
         replace: whether an existing model may be replaced.
     """
     texts = parity_texts(source.preprocessor, queries, documents)
@@ -79,9 +70,8 @@ def export_model(
             name: asdict(check_parity(tower, Path(scratch) / name, writer.folder / name, texts[name], pad_id))
             for name, tower in _named(source.towers).items()
         }
-        tokens = _write_tokens(source, Path(scratch), writer.folder, texts, token_size)
         write_explain(writer.folder, texts, pad_id)
-        report = {"precision": how, "parity": parity, "tokens": tokens, "quality": dict(quality or {})}
+        report = {"precision": how, "parity": parity, "quality": dict(quality or {})}
         text = json.dumps({**report, "training": source.report}, indent=2)
         (writer.folder / REPORT_FILE).write_text(text + "\n", encoding="utf-8")
         source.towers.config.save(writer.folder / "towers.json")
@@ -89,8 +79,6 @@ def export_model(
         writer.parents["source"] = dict(source.parent)
         writer.parameters["precision"] = how
         writer.counts["dimensions"] = source.towers.config.hidden
-        if tokens:
-            writer.counts["token_size"] = tokens["size"]
         writer.hashes["terms"] = source.preprocessor.terms.hash
         writer.hashes["model"] = model_hash(file_records(writer.folder))
     return report
@@ -102,26 +90,6 @@ def _write_towers(traced: Mapping[str, ModelProto], folder: Path, how: Quantizat
     for name, graph in graphs.items():
         move_weights(folder / TOWER_WEIGHTS[name], graph)
         onnx.save(graph, folder / name)
-
-
-def _write_tokens(
-    source: Source, plain: Path, shipped: Path, texts: Texts, size: int | None
-) -> dict[str, Any]:
-    """Gives the towers token outputs; returns their size and parity, or nothing without tokens."""
-    if size == 0:
-        return {}
-    pad_id = source.preprocessor.pieces.pad_id
-    found: dict[str, Any] = {}
-    projection = source.projection if size is None else None
-    if projection is None:
-        projection, found["kept"] = fit_projection(shipped, texts, size or TOKEN_SIZE, pad_id)
-    for folder in (plain, shipped):
-        write_tokens(folder, projection, texts, pad_id)
-    parity = {
-        name: check_tokens(tower, projection, plain / name, shipped / name, texts[name], pad_id)
-        for name, tower in _named(source.towers).items()
-    }
-    return {"size": projection.shape[1], **found, "parity": parity}
 
 
 def _copy(graph: ModelProto) -> ModelProto:
@@ -154,7 +122,7 @@ def check_quality(
     with tempfile.TemporaryDirectory() as scratch:
         for precision in dict.fromkeys(("none", how)):
             folder = Path(scratch) / precision
-            export_model(source, folder, precision, queries, documents, token_size=0)
+            export_model(source, folder, precision, queries, documents)
             retriever = DenseRetriever(Model.open(folder), corpus, options)
             run = retriever.search(task.queries, 100)
             values[precision] = evaluate(run, task.qrels, [MEASURE]).means[MEASURE]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -25,7 +25,7 @@ from glow.artifact import CALIBRATION_FILE, IndexRoot, verify, write_artifact
 from glow.commands import package_app, reporting, say
 from glow.errors import MismatchError
 from glow.evaluation import find_tasks, grades_by_query
-from glow.index import DEFAULT_FUSION, Calibration, Calibrations, Index
+from glow.index import DEFAULT_FUSION, CalibratedFusion, Calibration, Index
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import (
@@ -39,7 +39,6 @@ from glow.search import (
     signs_of,
     uncertainty,
 )
-from glow.search.hybrid import LATE_SHARE, LATE_WORDS
 from research.folders import given_folder, read_records, write_folder
 
 DEPTH = 10
@@ -54,7 +53,6 @@ class Candidates:
     order: NDArray[np.int64]  # [m], a document's place in a tie; rows ascend within a query
     grades: NDArray[np.int64]  # [m]
     cosine: Floats  # [m], as the next three
-    late: Floats
     impacts: Floats
     covered: Floats
     head: Floats  # [q, 10], the highest cosines of all documents, padded by 0
@@ -94,20 +92,18 @@ def gather(data: Path, index_root: Path, path: Path, split: str) -> int:
 
 def _columns(index: Index, text: str) -> dict[str, NDArray[Any]]:
     reading = analyze_query(index, text)
-    query = EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
+    query = EncodedQuery(reading.text, index.encoder.run([reading.tokens])[0])
     dense, gathered = gather_hybrid(index, query, DEFAULT_CANDIDATES)
     rows = np.union1d(dense.rows, gathered.lexical[1]).astype(np.int64)
-    late = None if gathered.score_late is None else gathered.score_late(rows)
-    if gathered.score_dense is None or gathered.score_covered is None or late is None:
+    if gathered.score_dense is None or gathered.score_covered is None:
         raise MismatchError(
-            "build the index by the default model, with words, tokens and whole vectors (--index flat)"
+            "build the index by the default model, with words and whole vectors (--index flat)"
         )
     head = np.zeros((1, HEAD), np.float32)
     head[0, : len(dense.scores[:HEAD])] = dense.scores[:HEAD]
     return {
         "rows": rows,
         "cosine": gathered.score_dense(rows),
-        "late": late,
         "impacts": gathered.score_lexical(rows),
         "covered": gathered.score_covered(rows),
         "head": head,
@@ -168,12 +164,11 @@ def _mixed(texts: list[dict[str, str]], draw: random.Random) -> Iterator[str]:
 
 
 NONE_SHARE = 0.1
-"""Fraction of queries without relevant documents in the data that calibrations are fitted to."""
+"""Fraction of queries without relevant documents in the data that calibration are fitted to."""
 SURE, LOST = 0.8, 0.05
 """Least precision of `high` first hits, and fraction of answerable queries that may be called `none`."""
 LEAST_SURE = 30
 Doubles = NDArray[np.float64]
-Kind = Literal["with_late", "without_late"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,19 +181,16 @@ class Hits:
     is_first: NDArray[np.bool_]  # [hits]
 
 
-def evidence_of(found: Candidates, kind: Kind) -> NDArray[np.float32]:
+def evidence_of(found: Candidates) -> NDArray[np.float32]:
     """The hybrid score of each candidate, float32 [m]."""
     weights = DEFAULT_FUSION.weights
     words = weights.lexical * found.openness * found.impacts * found.covered / found.scale
-    if kind == "without_late":
-        return (weights.dense * found.cosine + words).astype(np.float32)
-    dense = (1 - LATE_SHARE) * found.cosine + LATE_SHARE * found.late
-    return (weights.dense * dense + LATE_WORDS * words).astype(np.float32)
+    return (weights.dense * found.cosine + words).astype(np.float32)
 
 
-def hits_of(found: Candidates, kind: Kind) -> Hits:
+def hits_of(found: Candidates) -> Hits:
     """The first ten hits of every query."""
-    evidence, signs, answers, queries, first = evidence_of(found, kind), [], [], [], []
+    evidence, signs, answers, queries, first = evidence_of(found), [], [], [], []
     for query, (start, stop) in enumerate(
         zip(found.starts[:-1].tolist(), found.starts[1:].tolist(), strict=True)
     ):
@@ -206,7 +198,7 @@ def hits_of(found: Candidates, kind: Kind) -> Hits:
         ranked = start + np.lexsort((found.order[here], -evidence[here]))[:DEPTH]
         near = start + np.argsort(-found.cosine[here], kind="stable")[:HEAD]
         openness = uncertainty(found.head[query])
-        signs.append(signs_of(evidence[ranked], evidence[near], openness, SHARPNESS[kind]))
+        signs.append(signs_of(evidence[ranked], evidence[near], openness, SHARPNESS))
         answers.append(found.grades[ranked] > 0)
         queries.append(np.full(len(ranked), query))
         first.append(np.arange(len(ranked)) == 0)
@@ -262,7 +254,7 @@ def _bounds(first: Sequence[_First]) -> tuple[float, float]:
     return min(sure, default=1.0), max(lost, default=0.0)
 
 
-def calibrated(kind: Kind, answered: Mapping[str, Hits], nothing: Mapping[str, Hits]) -> Calibration:
+def calibrated(answered: Mapping[str, Hits], nothing: Mapping[str, Hits]) -> Calibration:
     """The calibration of all datasets together, with bounds from left-out ones; says the expected error of these."""
     likely, first, none = [], [], []
     for name, hits in answered.items():
@@ -277,13 +269,11 @@ def calibrated(kind: Kind, answered: Mapping[str, Hits], nothing: Mapping[str, H
         np.concatenate(likely), np.concatenate([each.answers for each in answered.values()])
     )
     none_share = float((np.concatenate(none) < low).mean())
-    say(
-        f"{kind}: left out, the error is {error:.4f}; {none_share:.3f} of what nothing answers is called none"
-    )
+    say(f"left out, the error is {error:.4f}; {none_share:.3f} of what nothing answers is called none")
     fitted = _fit(list(answered.values()), list(nothing.values())).round(4)
     standing, evidence, openness, constant = fitted.tolist()
     return Calibration(
-        sharpness=SHARPNESS[kind], standing=standing, evidence=evidence, openness=openness, constant=constant,
+        sharpness=SHARPNESS, standing=standing, evidence=evidence, openness=openness, constant=constant,
         high=high, none=low,
     )  # fmt: skip
 
@@ -316,14 +306,11 @@ def calibrate_command(
     out: Annotated[Path, typer.Option(help="Model folder to make, with the calibration.")],
 ) -> None:
     """Fit the calibration that a model ships with."""
-    kinds: dict[str, Any] = {}
-    for kind in ("with_late", "without_late"):
-        answered, nothing = (
-            {path.name.removesuffix(".dev.npz"): hits_of(open_candidates(path), kind) for path in paths}
-            for paths in (sorted(work.glob("*.dev.npz")), sorted((work / "nothing").glob("*.dev.npz")))
-        )
-        kinds[kind] = calibrated(kind, answered, nothing)
-    made = Calibrations(weights=DEFAULT_FUSION.weights, **kinds)
+    answered, nothing = (
+        {path.name.removesuffix(".dev.npz"): hits_of(open_candidates(path)) for path in paths}
+        for paths in (sorted(work.glob("*.dev.npz")), sorted((work / "nothing").glob("*.dev.npz")))
+    )
+    made = CalibratedFusion(weights=DEFAULT_FUSION.weights, calibration=calibrated(answered, nothing))
     with reporting():
         manifest = verify(model, "model")
         with write_artifact(out, "model") as writer:

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import numpy as np
 from cachetools import TTLCache
+from numpy.typing import NDArray
 
 from glow import __version__
 from glow.artifact import Manifest
 from glow.index import Index
-from glow.runtime import EncodedText
 from glow_service.errors import DeadlineError
 from glow_service.search import SearchPlan
 from glow_service.telemetry import Kind, Metrics, TierEvents
@@ -152,10 +153,10 @@ class Cache:
         redis_timeout_ms: int = 20,  # most time that a search spends on Redis, in milliseconds
     ) -> None:
         self._responses: _Local[bytes] | None = None
-        self._vectors: _Local[EncodedText] | None = None
+        self._vectors: _Local[NDArray[np.float32]] | None = None
         if entries:
             self._responses = _Local("response", entries, ttl_s, metrics, len)
-            self._vectors = _Local("vector", entries, ttl_s, metrics, _bytes_of)
+            self._vectors = _Local("vector", entries, ttl_s, metrics, lambda vector: vector.nbytes)
         self._redis = _redis_cache(redis_url, redis_timeout_ms / 1_000, ttl_s, metrics)
         self._flights = SingleFlight()
         self._keys: tuple[Manifest, Keys] | None = None
@@ -169,16 +170,15 @@ class Cache:
             kept = self._keys = (index.manifest, Keys.of(index))
         return kept[1]
 
-    def vector(self, index: Index, text: str) -> EncodedText | None:
+    def vector(self, index: Index, text: str) -> NDArray[np.float32] | None:
         """The vector of a preprocessed query, or None."""
         return None if self._vectors is None else self._vectors.get(self.keys(index).vector(text))
 
-    def put_vector(self, index: Index, text: str, encoded: EncodedText) -> None:
+    def put_vector(self, index: Index, text: str, vector: NDArray[np.float32]) -> None:
         """Stores the vector of a preprocessed query."""
         if self._vectors is not None:
-            # Copies: the arrays may be views of a whole batch.
-            tokens = None if encoded.tokens is None else encoded.tokens.copy()
-            self._vectors.put(self.keys(index).vector(text), EncodedText(encoded.vector.copy(), tokens))
+            # A copy: it may be a view of a whole batch.
+            self._vectors.put(self.keys(index).vector(text), vector.copy())
 
     async def response(self, key: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
         """The response of a key: of this process, of Redis, or made; concurrent callers share one `make`.
@@ -204,10 +204,6 @@ class Cache:
         if self._responses is not None:
             self._responses.put(key, value)
         return value
-
-
-def _bytes_of(encoded: EncodedText) -> int:
-    return encoded.vector.nbytes + (0 if encoded.tokens is None else encoded.tokens.nbytes)
 
 
 def _redis_cache(url: str, timeout_s: float, ttl_s: int, metrics: Metrics) -> "RedisCache | None":

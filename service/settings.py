@@ -77,9 +77,6 @@ class Settings(StrictModel):
     default_retriever: RetrieverOrAuto = _setting(
         "auto", "Default retriever; auto: hybrid if the index has a lexical part, otherwise dense."
     )
-    late_interaction: bool = _setting(
-        True, "Compare tokens in hybrid searches by default, if the index has token vectors."
-    )
     max_batch_queries: int = _setting(
         64, "Most queries of a batch, or texts of an embeddings request.", "texts", ge=1, le=1_024
     )

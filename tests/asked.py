@@ -9,4 +9,4 @@ __all__ = ["asked_of"]
 def asked_of(index: Index, text: str) -> EncodedQuery:
     """A query that the index' own tower has read."""
     reading = analyze_query(index, text, "off")
-    return EncodedQuery.of(reading, index.encoder.read_batch([reading.tokens])[0])
+    return EncodedQuery(reading.text, index.encoder.run([reading.tokens])[0])

@@ -100,9 +100,7 @@ def main() -> None:
                     parameter.add_(torch.randn_like(parameter) * 0.02)
             towers.words.weight.normal_(0.0, 1.0)
         shutil.rmtree(DATA / "toy-model", ignore_errors=True)
-        export_model(
-            Source(towers, preprocessor, {"toy": True}, {}), DATA / "toy-model", "none", token_size=16
-        )
+        export_model(Source(towers, preprocessor, {"toy": True}, {}), DATA / "toy-model", "none")
 
 
 def make_reranker() -> None:

@@ -21,14 +21,12 @@ from glow.records import Document
 from glow.schema import FieldSchema
 
 OURS = "GLOW"
-"""Hybrid search with its second stage, late interaction: the default."""
-OURS_HYBRID = "GLOW hybrid"
-"""The same service without the second stage."""
+"""Hybrid search, the default."""
 OURS_DENSE = "GLOW dense"
 """The same service with dense search, as in peers (a), (b), (d) and (e)."""
 OURS_WORDS = "GLOW words"
 """The same service with lexical search, as in peers (g) and (h)."""
-RETRIEVERS = {OURS: "auto", OURS_HYBRID: "auto", OURS_DENSE: "dense", OURS_WORDS: "lexical"}
+RETRIEVERS = {OURS: "auto", OURS_DENSE: "dense", OURS_WORDS: "lexical"}
 PEERS = {
     "a": "sentence-transformers + FAISS",
     "b": "the same, ONNX int8",
@@ -152,8 +150,7 @@ def _ours(site: Site, key: str, flags: Sequence[str]) -> Contender:
     """GLOW's service without a cache, so that repeated queries cost the same."""
     retriever = ["--default-retriever", RETRIEVERS[key]]
     spec = our_service(site.index(key), "--cache-entries", "0", *retriever, *flags)
-    request = _first_stage_request if key == OURS_HYBRID else search_request
-    return Contender(key, spec, request, lambda answer: [str(hit["id"]) for hit in answer["hits"]])
+    return Contender(key, spec, search_request, lambda answer: [str(hit["id"]) for hit in answer["hits"]])
 
 
 def _peer(site: Site, key: str, workers: int) -> Contender:
@@ -178,11 +175,6 @@ def _uvicorn(
     quiet = ["--log-level", "warning"]
     environment = {**OFFLINE, "TOKENIZERS_PARALLELISM": "false", **variables}
     return ServerSpec(f"peer-{key}", [*command, *quiet], ready, environment, HERE)
-
-
-def _first_stage_request(text: str) -> Request:
-    body = json.loads(search_request(text).body)
-    return Request("/search", json.dumps({**body, "rerank": False}))
 
 
 def _peer_request(text: str) -> Request:

@@ -20,12 +20,11 @@ from benchmarks.report import machine
 from glow.artifact import IndexRoot
 from glow.collection import read_queries
 from glow.index import Index, set_numpy_threads
-from glow.index.late_interaction import LateTokens
 from glow.index.postings import ImpactIndex
 from glow.index.stored_fields import DocumentStore
 from glow.index.vectors import VECTORS, DenseIndex, SearchParams, set_threads
 from glow.runtime import Encoder
-from glow.search import hybrid, late, retrievers
+from glow.search import hybrid, retrievers
 from glow.text import Highlighting, pad
 from glow_service.fragment import ResultFragment
 from glow_service.search import SearchSession, hits, render
@@ -34,14 +33,12 @@ from glow_service.search.plan import HighlightCall, SearchPlan
 WARM = 100
 PLACES: tuple[tuple[str, Any, str], ...] = (
     ("preprocess", SearchSession, "preprocess"),
-    ("encode", Encoder, "read_batch"),
+    ("encode", Encoder, "run"),
     ("dense search", DenseIndex, "search"),
     ("dense search", DenseIndex, "score"),
     ("words", ImpactIndex, "search"),
     ("words", ImpactIndex, "score"),
     ("words", ImpactIndex, "by_word"),
-    ("late interaction", LateTokens, "read"),
-    ("late interaction", late, "max_sim"),
     ("fuse", retrievers, "fuse_rankings"),
     ("fuse", hybrid, "best"),
     ("fetch", DocumentStore, "rows"),

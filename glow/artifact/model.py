@@ -21,9 +21,7 @@ TOWER_WEIGHTS = {QUERY_TOWER: "query.bin", DOCUMENT_TOWER: "document.bin"}
 """Weights of each encoder."""
 WORD_TABLE = "words.bin"
 """Token embedding matrix, which both encoders share."""
-TOKEN_PROJECTION = "tokens.bin"  # noqa: S105 - of texts
-"""Projection from the encoders' last layer to token vectors for late interaction, float32 [H, P]; optional."""
-OPTIONAL_FILES = (TOKENIZER_FILE, TOKEN_PROJECTION)
+OPTIONAL_FILES = (TOKENIZER_FILE,)
 """Optional; part of the model hash, and copied by an index."""
 QUERY_SIDE_FILES = (
     QUERY_TOWER,

@@ -5,7 +5,6 @@ n   documents       D   dimensions
 
 import hashlib
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,21 +17,12 @@ from numpy.typing import NDArray
 
 from glow.artifact import documents_hash
 from glow.evaluation.task import Corpus
-from glow.index import DEFAULT_FUSION, UNCALIBRATED, Calibrations, Fusion, Key, Rows, View
-from glow.index.late_interaction import (
-    BUDGET,
-    LATE_FOLDER,
-    LATE_INTERACTION,
-    LateHeader,
-    LateTokens,
-    LateWriter,
-    code_texts,
-)
+from glow.index import DEFAULT_FUSION, UNCALIBRATED, CalibratedFusion, Fusion, Key, Rows, View
 from glow.index.postings import IMPACTS_FOLDER, POSTINGS, ImpactIndex, build_lexical
 from glow.index.spelling import SPELLING_FOLDER, Speller, SpellingTable, build_spelling
 from glow.index.vectors import VECTORS, build_dense
 from glow.records import Document
-from glow.runtime import Device, Encoder, Model, preprocess_documents
+from glow.runtime import Device, Model, preprocess_documents
 from glow.text import (
     DEFAULT_ANALYZER,
     Analyzer,
@@ -66,12 +56,12 @@ class DenseOptions:
 class CorpusIndex:
     """An encoded corpus with an exact vector index and optionally a lexical index; searched like an `Index`.
 
-    Documents without text in the model's fields are left out, as in a build. `fusion`, `calibrations`, `order`,
+    Documents without text in the model's fields are left out, as in a build. `fusion`, `calibration`, `order`,
     `speller`, `holds` and `corpus_index[VECTORS]` are as for `Index`.
     """
 
     fusion: Fusion = DEFAULT_FUSION
-    calibrations: Calibrations = UNCALIBRATED  # only ranks are measured
+    calibration: CalibratedFusion = UNCALIBRATED  # only ranks are measured
 
     def __init__(
         self,
@@ -95,17 +85,12 @@ class CorpusIndex:
         self._folder = tempfile.TemporaryDirectory(prefix="glow-corpus-")
         folder = Path(self._folder.name)
         path = _cache_path(model, corpus, terms, options)
-        tokens = (folder / LATE_FOLDER if path is None else path.with_suffix(".late")) if has_words else None
-        if self.encoder.token_size is None:
-            tokens = None
-        vectors = None if tokens is not None and not tokens.is_dir() else _cached(path, shape)
+        vectors = _cached(path, shape)
         if vectors is None:
-            vectors = _encode(model, corpus, self.preprocessor, options, shape, tokens, progress)
+            vectors = _encode(model, corpus, self.preprocessor, options, shape, progress)
             _store(path, vectors)
         readers: dict[str, Any] = {VECTORS.name: build_dense(vectors, "flat")}
         self.order = _id_ranks(self.ids)
-        if tokens is not None:
-            readers[LATE_INTERACTION.name] = LateTokens.open(tokens, len(self.ids))
         if has_words:
             schema, pieces = self.preprocessor.schema, self.preprocessor.pieces
             words = (lexical_words(document, schema, pieces) for document in _documents(model, corpus))
@@ -171,40 +156,18 @@ def _encode(
     preprocessor: Preprocessor,
     options: DenseOptions,
     shape: tuple[int, int],
-    tokens: Path | None,
     progress: Progress | None,
 ) -> NDArray[np.float32]:
-    """Encodes all documents; writes their token embeddings to a directory if one is given."""
+    """Encodes all documents."""
     vectors = np.empty(shape, np.float32)
     encoder = model.encoder("document", options.device, options.threads)
-    writer = None if tokens is None else _late_writer(tokens, model.hash, encoder)
     done = 0
     for chunk, _, sequences in preprocess_documents(_documents(model, corpus), preprocessor):
-        read = encoder.read(sequences) if writer is not None else None
-        here = slice(done, done + len(chunk))
-        vectors[here] = encoder.encode(sequences) if read is None else [each.vector for each in read]
-        if writer is not None and read is not None:
-            tokens_of = [each.tokens for each in read if each.tokens is not None]
-            writer.add(code_texts(sequences, tokens_of, BUDGET))
+        vectors[done : done + len(chunk)] = encoder.encode(sequences)
         done += len(chunk)
         if progress is not None:
             progress(done, shape[0])
-    if writer is not None and tokens is not None:
-        with writer:
-            writer.close()
-        _partial(tokens).replace(tokens)
     return vectors
-
-
-def _partial(folder: Path) -> Path:
-    return folder.with_suffix(".partial")
-
-
-def _late_writer(folder: Path, model: str, encoder: Encoder) -> LateWriter:
-    assert encoder.token_size is not None  # noqa: S101 - both towers have tokens, or neither
-    shutil.rmtree(_partial(folder), ignore_errors=True)
-    header = LateHeader(model=model, size=encoder.token_size, budget=BUDGET, rows=0, tokens=0)
-    return LateWriter(_partial(folder), header)
 
 
 def _cache_path(model: Model, corpus: Corpus, terms: TermTable, options: DenseOptions) -> Path | None:

@@ -17,7 +17,7 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document, Hit, Query
-from glow.runtime import Device, EncodedText, Encoder, Model
+from glow.runtime import Device, Encoder, Model
 from glow.schema import FieldSchema
 from glow.search import (
     DEFAULT_CANDIDATES,
@@ -135,33 +135,32 @@ class ServedRetriever:
         for start in range(0, len(worded), QUERIES_AT_ONCE):
             block = worded[start : start + QUERIES_AT_ONCE]
             if self._kind in ("lexical", "learned-sparse"):
-                read: list[EncodedText | None] = [None] * len(block)
+                vectors: Sequence[NDArray[np.float32] | None] = [None] * len(block)
             else:
-                read = list(self._encoder.read([reading.tokens for _, reading in block]))
-            for (query, reading), encoded in zip(block, read, strict=True):
-                ranked = self._rank(reading, encoded, k)
+                vectors = list(self._encoder.encode([reading.tokens for _, reading in block]))
+            for (query, reading), vector in zip(block, vectors, strict=True):
+                ranked = self._rank(reading, vector, k)
                 rows, scores = ranked.rows[:k].tolist(), ranked.scores[:k].tolist()
                 names = self._names(rows) if rows else []
                 run[query.id] = [Hit(name, score) for name, score in zip(names, scores, strict=True)]
         return run
 
-    def _rank(self, reading: AnalyzedQuery, encoded: EncodedText | None, k: int) -> RankedDocuments:
+    def _rank(self, reading: AnalyzedQuery, vector: NDArray[np.float32] | None, k: int) -> RankedDocuments:
         if self._reranking is None:
-            return self._first(reading, encoded, k)
+            return self._first(reading, vector, k)
         assert isinstance(self._index, Index)  # noqa: S101 - `open_version` gives no other
-        ranked = self._first(reading, encoded, max(k, DEFAULT_CANDIDATES))  # as a service gathers them
+        ranked = self._first(reading, vector, max(k, DEFAULT_CANDIDATES))  # as a service gathers them
         unit = score_unit(self._index, self._kind, None)
-        vector = None if encoded is None else encoded.vector
         return rerank(self._index, reading.text, ranked, self._reranking, unit, vector)[0]
 
-    def _first(self, reading: AnalyzedQuery, encoded: EncodedText | None, k: int) -> RankedDocuments:
+    def _first(self, reading: AnalyzedQuery, vector: NDArray[np.float32] | None, k: int) -> RankedDocuments:
         if self._kind in ("lexical", "learned-sparse"):
             by: Words = "lexical" if self._kind == "lexical" else "learned"
             return rank_lexical(self._index, reading.text, k, by=by)
-        assert encoded is not None  # noqa: S101 - every other kind has one
+        assert vector is not None  # noqa: S101 - every other kind has one
         if self._kind == "dense":
-            return rank_dense(self._index, encoded.vector, k)
-        query = EncodedQuery.of(reading, encoded)
+            return rank_dense(self._index, vector, k)
+        query = EncodedQuery(reading.text, vector)
         return rank_hybrid(self._index, query, max(k, DEFAULT_CANDIDATES))
 
 

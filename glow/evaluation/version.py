@@ -45,10 +45,10 @@ class VersionSearch:
         readings = [analyze_query(index, text) for text in texts]
         self._count = len(readings)
         worded = {place: reading for place, reading in enumerate(readings) if reading.tokens.words}
-        read = index.encoder.read([reading.tokens for reading in worded.values()])
+        vectors = index.encoder.encode([reading.tokens for reading in worded.values()])
         self._queries = {
-            place: EncodedQuery.of(reading, encoded)
-            for (place, reading), encoded in zip(worded.items(), read, strict=True)
+            place: EncodedQuery(reading.text, vector)
+            for (place, reading), vector in zip(worded.items(), vectors, strict=True)
         }
         parts: dict[Retriever, bool] = {
             "dense": True,

@@ -37,7 +37,7 @@ class Fusion(StrictModel):
     # Constant of `rrf` that reduces the advantage of the first ranks, 0 to 10,000
     k: int = Field(default=RRF_K, ge=0, le=MAX_K)
     # Of the two retrievers, for either method
-    weights: FusionWeights = FusionWeights(dense=0.55, lexical=0.45)
+    weights: FusionWeights = FusionWeights(dense=0.67, lexical=0.33)
 
 
 DEFAULT_FUSION = Fusion()
@@ -84,7 +84,7 @@ def load_setting(
 
 
 class Calibration(StrictModel):
-    """Calibration for one set of score columns; `glow.search.calibration` uses it.
+    """Turns the evidence of a fusion into probabilities; `glow.search.calibration` uses it.
 
     The odds of a hit grow with its evidence for any of these numbers, so hits never change places.
     """
@@ -107,27 +107,23 @@ class Calibration(StrictModel):
         return self
 
 
-class Calibrations(StrictModel):
-    """`calibration.json`: one calibration per set of score columns."""
+class CalibratedFusion(StrictModel):
+    """`calibration.json`: the calibration of one fusion."""
 
     format: Literal[1] = 1  # format version of the file
     # Of the calibrated fusion; other weights give evidence on another scale
     weights: FusionWeights | None = None
-    # with_late, without_late: with late interaction, and with only vectors and terms; None: not calibrated
-    with_late: Calibration | None = None
-    without_late: Calibration | None = None
+    calibration: Calibration | None = None  # None: not calibrated
 
-    def of(self, fusion: Fusion, *, late: bool) -> Calibration | None:
+    def of(self, fusion: Fusion) -> Calibration | None:
         """The calibration for a ranking; None: its scores stay evidence."""
-        if fusion.method != "convex" or fusion.weights != self.weights:
-            return None
-        return self.with_late if late else self.without_late
+        return self.calibration if fusion.method == "convex" and fusion.weights == self.weights else None
 
 
-UNCALIBRATED = Calibrations()
+UNCALIBRATED = CalibratedFusion()
 
 
-def load_calibrations(folder: Path, manifest: Manifest) -> Calibrations:
-    """A version's own calibrations, as tuned, or its model's."""
+def load_calibration(folder: Path, manifest: Manifest) -> CalibratedFusion:
+    """A version's own calibration, as tuned, or its model's."""
     names = (CALIBRATION_FILE, f"{MODEL_FOLDER}/{CALIBRATION_FILE}")
     return load_setting(folder, manifest, names, UNCALIBRATED, "tune")

@@ -14,7 +14,6 @@ from glow.errors import MismatchError
 from glow.index.columns import COLUMNS
 from glow.index.component import Asked, Component, Explained, Rules
 from glow.index.delta import DELTA_HEADER, DeltaRows
-from glow.index.late_interaction import LATE_INTERACTION
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.milvus import STORED_FOLDER, open_stored
 from glow.index.models import Models, model_parent, open_models
@@ -25,10 +24,10 @@ from glow.index.settings import (
     DEFAULT_FUSION,
     DEFAULT_RERANK_WEIGHT,
     UNCALIBRATED,
-    Calibrations,
+    CalibratedFusion,
     Fusion,
     RerankWeight,
-    load_calibrations,
+    load_calibration,
     load_fusion,
     load_rerank_weight,
 )
@@ -48,7 +47,6 @@ COMPONENTS: list[Component[Any, Any, Any, Any]] = [
     SPELLING,
     LEARNED_SPARSE,
     TOKEN_EMBEDDINGS,
-    LATE_INTERACTION,
     VECTORS,
 ]
 """A list, so that a test can add a component."""
@@ -286,7 +284,7 @@ class Searchable(Protocol):
     @property
     def fusion(self) -> Fusion: ...
     @property
-    def calibrations(self) -> Calibrations: ...
+    def calibration(self) -> CalibratedFusion: ...
     @property
     def order(self) -> NDArray[np.uint32]: ...
     @property
@@ -319,7 +317,7 @@ class Index:
     # Request, such as a retriever -> why it cannot be served, and how to build an index that can; "" if it
     # can
     refusals: Mapping[str, str] = field(default_factory=dict)
-    calibrations: Calibrations = UNCALIBRATED  # turn a hybrid search's scores into probabilities
+    calibration: CalibratedFusion = UNCALIBRATED  # turn a hybrid search's scores into probabilities
 
     @classmethod
     def open(
@@ -359,7 +357,7 @@ class Index:
             rerank_weight,
             _speller(models, view),
             causes_of_refusal(view),
-            load_calibrations(folder, manifest),
+            load_calibration(folder, manifest),
         )
 
     def holds(self, component: Key[Any, Any]) -> bool:

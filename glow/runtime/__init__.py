@@ -2,10 +2,8 @@
 
 from glow.runtime.encoder import (
     DEFAULT_BATCH_TOKENS,
-    TOKENS,
     VECTOR,
     Device,
-    EncodedText,
     Encoder,
     open_session,
 )
@@ -23,12 +21,10 @@ __all__ = [
     "ATTENTION",
     "DEFAULT_BATCH_TOKENS",
     "TERMS",
-    "TOKENS",
     "VECTOR",
     "AttentionEncoder",
     "Device",
     "DocumentReader",
-    "EncodedText",
     "Encoder",
     "Explainer",
     "Explanation",

@@ -1,12 +1,12 @@
 """Encodes weighted tokens as L2-normalized vectors, with a tower in ONNX.
 
-n   sequences       D   dimensions of a vector      L   tokens      P   dimensions of a token embedding
+n   sequences       D   dimensions of a vector
 """
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,20 +57,10 @@ def open_session(
 DEFAULT_BATCH_TOKENS = 4096
 INPUTS = {"ids", "mask", "field_ids", "weights"}
 VECTOR = "vector"
-TOKENS = "tokens"
-"""Output of a tower with token embeddings, for late interaction: float32 [B, L, P], L2-normalized."""
-
-
-class EncodedText(NamedTuple):
-    """A tower's outputs for one text."""
-
-    vector: NDArray[np.float32]  # float32 [D], L2-normalized
-    # float32 [L, P], each L2-normalized; None if the tower has no token embeddings
-    tokens: NDArray[np.float32] | None
 
 
 class Encoder:
-    """One tower, open on one device. `token_size`: P, a multiple of 8; None if the graph has no output `tokens`."""
+    """One tower, open on one device."""
 
     def __init__(
         self,
@@ -84,13 +74,13 @@ class Encoder:
         self._pad_id = pad_id
         self.batch_tokens = batch_tokens
         self.device = device
-        self.dimensions, self.token_size = self._check(path.name)
+        self.dimensions = self._check(path.name)
         self.providers: list[str] = self._session.get_providers()
         # Names of the graph's outputs; at least `vector`
         self.outputs = tuple(value.name for value in self._session.get_outputs())
 
-    def _check(self, name: str) -> tuple[int, int | None]:
-        """D and P of the tower; its inputs and outputs must be those that `run` uses."""
+    def _check(self, name: str) -> int:
+        """D of the tower; its inputs and outputs must be those that `run` uses."""
         inputs = {value.name for value in self._session.get_inputs()}
         outputs = {value.name: value.shape for value in self._session.get_outputs()}
         dimensions = outputs.get(VECTOR, [None])[-1]
@@ -99,14 +89,7 @@ class Encoder:
                 f"{name} is not a tower: found inputs {sorted(inputs)} and outputs {outputs}, "
                 f"expected {sorted(INPUTS)} and {VECTOR!r} of fixed width"
             )
-        if TOKENS not in outputs:
-            return dimensions, None
-        size = outputs[TOKENS][-1] if len(outputs[TOKENS]) == 3 else None
-        if not isinstance(size, int) or size < 1 or size % 8:
-            raise FormatError(
-                f"{name}: found {TOKENS!r} of shape {outputs[TOKENS]}, expected three dimensions, the last of them a multiple of 8"
-            )
-        return dimensions, size
+        return dimensions
 
     def encode(self, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
         """Encodes sequences in batches of similar length.
@@ -122,32 +105,6 @@ class Encoder:
         """Encodes sequences as one padded batch, at least one; returns as `encode`."""
         vectors: NDArray[np.float32] = self.run_outputs(sequences, [VECTOR])[0]
         return vectors
-
-    def run_tokens(
-        self, sequences: Sequence[WeightedTokens]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Encodes sequences as one padded batch, at least one, by a tower with token embeddings.
-
-        Returns vectors, float32 [n, D], and token embeddings, float32 [n, L, P], both L2-normalized; those of padding
-        are undefined.
-        """
-        vectors, tokens = self.run_outputs(sequences, [VECTOR, TOKENS])
-        return vectors, tokens
-
-    def read(self, sequences: Sequence[WeightedTokens]) -> list[EncodedText]:
-        """Encodes sequences with all outputs of the tower, in batches of similar length."""
-        read: dict[int, EncodedText] = {}
-        for rows in batches_by_length([len(sequence) for sequence in sequences], self.batch_tokens):
-            batch = self.read_batch([sequences[row] for row in rows])
-            read.update(zip(rows, batch, strict=True))
-        return [read[row] for row in range(len(sequences))]
-
-    def read_batch(self, sequences: Sequence[WeightedTokens]) -> list[EncodedText]:
-        """Encodes sequences with all outputs of the tower, as one padded batch; at least one."""
-        if self.token_size is None:
-            return [EncodedText(vector, None) for vector in self.run(sequences)]
-        both = zip(sequences, *self.run_tokens(sequences), strict=True)
-        return [EncodedText(vector, tokens[: len(each)]) for each, vector, tokens in both]
 
     def run_outputs(
         self, sequences: Sequence[WeightedTokens], outputs: Sequence[str]

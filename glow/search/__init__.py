@@ -10,8 +10,6 @@ from glow.search.calibration import (
     signs_of,
 )
 from glow.search.hybrid import HEAD, Fused, Scorer, contributions, fuse, fuse_rankings, rrf, uncertainty
-from glow.search.late import AnsweredWord, QueryTokens, answered_words, rows_read
-from glow.search.meaning import Meaning, can_tell
 from glow.search.reranking import (
     MAX_DEPTH,
     AttendedWord,
@@ -39,15 +37,16 @@ from glow.search.retrievers import (
     rank_hybrid,
     rank_lexical,
     reads_head,
+    rows_read,
     search_documents,
     unknown_words,
 )
 
 __all__ = [
-    "DEFAULT_CANDIDATES", "HEAD", "MAX_DEPTH", "RETRIEVERS", "SHARPNESS", "AnalyzedQuery", "AnsweredWord",
-    "Arrangement", "AttendedWord", "Confidence", "EncodedQuery", "FilterBoost", "Fused", "Meaning", "QueryTokens",
+    "DEFAULT_CANDIDATES", "HEAD", "MAX_DEPTH", "RETRIEVERS", "SHARPNESS", "AnalyzedQuery", 
+    "Arrangement", "AttendedWord", "Confidence", "EncodedQuery", "FilterBoost", "Fused", 
     "RankedDocuments", "RecencyBoost", "Reranking", "Retriever", "RetrieverOrAuto", "Scorer", "SortKey", "Typos",
-    "Words", "analyze_query", "answered_words", "arrange", "attended_words", "can_tell", "confidence_of",
+    "Words", "analyze_query", "arrange", "attended_words", "confidence_of",
     "contributions", "fit_logistic", "fuse", "fuse_hybrid", "fuse_rankings", "gather_hybrid", "is_known", "mixed",
     "probabilities", "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "rerank", "rows_read", "rrf",
     "score_unit", "search_documents", "signs_of", "uncertainty", "unknown_words",

@@ -8,7 +8,7 @@ three numbers; docs/results/quality.md shows how well it holds on datasets that 
     m   hits        h   nearest documents of the whole index        q   queries
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,8 +22,8 @@ Confidence = Literal["high", "low", "none"]
 """Confidence in the first hit: it most likely answers the query; it may; most likely no hit does."""
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
-SHARPNESS: Mapping[Literal["with_late", "without_late"], float] = {"with_late": 55.0, "without_late": 20.0}
-"""Factor of the evidence in the odds against the head, for each set of columns; half or twice of it fits as well."""
+SHARPNESS = 20.0
+"""Factor of the evidence in the odds against the head; half or twice of it fits as well."""
 NO_RIVAL = 1e-3
 """Added to the odds against a hit, which would otherwise be unbounded without rivals."""
 NOT_OPEN = 0.02

@@ -91,15 +91,8 @@ HEAD = 10
 """Number of dense hits whose spread gives the certainty of the ranking."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
-LATE_SHARE = 0.3
-"""Weight of late interaction in the dense score of a document (docs/results/quality.md)."""
-LATE_WORDS = 0.3
-"""Factor of the lexical weight with late interaction, which compares words as well."""
-LATE_HEAD = 48
-"""Number of documents that late interaction scores: the first by the sum without it."""
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Rows int64 [x] -> their true scores float32 [x] for the current query."""
-Late = Callable[[NDArray[np.int64]], NDArray[np.float32] | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +101,7 @@ class Fused:
 
     scores: NDArray[np.float32]  # float32 [m], descending
     rows: NDArray[np.int64]  # int64 [m], each once
-    # `dense`, `lexical`, and `late` if tokens were compared -> float32 [m]; NaN if unknown
+    # `dense`, `lexical` -> float32 [m]; NaN if unknown
     parts: Mapping[str, NDArray[np.float32]]
     # float32 [h], evidence of the documents nearest to the query, regardless of filters; None: unknown, or
     # the fusion adds up ranks
@@ -131,10 +124,6 @@ def fuse_rankings(
     # The first of the dense ranking of all documents, regardless of filters: for `uncertainty`, and as rivals
     # of the hits. None: no filter applies, so the dense candidates are used
     head: Ranking | None = None,
-    # Late interaction, with weight `LATE_SHARE` in the dense score under `convex`. It scores the first `LATE_HEAD`
-    # documents by the sum without it, and the nearest; others count as the lowest of them. Its result is None if
-    # time runs out. None: the index or the query has no tokens
-    score_late: Late | None = None,
     # Fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1
     score_covered: Scorer | None = None,
     *,
@@ -155,37 +144,19 @@ def fuse_rankings(
     run_all([part.complete for part in parts.values()], waits=waits)
     if fusion.method == "rrf":
         ranks = {name: part.reciprocal_ranks(fusion.k) for name, part in parts.items()}
-        return _fused(_Sum(fusion, 1.0).of(ranks["dense"], ranks["lexical"]), rows, parts, order)
+        return _fused(_sum(fusion, ranks["dense"], ranks["lexical"]), rows, parts, order)
     largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
     openness = uncertainty(near[0])
-    add = _Sum(fusion, openness / (float(largest) or 1.0))  # 0 if no word of the query is known
-    cosines = parts["dense"].filled()
-    lexical_scores = parts["lexical"].filled() * _covered(score_covered, rows)
-    late, compared = None, near[1]  # rivals of the hits, with documents that a filter excludes
-    if score_late is not None:
-        first = best(add.of(cosines, lexical_scores).astype(np.float32), rows, LATE_HEAD, order)[1]
-        compared = np.union1d(first, compared)
-        late = score_late(compared)
-    own = None if late is None else _own(rows, compared, late)
-    made = _fused(add.of(cosines, lexical_scores, own), rows, parts, order, own)
+    scale = openness / (float(largest) or 1.0)  # no word of the query is known if the largest is 0
+    words = parts["lexical"].filled() * _covered(score_covered, rows)
+    made = _fused(_sum(fusion, parts["dense"].filled(), scale * words), rows, parts, order)
     if head is None:
         return replace(made, head=made.scores[_places(made.rows, near[1])], openness=openness)
     if score_lexical is None:
         return replace(made, openness=openness)
-    rivals = None if late is None else late[np.searchsorted(compared, near[1])]
     words = score_lexical(near[1]).astype(np.float64) * _covered(score_covered, near[1])
-    scores = add.of(near[0].astype(np.float64), words, rivals)
+    scores = _sum(fusion, near[0].astype(np.float64), scale * words)
     return replace(made, head=scores.astype(np.float32), openness=openness)
-
-
-def _own(
-    rows: NDArray[np.int64], compared: NDArray[np.int64], late: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Late interaction of rows, float32 [m]; NaN for rows that are not in `compared`. Both arrays ascend."""
-    own = np.full(len(rows), np.nan, np.float32)
-    at, after = (np.searchsorted(rows, compared, side) for side in ("left", "right"))
-    own[at[at < after]] = late[at < after]
-    return own
 
 
 def _covered(score: Scorer | None, rows: NDArray[np.int64]) -> Floats:
@@ -199,22 +170,11 @@ def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.in
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    """Weighted sum of score columns."""
-
-    fusion: Fusion  # weights
-    lexical_scale: float  # factor of lexical scores
-
-    def of(self, dense: Floats, lexical: Floats, late: NDArray[np.float32] | None = None) -> Floats:
-        """Evidence, float64 [m], from three columns of that length; the lowest `late` replaces unknown ones."""
-        weights, words = self.fusion.weights, self.lexical_scale
-        total = weights.dense + weights.lexical
-        if late is not None:
-            late = np.where(np.isnan(late), np.fmin.reduce(late, initial=1.0), late)
-            dense, lexical = (1 - LATE_SHARE) * dense + LATE_SHARE * late, LATE_WORDS * lexical
-        evidence: Floats = weights.dense / total * dense + weights.lexical / total * words * lexical
-        return evidence
+def _sum(fusion: Fusion, dense: Floats, lexical: Floats) -> Floats:
+    """Evidence, float64 [m], from two columns of that length."""
+    total = fusion.weights.dense + fusion.weights.lexical
+    evidence: Floats = fusion.weights.dense / total * dense + fusion.weights.lexical / total * lexical
+    return evidence
 
 
 def _fused(
@@ -222,26 +182,19 @@ def _fused(
     rows: NDArray[np.int64],
     parts: Mapping[str, "_Candidates"],
     order: NDArray[np.uint32] | None,
-    late: NDArray[np.float32] | None = None,
 ) -> Fused:
     """The documents sorted by their evidence, float64 [m]."""
     scores, ranked = best(evidence.astype(np.float32), rows, max(len(rows), 1), order)
     places = np.searchsorted(rows, ranked)
     told = {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
-    return Fused(scores, ranked, told if late is None else {**told, "late": late[places]})
+    return Fused(scores, ranked, told)
 
 
 def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -> dict[str, float]:
-    """Parts of a hit's evidence under `convex`, which add up to it: `dense`, `words`, and `late` if tokens were compared."""
+    """Parts of a hit's evidence under `convex`, which add up to it: `dense` and `words`."""
     share = fusion.weights.dense / (fusion.weights.dense + fusion.weights.lexical)
-    if "late" in parts:
-        told = {
-            "dense": share * (1 - LATE_SHARE) * parts["dense"],
-            "late": share * LATE_SHARE * parts["late"],
-        }
-    else:
-        told = {"dense": share * parts["dense"]}
-    return {**told, "words": evidence - sum(told.values())}
+    dense = share * parts["dense"]
+    return {"dense": dense, "words": evidence - dense}
 
 
 def uncertainty(

@@ -21,8 +21,7 @@ from glow.index.postings import POSTINGS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.records import Document
 from glow.runtime import Reranker
-from glow.search.late import rows_read
-from glow.search.retrievers import RankedDocuments, Retriever
+from glow.search.retrievers import RankedDocuments, Retriever, rows_read
 from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
 
 __all__ = [

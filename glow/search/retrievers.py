@@ -13,15 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.index import Calibration, Fusion, Ranking, RowMask, Searchable, best, run_all
-from glow.index.late_interaction import LATE_INTERACTION
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, Folded, PassageMap
 from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import GPU_MAX_HITS, VECTORS, DenseView, SearchParams
-from glow.runtime import EncodedText
 from glow.search.calibration import Confidence, confidence_of, probabilities
 from glow.search.hybrid import HEAD, Scorer, coverage_scorer, fuse_rankings
-from glow.search.late import LateScorer, QueryTokens, best_passages, dense_scorer, late_scorer
 from glow.text import WeightedTokens, is_punctuation, searched_words
 
 Typos = Literal["auto", "off"]
@@ -50,18 +47,10 @@ class EncodedQuery:
     Attributes:
         text: for lexical retrieval.
         vector: float32 [D], L2-normalized.
-        tokens: for late interaction; None: it is left out.
     """
 
     text: str
     vector: NDArray[np.float32]
-    tokens: QueryTokens | None = None
-
-    @classmethod
-    def of(cls, reading: AnalyzedQuery, encoded: EncodedText) -> "EncodedQuery":
-        """Combines a query with its encoder's outputs."""
-        tokens = None if encoded.tokens is None else QueryTokens.of(reading.tokens, encoded.tokens)
-        return cls(reading.text, encoded.vector, tokens)
 
 
 def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
@@ -143,6 +132,96 @@ def search_documents(
     return [finished[query] for query in range(len(vectors))]
 
 
+def dense_scorer(
+    index: Searchable, vector: NDArray[np.float32]
+) -> Callable[[NDArray[np.int64]], NDArray[np.float32]] | None:
+    """Returns a function that computes documents' scores for one query, or None.
+
+    Args:
+        index: with the vectors.
+        vector: float32 [D], of the query, L2-normalized.
+
+    Returns:
+        Documents int64 [m] -> float32 [m] in [-1, 1], of each document's best passage; None if the index cannot return
+        full vectors by row.
+    """
+    dense = index[VECTORS]
+    if not dense.has_vectors:
+        return None
+    if not index.holds(PASSAGES):
+        return lambda documents: dense.score(vector, documents)
+    passages = index[PASSAGES]
+
+    def score(documents: NDArray[np.int64]) -> NDArray[np.float32]:
+        if not len(documents):
+            return dense.score(vector, documents)
+        rows, starts = _rows_of(passages, documents)
+        best: NDArray[np.float32] = np.maximum.reduceat(dense.score(vector, rows), starts)
+        return best
+
+    return score
+
+
+def best_passages(
+    dense: DenseView,
+    passages: PassageMap,
+    vector: NDArray[np.float32] | None,
+    documents: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """The row of each document's best passage for a query, int64 [m]; its first passage if no vectors are available.
+
+    Args:
+        dense: the vectors of passages.
+        passages: map from passages to documents.
+        vector: float32 [D], of the query; None: unknown.
+        documents: int64 [m].
+    """
+    first: NDArray[np.int64] = passages.first[documents].astype(np.int64)
+    if vector is None or not dense.has_vectors or not len(documents):
+        return first
+    rows, starts = _rows_of(passages, documents)
+    scores = dense.score(vector, rows)
+    ends = [*starts[1:].tolist(), len(rows)]
+    found = [
+        start + int(scores[start:end].argmax()) for start, end in zip(starts.tolist(), ends, strict=True)
+    ]
+    best: NDArray[np.int64] = rows[found]
+    return best
+
+
+def rows_read(
+    index: Searchable,
+    documents: NDArray[np.int64],
+    known: Mapping[int, int],
+    vector: NDArray[np.float32] | None,
+) -> NDArray[np.int64]:
+    """The row of each document's vector, or of the vector of its best passage, int64 [m].
+
+    Args:
+        index: with the vectors.
+        documents: int64 [m].
+        known: document row -> row of its best passage, as found by a search.
+        vector: as for `best_passages`, for the other documents.
+    """
+    if not index.holds(PASSAGES):
+        return documents.astype(np.int64)
+    found = np.array([known.get(row, -1) for row in documents.tolist()], np.int64)
+    missing = found < 0
+    if missing.any():
+        found[missing] = best_passages(index[VECTORS], index[PASSAGES], vector, documents[missing])
+    return found
+
+
+def _rows_of(
+    passages: PassageMap, documents: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The passages of documents, int64 [p], and where each document's passages begin among them, int64 [m]."""
+    first = passages.first[documents].astype(np.int64)
+    counts = passages.first[documents + 1].astype(np.int64) - first
+    starts = np.cumsum(counts) - counts
+    return np.repeat(first - starts, counts) + np.arange(counts.sum()), starts
+
+
 Retriever = Literal["dense", "lexical", "learned-sparse", "hybrid"]
 RetrieverOrAuto = Literal["auto", "dense", "lexical", "learned-sparse", "hybrid"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
@@ -160,7 +239,7 @@ class RankedDocuments:
     Attributes:
         scores: float32 [k], descending; they give the order.
         rows: int64 [k], rows of documents.
-        parts: `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown. `late` likewise, if tokens were compared.
+        parts: `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown.
             `fused`, the evidence of a hybrid search, if the score is a probability.
         passages: document row -> row of its best passage; empty if the index has none, or only lexical retrieval found it.
         calibration: makes `scores` probabilities that a hit answers the query; None: they have no unit.
@@ -187,7 +266,6 @@ class HybridCandidates:
     Attributes:
         head: the first dense hits of all documents, regardless of filters; None: those of `dense`.
         words: kind of the part `lexical`: `lexical` is BM25, `learned` is BM25 with learned impacts.
-        score_late: late interaction; None: the index or the query has no token embeddings.
         score_covered: fraction of the query that documents hold (`coverage_scorer`).
         waits: whether the scorers wait for a store.
     """
@@ -199,7 +277,6 @@ class HybridCandidates:
     lexical_scale: float
     head: Ranking | None = None
     words: Words = "lexical"
-    score_late: LateScorer | None = None
     score_covered: Scorer | None = None
     waits: bool = False
 
@@ -265,8 +342,7 @@ def rank_hybrid(
 ) -> RankedDocuments:
     """Fuses the k documents of each retriever and returns the k best. Lexical retrieval uses learned impacts if there are any.
 
-    If index and query have tokens, late interaction scores the first documents (`LATE_HEAD`). With `convex`, a filter changes no
-    score of these, and none without late interaction; with `rrf`, a score depends on the document's rank among the allowed ones.
+    With `convex`, a filter changes no score; with `rrf`, a score depends on the document's rank among the allowed ones.
 
     The index needs a lexical component. Arguments as for `rank_dense`, and
 
@@ -285,7 +361,6 @@ def fuse_hybrid(
     k: int,
     fusion: Fusion,
     passages: Mapping[int, int],
-    is_over: Callable[[], bool] = lambda: False,
     *,
     calibrates: bool = False,
 ) -> RankedDocuments:
@@ -297,10 +372,8 @@ def fuse_hybrid(
         k: documents, >= 1.
         fusion: how to combine the two rankings.
         passages: document row -> row of its best passage, as found by dense retrieval.
-        is_over: called before late interaction; if true, that is left out.
         calibrates: as for `rank_hybrid`.
     """
-    score = gathered.score_late
     fused = fuse_rankings(
         fusion,
         gathered.dense,
@@ -310,7 +383,6 @@ def fuse_hybrid(
         gathered.score_lexical,
         gathered.lexical_scale,
         gathered.head,
-        None if score is None else lambda rows: None if is_over() else score(rows),
         gathered.score_covered,
         waits=gathered.waits,
     )
@@ -319,7 +391,7 @@ def fuse_hybrid(
     }
     calibration = None
     if calibrates and fused.head is not None and gathered.words == "lexical":
-        calibration = index.calibrations.of(fusion, late="late" in parts)
+        calibration = index.calibration.of(fusion)
     if calibration is None or fused.head is None:
         return RankedDocuments(fused.scores[:k], fused.rows[:k], parts, passages)
     parts["fused"] = evidence = fused.scores[:k]
@@ -353,9 +425,6 @@ def gather_hybrid(
     waits = impacts.is_remote or index[VECTORS].is_remote
     dense, lexical, *nearest = run_all(searches, waits=waits)
     head = (nearest[0].scores[:HEAD], nearest[0].rows[:HEAD]) if nearest else None
-    late = None
-    if query.tokens is not None and index.holds(LATE_INTERACTION):
-        late = late_scorer(index, query.tokens, vector, dense.passages)
     return dense, HybridCandidates(
         dense=(dense.scores, dense.rows),
         lexical=lexical,
@@ -364,7 +433,6 @@ def gather_hybrid(
         lexical_scale=impacts.largest,
         head=head,
         words=by,
-        score_late=late,
         score_covered=coverage_scorer(impacts, words, index.preprocessor.weigher.idf),
         waits=waits,
     )

@@ -14,7 +14,7 @@ from glow.text.analyzer import (
     misspell_in,
     searched_words,
 )
-from glow.text.highlight import Fragment, Highlighter, Highlighting, ReadText, markup
+from glow.text.highlight import Fragment, Highlighter, Highlighting, markup
 from glow.text.passages import LongDocuments, PassageCutter, PassageOptions, body_text, passage_document
 from glow.text.preprocessor import (
     PREPROCESSOR_VERSION,
@@ -36,7 +36,7 @@ from glow.text.words import VOCABULARY_FILE, WordPieces, is_punctuation
 __all__ = [
     "DEFAULT_ANALYZER", "PREPROCESSOR_VERSION", "QUERY", "STOP_WORDS", "TOKENIZER_FILE", "VOCABULARY_FILE", "Analyzer",
     "AnalyzerName", "CorpusCounter", "Fragment", "Highlighter", "Highlighting", "LongDocuments", "PassageCutter",
-    "PassageOptions", "Preprocessor", "ReadText", "TermCounter", "TermStats", "TermTable", "TokenizerPieces", "WeightedTokens",
+    "PassageOptions", "Preprocessor", "TermCounter", "TermStats", "TermTable", "TokenizerPieces", "WeightedTokens",
     "Weighting", "WordPieces", "WordSpans", "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact",
     "body_text", "check_analyzer", "field_words", "idf_bm25", "idf_lucene", "is_indexed", "is_lexical", "is_punctuation",
     "lexical_tokens", "lexical_words", "load_pieces", "load_preprocessor", "markup", "misspell", "misspell_in", "pad",

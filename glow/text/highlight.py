@@ -1,79 +1,22 @@
 """Snippets: stretches of a field with the query's words, cut at word ends, with those words marked.
 
-Words match regardless of case, accents and script, as in preprocessing, and by stems if the index uses them. Words that a text
-lacks may match similar words (`glow.text.highlight`). The stretches are chosen by idf (`glow.text.spans`).
+Words match regardless of case, accents and script, as in preprocessing, and by stems if the index uses them. The best stretch of a
+long text begins with a sentence. The stretches are chosen by idf (`glow.text.spans`).
 """
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import accumulate, islice, takewhile
 from typing import Literal
 
 from glow.errors import ConfigError
 from glow.records import Document
 from glow.schema import FieldSpec
-from glow.text.analyzer import Analyzer, is_lexical, searched_words
+from glow.text.analyzer import Analyzer, searched_words
 from glow.text.passages import sentence_spans
 from glow.text.preprocessor import Preprocessor
-from glow.text.spans import FoundWords, Span, WantedWords, Window, WordSpans, best_windows, trim
-from glow.text.words import WordPieces
-
-TOKEN_CHARACTERS = 8
-"""To find a token, at most so many characters per token before it are split again; prose seldom needs more."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadText:
-    """A text as the document tower read it.
-
-    Attributes:
-        field: its only value is the text, or contains it.
-        start: position of the text in that value.
-        text: complete; the tower may have read only its beginning.
-        answers: terms of a query -> the terms that a token of the text matches, and that token's number, from 0.
-    """
-
-    field: str
-    start: int
-    text: str
-    answers: Callable[[Set[str]], Mapping[str, int]]
-
-
-def answering_words(read: ReadText, terms: Set[str], spans: WordSpans, pieces: WordPieces) -> list[Span]:
-    """The words of a text that match terms which it does not contain, each under that term, in order.
-
-    Positions are those in the field's value. Punctuation and stop words are left out.
-    """
-    found = read.answers(terms)
-    if not found:
-        return []
-    last = max(found.values())
-    text = read.text[: TOKEN_CHARACTERS * (last + 2)]
-    words = pieces.words(text)
-    if len(text) < len(read.text):
-        del words[-1:]  # it may be cut off
-    counted = accumulate(len(pieces.pieces(word)) for word in words)
-    ends = list(takewhile(last.__ge__, counted))
-    numbers = {term: bisect_right(ends, token) for term, token in found.items()}
-    kept = [
-        (term, number)
-        for term, number in numbers.items()
-        if number < len(words) and is_lexical(words[number])
-    ]
-    placed = [(term, _word_at(words, number, text, spans)) for term, number in kept]
-    return sorted(
-        (Span(term, read.start + at.start, read.start + at.end) for term, at in placed if at is not None),
-        key=lambda span: span.start,
-    )
-
-
-def _word_at(words: Sequence[str], number: int, text: str, spans: WordSpans) -> Span | None:
-    """Position of one of a text's words; only equal words are searched."""
-    word = words[number]
-    return next(islice(spans.of_text(text, {word}), words[:number].count(word), None), None)
+from glow.text.spans import FoundWords, WantedWords, Window, WordSpans, best_windows, trim
 
 
 def from_its_sentence(text: str, window: Window, others: Sequence[Window], width: int) -> Window:
@@ -180,7 +123,6 @@ class Highlighter:
         attended: Collection[str] = (),
         options: Highlighting | None = None,
         most: int | None = None,
-        read: ReadText | None = None,
     ) -> dict[str, list[Fragment]]:
         """Fragments of a document's fields.
 
@@ -191,8 +133,6 @@ class Highlighter:
             attended: more words to mark: those with most attention of the document tower.
             options: size of the output.
             most: limit of characters to read in all fields, >= 0, shorter fields first; None: only the limit of each field.
-            read: the part of one field that the tower read. Terms that the field lacks match similar words in it, and its best
-                stretch begins with a sentence.
 
         Returns:
             Field -> fragments in order; fields that the document lacks are left out.
@@ -209,10 +149,7 @@ class Highlighter:
         fragments = {}
         for name in sorted(texts, key=lambda name: sum(map(len, texts[name]))):
             allowed = min(left, SEARCHED_CHARACTERS)
-            own = read if read is not None and read.field == name else None
-            fragments[name] = self._field(
-                texts[name], terms, wanted, options, self._specs.get(name), allowed, own
-            )
+            fragments[name] = self._field(texts[name], terms, wanted, options, self._specs.get(name), allowed)
             left -= min(allowed, sum(map(len, texts[name])))
         return {name: fragments[name] for name in texts}
 
@@ -229,7 +166,6 @@ class Highlighter:
         options: Highlighting | None,
         spec: FieldSpec | None,  # None for plain text
         most: int,
-        read: ReadText | None,
     ) -> list[Fragment]:
         """Fragments of one field, as `document`: stretches of its only value, or one of each of the best values.
 
@@ -242,16 +178,13 @@ class Highlighter:
             if not left:
                 break
             found = FoundWords(self._spans, value[:left], spec, wanted)
-            if read is not None and (lacking := terms.keys() - found.terms):
-                answering = answering_words(read, lacking, self._spans, self._preprocessor.pieces)
-                found.add([span for span in answering if span.end <= left])
             if found.terms and len(values) == 1 and len(value) <= min(left, options.fragment_chars):
                 return [self._fragment(value, Window(0.0, 0, len(value), 0, len(value)), found, terms)]
             left = max(left - len(value), 0)
             deciding = (found.terms & terms.keys()) or found.terms
             worth = {term: terms.get(term, 0.0) or LEAST_WORTH for term in deciding}
             windows = best_windows(found, worth, each, options.fragment_chars, len(value))
-            if read is not None and windows:
+            if windows and len(values) == 1:
                 windows[0] = from_its_sentence(value, windows[0], windows[1:], options.fragment_chars)
             fragments += [(window, place, found) for window in windows]
         if not fragments and values:

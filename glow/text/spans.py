@@ -7,7 +7,6 @@ seconds for a long text of CJK characters.
 
 import re
 import unicodedata
-from bisect import insort
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -258,16 +257,6 @@ class FoundWords:
             if terms:
                 self.terms.update(terms.values())
                 self._stretches.append(_Stretch(start, end, _finder(spans, part, start, terms)))
-
-    def add(self, spans: Sequence[Span]) -> None:
-        """Adds further words of the text, each as a term, in order; the same word may be there already under another term."""
-        for span in spans:
-            self.terms.add(span.word)
-            home = next((each for each in self._stretches if each.start <= span.start < each.end), None)
-            if home is None:
-                insort(self._stretches, _Stretch(span.start, span.end, list, [span]), key=_START)
-            else:
-                insort(home.spans, span, key=_START)
 
     def __iter__(self) -> Iterator[Span]:
         for stretch in self._stretches:

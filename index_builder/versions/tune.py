@@ -8,7 +8,7 @@ calibrate the chosen fusion. Queries are analyzed as a service does, with releva
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from glow.evaluation import Difference, Task, compare, dcg, find_tasks, grades_b
 from glow.index import (
     DEFAULT_FUSION,
     FUSION_FILE,
+    CalibratedFusion,
     Calibration,
-    Calibrations,
     Fusion,
     FusionWeights,
     Index,
@@ -76,12 +76,12 @@ def judged_queries(index: Index, task: Task) -> list[JudgedQuery]:
     queries = []
     for start in range(0, len(analyzed), QUERIES_AT_ONCE):
         block = analyzed[start : start + QUERIES_AT_ONCE]
-        read = index.encoder.read([reading.tokens for _, reading in block])
-        for (name, reading), encoded in zip(block, read, strict=True):
+        vectors = index.encoder.encode([reading.tokens for _, reading in block])
+        for (name, reading), vector in zip(block, vectors, strict=True):
             judged = {document: grade for document, grade in grades[name].items() if grade > 0}
             ideal = dcg(sorted(judged.values(), reverse=True)[:DEPTH])
             here = {rows[document]: grade for document, grade in judged.items() if document in rows}
-            queries.append(JudgedQuery(EncodedQuery.of(reading, encoded), here, ideal))
+            queries.append(JudgedQuery(EncodedQuery(reading.text, vector), here, ideal))
     return queries
 
 
@@ -103,7 +103,6 @@ class Candidates:
     lexical_scale: float  # the largest impact of any term
     grades: Mapping[int, int]  # row -> grade above 0 of the relevant documents
     ideal: float  # DCG@10 of the best ranking of the judged documents; 0 if none is relevant
-    late_scores: NDArray[np.float32] | None = None
     # float32 [m], the fraction of the query that each document covers; None: all of it
     covered: NDArray[np.float32] | None = None
 
@@ -121,7 +120,6 @@ class Candidates:
             scorer(self.dense_scores),
             scorer(self.lexical_scores),
             self.lexical_scale,
-            score_late=scorer(self.late_scores),
             score_covered=scorer(self.covered),
         )
 
@@ -236,31 +234,26 @@ def calibrate(
     queries: Sequence[Candidates],
     fusion: Fusion,
     order: NDArray[np.uint32] | None,  # uint32 [n], each document's place in a tie
-) -> Calibrations | None:
+) -> CalibratedFusion | None:
     """Fits a mapping from a fusion's scores to probabilities.
 
     Returns none if there are fewer than 100 queries, no relevant hit in the top ten, or a fusion of ranks.
     """
     if fusion.method != "convex" or len(queries) < LEAST_QUERIES:
         return None
-    has_late = all(query.late_scores is not None for query in queries)
-    without = [replace(query, late_scores=None) for query in queries]
-    plain = _fit(without, fusion, order, SHARPNESS["without_late"])
-    late = _fit(queries, fusion, order, SHARPNESS["with_late"]) if has_late else None
-    if plain is None and late is None:
-        return None
-    return Calibrations(weights=fusion.weights, with_late=late, without_late=plain)
+    fitted = _fit(queries, fusion, order)
+    return None if fitted is None else CalibratedFusion(weights=fusion.weights, calibration=fitted)
 
 
 def _fit(
-    queries: Sequence[Candidates], fusion: Fusion, order: NDArray[np.uint32] | None, sharpness: float
+    queries: Sequence[Candidates], fusion: Fusion, order: NDArray[np.uint32] | None
 ) -> Calibration | None:
     signs, answers, first = [], [], []
     for query in queries:
         fused = query.fuse(fusion, order)
         if fused.head is None or not len(fused.rows):
             continue
-        signs.append(signs_of(fused.scores[:DEPTH], fused.head, fused.openness, sharpness))
+        signs.append(signs_of(fused.scores[:DEPTH], fused.head, fused.openness, SHARPNESS))
         answers.append(np.array([row in query.grades for row in fused.rows[:DEPTH].tolist()]))
         first.append(np.arange(len(answers[-1])) == 0)
     if not any(each.any() for each in answers):
@@ -273,7 +266,7 @@ def _fit(
     answerable = np.array([each.any() for each in answers])
     high, none = _bounds(likely[top], right[top], answerable)
     return Calibration(
-        sharpness=sharpness,
+        sharpness=SHARPNESS,
         standing=float(fitted[0]),
         evidence=float(fitted[1]),
         openness=float(fitted[2]),
@@ -340,7 +333,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
     source = options.version or root.current()
     index = Index.open(root.folder(source))
     task = find_tasks(options.data, [options.split])[0]
-    tuned, calibrations = _tune_fusion(index, task, options)
+    tuned, calibration = _tune_fusion(index, task, options)
     parameters = {
         "fusion": tuned.fusion.model_dump(),
         "data": task.data,
@@ -354,14 +347,14 @@ def tune_index(options: TuneOptions) -> TuneResult:
                 "changed: tune again"
             )
         version = derive(
-            root, source, {}, {"tuning": parameters}, lambda folder: _store(folder, tuned, calibrations)
+            root, source, {}, {"tuning": parameters}, lambda folder: _store(folder, tuned, calibration)
         )
         if options.publish:
             root.publish(version)
-    return TuneResult(source, version, tuned, calibrations is not None)
+    return TuneResult(source, version, tuned, calibration is not None)
 
 
-def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> tuple[Tuned, Calibrations | None]:
+def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> tuple[Tuned, CalibratedFusion | None]:
     if not index.holds(POSTINGS):
         raise MismatchError(
             f"version {index.version} holds no lexical index to fuse with; build it with --lexical"
@@ -383,7 +376,6 @@ def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
         rows=union,
         dense_scores=gathered.score_dense(union) if gathered.score_dense else None,
         lexical_scores=gathered.score_lexical(union),
-        late_scores=gathered.score_late(union) if gathered.score_late else None,
         covered=gathered.score_covered(union) if gathered.score_covered else None,
         lexical_scale=gathered.lexical_scale,
         grades=query.grades,
@@ -391,10 +383,10 @@ def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
     )
 
 
-def _store(folder: Path, tuned: Tuned, calibrations: Calibrations | None) -> None:
+def _store(folder: Path, tuned: Tuned, calibration: CalibratedFusion | None) -> None:
     """Replaces files that may be hard links to the older version's, which must not change."""
-    if calibrations is not None:
+    if calibration is not None:
         (folder / CALIBRATION_FILE).unlink(missing_ok=True)
-        calibrations.save(folder / CALIBRATION_FILE)
+        calibration.save(folder / CALIBRATION_FILE)
     (folder / FUSION_FILE).unlink(missing_ok=True)
     tuned.fusion.save(folder / FUSION_FILE)

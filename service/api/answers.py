@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glow.errors import GlowError, StoreError
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.query_log import LoggedQuery
-from glow.runtime import EncodedText
 from glow.search import Retriever
 from glow_service.access import Tenant, require_visible
 from glow_service.api.context import RequestContext
@@ -32,6 +34,7 @@ from glow_service.search import (
 )
 from glow_service.state import Service
 
+Vector = NDArray[np.float32]
 _logger = logging.getLogger(__name__)
 LONG_FILTER = 50
 """Filters with more terms are checked and hashed to a cache key outside the event loop."""
@@ -209,13 +212,13 @@ class _Making:
         if known is not None:
             return await self._in_thread(session, partial(session.retrieve, known))
 
-        def finish(job: Job[Any], encoded: EncodedText) -> tuple[SearchAnswer, ResultFragment, EncodedText]:
+        def finish(job: Job[Any], vector: Vector) -> tuple[SearchAnswer, ResultFragment, Vector]:
             session.clock.set(queue=job.queue_ms, encode=job.encode_ms)
             session.clock.gone = job.future.done
-            return *_finish(partial(session.retrieve, encoded)), encoded
+            return *_finish(partial(session.retrieve, vector)), vector
 
-        answer, result, encoded = await pool.batcher.run(self._index.encoder, tokens, finish, self._deadline)
-        cache.put_vector(self._index, session.text, encoded)
+        answer, result, vector = await pool.batcher.run(self._index.encoder, tokens, finish, self._deadline)
+        cache.put_vector(self._index, session.text, vector)
         return answer, result
 
     async def _in_thread(

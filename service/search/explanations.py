@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glow.index import Index
 from glow.records import Document
 from glow.runtime import Explainer, Explanation, TermAblation
-from glow.search import AnsweredWord, AttendedWord, EncodedQuery, QueryTokens, answered_words, rows_read
+from glow.search import AttendedWord
 from glow_service.errors import NotAvailableError
 
 
@@ -23,33 +22,11 @@ class Explanations:
     left_out: tuple[TermAblation, ...] = ()
     # Position of a re-ranked document -> attention of the re-ranker.
     reranked: Mapping[int, tuple[AttendedWord, ...]] = field(default_factory=dict)
-    # Most similar word of each document for each query word.
-    answered: tuple[tuple[AnsweredWord, ...], ...] = ()
 
     @property
     def cosines(self) -> tuple[float, ...]:
         """Cosine of the query with each document, from the vectors of the explaining encoders."""
         return tuple(float(self.query.vector @ document.vector) for document in self.documents)
-
-
-def answers_of(
-    index: Index,
-    query: EncodedQuery,
-    tokens: QueryTokens,
-    hits: tuple[NDArray[np.int64], Mapping[int, int]],
-    read: Sequence[Document],  # [m], the documents as the encoder read them
-) -> tuple[tuple[AnsweredWord, ...], ...]:
-    """The words of each hit that are most similar to the query's words.
-
-    `hits` holds rows int64 [m], and document row -> row of its best passage, if the search found it.
-    """
-    documents, passages = hits
-    rows = rows_read(index, documents, passages, query.vector).tolist()
-    preprocess = index.preprocessor.document
-    return tuple(
-        answered_words(index, tokens, row, preprocess(document))
-        for row, document in zip(rows, read, strict=True)
-    )
 
 
 def require_explainer(index: Index) -> Explainer:

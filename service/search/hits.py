@@ -6,10 +6,8 @@ A page is read a few documents at a time. If that is much work, reading stops, a
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import orjson
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from glow.contract import Hit, Passage
 from glow.index import Index
@@ -17,8 +15,8 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, FoundPassage
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
-from glow.search import Meaning, RankedDocuments
-from glow.text import Highlighter, ReadText, markup
+from glow.search import RankedDocuments
+from glow.text import Highlighter, markup
 from glow_service.errors import AnswerTooLargeError
 from glow_service.search.clock import StageClock
 from glow_service.search.explanations import Explanations
@@ -145,8 +143,6 @@ def _size(value: Any) -> int:
 
 Causes = Callable[[int, Document], Mapping[str, str]]
 """Function of a document's row and text: query word that it lacks -> its own related word."""
-READING_RESERVE_S = 0.005
-"""Time reserved for the rest of a page, in seconds; with less, snippets use only lexical matches."""
 MOST_READ = 1_000_000
 """Most characters of all hits of a response that are read for snippets."""
 LONG_PAGE, LONG_SNIPPETS = 2_000_000, 100_000
@@ -166,12 +162,6 @@ def page_of(plan: SearchPlan, ranked: RankedDocuments) -> list[RankedHit]:
         known = {name: values[place] for name, values in parts.items() if values[place] == values[place]}
         hits.append(RankedHit(row, score, known, ranked.passages.get(row)))
     return hits
-
-
-def rows_of(page: Sequence[RankedHit]) -> tuple[NDArray[np.int64], dict[int, int]]:
-    """The hits' rows, int64 [m], and row -> row of its best passage, if the search found one."""
-    known = {hit.row: hit.passage for hit in page if hit.passage is not None}
-    return np.array([hit.row for hit in page], np.int64), known
 
 
 def documents_of(
@@ -225,13 +215,11 @@ class Snippets:
         self._text, self._asked = text, asked
         self.share = MOST_READ // max(hits, 1)
 
-    def of(
-        self, document: Document, attended: Collection[str], read: ReadText | None = None
-    ) -> dict[str, tuple[str, ...]]:
+    def of(self, document: Document, attended: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Snippets by field, without fields that the document lacks."""
         asked = self._asked
         fragments = self._highlighter.document(
-            document, self._text, asked.fields, attended, asked.options, self.share, read
+            document, self._text, asked.fields, attended, asked.options, self.share
         )
         return {name: tuple(map(markup, each)) for name, each in fragments.items()}
 
@@ -251,10 +239,7 @@ class PageReader:
         page: Sequence[RankedHit],
         explanations: Explanations | None,  # explanations of the hits, if requested
         clock: StageClock,  # measures the stages `fetch` and `highlight`
-        meaning: Meaning | None = None,  # finds words with similar meaning, if tokens were compared
     ) -> None:
-        self.left_out: tuple[str, ...] = ()
-        self._meaning = meaning
         self._clock, self._explanations = clock, explanations
         self._maker = HitMaker(index, plan, text, explanations)
         self._snippets = None if plan.highlight is None else Snippets(index, text, plan.highlight, len(page))
@@ -267,16 +252,12 @@ class PageReader:
     def run(self, *, may_move: bool) -> tuple[Hit, ...]:
         """Reads the hits; if `may_move`, a long page raises `LongHitsError`, and another call reads its rest."""
         clock, explanations = self._clock, self._explanations
-        is_over = clock.has_no_time_for_another(READING_RESERVE_S)
         for place, (at, document, passage) in self._coming:
             snippets, because = None, self._causes(at.row, document)
             if self._snippets is not None:
                 clock.switch("fetch")
                 attended = explanations.documents[place].attended_words() if explanations else ()
-                if self._meaning is not None and is_over():
-                    self._meaning, self.left_out = None, ("snippets",)
-                read = None if self._meaning is None else self._meaning.of(place, document)
-                snippets = self._snippets.of(document, {*attended, *because.values()}, read)
+                snippets = self._snippets.of(document, {*attended, *because.values()})
                 clock.switch("highlight")
                 clock.check()
             self._size.add(self._maker.hit(place, at, document, passage, snippets, because))

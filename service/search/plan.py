@@ -85,7 +85,6 @@ class SearchPlan:
     vector: tuple[float, ...] | None = None  # L2-normalized, if it is the source
     like: str = ""  # id of a document; "" unless it is the source
     rerank: Reranking | None = None  # how to re-rank the first hits; None: not at all. Needs `index.reranker`
-    late: bool = True  # whether a hybrid search compares tokens, if the index has token vectors
     vectors: bool = False  # whether to return the vector of each hit
     timeout_ms: int = field(default=0, compare=False, repr=False)  # from the request's first byte
     allow_partial: bool = field(
@@ -155,8 +154,7 @@ def plan_search(request: SearchRequest, settings: Settings, index: Index) -> Sea
         source=source,
         vector=_unit_vector(request.vector or (), index) if source == "vector" else None,
         like=request.like.id if request.like is not None else "",
-        rerank=_rerank(request, retriever, index),
-        late=settings.late_interaction if request.rerank is None else request.rerank is not False,
+        rerank=_rerank(request),
         vectors=request.vectors,
         timeout_ms=request.timeout_ms or settings.default_timeout_ms,
         allow_partial=request.allow_partial,
@@ -260,7 +258,7 @@ def _require_served(request: SearchRequest, retriever: Retriever, index: Index) 
     """Raises one error for all features that the index cannot serve."""
     features: dict[str, str] = {"/retriever": retriever}
     if request.rerank:
-        features["/rerank"] = "late" if request.rerank is True and index.reranker is None else "rerank"
+        features["/rerank"] = "rerank"
     lacking = {pointer: detail for pointer, name in features.items() if (detail := index.refusals[name])}
     if request.explain and index.explainer is None:
         lacking["/explain"] = "this index has no explain graphs; build it again without --no-explain"
@@ -315,13 +313,8 @@ def _explains(request: SearchRequest) -> bool:
     return bool(request.explain)
 
 
-def _rerank(request: SearchRequest, retriever: Retriever, index: Index) -> Reranking | None:
+def _rerank(request: SearchRequest) -> Reranking | None:
     if not request.rerank:
-        return None
-    if index.reranker is None:
-        if retriever != "hybrid":
-            detail = f"without a re-ranker, this index re-ranks only hybrid searches, found {retriever!r}; remove 'rerank'"
-            raise fault("/rerank", detail)
         return None
     if not (request.query or "").strip():
         raise fault("/rerank", "re-ranking needs a text query; give 'query', or remove 'rerank'")

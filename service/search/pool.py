@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glow.index import set_numpy_threads
 from glow.index.vectors import set_threads
-from glow.runtime import EncodedText, Encoder
+from glow.runtime import Encoder
 from glow.text import WeightedTokens
 from glow_service.errors import OverloadedError
 from glow_service.search.clock import Deadline
@@ -132,7 +135,7 @@ class Job(Generic[_T]):
 
     encoder: Encoder  # the encoder; only jobs with the same one share a batch
     tokens: WeightedTokens
-    continuation: Callable[["Job[_T]", EncodedText], _T]  # processes the encoder's output in the same thread
+    continuation: Callable[["Job[_T]", NDArray[np.float32]], _T]  # uses the vector in the same thread
     deadline: Deadline  # deadline of the result
     future: "asyncio.Future[_T]"  # the result or the error; canceled if the client disconnected
     queued: float = field(default_factory=time.perf_counter)  # `time.perf_counter()` when the job was queued
@@ -158,7 +161,7 @@ class Batcher:
         self,
         encoder: Encoder,
         tokens: WeightedTokens,
-        continuation: Callable[[Job[_T], EncodedText], _T],
+        continuation: Callable[[Job[_T], NDArray[np.float32]], _T],
         deadline: Deadline,
     ) -> _T:
         """Encodes a text in a batch; returns the continuation's result."""
@@ -222,12 +225,12 @@ class Batcher:
             wanted = [job for job in batch if not (job.deadline.has_passed or job.future.done())]
             if not wanted:
                 return
-            read = wanted[0].encoder.read_batch([job.tokens for job in wanted])
+            vectors = wanted[0].encoder.run([job.tokens for job in wanted])
             encode_ms = (time.perf_counter() - started) * 1_000
             self._observe(wanted)
-            for job, encoded in zip(wanted, read, strict=True):
+            for job, vector in zip(wanted, vectors, strict=True):
                 job.queue_ms, job.encode_ms = (started - job.queued) * 1_000, encode_ms
-                _finish(loop, job, encoded)
+                _finish(loop, job, vector)
         except BaseException as error:  # any error: each waiting client must receive it
             for job in batch:
                 loop.call_soon_threadsafe(_fail, job.future, error)
@@ -246,7 +249,7 @@ class Batcher:
         self._metrics.padding_ratio.observe(1 - sum(lengths) / (max(lengths) * len(lengths)))
 
 
-def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], encoded: EncodedText) -> None:
+def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], vector: NDArray[np.float32]) -> None:
     """Runs a job's continuation, unless its client disconnected or its deadline passed."""
     if job.future.done():
         return
@@ -254,7 +257,7 @@ def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], encoded: EncodedText
         loop.call_soon_threadsafe(_expire, job)
         return
     try:
-        result = job.continuation(job, encoded)
+        result = job.continuation(job, vector)
     except Exception as error:  # an error of one job must not affect the others
         loop.call_soon_threadsafe(_fail, job.future, error)
     else:

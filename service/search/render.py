@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.contract import (
-    AnsweredWord,
     AttendedWord,
     Facet,
     FacetValue,
@@ -41,7 +40,7 @@ class RankedHit(NamedTuple):
 
     row: int  # row of the document in the index
     score: float  # the ranking score; the probability of relevance if the response has a confidence
-    # `dense` (cosine, in [-1, 1]), `lexical`, `learned` (>= 0), `late` (about -1 to 1), `fused`, `rerank` (any sign)
+    # `dense` (cosine, in [-1, 1]), `lexical`, `learned` (>= 0), `fused`, `rerank` (any sign)
     parts: dict[str, float]
     passage: int | None  # row of the best passage, if the index has passages and dense retrieval found it
 
@@ -114,15 +113,9 @@ def _explanation(
         body["leave_one_out"] = [
             WordDelta(left.word, round(left.deltas[place], SCORE_DIGITS)) for left in left_out
         ]
-    # Late interaction of a hit behind the first ones is unknown, so its sum cannot be divided.
-    if {"fused", "dense"} <= parts.keys() and (not explanations.answered or "late" in parts):
+    if {"fused", "dense"} <= parts.keys():
         added = contributions(plan.fusion or index.fusion, parts, parts["fused"])
         body["fused"] = {name: short(value) for name, value in added.items()}
-    if explanations.answered:
-        body["late"] = [
-            AnsweredWord(each.word, each.answer, short(each.similarity), short(each.weight))
-            for each in explanations.answered[place]
-        ]
     if place in explanations.reranked:
         body["rerank"] = [
             AttendedWord(word.field, word.word, short(word.attention))

@@ -169,8 +169,7 @@ class SearchRequest(Shape):
         None, description="Return snippets with marked query words."
     )
     rerank: bool | RerankBody | None = Field(
-        None,
-        description="Re-rank the first hits with the index's re-ranker; without one, `true` compares tokens. `false`: neither.",
+        None, description="Re-rank the first hits with the index's re-ranker."
     )
     vectors: bool = Field(False, description="Return the stored vector of each hit; of passages, their mean.")
     explain: bool | ExplainBody | None = Field(None, description="Return an explanation of each hit.")

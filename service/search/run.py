@@ -1,4 +1,4 @@
-"""One search as ARCHITECTURE tells it: preprocess, encode, filter, search, late, fuse, re-rank, arrange, render.
+"""One search as ARCHITECTURE tells it: preprocess, encode, filter, search, fuse, re-rank, arrange, render.
 
 The functions block and may run in many threads. `service/search/pool.py` keeps all stages off the event loop, except
 the first one, which takes microseconds.
@@ -19,18 +19,14 @@ from glow.index.columns.masks import FacetCounts, count_values
 from glow.index.stored_fields import STORED_FIELDS, not_found
 from glow.index.vectors import VECTORS
 from glow.records import Document
-from glow.runtime import EncodedText
 from glow.search import (
     Confidence,
     EncodedQuery,
-    Meaning,
-    QueryTokens,
     RankedDocuments,
     Words,
     analyze_query,
     arrange,
     attended_words,
-    can_tell,
     fuse_hybrid,
     gather_hybrid,
     rank_dense,
@@ -42,14 +38,13 @@ from glow.search import (
 )
 from glow.text import Preprocessor, WeightedTokens
 from glow_service.search.clock import NEVER, Deadline, StageClock
-from glow_service.search.explanations import Explanations, answers_of, explain
+from glow_service.search.explanations import Explanations, explain
 from glow_service.search.hits import (
     AnswerSize,
     PageReader,
     documents_of,
     page_of,
     passage_document,
-    rows_of,
 )
 from glow_service.search.plan import SearchPlan
 from glow_service.search.render import (
@@ -72,7 +67,7 @@ class SearchAnswer:
 
     found: FoundHits  # the members of the response that depend only on index and request
     timings_ms: dict[str, float]  # stage -> milliseconds
-    left_out: tuple[str, ...] = ()  # steps skipped for lack of time: `late`, `snippets`, `rerank_partial`
+    left_out: tuple[str, ...] = ()  # steps skipped for lack of time: `rerank_partial`
 
 
 def query_tokens(preprocessor: Preprocessor, text: str) -> WeightedTokens:
@@ -96,7 +91,7 @@ class SearchSession:
     """
 
     __slots__ = (
-        "_confidence", "_explanations", "_facets", "_query", "_reader", "clock", "corrected", "deadline", "index",
+        "_confidence", "_explanations", "_facets", "_reader", "clock", "corrected", "deadline", "index",
         "left_out", "may_move", "plan", "ranked", "text", "tokens",
     )  # fmt: skip
 
@@ -111,7 +106,6 @@ class SearchSession:
         self.ranked: RankedDocuments | None = None
         self.left_out: tuple[str, ...] = ()
         self.may_move = False  # whether `retrieve` raises `LongHitsError` before it reads long hits
-        self._query: EncodedQuery | None = None
         self._facets: dict[str, FacetCounts] = {}
         self._explanations: Explanations | None = None
         self._reader: PageReader | None = None
@@ -124,13 +118,13 @@ class SearchSession:
 
     def run(self) -> SearchAnswer:
         """Runs all stages."""
-        encoded = None
+        vector = None
         if self.plan.source == "text":
             tokens = self.preprocess()
             if self.needs_vector:
-                encoded = self.index.encoder.read_batch([tokens])[0]
+                vector = self.index.encoder.run([tokens])[0]
                 self.clock.lap("encode")
-        return self.retrieve(encoded)
+        return self.retrieve(vector)
 
     def preprocess(self) -> WeightedTokens:
         """Makes the query encoder's input of the query text."""
@@ -140,18 +134,18 @@ class SearchSession:
         self.clock.lap("preprocess")
         return reading.tokens
 
-    def retrieve(self, encoded: EncodedText | None) -> SearchAnswer:
+    def retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
         """Runs the stages after encoding."""
         with wanted_until(self.deadline.at):
             allowed = self._filter()
-            candidates = self.ranked = self._search(encoded, allowed)
-            self.ranked = self._rerank(candidates, encoded)
+            candidates = self.ranked = self._search(vector, allowed)
+            self.ranked = self._rerank(candidates, vector)
             self.ranked = self._arrange(self.ranked)
             self._facets = self._count(candidates.rows, allowed)
             page = page_of(self.plan, self.ranked)
             if self.plan.explain:
                 self._explanations = self._explain(page)
-            self._reader = self._open(page)
+            self._reader = PageReader(self.index, self.plan, self.text, page, self._explanations, self.clock)
             return self._render(self._reader.run(may_move=self.may_move))
 
     def go_on(self) -> SearchAnswer:
@@ -185,16 +179,16 @@ class SearchSession:
     def _mask(self, expression: Expression) -> RowMask:
         return self.index[COLUMNS].masks.mask(expression, self.clock.check)
 
-    # Search, late, fuse.
+    # Search, fuse.
 
-    def _search(self, encoded: EncodedText | None, allowed: RowMask | None) -> RankedDocuments:
+    def _search(self, vector: NDArray[np.float32] | None, allowed: RowMask | None) -> RankedDocuments:
         """Ranks the candidates, or only as many as the page needs; an approximate search may find fewer."""
         index, plan = self.index, self.plan
-        if plan.retriever == "hybrid" and plan.source == "text" and encoded is not None:
-            return self._search_hybrid(encoded, allowed)
+        if plan.retriever == "hybrid" and plan.source == "text" and vector is not None:
+            return self._search_hybrid(vector, allowed)
         if plan.source != "text":
             ranked = self._search_without_text(allowed)
-        elif encoded is None:
+        elif vector is None:
             by: Words = "learned" if plan.retriever == "learned-sparse" else "lexical"
             ranked = rank_lexical(index, self.text, plan.candidates, allowed, by)
         else:
@@ -202,7 +196,7 @@ class SearchSession:
             is_exact = index[VECTORS].kind == "flat" or plan.params.exact
             is_page = is_exact and not plan.facets and plan.arrangement is None and plan.rerank is None
             needed = plan.offset + plan.top_k if is_page else plan.candidates
-            ranked = rank_dense(index, encoded.vector, needed, plan.params, allowed)
+            ranked = rank_dense(index, vector, needed, plan.params, allowed)
         self.clock.lap("search")
         return ranked
 
@@ -226,42 +220,30 @@ class SearchSession:
         parts = {name: values[others] for name, values in ranked.parts.items()}
         return RankedDocuments(ranked.scores[others], ranked.rows[others], parts, ranked.passages)
 
-    def _search_hybrid(self, encoded: EncodedText, allowed: RowMask | None) -> RankedDocuments:
-        """Runs both retrievers of a hybrid search, and compares tokens if time allows."""
-        index, plan, clock = self.index, self.plan, self.clock
-        fusion, tokens = plan.fusion or index.fusion, None
-        if plan.late and self.tokens is not None and encoded.tokens is not None:
-            tokens = QueryTokens.of(self.tokens, encoded.tokens)
-        self._query = query = EncodedQuery(self.text, encoded.vector, tokens)
+    def _search_hybrid(self, vector: NDArray[np.float32], allowed: RowMask | None) -> RankedDocuments:
+        """Runs both retrievers of a hybrid search, and fuses their rankings."""
+        index, plan = self.index, self.plan
+        fusion = plan.fusion or index.fusion
+        query = EncodedQuery(self.text, vector)
         dense, gathered = gather_hybrid(
             index, query, plan.candidates, plan.params, allowed, reads_head(fusion)
         )
-        clock.lap("search")
-        is_over = clock.has_no_time_for_another(RERANK_RESERVE_S)
         # A re-ranker needs the uncalibrated scores, not probabilities.
         calibrates = plan.rerank is None
-        ranked = fuse_hybrid(
-            index, gathered, plan.candidates, fusion, dense.passages, is_over, calibrates=calibrates
-        )
+        ranked = fuse_hybrid(index, gathered, plan.candidates, fusion, dense.passages, calibrates=calibrates)
         self._confidence = ranked.confidence
-        if gathered.score_late is None or fusion.method != "convex":
-            clock.switch("search")
-        else:
-            clock.lap("late")
-            if "late" not in ranked.parts:
-                self.left_out += ("late",)
+        self.clock.lap("search")
         return ranked
 
     # Re-rank, arrange, facets.
 
-    def _rerank(self, ranked: RankedDocuments, encoded: EncodedText | None) -> RankedDocuments:
+    def _rerank(self, ranked: RankedDocuments, vector: NDArray[np.float32] | None) -> RankedDocuments:
         """Re-ranks the first hits, as many as time allows."""
         index, plan = self.index, self.plan
         if plan.rerank is None:
             return ranked
         unit = score_unit(index, plan.retriever, plan.fusion)
         is_over = self.clock.has_no_time_for_another(RERANK_RESERVE_S)
-        vector = None if encoded is None else encoded.vector
         reordered, is_whole = rerank(index, self.text, ranked, plan.rerank, unit, vector, is_over)
         if not is_whole:
             self.left_out += ("rerank_partial",)
@@ -306,9 +288,6 @@ class SearchSession:
             rows, passages = [hit.row for hit in hits], [hit.passage for hit in hits]
             words = attended_words(index, self.text, rows, passages, documents)
             explanations = replace(explanations, reranked=dict(zip(reranked, words, strict=True)))
-        if (compared := self._compared()) is not None:
-            answered = answers_of(index, *compared, rows_of(page), read)
-            explanations = replace(explanations, answered=answered)
         self.clock.lap("explain")
         return explanations
 
@@ -320,20 +299,6 @@ class SearchSession:
             size.add(maker.hit(place, found, document, None, has_vector=False))
             read.append(passage_document(document, passage))
         return read
-
-    def _compared(self) -> tuple[EncodedQuery, QueryTokens] | None:
-        """The query and its tokens, if they were compared with those of hits."""
-        query = self._query
-        if query is None or query.tokens is None or self.ranked is None or "late" not in self.ranked.parts:
-            return None
-        return query, query.tokens
-
-    def _open(self, page: Sequence[RankedHit]) -> PageReader:
-        """Makes the reader of the page; snippets mark words of similar meaning if tokens were compared."""
-        meaning, compared = None, self._compared()
-        if self.plan.highlight is not None and compared is not None and can_tell(self.index.preprocessor):
-            meaning = Meaning(self.index, *compared, *rows_of(page))
-        return PageReader(self.index, self.plan, self.text, page, self._explanations, self.clock, meaning)
 
     def _render(self, hits: tuple[Hit, ...]) -> SearchAnswer:
         tokens, explanations = self.tokens, self._explanations
@@ -353,5 +318,4 @@ class SearchSession:
             confidence=self._confidence,
             facets={name: facet_of(counts) for name, counts in self._facets.items()},
         )
-        left_out = self.left_out + (() if self._reader is None else self._reader.left_out)
-        return SearchAnswer(found, self.clock.timings_ms, left_out)
+        return SearchAnswer(found, self.clock.timings_ms, self.left_out)

@@ -30,8 +30,8 @@ KINDS = {
         }
     ),
     "plain": Kind(
-        {"analyzer": "plain", "index": "hnsw", "late_interaction": False},
-        frozenset({"passages", "learned_sparse", "token_embeddings", "late_interaction"}),
+        {"analyzer": "plain", "index": "hnsw"},
+        frozenset({"passages", "learned_sparse", "token_embeddings"}),
     ),
 }
 

@@ -13,7 +13,6 @@ from glow.index import RowMask, View
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter
 from glow.index.columns.masks import count_values
-from glow.index.late_interaction import LATE_INTERACTION, best_tokens, max_sim
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS, ImpactsView
@@ -174,20 +173,6 @@ def _token_embeddings(seen: Seen) -> Any:
     return header, bits(states.lengths(vectors)), read
 
 
-def _late_interaction(seen: Seen) -> Any:
-    late, vectors = seen.view[LATE_INTERACTION], seen.vectors
-    assert len(late) >= len(vectors)
-    header = late.header.model_dump(exclude={"rows", "tokens"})
-    tokens = np.random.default_rng(0).standard_normal((5, late.header.size)).astype(np.float32)
-    weights = np.full(5, 0.2, np.float32)
-    found = [bits(part) for rows in (vectors, vectors[::-2], vectors[:0]) for part in late.read(rows)]
-    found += [bits(max_sim(*late.read(rows), tokens, weights)) for rows in (vectors, vectors[::-2])]
-    for row in vectors.tolist():
-        codes, _ = late.read(np.array([row]))
-        found += [bits(late.places(row)), *map(bits, best_tokens(codes, late.places(row), tokens))]
-    return header, bits(late.lengths(vectors)), found
-
-
 def _vectors(seen: Seen) -> Any:
     dense, vectors, cut = seen.view[VECTORS], seen.vectors, seen.view.get(PASSAGES)
     stored = dense.vectors(vectors)
@@ -218,7 +203,6 @@ PROBES: dict[str, Callable[[Seen], Any]] = {
     "spelling": _spelling,
     "learned_sparse": _learned,
     "token_embeddings": _token_embeddings,
-    "late_interaction": _late_interaction,
     "vectors": _vectors,
 }
 """Name of a component -> its answers; who adds a component adds its own."""

@@ -102,8 +102,8 @@ def test_files_that_the_collection_replaces_are_gone(both: tuple[Segment, Segmen
     )
     assert remote - local == {f"{STORED_FOLDER}/store.json", f"{STORED_FOLDER}/by-id.npy"}
     gone = local - remote
-    assert {"documents.sqlite", "impacts/rows.npy", "learned/codes.npy", "late/codes.npy"} <= gone
-    assert not {"impacts/words.bin", "columns/columns.json", "late/late.json"} & gone
+    assert {"documents.sqlite", "impacts/rows.npy", "learned/codes.npy"} <= gone
+    assert not {"impacts/words.bin", "columns/columns.json"} & gone
 
 
 def test_the_largest_impact_of_some_documents_is_found(both: tuple[Segment, Segment]) -> None:

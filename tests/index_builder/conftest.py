@@ -31,7 +31,7 @@ Documents = list[dict[str, Any]]
 Lines = Iterable[bytes | dict[str, Any]]
 LinesFile = Callable[[Lines], Path]
 HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
-STAGES = ["read", "terms", "encode", "columns", "lexical", "spelling", "late", "index", "recall", "check"]
+STAGES = ["read", "terms", "encode", "columns", "lexical", "spelling", "index", "recall", "check"]
 
 
 def names(folder: Path) -> list[str]:

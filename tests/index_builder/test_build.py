@@ -28,7 +28,7 @@ def test_a_published_build_answers(build: Run, output: Path, toy_corpus: Path, l
     assert (
         names(output / index.version)
         == (
-            "columns documents.sqlite impacts late manifest.json model report.json spelling stems terms vectors.faiss"
+            "columns documents.sqlite impacts manifest.json model report.json spelling stems terms vectors.faiss"
         ).split()
     )
     assert f"published {index.version}" in done.stdout

@@ -82,7 +82,6 @@ def test_what_stays_is_linked_and_the_term_table_is_frozen(upsert: Run, root: In
         "delta/delta.json", "delta/tombstones.npy", "delta/order.npy", "delta/documents.sqlite", "delta/vectors.faiss",
         *(name.replace("columns/", "delta/columns/") for name in old.files if name.startswith("columns/")),
         *(name.replace("impacts/", "delta/impacts/") for name in old.files if name.startswith("impacts/")),
-        *(name.replace("late/", "delta/late/") for name in old.files if name.startswith("late/")),
         *(name.replace("spelling/", "delta/spelling/") for name in old.files if name.startswith("spelling/")),
     }  # fmt: skip
 

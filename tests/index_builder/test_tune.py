@@ -145,7 +145,7 @@ def test_a_tuned_version_shares_its_files_and_is_published(
     assert index.fusion == Fusion.model_validate(report["fusion"])
     assert (report["version"], report["tuned_version"], report["published"]) == (version, source, True)
     assert report["nDCG@10"]["queries"] == 3  # the fourth has no relevant document
-    assert report["calibrated"] is False and index.calibrations == UNCALIBRATED
+    assert report["calibrated"] is False and index.calibration == UNCALIBRATED
     assert report["nDCG@10"]["fitted"] >= report["nDCG@10"]["default"]
     for name in ("vectors.faiss", "impacts/rows.npy"):
         old, new = (root.folder(some) / name for some in (source, version))
@@ -167,9 +167,8 @@ def test_enough_queries_calibrate_the_fusion_that_they_chose(
     assert done.exit_code == 0, done.output
     index, report = opened(root), report_of(tmp_path / "tuned.json")
     assert report["fusion"]["method"] == "convex" and report["calibrated"] is True
-    for late in (True, False):
-        made = index.calibrations.of(index.fusion, late=late)
-        assert made is not None and made.standing + made.evidence > 0 and 0 < made.none <= made.high <= 1
+    made = index.calibration.of(index.fusion)
+    assert made is not None and made.standing + made.evidence > 0 and 0 < made.none <= made.high <= 1
     likely, hits = [], 0
     for _, text, right, _ in asked:
         found = rank_hybrid(index, asked_of(index, text), 10, calibrates=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError
-from glow.runtime import TOKENS, Encoder, Model
+from glow.runtime import Encoder, Model
 from glow.text import WeightedTokens
 from glow.text.preprocessor import pad
 
@@ -78,28 +78,12 @@ def test_field_ids_change_a_document(model: Model) -> None:
     assert np.abs(encoder.encode([tokens]) - encoder.encode([body])).max() > 1e-4
 
 
-def test_tokens_come_with_vectors_of_a_plain_run(encoder: Encoder, sequences: list[WeightedTokens]) -> None:
-    assert encoder.token_size == 16 and TOKENS in encoder.outputs
-    vectors, tokens = encoder.run_tokens(sequences)
-    np.testing.assert_array_equal(vectors, encoder.run(sequences))
-    assert tokens.shape == (len(TEXTS), max(map(len, sequences)), 16) and tokens.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(tokens, axis=-1), 1.0, atol=1e-4)
-    for sequence, row in zip(sequences, tokens, strict=True):
-        np.testing.assert_allclose(row[: len(sequence)], encoder.run_tokens([sequence])[1][0], atol=1e-5)
-
-
-def onnx_file(
-    path: Path, inputs: Sequence[str], width: int | str, tokens: Sequence[int | str] | None = None
-) -> Path:
+def onnx_file(path: Path, inputs: Sequence[str], width: int | str) -> Path:
     onnx = pytest.importorskip("onnx", reason="making an ONNX file needs the `export` extra")
     helper, float_type = onnx.helper, onnx.TensorProto.FLOAT
     values = [helper.make_tensor_value_info(name, float_type, ["B", width]) for name in inputs]
     output = helper.make_tensor_value_info("vector", float_type, ["B", width])
-    nodes, outputs = [helper.make_node("Sum", list(inputs), ["vector"])], [output]
-    if tokens is not None:
-        nodes.append(helper.make_node("Sum", list(inputs), [TOKENS]))
-        outputs.append(helper.make_tensor_value_info(TOKENS, float_type, tokens))
-    graph = helper.make_graph(nodes, "g", values, outputs)
+    graph = helper.make_graph([helper.make_node("Sum", list(inputs), ["vector"])], "g", values, [output])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
     return path
 
@@ -111,8 +95,3 @@ def test_a_model_that_is_no_tower_is_refused(tmp_path: Path) -> None:
         Encoder(onnx_file(tmp_path / "other.onnx", ["input_ids"], 8))
     with pytest.raises(FormatError, match="fixed width"):
         Encoder(onnx_file(tmp_path / "wide.onnx", towers, "D"))
-    assert Encoder(onnx_file(tmp_path / "fits.onnx", towers, 8)).token_size is None
-    for shape in (["B", 8], ["B", "L", "P"], ["B", "L", 12]):
-        said = r"tokens\.onnx: found 'tokens' of shape .*, expected three dimensions"
-        with pytest.raises(FormatError, match=said):
-            Encoder(onnx_file(tmp_path / "tokens.onnx", towers, 8, shape))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
-from glow.index import DEFAULT_FUSION, Calibration, Calibrations, Fusion, FusionWeights
+from glow.index import DEFAULT_FUSION, CalibratedFusion, Calibration, Fusion, FusionWeights
 from glow.search import confidence_of, fit_logistic, probabilities, signs_of
 
 MADE = Calibration(
@@ -66,11 +66,10 @@ def test_how_sure_a_first_hit_is() -> None:
 
 
 def test_a_calibration_is_of_one_way_to_fuse() -> None:
-    both = Calibrations(weights=DEFAULT_FUSION.weights, with_late=MADE)
-    assert both.of(DEFAULT_FUSION, late=True) is MADE and both.of(DEFAULT_FUSION, late=False) is None
-    assert both.of(Fusion(method="rrf"), late=True) is None
-    assert both.of(Fusion(weights=FusionWeights(dense=1, lexical=1)), late=True) is None
-    assert Calibrations().of(DEFAULT_FUSION, late=True) is None
+    made = CalibratedFusion(weights=DEFAULT_FUSION.weights, calibration=MADE)
+    assert made.of(DEFAULT_FUSION) is MADE and made.of(Fusion(method="rrf")) is None
+    assert made.of(Fusion(weights=FusionWeights(dense=1, lexical=1))) is None
+    assert CalibratedFusion().of(DEFAULT_FUSION) is None
 
 
 @pytest.mark.parametrize(

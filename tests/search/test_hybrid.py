@@ -298,7 +298,7 @@ def test_weights_that_weigh_nothing_are_refused(dense: float, lexical: float) ->
 
 
 def test_what_waits_for_a_store_is_asked_at_once() -> None:
-    """Each of two scorers returns only when the other has been asked as well; late interaction needs what both return."""
+    """Each of two scorers returns only when the other has been asked as well."""
     met = threading.Barrier(2, timeout=20)
 
     def slow(rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -336,7 +336,7 @@ def test_a_repeated_row_counts_at_its_best_place() -> None:
 
 
 def test_rivals_that_a_filter_excludes_have_their_own_evidence() -> None:
-    """Openness 2 * .1 * exp(-.1 / .15) from rows 1 and 5; half of each part, .4 of the vectors' for late interaction."""
+    """Openness 2 * .1 * exp(-.1 / .15) from rows 1 and 5; half of each part."""
     fused = fuse_rankings(
         convex(1, 1),
         ranking({3: 0.7}),
@@ -346,15 +346,14 @@ def test_rivals_that_a_filter_excludes_have_their_own_evidence() -> None:
         scorer(np.array([0, 3.0, 0, 2.0, 0, 1.0], np.float32)),
         4.0,
         ranking({1: 0.9, 5: 0.8}),
-        scorer(np.array([0, 0.2, 0, 0.6, 0, 0.4], np.float32)),
         scorer(np.full(6, 0.5, np.float32)),
     )
     openness = 0.2 * exp(-0.1 / 0.15)
 
-    def evidence(cosine: float, late: float, word: float) -> float:
-        return 0.5 * (0.7 * cosine + 0.3 * late) + 0.5 * openness / 4 * 0.3 * word * 0.5
+    def evidence(cosine: float, word: float) -> float:
+        return 0.5 * cosine + 0.5 * openness / 4 * word * 0.5
 
     assert fused.openness == pytest.approx(openness, abs=1e-6)
-    assert shown(fused) == pytest.approx({3: evidence(0.7, 0.6, 2.0)}, abs=1e-6)
+    assert shown(fused) == pytest.approx({3: evidence(0.7, 2.0)}, abs=1e-6)
     assert fused.head is not None
-    assert fused.head.tolist() == pytest.approx([evidence(0.9, 0.2, 3.0), evidence(0.8, 0.4, 1.0)], abs=1e-6)
+    assert fused.head.tolist() == pytest.approx([evidence(0.9, 3.0), evidence(0.8, 1.0)], abs=1e-6)

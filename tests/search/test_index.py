@@ -150,8 +150,7 @@ def test_vectors_are_read_from_the_folder_that_was_verified(version: Path) -> No
 
 
 def add_passages(body: dict[str, Any], folder: Path, count: int) -> dict[str, Any]:
-    """Names the files of passages in a manifest, and no longer those that have a row of each document."""
-    body["files"] = {name: each for name, each in body["files"].items() if not name.startswith("late/")}
+    """Names the files of passages in a manifest."""
     for path in (folder / "passages").iterdir():
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         name = path.relative_to(folder).as_posix()

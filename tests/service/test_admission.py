@@ -187,10 +187,10 @@ def test_a_search_whose_time_is_over_fetches_nothing(index: Index, monkeypatch: 
     fetch = "glow_service.search.run.documents_of"
     monkeypatch.setattr(fetch, lambda *_: pytest.fail("documents were fetched"))
     session = SearchSession(index, CALL)
-    encoded = index.encoder.read_batch([session.preprocess()])[0]
+    vector = index.encoder.run([session.preprocess()])[0]
     monkeypatch.setattr(session.clock, "_deadline", OVER)
     with pytest.raises(DeadlineError):
-        session.retrieve(encoded)
+        session.retrieve(vector)
 
 
 def test_the_deadline_is_looked_at_before_every_batch_of_explanations(index: Index, monkeypatch: Any) -> None:

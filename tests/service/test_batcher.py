@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from threadpoolctl import ThreadpoolController
 
 import glow_service.search.pool
-from glow.runtime import EncodedText, Encoder, Model
+from glow.runtime import Encoder, Model
 from glow.text import WeightedTokens
 from glow_service.search.clock import Deadline
 from glow_service.search.pool import CLASS_TOKENS, Batcher, Job, SearchPool
@@ -33,11 +33,11 @@ class Recording(Encoder):
         self.gate = threading.Event()
         self.gate.set()
 
-    def read_batch(self, sequences: Any) -> Any:
+    def run(self, sequences: Any) -> Any:
         """As the tower's own."""
         self.batches.append([len(sequence) for sequence in sequences])
         assert self.gate.wait(10)
-        return super().read_batch(sequences)
+        return super().run(sequences)
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def test_a_search_multiplies_in_as_many_threads_as_it_encodes() -> None:
     assert [library.num_threads for library in numpy] == [1] * len(numpy)
 
 
-def vector_of(_: Job[Any], encoded: EncodedText) -> Any:
-    return encoded.vector
+def vector_of(_: Job[Any], vector: np.ndarray) -> Any:
+    return vector
 
 
 def in_an_hour() -> Deadline:
@@ -151,7 +151,7 @@ def test_what_goes_wrong_while_encoding_is_told_to_all_and_the_next_batch_runs(
     async def work() -> None:
         batcher = Batcher(pool, Metrics())
         with monkeypatch.context() as patch:
-            patch.setattr(tower, "read_batch", lambda _: 1 / 0)
+            patch.setattr(tower, "run", lambda _: 1 / 0)
             calls = [batcher.run(tower, tokens, vector_of, in_an_hour()) for _ in range(3)]
             found = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(result) for result in found] == [ZeroDivisionError] * 3

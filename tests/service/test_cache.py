@@ -13,7 +13,6 @@ import pytest
 from cachetools import TTLCache
 
 from glow.index import Index
-from glow.runtime import EncodedText
 from glow_service.cache import Cache, SingleFlight
 from glow_service.errors import DeadlineError, OverloadedError
 from glow_service.telemetry import EVENTS, Metrics
@@ -111,7 +110,7 @@ async def test_without_entries_and_redis_every_call_passes_through(index: Index)
     assert not cache.enabled
     for value in (b"1", b"2"):
         assert await cache.response(KEY, maker(value)) == value
-    cache.put_vector(index, "bees", EncodedText(np.ones(2, np.float32), None))
+    cache.put_vector(index, "bees", np.ones(2, np.float32))
     assert cache.vector(index, "bees") is None
     assert counts(metrics) == {}
 
@@ -119,9 +118,9 @@ async def test_without_entries_and_redis_every_call_passes_through(index: Index)
 def test_a_vector_is_kept_without_the_batch_that_it_came_from(index: Index) -> None:
     cache, metrics = make()
     batch = np.ones((1_000, 2), np.float32)
-    cache.put_vector(index, "bees", EncodedText(batch[0], None))
+    cache.put_vector(index, "bees", batch[0])
     kept = cache.vector(index, "bees")
-    assert kept is not None and kept.vector.base is None and kept.vector.tolist() == [1, 1]
+    assert kept is not None and kept.base is None and kept.tolist() == [1, 1]
     assert cache.vector(index, "owls") is None
     assert counts(metrics, "vector") == {"store": 1, "hit": 1, "miss": 1}
 

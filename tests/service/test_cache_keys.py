@@ -57,7 +57,6 @@ def test_every_field_of_a_search_changes_its_page_key() -> None:
             Arrangement(boosts=(RecencyBoost("a", 1.0, 60.0, 0),)),
         ),
         "rerank": (Reranking(50), Reranking(49)),
-        "late": (False,),
         "vectors": (True,),
     }
     compared = {each.name for each in fields(SearchPlan) if each.compare}

@@ -117,7 +117,7 @@ def test_a_corrected_slip_is_told(toy_index: Path) -> None:
 def test_json_is_the_answer_of_the_service(toy_index: Path, retriever: str) -> None:
     done = run(search_command, QUERY, "--index-root", toy_index, "--retriever", retriever, "--json")
     answer = json.loads(done.stdout)
-    parts = {"lexical"} if retriever == "lexical" else {"dense", "lexical", "late"}
+    parts = {"lexical"} if retriever == "lexical" else {"dense", "lexical"}
     assert set(answer["hits"][0]["scores"]) == parts
     assert answer["query"]["text"] == QUERY
 

@@ -40,10 +40,7 @@ async def _served(tower: Encoder, sequences: list[WeightedTokens]) -> np.ndarray
     pool = SearchPool(metrics := Metrics(), 1, 100)
     later = Deadline(time.perf_counter() + 600)
     try:
-        calls = [
-            pool.batcher.run(tower, sequence, lambda _, encoded: encoded.vector, later)
-            for sequence in sequences
-        ]
+        calls = [pool.batcher.run(tower, sequence, lambda _, vector: vector, later) for sequence in sequences]
         vectors = np.stack(await asyncio.gather(*calls))
     finally:
         pool.close()

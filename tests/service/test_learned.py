@@ -37,11 +37,11 @@ def test_hits_are_those_of_the_library(client: httpx.Client, index: Index) -> No
 
 def test_hybrid_counts_words_and_their_like(client: httpx.Client, index: Index) -> None:
     ranked = rank_hybrid(index, asked_of(index, QUERY), 100)
-    assert set(ranked.parts) == {"dense", "learned", "late"}
+    assert set(ranked.parts) == {"dense", "learned"}
     hits = ask(client, retriever="hybrid", top_k=20)["hits"]
     documents = index[STORED_FIELDS].rows(ranked.rows[:20].tolist())
     assert [hit["id"] for hit in hits] == [each.id for each in documents]
-    assert all({"dense", "learned", "late"} >= set(hit["scores"]) for hit in hits)
+    assert all({"dense", "learned"} >= set(hit["scores"]) for hit in hits)
     assert ask(client, top_k=20)["hits"] == hits  # what searches where a request does not say
 
 

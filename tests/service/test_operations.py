@@ -49,7 +49,7 @@ def test_info_tells_what_runs(http: httpx.Client, index: Index) -> None:
     assert info["providers"] == ["CPUExecutionProvider"]
     assert info["retrievers"] == ["dense", "lexical", "hybrid"]
     assert [field["name"] for field in info["fields"]] == list(index.preprocessor.schema.names)
-    assert info["index"]["components"] == ["columns", "impacts", "late", "explain"]
+    assert info["index"]["components"] == ["columns", "impacts", "explain"]
     year = {"type": "number", "types": ["number"], "documents": 50, "distinct": 25}
     assert info["index"]["columns"]["year"] == year and info["index"]["analyzer"] == "english"
     assert info["settings"]["max_body_bytes"] == 65_536 and "index_root" not in info["settings"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from glow.artifact import CALIBRATION_FILE, IndexRoot
 from glow.errors import FormatError
-from glow.index import DEFAULT_FUSION, Calibration, Calibrations, Index
+from glow.index import DEFAULT_FUSION, CalibratedFusion, Calibration, Index
 from glow.index.vectors import VECTORS
 from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
 from glow_index_builder.progress import Stages
@@ -28,23 +28,14 @@ from tests.service import asking
 from tests.service.asking import Serve, live_index
 
 NIGHT = "how do bees find home at night"
-LATE = Calibration(
+MADE = Calibration(
     sharpness=50.0, standing=0.5, evidence=3.0, openness=-0.7, constant=-1.0, high=0.5, none=0.2
 )
-PLAIN = LATE.model_copy(update={"constant": -2.0})
-
-
-@pytest.fixture(scope="module", autouse=True)
-def every_candidate_is_compared() -> Iterator[None]:
-    """A filter may bring a document among the first, which late interaction scores (tests/search/test_late.py)."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glow.search.hybrid.LATE_HEAD", ALL)
-        yield
 
 
 def calibrate(root: IndexRoot, text: str | None = None) -> None:
     """Publishes the live version with a calibration."""
-    made_of = Calibrations(weights=DEFAULT_FUSION.weights, with_late=LATE, without_late=PLAIN)
+    made_of = CalibratedFusion(weights=DEFAULT_FUSION.weights, calibration=MADE)
 
     def add(folder: Path) -> None:
         if text is None:
@@ -85,8 +76,6 @@ def test_scores_are_probabilities_in_the_order_of_the_evidence(client: httpx.Cli
     assert ask(client) | {"request_id": "", "took_ms": 0, "timings_ms": {}} == found | {
         "request_id": "", "took_ms": 0, "timings_ms": {},
     }  # fmt: skip
-    without = ask(client, rerank=False)
-    assert "confidence" in without and scores(without) != scores(found)
     least = found["hits"][9]["score"] - 1e-6  # it was rounded
     kept = ask(client, min_score=least)
     assert scores(kept) == {name: score for name, score in scores(found).items() if score >= least}
@@ -112,7 +101,7 @@ def test_the_first_hit_decides_how_sure_an_answer_is(client: httpx.Client) -> No
     for query in (NIGHT, "steam engines", "zzqx wvvk", "why is the sky blue in gardens"):
         found = ask(client, query, typos="off", sort=[{"field": "year"}])
         first = ask(client, query, typos="off")["hits"][0]["score"]
-        expected = "high" if first >= LATE.high else "none" if first < LATE.none else "low"
+        expected = "high" if first >= MADE.high else "none" if first < MADE.none else "low"
         assert found["confidence"] == expected
     assert ask(client, filter={"field": "lang", "eq": "xx"})["confidence"] == "none"
 
@@ -146,7 +135,7 @@ def test_a_delta_is_seen_everywhere_and_its_compaction_changes_nothing(
 
 def test_a_damaged_calibration_is_refused_by_name(index_copy: Path) -> None:
     first = IndexRoot(index_copy).current()
-    for text in ("{", '{"format": 2}', '{"with_late": {"sharpness": 1}}'):
+    for text in ("{", '{"format": 2}', '{"calibration": {"sharpness": 1}}'):
         IndexRoot(index_copy).publish(first)
         calibrate(IndexRoot(index_copy), text)
         with pytest.raises(FormatError, match=r"calibration\.json"):
@@ -165,19 +154,12 @@ def test_a_re_ranker_adds_to_evidence(rerank_index: Path, serve: Serve, tmp_path
         assert "confidence" in ask(client)
 
 
-def test_reasons_say_what_each_column_gave(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    for more, columns in (({}, {"dense", "late", "words"}), ({"rerank": False}, {"dense", "words"})):
-        for hit in ask(client, "bees that find home", explain=True, top_k=5, **more)["hits"]:
-            gave = hit["explanation"]["fused"]
-            fused = pytest.approx(hit["scores"]["fused"], abs=3e-4)
-            assert set(gave) == columns and sum(gave.values()) == fused
-            assert gave["words"] >= -1e-4 and (gave["words"] > 1e-4) == (hit["scores"]["lexical"] > 0)
-    monkeypatch.setattr("glow.search.hybrid.LATE_HEAD", 1)
-    told = {
-        ("late" in hit["scores"], "fused" in hit["explanation"])
-        for hit in ask(client, explain=True, top_k=20)["hits"]
-    }
-    assert told == {(True, True), (False, False)}  # a sum with an unknown part is not divided
+def test_reasons_say_what_each_column_gave(client: httpx.Client) -> None:
+    for hit in ask(client, "bees that find home", explain=True, top_k=5)["hits"]:
+        gave = hit["explanation"]["fused"]
+        fused = pytest.approx(hit["scores"]["fused"], abs=3e-4)
+        assert set(gave) == {"dense", "words"} and sum(gave.values()) == fused
+        assert gave["words"] >= -1e-4 and (gave["words"] > 1e-4) == (hit["scores"]["lexical"] > 0)
 
 
 # A filter, a tenant's key or `min_score` changes neither score nor order of the hits that it keeps.

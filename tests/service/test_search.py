@@ -99,7 +99,7 @@ def test_fields_with_many_values_are_lists_and_others_strings(http: httpx.Client
 def test_a_request_that_names_no_retriever_gets_both(http: httpx.Client) -> None:
     plain = http.post("/search", json={"query": QUERY}).json()["hits"]
     assert plain == http.post("/search", json={"query": QUERY, "retriever": "hybrid"}).json()["hits"]
-    assert set(plain[0]["scores"]) == {"dense", "lexical", "late"}
+    assert set(plain[0]["scores"]) == {"dense", "lexical"}
 
 
 def test_an_answer_carries_its_headers(http: httpx.Client, index: Index) -> None:
@@ -107,7 +107,7 @@ def test_an_answer_carries_its_headers(http: httpx.Client, index: Index) -> None
     assert response.headers["x-index-version"] == index.version == response.json()["index"]["version"]
     assert response.json()["index"]["model"] == index.model
     stages = [part.split(";")[0] for part in response.headers["server-timing"].split(", ")]
-    assert stages == ["preprocess", "queue", "encode", "search", "late", "fetch", "total"]
+    assert stages == ["preprocess", "queue", "encode", "search", "fetch", "total"]
     again = http.post("/search", json={"query": f"{QUERY} asked for its headers"})
     assert [part.split(";")[0] for part in again.headers["server-timing"].split(", ")] == ["cache", "total"]
     assert again.json()["hits"] == response.json()["hits"]

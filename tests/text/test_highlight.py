@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable
 from html import unescape
 
 import pytest
@@ -16,13 +16,9 @@ from glow.text import (
     Highlighter,
     Highlighting,
     Preprocessor,
-    ReadText,
-    WordPieces,
-    WordSpans,
     markup,
 )
-from glow.text.analyzer import is_lexical
-from glow.text.highlight import SEARCHED_CHARACTERS, TOKEN_CHARACTERS, answering_words, from_its_sentence
+from glow.text.highlight import SEARCHED_CHARACTERS, from_its_sentence
 from glow.text.passages import sentence_spans
 from glow.text.spans import Window
 
@@ -212,45 +208,6 @@ PARTS = st.sampled_from(
 ANSWER_TEXT = st.lists(st.one_of(PARTS, st.text(max_size=3)), max_size=40).map("".join)
 
 
-def fixed(found: Mapping[str, int]) -> Callable[[Set[str]], Mapping[str, int]]:
-    """Answers that are known: of terms -> tokens."""
-    return lambda terms: {term: token for term, token in found.items() if term in terms}
-
-
-def read_of(text: str, start: int = 0, **found: int) -> ReadText:
-    return ReadText("text", start, text, fixed(found))
-
-
-@given(text=ANSWER_TEXT, start=st.integers(0, 9))
-def test_a_token_leads_to_the_word_that_it_is_a_piece_of(pieces: WordPieces, text: str, start: int) -> None:
-    """As looking at each word in turn would find it."""
-    spans = WordSpans(pieces)
-    token, words = 0, list(spans.of_text(text))
-    for number, span in enumerate(words):
-        for _ in pieces.pieces(span.word):
-            found = answering_words(read_of(text, start, bees=token), {"bees", "home"}, spans, pieces)
-            expected = [("bees", start + span.start, start + span.end)] if is_lexical(span.word) else []
-            reach = TOKEN_CHARACTERS * (token + 2)
-            is_far = len(text) > reach and all(each.start >= reach for each in words[number + 1 :])
-            assert [tuple(each) for each in found] in ([expected, []] if is_far else [expected])
-            token += 1
-    assert answering_words(read_of(text, bees=token), {"bees"}, spans, pieces) == []
-
-
-def test_words_come_in_order_and_none_that_says_nothing(pieces: WordPieces) -> None:
-    text, spans = "is , home bee", WordSpans(pieces)
-    read, terms = read_of(text, one=3, two=2, three=1, four=0), {"one", "two", "three", "four"}
-    found = answering_words(read, terms, spans, pieces)
-    assert [(each.word, text[each.start : each.end]) for each in found] == [("two", "home"), ("one", "bee")]
-
-
-def test_a_word_that_is_cut_answers_nothing(pieces: WordPieces) -> None:
-    spans = WordSpans(pieces)
-    assert answering_words(read_of(" " * 13 + "homestead", hive=0), {"hive"}, spans, pieces) == []
-    (found,) = answering_words(read_of(" " * 7 + "homestead", hive=0), {"hive"}, spans, pieces)
-    assert (found.start, found.end) == (7, 16)
-
-
 def window(text: str, words: str, width: int = 60) -> Window:
     """A window around some words of a text, with equal space on both sides."""
     first = text.index(words)
@@ -301,66 +258,14 @@ def answer_highlighter(make: Make) -> Highlighter:
     return Highlighter(make(counts=ANSWER_COUNTS, documents=10_000))
 
 
-def answer_snippets(
-    answer_highlighter: Highlighter, text: str, query: str, read: ReadText | None, **options: int
-) -> list[str]:
-    """Of the field that was read; another one with the same text is cut as ever."""
-    fields, shown = {"title": (text,), "text": (text,)}, Highlighting(**options)
-    found = answer_highlighter.document(Document("d", fields), query, None, (), shown, None, read)
-    plain = answer_highlighter.document(Document("d", fields), query, None, (), shown)
-    assert found["title"] == plain["title"]
-    return [markup(fragment) for fragment in found["text"]]
-
-
-def test_what_the_text_lacks_is_marked_where_it_is_answered(answer_highlighter: Highlighter) -> None:
-    text = "a bee is home"
-    assert answer_snippets(answer_highlighter, text, "insects home", None) == ["a bee is <em>home</em>"]
-    read = read_of(text, insects=1, home=0)
-    found = answer_snippets(answer_highlighter, text, "insects home", read)
-    assert found == ["a <em>bee</em> is <em>home</em>"]
-    assert answer_snippets(answer_highlighter, text, "home", read) == ["a bee is <em>home</em>"]
-
-
-def test_a_word_that_stands_for_two_is_shown_once(answer_highlighter: Highlighter) -> None:
-    text = "home is home"
-    found = answer_snippets(answer_highlighter, text, "home hive", read_of(text, hive=0))
-    assert found == ["<em>home</em> is <em>home</em>"]
-
-
-def test_a_stretch_that_answers_is_shown_in_place_of_the_head(answer_highlighter: Highlighter) -> None:
-    text = "what is home? " * 20 + "the bee is home. " + "what is home? " * 20
-    token = 20 * 4 + 1
-    shown = {"fragments": 1, "fragment_chars": 40}
-    (head,) = answer_snippets(answer_highlighter, text, "insects", None, **shown)
-    assert head.startswith("what is home?")
-    (found,) = answer_snippets(answer_highlighter, text, "insects", read_of(text, insects=token), **shown)
-    assert "the <em>bee</em> is home." in found
-
-
-def test_what_lies_behind_the_part_that_is_read_is_not_shown(answer_highlighter: Highlighter) -> None:
-    text = "home is " * 10 + "bee"
-    document, read = Document("d", {"text": (text,)}), read_of(text, insects=20)
-    for most, is_marked in ((len(text), True), (len(text) - 1, False)):
-        fragments = answer_highlighter.document(document, "insects", None, (), None, most, read)["text"]
-        assert any(("bee", "query") in each.parts for each in fragments) == is_marked
-
-
-@given(
-    text=ANSWER_TEXT,
-    token=st.integers(0, 30),
-    start=st.integers(0, 20),
-    fragments=st.integers(1, 3),
-    width=st.integers(20, 60),
-)
+@given(text=ANSWER_TEXT, fragments=st.integers(1, 3), width=st.integers(20, 60))
 def test_a_snippet_is_a_stretch_of_the_text(
-    answer_highlighter: Highlighter, text: str, token: int, start: int, fragments: int, width: int
+    answer_highlighter: Highlighter, text: str, fragments: int, width: int
 ) -> None:
     if not text.strip():
         return
-    read = read_of(text[start:], start, hive=token, insects=token + 1)
-    found = answer_snippets(
-        answer_highlighter, text, "bees insects hive", read, fragments=fragments, fragment_chars=width
-    )
+    shown = {"fragments": fragments, "fragment_chars": width}
+    found = snippets(answer_highlighter, text, "bees insects hive", **shown)
     assert 1 <= len(found) <= fragments
     original = re.sub("[\ud800-\udfff]", "\ufffd", text)
     longest = max(map(len, text.split()), default=0)
@@ -377,9 +282,7 @@ def test_hostile_texts_take_time_in_proportion(answer_highlighter: Highlighter) 
         found = []
         for _ in range(3):
             begin = time.thread_time()
-            answer_snippets(
-                answer_highlighter, text, "bees insects hive", read_of(text, insects=40, hive=120)
-            )
+            snippets(answer_highlighter, text, "bees insects hive")
             found.append(time.thread_time() - begin)
         return min(found)
 

@@ -1,4 +1,4 @@
-"""Readers of components whose rows are in a collection: documents, impacts, token vectors and token embeddings.
+"""Readers of components whose rows are in a collection: documents, impacts and token embeddings.
 
 m   rows        v   words       t   terms of a query
 """
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import FormatError
-from glow.index.late_interaction import CodedTokens, LateHeader, LateTokens
 from glow.index.learned_sparse import Expansion
 from glow.index.milvus.collection import MAX_HITS, SPARE_HITS, Ask, Collection, FilterFields, RowSearch
 from glow.index.postings import (
@@ -396,75 +395,30 @@ def _sorted(vector: dict[int, float], first: int, stop: int) -> tuple[NDArray[np
     return dims[kept], values[kept]
 
 
-LATE_FIELD, STATES_FIELD = "late", "states"
-Rest = NDArray[np.uint16] | NDArray[np.float16]
+STATES_FIELD = "states"
 
 
 def token_values(
     lengths: NDArray[np.int64],  # int64 [m]
     codes: NDArray[np.uint8],  # uint8 [t, b]
-    rest: Rest,  # positions or scales, [t]; [0] if there are none
+    scales: NDArray[np.float16],  # float16 [t]
 ) -> list[list[str]]:
     """The values of rows."""
     ends = np.cumsum(lengths).tolist()
     return [
-        encode(codes[stop - size : stop].tobytes() + rest[stop - size : stop].tobytes())
+        encode(codes[stop - size : stop].tobytes() + scales[stop - size : stop].tobytes())
         for stop, size in zip(ends, lengths.tolist(), strict=True)
     ]
 
 
-def _read(
-    collection: Collection, rows: NDArray[np.int64], field: str, width: int, rest_bytes: int
-) -> tuple[NDArray[np.int64], NDArray[np.uint8], bytes]:
-    """Lengths, codes and rest of rows."""
-    blobs = [decode(each[field]) for each in collection.read(rows.tolist(), (field,), caches=True)]
-    lengths = [len(blob) // (width + rest_bytes) for blob in blobs]
-    codes = b"".join(blob[: size * width] for blob, size in zip(blobs, lengths, strict=True))
-    rest = b"".join(blob[size * width :] for blob, size in zip(blobs, lengths, strict=True))
-    return np.array(lengths, np.int64), np.frombuffer(codes, np.uint8).reshape(-1, width), rest
-
-
-class MilvusLate:
-    """Arguments and results as for `LateTokens`."""
+class MilvusStates:
+    """Arguments and results as for `TokenEmbeddingStore`."""
 
     def __init__(
         self,
         collection: Collection,  # of the rows
-        header: LateHeader,  # of the store; its file stays in the version's directory
+        header: StatesHeader,  # of the store; its file stays in the version's directory
     ) -> None:
-        self._collection, self.header = collection, header
-
-    def __len__(self) -> int:
-        return self.header.rows
-
-    def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Numbers of tokens of rows, int64 [m]."""
-        return self.coded(rows).lengths
-
-    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """The codes of rows, and the start of each row."""
-        coded = self.coded(rows)
-        return coded.codes, np.cumsum(coded.lengths) - coded.lengths
-
-    def places(self, row: int) -> NDArray[np.uint16]:
-        """Positions of the tokens that a row's codes represent, uint16 [tokens of the row]."""
-        return self.coded(np.array([row], np.int64)).places
-
-    def coded(self, rows: NDArray[np.int64]) -> CodedTokens:
-        """Rows in their stored form."""
-        lengths, codes, rest = _read(self._collection, rows, LATE_FIELD, self.header.size // 8, 2)
-        return CodedTokens(lengths, codes, np.frombuffer(rest, np.uint16))
-
-    def require_like(self, other: LateHeader) -> None:
-        """Refuses a store that cannot be combined with another; as `LateTokens.require_like`."""
-        empty = np.empty(0, np.uint8)
-        LateTokens(self.header, np.zeros(1, np.int64), empty, np.empty(0, np.uint16)).require_like(other)
-
-
-class MilvusStates:
-    """Arguments and results as for `TokenEmbeddingStore`; arguments of the constructor as for `MilvusLate`."""
-
-    def __init__(self, collection: Collection, header: StatesHeader) -> None:
         self._collection, self.header = collection, header
 
     def __len__(self) -> int:
@@ -481,8 +435,16 @@ class MilvusStates:
     def coded(self, rows: NDArray[np.int64]) -> CodedStates:
         """Rows in their stored form."""
         width = code_bytes(self.header.size)
-        lengths, codes, rest = _read(self._collection, rows, STATES_FIELD, width, 2)
-        return CodedStates(lengths, codes, np.frombuffer(rest, np.float16))
+        read = self._collection.read(rows.tolist(), (STATES_FIELD,), caches=True)
+        blobs = [decode(each[STATES_FIELD]) for each in read]
+        lengths = [len(blob) // (width + 2) for blob in blobs]
+        codes = b"".join(blob[: size * width] for blob, size in zip(blobs, lengths, strict=True))
+        scales = b"".join(blob[size * width :] for blob, size in zip(blobs, lengths, strict=True))
+        return CodedStates(
+            np.array(lengths, np.int64),
+            np.frombuffer(codes, np.uint8).reshape(-1, width),
+            np.frombuffer(scales, np.float16),
+        )
 
     def require_model(self, digest: str) -> None:
         """Refuses a re-ranker that did not compute these token embeddings; as `TokenEmbeddingStore.require_model`."""

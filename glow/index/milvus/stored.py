@@ -16,7 +16,6 @@ import numpy as np
 from glow.errors import MismatchError
 from glow.index.columns import COLUMNS, COLUMNS_FOLDER, ORDER_FILE
 from glow.index.component import Component
-from glow.index.late_interaction import LATE_FOLDER, LATE_HEADER, LATE_INTERACTION, LateHeader
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.milvus.collection import Collection, FilterFields, sample_of
 from glow.index.milvus.connection import (
@@ -33,13 +32,11 @@ from glow.index.milvus.connection import (
 from glow.index.milvus.readers import (
     CAUSES_FIELD,
     ID_FIELD,
-    LATE_FIELD,
     STATES_FIELD,
     TEXT_FIELD,
     WORDS_FIELD,
     MilvusDocuments,
     MilvusImpacts,
-    MilvusLate,
     MilvusLearned,
     MilvusStates,
     Terms,
@@ -146,11 +143,6 @@ def _open_learned(segment: Segment, opened: Opened) -> MilvusLearned:
     return MilvusLearned(opened.collection, opened.filters, bm25, learned)
 
 
-def _late_values(made: Segment, notes: Path) -> Values:
-    late = made[LATE_INTERACTION]
-    return lambda start, stop: {LATE_FIELD: token_values(*late.coded(np.arange(start, stop)))}
-
-
 def _states_values(made: Segment, notes: Path) -> Values:
     states = made[TOKEN_EMBEDDINGS]
     return lambda start, stop: {STATES_FIELD: token_values(*states.coded(np.arange(start, stop)))}
@@ -177,16 +169,6 @@ STORED: Mapping[str, Stored] = {
         ),
         Stored(
             LEARNED_SPARSE, "document", {CAUSES_FIELD: PIECES}, STAYING_FILES, _learned_values, _open_learned
-        ),
-        Stored(
-            LATE_INTERACTION,
-            "vector",
-            {LATE_FIELD: PIECES},
-            (LATE_HEADER,),
-            _late_values,
-            lambda segment, opened: MilvusLate(
-                opened.collection, read_header(segment.path(LATE_FOLDER) / LATE_HEADER, LateHeader)
-            ),
         ),
         Stored(
             TOKEN_EMBEDDINGS,

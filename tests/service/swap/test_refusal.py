@@ -32,9 +32,7 @@ def write_newer_format(folder: Path) -> None:
 def write_other_model(folder: Path) -> None:
     manifest = read_manifest(folder, "index")
     hashes = {**manifest.hashes, "model": "0" * 64}
-    # Token vectors say themselves which model made them.
-    files = {name: record for name, record in manifest.files.items() if not name.startswith("late/")}
-    changed = manifest.model_copy(update={"hashes": hashes, "files": files})
+    changed = manifest.model_copy(update={"hashes": hashes})
     (folder / MANIFEST_FILE).write_bytes(changed.to_bytes())
 
 
