@@ -20,9 +20,10 @@ from starlette.responses import Response
 
 from glow.errors import GlowError
 from glow_service.access import ClientLimits, cors_options
-from glow_service.api import RequestMiddleware, add_routes
+from glow_service.api.middleware import RequestMiddleware
+from glow_service.api.routes import add_routes
 from glow_service.collections import DEFAULT_COLLECTION, Collections
-from glow_service.live import end_with_parent, is_first_to_fail, note_loaded, was_loaded
+from glow_service.live.workers import end_with_parent, is_first_to_fail, note_loaded, was_loaded
 from glow_service.settings import Settings
 from glow_service.state import Service, client_limits, new_service
 from glow_service.telemetry import configure_logging, measure_loop_lag
@@ -76,16 +77,12 @@ def create_app(
     for kind in (HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _pass_on)
     add_routes(app, page=settings.page)
-    _add_middleware(app, service)
+    # Innermost first: refusals need the headers that the outer ones add.
+    app.add_middleware(RequestMiddleware, service=service)
+    if options := cors_options(settings.cors_origins):
+        app.add_middleware(CORSMiddleware, **options)
     service.tracer.instrument(app)
     return app
-
-
-def _add_middleware(app: FastAPI, service: Service) -> None:
-    """Adds the middleware, innermost first: refusals need the headers that the outer ones add."""
-    app.add_middleware(RequestMiddleware, service=service)
-    if options := cors_options(service.settings.cors_origins):
-        app.add_middleware(CORSMiddleware, **options)
 
 
 def create_collections(settings: Settings, on_failure: Callable[[], None]) -> FastAPI | Collections:

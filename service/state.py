@@ -16,7 +16,9 @@ from glow_service.access import (
 )
 from glow_service.cache import Cache
 from glow_service.collections import DEFAULT_COLLECTION
-from glow_service.live import Readiness, Resources, Swap, Watcher, WorkerGroup
+from glow_service.live.resources import Resources
+from glow_service.live.swap import Swap, Watcher
+from glow_service.live.workers import Readiness, WorkerGroup
 from glow_service.search import ENCODE_THREADS, SearchPool
 from glow_service.settings import Settings
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
@@ -64,7 +66,11 @@ def new_service(
 ) -> Service:
     """Makes the parts of an app; `Resources.load` loads the index later."""
     clients = clients or client_limits(settings)
-    metrics = Metrics()
+    api_keys, metrics = settings.api_keys.get_secret_value(), Metrics()
+    request_ids = RequestIds()
+    if settings.feedback_log and not api_keys:  # clients with a key are trusted
+        key = feedback_key(settings.feedback_log, settings.feedback_key.get_secret_value())
+        request_ids = RequestIds(key)
     resources = Resources(
         settings.index_root, metrics, settings.device, ENCODE_THREADS, settings.document_model
     )
@@ -84,9 +90,17 @@ def new_service(
             settings.redis_url.get_secret_value(),
             settings.redis_timeout_ms,
         ),
-        access=_access(settings, metrics, collection, clients),
+        access=AccessControl(
+            metrics,
+            api_keys=api_keys,
+            admin_key=settings.admin_key.get_secret_value(),
+            write_key=settings.write_key.get_secret_value(),
+            limiter=clients.requests,
+            tenants=read_tenants(settings.tenants, parse_keys(api_keys)),
+            collection=collection,
+        ),
         clients=clients,
-        request_ids=_request_ids(settings),
+        request_ids=request_ids,
         tracer=Tracer(settings.otel_endpoint, settings.otel_sample_rate, metrics.spans_lost.inc),
         query_log=QueryLog(metrics, settings.query_log, settings.query_log_sample_rate),
         feedback_log=FeedbackLog(metrics, settings.feedback_log),
@@ -96,26 +110,6 @@ def new_service(
         ingest=IngestLog(settings.ingest_path, settings.ingest_bytes),
         follower=Follower(settings.index_root, settings.ingest_path, resources, workers),
     )
-
-
-def _access(settings: Settings, metrics: Metrics, collection: str, clients: ClientLimits) -> AccessControl:
-    api_keys = settings.api_keys.get_secret_value()
-    return AccessControl(
-        metrics,
-        api_keys=api_keys,
-        admin_key=settings.admin_key.get_secret_value(),
-        write_key=settings.write_key.get_secret_value(),
-        limiter=clients.requests,
-        tenants=read_tenants(settings.tenants, parse_keys(api_keys)),
-        collection=collection,
-    )
-
-
-def _request_ids(settings: Settings) -> RequestIds:
-    """Signs ids if clicks are logged and need no API key; clients with a key are trusted."""
-    if not settings.feedback_log or settings.api_keys.get_secret_value():
-        return RequestIds()
-    return RequestIds(feedback_key(settings.feedback_log, settings.feedback_key.get_secret_value()))
 
 
 def service_of(request: Request) -> Service:

@@ -27,8 +27,10 @@ from glow.ingest import (
     read_state,
 )
 from glow.records import Document
-from glow_service.errors import MalformedJsonError, OverloadedError, RequestError
-from glow_service.live import Resources, WorkerGroup
+from glow_service.errors import MalformedJsonError, OverloadedError
+from glow_service.live.resources import Resources
+from glow_service.live.workers import WorkerGroup
+from glow_service.search import fault
 
 MAX_DOCUMENTS = 1_000
 """Most documents or ids of a write."""
@@ -43,6 +45,7 @@ _COMMA = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 _END = re.compile(r"[ \t\n\r]*\][ \t\n\r]*(,|\}[ \t\n\r]*\Z)")
 # Finds the end of a value; accepts errors that concern one document only: long numbers, NaN, control characters.
 _ENDS = json.JSONDecoder(parse_int=float, parse_constant=lambda name: None, strict=False)
+_ALONE = "expected a list of documents, and no other member"
 _ESCAPED = "surrogateescape"
 """Keeps invalid UTF-8, so that only its document is rejected."""
 
@@ -68,7 +71,7 @@ def documents_of(body: bytes) -> Iterator[bytes]:
     if end is None:
         raise _malformed("expected ',' or the end of the list and of the body", at)
     if end[1] == ",":
-        raise _list_alone()
+        raise fault("/documents", _ALONE)
 
 
 def _single(text: str) -> str:
@@ -76,9 +79,9 @@ def _single(text: str) -> str:
     if end < len(text):
         raise _malformed("more than one value", end)
     if not isinstance(value, dict):
-        raise _fault("", 'expected a document, or {"documents": […]}')
+        raise fault("", 'expected a document, or {"documents": […]}')
     if "documents" in value:
-        raise _list_alone()
+        raise fault("/documents", _ALONE)
     return text
 
 
@@ -95,10 +98,6 @@ def _value(text: str, at: int) -> tuple[Any, int]:
 def _malformed(reason: str, at: int) -> MalformedJsonError:
     detail = f"{reason} at character {at}"
     return MalformedJsonError(f"the body is not JSON: {detail}", [Fault("", detail)])
-
-
-def _list_alone() -> RequestError:
-    return _fault("/documents", "expected a list of documents, and no other member")
 
 
 # Checks the documents of a write one by one; only invalid ones are rejected.
@@ -131,9 +130,9 @@ def read_ids(body: Mapping[str, Any]) -> list[str]:
     """Reads `{"ids": [...]}`."""
     ids = body.get("ids")
     if not isinstance(ids, list) or not all(isinstance(each, str) and each for each in ids):
-        raise _fault("/ids", "expected a list of ids, as non-empty strings")
+        raise fault("/ids", "expected a list of ids, as non-empty strings")
     if not 1 <= len(ids) <= MAX_DOCUMENTS:
-        raise _fault("/ids", f"expected 1 to {MAX_DOCUMENTS} ids, found {len(ids)}")
+        raise fault("/ids", f"expected 1 to {MAX_DOCUMENTS} ids, found {len(ids)}")
     return ids
 
 
@@ -145,14 +144,14 @@ def _checked(lines: Iterable[bytes], names: Sequence[str]) -> AcceptedDocuments:
     for place, line in enumerate(lines):
         count += 1
         if count > MAX_DOCUMENTS:
-            raise _fault("/documents", f"expected at most {MAX_DOCUMENTS} documents; send several requests")
+            raise fault("/documents", f"expected at most {MAX_DOCUMENTS} documents; send several requests")
         try:
             good.append(_as_json(read_document(line, names)))
         except RecordError as error:
             rejects.append(Reject(place, _shown_id(line[: MAX_DOCUMENT_BYTES + 1]), str(error)))
     if not good:
         first = f"; the first: {rejects[0].reason}" if rejects else ""
-        raise _fault("/documents", f"found {count} documents, none of which can be indexed{first}")
+        raise fault("/documents", f"found {count} documents, none of which can be indexed{first}")
     return AcceptedDocuments(good, rejects)
 
 
@@ -166,10 +165,6 @@ def _as_json(document: Document) -> dict[str, Any]:
     """A document as the JSON object of a collection's line."""
     fields = {name: list(values) for name, values in document.fields.items() if values}
     return {"_id": document.id, **fields, **document.metadata}
-
-
-def _fault(pointer: str, detail: str) -> RequestError:
-    return RequestError(f"{pointer or 'the body'}: {detail}", [Fault(pointer, detail)])
 
 
 # The state of writes: waiting, applied to a version, or served by every worker; waiting requests share checks.

@@ -16,9 +16,8 @@ from glow_service.errors import (
     DeadlineError,
     MalformedJsonError,
     MediaTypeError,
-    RequestError,
 )
-from glow_service.search import NEVER, Deadline, Shape
+from glow_service.search import NEVER, Deadline, Shape, fault
 from glow_service.settings import Settings
 from glow_service.state import service_of
 
@@ -144,18 +143,45 @@ class BoundedRequest(Request):
 
 
 async def read_bytes(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> bytes:
-    """Reads a body of any Content-Type; arguments and errors as for `read_object`."""
+    """Reads a body of any Content-Type; a slow sender is refused, because the request holds a slot meanwhile."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise MediaTypeError("found a Content-Encoding; send the body uncompressed")
+    too_large = BodyTooLargeError(f"the body may have {max_bytes} bytes; send less")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > max_bytes:
+        raise too_large
+    chunks: list[bytes] = []
+    size = 0
+    began = asyncio.get_running_loop().time()
+    left_s = deadline.left_s()
+    last = inf if left_s is None else began + left_s
     try:
-        return await _read(request, max_bytes, deadline)
+        async with asyncio.timeout_at(min(last, began + GRACE_S)) as limit:
+            while True:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunks.append(message.get("body", b""))
+                size += len(chunks[-1])
+                if size > max_bytes:
+                    raise too_large
+                if not message.get("more_body", False):
+                    return b"".join(chunks)
+                limit.reschedule(min(last, began + GRACE_S + size / LEAST_BYTES_S))
     except TimeoutError as error:
         raise DeadlineError("the deadline passed before the body was complete; send it faster") from error
 
 
 async def read_json(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> bytes:
-    """Reads a JSON body without parsing it; arguments and errors as for `read_object`."""
-    _check_declaration(request)
+    """Reads a JSON body without parsing it."""
+    declared = request.headers.get("content-type", "")
+    media_type, _, parameters = declared.partition(";")
+    charset = parameters.partition("charset=")[2].split(";")[0].strip().strip('"').lower()
+    if media_type.strip().lower() != "application/json" or charset not in _CHARSETS:
+        raise MediaTypeError(
+            f"found Content-Type {declared[:80] or 'none'!r}, expected 'application/json' in UTF-8; "
+            "with curl: -H 'Content-Type: application/json'"
+        )
     return await read_bytes(request, max_bytes, deadline)
 
 
@@ -167,75 +193,27 @@ async def read_object(request: Request, max_bytes: int, deadline: Deadline = NEV
     """
     body = await read_json(request, max_bytes, deadline)
     try:
-        is_small = len(body) <= SMALL_BYTES
-        value, oversized = _parse(body) if is_small else await asyncio.to_thread(_parse, body)
+        value = _parse(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(_parse, body)
     except orjson.JSONDecodeError as error:
         detail = f"{error.msg} at character {error.pos}"
         raise MalformedJsonError(f"the body is not JSON: {detail}", [Fault("", detail)]) from error
     if not isinstance(value, dict):
-        detail = f'expected an object such as {{"query": "…"}}, found {_json_type(value)}'
-        raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])
-    if oversized:
-        raise RequestError(f"the body is not valid: {oversized}", [Fault("", oversized)])
+        raise fault("", 'expected an object such as {"query": "…"}')
     return value
 
 
-def _parse(body: bytes) -> tuple[Any, str]:
-    """The parsed value, and an error message if an object or list is too large, otherwise ""."""
+def _parse(body: bytes) -> Any:
+    """The parsed value; raises if an object or list in it is too large."""
     value = orjson.loads(body)
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if type(item) is dict:
-            if len(item) > MAX_MEMBERS:
-                return value, f"expected objects of at most {MAX_MEMBERS} members, found one of {len(item)}"
-            waiting += [each for each in item.values() if type(each) is dict or type(each) is list]
-        elif type(item) is list:
-            if len(item) > MAX_ITEMS:
-                return value, f"expected lists of at most {MAX_ITEMS} items, found one of {len(item)}"
-            waiting += [each for each in item if type(each) is dict or type(each) is list]
-    return value, ""
-
-
-def _check_declaration(request: Request) -> None:
-    declared = request.headers.get("content-type", "")
-    media_type, _, parameters = declared.partition(";")
-    charset = parameters.partition("charset=")[2].split(";")[0].strip().strip('"').lower()
-    if media_type.strip().lower() != "application/json" or charset not in _CHARSETS:
-        raise MediaTypeError(
-            f"found Content-Type {declared[:80] or 'none'!r}, expected 'application/json' in UTF-8; "
-            "with curl: -H 'Content-Type: application/json'"
-        )
-
-
-async def _read(request: Request, max_bytes: int, deadline: Deadline) -> bytes:
-    """Reads the body; a slow sender is refused, because the request holds a slot meanwhile."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > max_bytes:
-        raise _too_large(f"{declared[:20]} bytes", max_bytes)
-    chunks: list[bytes] = []
-    size = 0
-    began = asyncio.get_running_loop().time()
-    left_s = deadline.left_s()
-    last = inf if left_s is None else began + left_s
-    async with asyncio.timeout_at(min(last, began + GRACE_S)) as limit:
-        while True:
-            message = await request.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > max_bytes:
-                raise _too_large("more", max_bytes)
-            if not message.get("more_body", False):
-                return b"".join(chunks)
-            limit.reschedule(min(last, began + GRACE_S + size / LEAST_BYTES_S))
-
-
-def _too_large(found: str, max_bytes: int) -> BodyTooLargeError:
-    return BodyTooLargeError(f"the body may have {max_bytes} bytes, found {found}; send less")
-
-
-def _json_type(value: Any) -> str:
-    names = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-    return names.get(type(value), "null")
+        if type(item) is dict or type(item) is list:
+            if len(item) > (MAX_MEMBERS if type(item) is dict else MAX_ITEMS):
+                raise fault(
+                    "",
+                    f"expected at most {MAX_MEMBERS} members of an object, and {MAX_ITEMS} items of a list",
+                )
+            inner = item.values() if type(item) is dict else item
+            waiting += [each for each in inner if type(each) is dict or type(each) is list]
+    return value

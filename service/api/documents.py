@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.contract import DocumentResult, OperationResult
-from glow.errors import DiskError, DocumentNotFoundError, Fault, FilterError, QueryError, ReadOnlyError
+from glow.errors import DiskError, DocumentNotFoundError, FilterError, QueryError, ReadOnlyError
 from glow.index import Index
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter, restricts_nothing
@@ -25,7 +25,7 @@ from glow_service.api.body import DeleteRequest, DocumentsRequest, read_bytes, r
 from glow_service.api.context import context_of, json_response, leaving_cancels
 from glow_service.api.routes import BODY_ERRORS, route
 from glow_service.errors import RequestError
-from glow_service.search import MAX_FILTER_TERMS, Deadline, index_name, list_fields, shown_fields
+from glow_service.search import MAX_FILTER_TERMS, Deadline, fault, index_name, list_fields, shown_fields
 from glow_service.state import Service, service_of
 from glow_service.writes import (
     AcceptedDocuments,
@@ -138,12 +138,11 @@ async def post_delete(request: Request) -> Response:
         return await _write(service, request, "delete", None, ids=read_ids(body))
     if not body or not body.keys() <= {"filter", "all"} or not isinstance(body.get("all", True), bool):
         detail = "expected only 'ids', 'filter' or 'all': true ('filter' and 'all' can be combined)"
-        raise RequestError(f"the body is not valid: {detail}", [Fault("", detail)])
+        raise fault("", detail)
     means_all, wanted = body.get("all", False), body.get("filter", EVERY)
     expression = parse_filter(wanted, index[COLUMNS].columns, MAX_FILTER_TERMS)
     if not means_all and restricts_nothing(expression):
-        detail = 'the filter matches every document; to delete all of them, add "all": true'
-        raise RequestError(f"/filter: {detail}", [Fault("/filter", detail)])
+        raise fault("/filter", 'the filter matches every document; to delete all of them, add "all": true')
     return await _write(service, request, "delete_by_filter", None, filter=wanted, all=means_all)
 
 

@@ -3,7 +3,7 @@
 `docs/reference/errors.md` documents every row, and `GET /problems/{code}` returns one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,8 +95,13 @@ def problem_response(
     """Converts an exception to a problem response; details of unexpected exceptions are hidden."""
     known = error if isinstance(error, GlowError) else GlowError()
     problem = problem_of(type(known))
+    more: dict[str, str] = {}
+    if problem.status == 401:
+        more = {"WWW-Authenticate": 'Bearer realm="glow"'}
+    elif problem.status in (429, 503):
+        more = {"Retry-After": str(getattr(known, "retry_after_s", RETRY_AFTER_S))}
     body = json_bytes(problem_body(known, request_id=request_id, instance=instance))
-    return Response(body, problem.status, {**_headers(known, problem), **(headers or {})}, MEDIA_TYPE)
+    return Response(body, problem.status, {**more, **(headers or {})}, MEDIA_TYPE)
 
 
 def problem_body(error: GlowError, *, request_id: str, instance: str) -> Problem:
@@ -118,33 +123,17 @@ def problem_body(error: GlowError, *, request_id: str, instance: str) -> Problem
     )
 
 
-def _headers(error: GlowError, problem: ProblemKind) -> dict[str, str]:
-    if problem.status == 401:
-        return {"WWW-Authenticate": 'Bearer realm="glow"'}
-    if problem.status in (429, 503):
-        return {"Retry-After": str(getattr(error, "retry_after_s", RETRY_AFTER_S))}
-    return {}
-
-
 def responses_of(kinds: Sequence[type[GlowError]]) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI `responses` of a route with these errors."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     responses: dict[int | str, dict[str, Any]] = {}
-    for status, codes in _by_status(kinds):
-        responses[status] = {
-            "description": f"{MEDIA_TYPE} with code {', '.join(codes)}",
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
-    return responses
-
-
-def _by_status(kinds: Sequence[type[GlowError]]) -> Iterator[tuple[int, list[str]]]:
     for status in sorted({problem_of(kind).status for kind in kinds}):
-        yield status, [kind.code for kind in kinds if problem_of(kind).status == status]
+        codes = ", ".join(kind.code for kind in kinds if problem_of(kind).status == status)
+        responses[status] = {"description": f"{MEDIA_TYPE} with code {codes}", "content": content}
+    return responses
 
 
 def _faults(error: GlowError) -> Sequence[Fault]:
     if isinstance(error, RequestError | FilterError):
         return error.faults
-    if isinstance(error, QueryError):
-        return (Fault("/query", str(error)),)
-    return ()
+    return (Fault("/query", str(error)),) if isinstance(error, QueryError) else ()

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
@@ -20,7 +22,6 @@ from glow.errors import GlowError
 from glow_service import errors
 from glow_service.access import Access, access_errors, access_of
 from glow_service.api.body import BoundedRequest
-from glow_service.api.page import PAGE_FILES, get_page_file
 from glow_service.api.problems import responses_of
 from glow_service.settings import Settings
 
@@ -119,6 +120,41 @@ class GlowRoute(APIRoute):
             return await handler(BoundedRequest(request, most_bytes, needs_body=needs_body))
 
         return handle
+
+
+# The search page: its files, and the policy under which a browser runs them.
+
+_HTML = "text/html; charset=utf-8"
+_read = cache(Path.read_bytes)
+_FOLDER = Path(__file__).parent.parent / "page"
+_MEDIA_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_SCRIPTS = (
+    "address app docs dom examples explanation feedback filters keys marks problem reading request results server "
+    "stop-words typing"
+).split()
+_STYLES = ("docs", "style", "results", "explanation", "filters")
+_STATIC = (*(f"{name}.js" for name in _SCRIPTS), *(f"{name}.css" for name in _STYLES), "icon.svg")
+PAGE_FILES = {
+    "/": ("index.html", _HTML),
+    "/docs": ("docs.html", _HTML),
+    **{f"/static/{name}": (name, _MEDIA_TYPES[Path(name).suffix]) for name in _STATIC},
+}
+# The page may only load its own files and send requests to its own server.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+
+async def get_page_file(request: Request) -> Response:
+    """A file of the search page."""
+    name, media_type = PAGE_FILES[request.scope["route"].path]
+    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache", "Content-Type": media_type}
+    return Response(_read(_FOLDER / name), headers=headers)
 
 
 def add_routes(app: FastAPI, *, page: bool) -> None:

@@ -27,9 +27,8 @@ from glow_service.access import (
     listed_access,
     parse_keys,
 )
-from glow_service.api.page import PAGE_FILES
 from glow_service.api.problems import problem_of
-from glow_service.api.routes import ROUTES
+from glow_service.api.routes import PAGE_FILES, ROUTES
 from glow_service.commands.serve import key_command
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError
 from glow_service.settings import Settings

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from glow.feedback import read_feedback
 from glow.search import RETRIEVERS
 from glow.text.analyzer import STOP_WORDS
-from glow_service.api.page import PAGE_FILES
+from glow_service.api.routes import PAGE_FILES
 from tests.service.asking import QUERY
 from tests.until import until
 
