@@ -50,13 +50,12 @@ function wordsOf(query, hit) {
     if (learned) row(word).learned = learned;
     if (because) row(word).because = because;
   }
-  for (const { word, answer, similarity } of hit.explanation?.late ?? []) Object.assign(row(word), { answer, similarity });
   for (const { word, delta } of hit.explanation?.leave_one_out ?? []) row(word).delta = delta;
   return [...rows.values()];
 }
 
 function queryColumns(words) {
-  const columns = [["Word", "word"], ["Score change", "delta"], ["BM25", "impact"], ["Learned", "learned"], ["Matched through", "because"], ["Answered by", "answer"], ["How alike", "similarity"], ["Attention", "attention"]];
+  const columns = [["Word", "word"], ["Score change", "delta"], ["BM25", "impact"], ["Learned", "learned"], ["Matched through", "because"], ["Attention", "attention"]];
   return columns.filter(([, name]) => words.some((word) => word[name] !== undefined));
 }
 

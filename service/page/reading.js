@@ -4,7 +4,7 @@ import { at, clear, make, ms, withShare } from "./dom.js";
 import { sharesOf } from "./marks.js";
 
 // In the order of the work, each with its own color; unknown stages of a newer service have the last color.
-const STAGES = ["queue", "preprocess", "encode", "filter", "search", "late", "rerank", "facets", "fetch", "highlight", "explain", "cache"];
+const STAGES = ["queue", "preprocess", "encode", "filter", "search", "rerank", "facets", "fetch", "highlight", "explain", "cache"];
 const COLOURS = 11;
 
 export function showTerms(query) {

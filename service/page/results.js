@@ -6,7 +6,7 @@ import { tellClicks } from "./feedback.js";
 import { snippetOf, titleOf } from "./marks.js";
 
 export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", "learned-sparse": "Synonyms" };
-const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", late: "word by word", fused: "together", rerank: "re-ranked" };
+const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", fused: "together", rerank: "re-ranked" };
 const DOUBTS = { low: "These may not answer your question.", none: "Probably nothing here answers this." };
 const MOST_FACTS = 4;
 
