@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
@@ -43,7 +43,7 @@ def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
     return found
 
 
-class Collections:
+class Collections(Collector):
     """An ASGI app that dispatches to the apps of several indexes."""
 
     def __init__(self, default: Starlette, named: Mapping[str, Starlette]) -> None:
@@ -56,7 +56,7 @@ class Collections:
             return
         path = scope["path"]
         if path == "/metrics" and scope["method"] in ("GET", "HEAD"):
-            text = await asyncio.to_thread(self._metrics)
+            text = await asyncio.to_thread(generate_latest, self)
             await Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})(scope, receive, send)
         elif path == "/readyz":
             await self._ready(scope, receive, send)
@@ -96,22 +96,10 @@ class Collections:
         for message in chosen:
             await send(message)
 
-    def _metrics(self) -> bytes:
-        registry = CollectorRegistry()
-        registry.register(_Labelled({DEFAULT_COLLECTION: self._default, **self._named}))
-        return generate_latest(registry)
-
-
-class _Labelled(Collector):
-    """The metrics of all apps, with their collection as label."""
-
-    def __init__(self, apps: Mapping[str, Starlette]) -> None:
-        self._apps = apps
-
     def collect(self) -> Iterator[Metric]:
-        """Merges the metrics of the same name."""
+        """The metrics of all apps, with their collection as label."""
         families: dict[str, Metric] = {}
-        for name, app in self._apps.items():
+        for name, app in ((DEFAULT_COLLECTION, self._default), *self._named.items()):
             for family in text_string_to_metric_families(app.state.service.metrics.text().decode()):
                 merged = families.setdefault(
                     family.name, Metric(family.name, family.documentation, family.type)

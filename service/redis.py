@@ -59,8 +59,6 @@ class Breaker:
         self._failures = 0
         self._until = 0.0
         self._trying = False
-        # Unseeded on purpose: workers must have different pauses.
-        self._jitter = random.Random()  # noqa: S311 (no secret is made of it)
 
     @property
     def is_open(self) -> bool:
@@ -93,7 +91,7 @@ class Breaker:
                 fields = {"error": type(error).__name__, "reason": str(error)[:200]}
                 _logger.warning("redis %s fail; pausing them", self._name, extra={"fields": fields})
             pause_s = min(FIRST_PAUSE_S * 2.0**doublings, LONGEST_PAUSE_S)
-            self._until = time.monotonic() + pause_s * self._jitter.uniform(0.5, 1.0)
+            self._until = time.monotonic() + pause_s * random.uniform(0.5, 1.0)  # noqa: S311 (no secret)
         return "timeout" if isinstance(error, TimeoutError | RedisTimeoutError) else "error"
 
 
@@ -118,14 +116,11 @@ class RedisCache:
             async with asyncio.timeout(self._timeout_s):
                 # One byte more than the largest value, to recognize longer, foreign values.
                 stored = await self._reader.getrange(key, 0, MAX_VALUE_BYTES + _HEAD_BYTES)
-        except ResponseError as error:
-            if not str(error).startswith("WRONGTYPE"):
+        except Exception as error:  # any error: the search continues without the cache
+            if not (isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")):
                 self._count(self._reads.failed(error))
                 return None
             stored = "a foreign list or hash"
-        except Exception as error:  # any error: the search continues without the cache
-            self._count(self._reads.failed(error))
-            return None
         self._reads.succeeded()
         value = unsealed(key, stored)
         self._count("miss" if stored == b"" else "poisoned" if value is None else "hit")

@@ -79,7 +79,12 @@ class RequestMiddleware:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
             if message["type"] == "http.response.start":
-                self._tracer.note(_trace_attributes(context), context.timings_ms)
+                attributes = {
+                    "glow.request_id": context.request_id,
+                    "glow.index_version": context.index_version,
+                    "error.type": context.code,
+                }
+                self._tracer.note(attributes, context.timings_ms)
 
         with self._metrics.in_flight.track_inprogress():
             try:
@@ -144,12 +149,10 @@ class RequestMiddleware:
             "route": route,
             "status": context.status,
             "took_ms": round(took_ms, 3),
+            "code": context.code,
+            "key": context.key,
         }
-        if context.code:
-            fields["code"] = context.code
-        if context.key:
-            fields["key"] = context.key
-        _access.info("request", extra={"fields": fields})
+        _access.info("request", extra={"fields": {name: each for name, each in fields.items() if each != ""}})
 
     def _summarise(self, context: RequestContext) -> None:
         """Counts a refusal for the summary line: logging each one would cost more than refusing it."""
@@ -159,14 +162,6 @@ class RequestMiddleware:
             _access.warning("requests refused", extra={"fields": {"refused": dict(self._unlogged)}})
             self._unlogged.clear()
             self._summary_at = now
-
-
-def _trace_attributes(context: RequestContext) -> dict[str, str]:
-    return {
-        "glow.request_id": context.request_id,
-        "glow.index_version": context.index_version,
-        "error.type": context.code,
-    }
 
 
 def _is_work(scope: Scope) -> bool:

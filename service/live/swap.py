@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,13 +93,9 @@ class Swap:
         self._is_readable = True
         if _identity(path) != current:  # replaced meanwhile: the name may be of the one before or after
             return self._look()
-        return _Mark(version, current, self._manifest_of(version))
-
-    def _manifest_of(self, version: str) -> Identity | None:
-        try:
-            return _identity(self._root.folder(version) / MANIFEST_FILE)
-        except ArtifactNotFoundError:
-            return None
+        with suppress(ArtifactNotFoundError):
+            return _Mark(version, current, _identity(self._root.folder(version) / MANIFEST_FILE))
+        return _Mark(version, current, None)
 
     def _is_live(self, version: str) -> bool:
         live = self._resources.live()
@@ -175,7 +172,6 @@ class Watcher:
         self._asked: list[Future[None]] = []
         self._is_closed = False
         self._request = group.asked()
-        self._jitter = random.Random()  # noqa: S311 (no secret is made of it)
 
     def run(self, load: Callable[[], bool]) -> None:
         """Runs the thread's work until `close`; `load` opens the first version and returns whether it succeeded."""
@@ -213,7 +209,7 @@ class Watcher:
     def _wait(self) -> "list[Future[None]] | None":
         """Waits until a check is due; returns the futures of requested checks, or None after `close`."""
         with self._changed:
-            seconds = POLL_S * self._jitter.uniform(1 - JITTER, 1 + JITTER)
+            seconds = POLL_S * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 (no secret is made of it)
             self._changed.wait_for(lambda: self._asked or self._is_closed, seconds)
             asked, self._asked = self._asked, []
             return None if self._is_closed else asked

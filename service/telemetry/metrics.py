@@ -253,9 +253,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics of all workers in Prometheus's text format; takes about two milliseconds, plus one per worker."""
-        registry = CollectorRegistry()
-        registry.register(_Scrape(self.registry))
-        return generate_latest(registry)
+        return generate_latest(_Scrape(self.registry))
 
 
 # The events of the metric `glow_cache_events_total{tier, kind, event}`.

@@ -78,33 +78,17 @@ def shared_key(log: Path, suffix: str) -> bytes:
     NFS cannot lock folders.
     """
     path = log.with_name(log.name + suffix)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-    lock = os.open(log.with_name(f".{log.name}.lock"), flags, 0o600)
+    lock = os.open(log.with_name(f".{log.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            key = path.read_bytes()
-        except FileNotFoundError:
-            key = b""
-        return key if len(key) >= KEY_BYTES else _make(path)
+        key = path.read_bytes() if path.exists() else b""
+        if len(key) < KEY_BYTES:
+            key = secrets.token_bytes(KEY_BYTES)
+            path.touch(0o600)
+            path.write_bytes(key)
+        return key
     finally:
         os.close(lock)
-
-
-def _make(path: Path) -> bytes:
-    key = secrets.token_bytes(KEY_BYTES)
-    partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, key)
-        os.fsync(descriptor)
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
-    return key
 
 
 # The feedback log: clicks and relevance judgments, with a pseudonym of each person. The pseudonym is a keyed hash.
