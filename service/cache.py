@@ -17,7 +17,7 @@ from glow.artifact import Manifest
 from glow.index import Index
 from glow_service.errors import DeadlineError
 from glow_service.search import SearchPlan
-from glow_service.telemetry import Kind, Metrics, TierEvents
+from glow_service.telemetry import Kind, Metrics, tier_events
 
 if TYPE_CHECKING:
     from glow_service.redis import RedisCache
@@ -78,7 +78,7 @@ class _Local(Generic[Value]):
     def __init__(
         self, kind: Kind, entries: int, ttl_s: float, metrics: Metrics, size_of: Callable[[Value], int]
     ) -> None:
-        self._count = TierEvents(metrics, "local", kind).count
+        self._count = tier_events(metrics, "local", kind)
         self._size_of = size_of
         size = max(_LEAST_BYTES, entries * _BYTES_PER_ENTRY)
         self._entries: TTLCache[bytes, Value] = TTLCache(
@@ -157,7 +157,11 @@ class Cache:
         if entries:
             self._responses = _Local("response", entries, ttl_s, metrics, len)
             self._vectors = _Local("vector", entries, ttl_s, metrics, lambda vector: vector.nbytes)
-        self._redis = _redis_cache(redis_url, redis_timeout_ms / 1_000, ttl_s, metrics)
+        self._redis: RedisCache | None = None
+        if redis_url:
+            from glow_service import redis
+
+            self._redis = redis.RedisCache(redis_url, redis_timeout_ms / 1_000, ttl_s, metrics)
         self._flights = SingleFlight()
         self._keys: tuple[Manifest, Keys] | None = None
         self.enabled = bool(entries or self._redis)
@@ -204,11 +208,3 @@ class Cache:
         if self._responses is not None:
             self._responses.put(key, value)
         return value
-
-
-def _redis_cache(url: str, timeout_s: float, ttl_s: int, metrics: Metrics) -> "RedisCache | None":
-    if not url:
-        return None
-    from glow_service.redis import RedisCache
-
-    return RedisCache(url, timeout_s, ttl_s, metrics)

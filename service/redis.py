@@ -17,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from glow.errors import ConfigError
-from glow_service.telemetry import Metrics, TierEvents
+from glow_service.telemetry import Metrics, tier_events
 
 READERS, WRITERS = 8, 2
 """Connections. Writes have their own, so that reads do not wait for them."""
@@ -99,7 +99,7 @@ class RedisCache:
     """Responses in a Redis; only one event loop may use it."""
 
     def __init__(self, url: str, timeout_s: float, ttl_s: int, metrics: Metrics) -> None:
-        self._count = TierEvents(metrics, "redis", "response").count
+        self._count = tier_events(metrics, "redis", "response")
         self._reader, self._writer = _client(url, READERS), _client(url, WRITERS)
         # Separate: a full Redis refuses writes but still reads.
         self._reads, self._writes = Breaker("reads"), Breaker("writes")

@@ -27,11 +27,7 @@ _PRIVATE = (
     "index_root", "ingest_folder", "query_log", "feedback_log", "tenants", "index", "document_model", "otel_endpoint",
 )  # fmt: skip
 """Settings with paths and addresses of this machine, which `/info` does not show."""
-
-
-def _setting(default: Any, description: str, unit: str = "", **limits: Any) -> Any:
-    return option(default, description, unit=unit, **limits)
-
+_UNSET = SecretStr("")
 
 MOST_PROCESSES = 8
 """Most processes by default; on more cores, each process runs several search threads, which need less memory."""
@@ -55,145 +51,79 @@ def _cores() -> int:
 class Settings(StrictModel):
     """Settings of the service; `docs/reference/settings.md` lists them."""
 
-    index_root: Path = _setting(..., "Directory of all versions of an index.")
-    index: tuple[str, ...] = _setting(
-        (),
-        "More indexes as NAME=ROOT, separated by commas or one per flag. Their routes are /v1/NAME/search etc.",
+    index_root: Path = option(..., "Directory of all versions of an index.")
+    index: tuple[str, ...] = option(
+        (), "More indexes as NAME=ROOT, separated by commas; routes: /v1/NAME/search."
     )
-    host: str = _setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every interface.")
-    port: int = _setting(8080, "TCP port to listen on.", ge=1, le=65_535)
-    workers: int = _setting(
-        0, "Worker processes, which share the index in memory; 0: one per CPU core, at most 8.", ge=0, le=64
+    host: str = option("127.0.0.1", "Address to listen on; 0.0.0.0 for every interface.")
+    port: int = option(8080, "TCP port to listen on.", ge=1, le=65_535)
+    workers: int = option(0, "Worker processes; 0: one per CPU core, at most 8.", ge=0, le=64)
+    device: Device = option("cpu", "Device of the query encoder and the vectors.")
+    search_threads: int = option(0, "Parallel searches per process; 0: by CPU cores.", ge=0, le=64)
+    max_body_bytes: int = option(
+        64 << 10, "Largest body; above it: 413.", unit="bytes", ge=1 << 10, le=64 << 20
     )
-    device: Device = _setting("cpu", "Device of the query encoder and the vectors.")
-    search_threads: int = _setting(
-        0, "Parallel searches per process; 0 divides the CPU cores among the processes.", ge=0, le=64
+    max_query_chars: int = option(
+        10_000, "Longest query; above it: 422.", unit="characters", ge=1, le=100_000
     )
-    max_body_bytes: int = _setting(
-        64 << 10, "Largest request body; above it: 413.", "bytes", ge=1 << 10, le=64 << 20
+    max_top_k: int = option(100, "Most hits of a request.", unit="hits", ge=1, le=1_000)
+    default_retriever: RetrieverOrAuto = option("auto", "Default retriever; auto: hybrid if possible.")
+    max_batch_queries: int = option(
+        64, "Most texts of a batch or an embeddings request.", unit="texts", ge=1, le=1_024
     )
-    max_query_chars: int = _setting(10_000, "Longest query; above it: 422.", "characters", ge=1, le=100_000)
-    max_top_k: int = _setting(100, "Most hits of a request.", "hits", ge=1, le=1_000)
-    default_retriever: RetrieverOrAuto = _setting(
-        "auto", "Default retriever; auto: hybrid if the index has a lexical part, otherwise dense."
+    max_in_flight: int = option(
+        128, "Requests in work per process; above it: 429.", unit="requests", ge=1, le=10_000
     )
-    max_batch_queries: int = _setting(
-        64, "Most queries of a batch, or texts of an embeddings request.", "texts", ge=1, le=1_024
+    default_timeout_ms: int = option(2_000, "Default deadline.", unit="milliseconds", ge=1, le=600_000)
+    max_timeout_ms: int = option(30_000, "Longest deadline.", unit="milliseconds", ge=1, le=600_000)
+    cache_entries: int = option(
+        10_000, "Cached responses per process; 0: no cache.", unit="entries", ge=0, le=10_000_000
     )
-    max_in_flight: int = _setting(
-        128,
-        "Requests in work per process, a quarter of them expensive; above it: 429.",
-        "requests",
-        ge=1,
-        le=10_000,
+    cache_ttl_s: int = option(300, "Lifetime of a cache entry.", unit="seconds", ge=1, le=604_800)
+    redis_url: SecretStr = option(_UNSET, "Shared cache, such as redis://host:6379/0; empty: none.")
+    redis_timeout_ms: int = option(20, "Longest wait for Redis.", unit="milliseconds", ge=1, le=10_000)
+    api_keys: SecretStr = option(_UNSET, "API keys as name:SHA-256, separated by commas; empty: open to all.")
+    admin_key: SecretStr = option(_UNSET, "Key for /admin, as SHA-256; empty disables /admin.")
+    write_key: SecretStr = option(_UNSET, "Key for writing documents, as SHA-256; empty disables it.")
+    ingest_bytes: int = option(
+        1 << 30, "Most bytes of waiting writes; above it: 429.", unit="bytes", ge=1 << 16, le=1 << 40
     )
-    default_timeout_ms: int = _setting(
-        2_000, "Default deadline of a request.", "milliseconds", ge=1, le=600_000
+    ingest_folder: str = option("", "Write log, shared by replicas; empty: .ingest in the index root.")
+    max_write_bytes: int = option(
+        16 << 20, "Largest body of a write; above it: 413.", unit="bytes", ge=1 << 10, le=1 << 30
     )
-    max_timeout_ms: int = _setting(30_000, "Longest deadline of a request.", "milliseconds", ge=1, le=600_000)
-    cache_entries: int = _setting(
-        10_000,
-        "Responses in the cache of a process, and as many query vectors; 0: no cache.",
-        "entries",
-        ge=0,
-        le=10_000_000,
+    document_model: str = option("", "Model that encodes documents for /v1/embeddings; empty: none.")
+    tenants: str = option("", "TOML file with what each API key can search; empty: everything.")
+    rate_limit: float = option(
+        0.0, "Requests per second of a key; 0: no limit.", unit="requests/s", ge=0, le=1e6
     )
-    cache_ttl_s: int = _setting(300, "Lifetime of a cache entry.", "seconds", ge=1, le=604_800)
-    redis_url: SecretStr = _setting(
-        SecretStr(""), "Redis cache that all workers share, such as redis://host:6379/0; empty: none."
+    rate_burst: int = option(50, "Requests of a key at once.", unit="requests", ge=1, le=1_000_000)
+    cors_origins: str = option("", "Sites whose pages can read responses, separated by commas; empty: none.")
+    query_log: str = option("", "File for sampled queries; empty: none.")
+    query_log_sample_rate: float = option(1.0, "Fraction of the queries in the query log.", ge=0, le=1)
+    feedback_log: str = option("", "File for clicks and relevance judgments; empty disables /feedback.")
+    feedback_key: SecretStr = option(_UNSET, "Secret that signs request ids; empty: a file beside the log.")
+    otel_endpoint: str = option(
+        "", "Collector of traces, such as http://collector:4318; empty: none.", pattern=r"^$|^https?://[^/]"
     )
-    redis_timeout_ms: int = _setting(
-        20, "Most time that a search waits for Redis.", "milliseconds", ge=1, le=10_000
+    otel_sample_rate: float = option(0.01, "Fraction of the requests that GLOW traces.", ge=0, le=1)
+    drain_s: float = option(0.0, "Time with /readyz at 503 after SIGTERM.", unit="seconds", ge=0, le=600)
+    shutdown_timeout_s: int = option(
+        10, "Time for requests in flight at shutdown.", unit="seconds", ge=1, le=600
     )
-    api_keys: SecretStr = _setting(
-        SecretStr(""),
-        "API keys for searching, as name:SHA-256, separated by commas; empty: everyone may search.",
-    )
-    admin_key: SecretStr = _setting(SecretStr(""), "Key for /admin, as SHA-256; empty disables /admin.")
-    write_key: SecretStr = _setting(
-        SecretStr(""), "Key for writing documents, as SHA-256; empty disables writing."
-    )
-    ingest_bytes: int = _setting(
-        1 << 30,
-        "Most bytes of writes that wait to be applied; above it: 429.",
-        "bytes",
-        ge=1 << 16,
-        le=1 << 40,
-    )
-    ingest_folder: str = _setting(
-        "", "Directory of the write log, shared by all replicas; empty: .ingest in the index root."
-    )
-    max_write_bytes: int = _setting(
-        16 << 20, "Largest body of a write; above it: 413.", "bytes", ge=1 << 10, le=1 << 30
-    )
-    document_model: str = _setting(
-        "", "Model directory whose document encoder serves /v1/embeddings; empty: none."
-    )
-    tenants: str = _setting(
-        "", "TOML file with the indexes and documents that each API key can search; empty: all."
-    )
-    rate_limit: float = _setting(
-        0.0, "Requests per second of an API key; 0: no limit.", "requests/s", ge=0, le=1e6
-    )
-    rate_burst: int = _setting(
-        50,
-        "Requests that an API key can send at once, before the limit applies.",
-        "requests",
-        ge=1,
-        le=1_000_000,
-    )
-    cors_origins: str = _setting(
-        "", "Origins whose pages can read responses (CORS), separated by commas; empty: none."
-    )
-    query_log: str = _setting("", "File for sampled queries; empty: none.")
-    query_log_sample_rate: float = _setting(1.0, "Fraction of the queries in the query log.", ge=0, le=1)
-    feedback_log: str = _setting("", "File for clicks and relevance judgments; empty disables /feedback.")
-    feedback_key: SecretStr = _setting(
-        SecretStr(""),
-        "Secret that signs request ids if clicks need no API key, shared by all replicas; empty: a file beside the log.",
-    )
-    otel_endpoint: str = _setting(
-        "",
-        "OpenTelemetry collector for traces (OTLP over HTTP), such as http://collector:4318; empty: none.",
-        pattern=r"^$|^https?://[^/]",
-    )
-    otel_sample_rate: float = _setting(0.01, "Fraction of the requests that GLOW traces.", ge=0, le=1)
-    drain_s: float = _setting(
-        0.0,
-        "How long the service continues after SIGTERM, with /readyz reporting 503.",
-        "seconds",
-        ge=0,
-        le=600,
-    )
-    shutdown_timeout_s: int = _setting(
-        10, "How long requests in flight can take at shutdown.", "seconds", ge=1, le=600
-    )
-    page: bool = _setting(True, "Serve the search page at /.")
-    page_examples: str = _setting(
-        "", "Example queries on the start page, separated by |; empty: some of the index."
-    )
-    page_filters: str = _setting(
-        "",
-        "Metadata fields that the page offers as filters, separated by commas; empty: fields with few values.",
-    )
-    page_group_by: str = _setting(
-        "", "Metadata field and most results per value, such as module:3; empty: no limit.", pattern=GROUP
-    )
-    log_format: LogForm = _setting(
-        "auto", "Log format; auto: text if stderr is a terminal, otherwise JSON Lines."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = _setting(
-        "info", "Lowest log level; info logs each request."
-    )
+    page: bool = option(True, "Serve the search page at /.")
+    page_examples: str = option("", "Example queries, separated by |; empty: some of the index.")
+    page_filters: str = option("", "Fields to filter by, separated by commas; empty: fields with few values.")
+    page_group_by: str = option("", "Field and most results per value, such as module:3.", pattern=GROUP)
+    log_format: LogForm = option("auto", "Log format; auto: text in a terminal, otherwise JSON Lines.")
+    log_level: Literal["debug", "info", "warning", "error"] = option("info", "Lowest log level.")
 
     @field_validator("index", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         """Splits at commas: the variable has all entries in one text, and a flag may have several."""
-        texts = (value,) if isinstance(value, str) else value
-        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-            return value
-        return tuple(part for text in texts for part in map(str.strip, text.split(",")) if part)
+        texts = value if isinstance(value, list | tuple) else [value]
+        return tuple(part for text in texts for part in map(str.strip, str(text).split(",")) if part)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -204,27 +134,19 @@ class Settings(StrictModel):
         )
         keys = parse_keys(self.api_keys.get_secret_value())
         read_tenants(self.tenants, keys, {DEFAULT_COLLECTION, *self.collections})
-        self._check_collections()
+        if self.collections and self.workers > 1:
+            raise ValueError("index: one process serves several indexes; remove the setting workers")
         parse_origins(self.cors_origins)
         if 0 < (length := len(self.feedback_key.get_secret_value())) < LEAST_FEEDBACK_KEY:
             raise ValueError(f"feedback_key has {length} characters, expected at least {LEAST_FEEDBACK_KEY}")
         if self.default_timeout_ms > self.max_timeout_ms:
-            raise ValueError(
-                f"default_timeout_ms {self.default_timeout_ms} exceeds max_timeout_ms {self.max_timeout_ms}"
-            )
+            raise ValueError(f"default_timeout_ms {self.default_timeout_ms} exceeds max_timeout_ms")
         return self
 
     @property
     def ingest_path(self) -> Path:
         """Directory of the write log."""
         return Path(self.ingest_folder) if self.ingest_folder else self.index_root / INGEST_FOLDER
-
-    def _check_collections(self) -> None:
-        if self.collections and self.workers > 1:
-            raise ValueError(
-                "index: one process serves several indexes; remove the setting workers, or start several services if one "
-                "is not enough"
-            )
 
     @property
     def collections(self) -> dict[str, Path]:

@@ -6,9 +6,9 @@ from glow_service.telemetry.metrics import (
     FOLDER_VARIABLE,
     Kind,
     Metrics,
-    TierEvents,
     measure_loop_lag,
     metrics_folder,
+    tier_events,
 )
 from glow_service.telemetry.query_log import FeedbackLog, QueryLog, feedback_key
 from glow_service.telemetry.tracing import Tracer
@@ -21,10 +21,10 @@ __all__ = [
     "LogForm",
     "Metrics",
     "QueryLog",
-    "TierEvents",
     "Tracer",
     "configure_logging",
     "feedback_key",
     "measure_loop_lag",
     "metrics_folder",
+    "tier_events",
 ]  # fmt: skip

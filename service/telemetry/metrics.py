@@ -268,20 +268,10 @@ EVENTS: dict[Tier, tuple[str, ...]] = {
 }
 
 
-class TierEvents:
-    """Counts the events of one tier and kind.
-
-    Each counter is looked up once, because `labels()` costs more than counting.
-    """
-
-    def __init__(self, metrics: Metrics, tier: Tier, kind: Kind) -> None:
-        self._counters: dict[str, Callable[[], None]] = {
-            event: metrics.cache_events.labels(tier, kind, event).inc for event in EVENTS[tier]
-        }
-
-    def count(self, event: str) -> None:
-        """Counts one event of `EVENTS[tier]`."""
-        self._counters[event]()
+def tier_events(metrics: Metrics, tier: Tier, kind: Kind) -> Callable[[str], None]:
+    """A function that counts one event of `EVENTS[tier]`."""
+    counters = {event: metrics.cache_events.labels(tier, kind, event) for event in EVENTS[tier]}
+    return lambda event: counters[event].inc()
 
 
 # Measures delays of the event loop: work that blocks it delays all clients of the process.
