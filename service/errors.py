@@ -70,19 +70,13 @@ class QueryTooLongError(QueryError):
     code = "query_too_long"
 
 
-class AccessError(GlowError):
-    """The client may not send this request."""
-
-    code = "access"
-
-
-class KeyMissingError(AccessError):
+class KeyMissingError(GlowError):
     """The request has no API key."""
 
     code = "key_missing"
 
 
-class KeyRefusedError(AccessError):
+class KeyRefusedError(GlowError):
     """The API key is unknown or not allowed here."""
 
     code = "key_refused"
@@ -110,25 +104,19 @@ class DeadlineError(GlowError):
     code = "deadline"
 
 
-class UnavailableError(GlowError):
-    """The service is temporarily unavailable. Retry later."""
-
-    code = "unavailable"
-
-
-class OverloadedError(UnavailableError):
+class OverloadedError(GlowError):
     """Too many requests are in work. Retry later."""
 
     code = "overloaded"
 
 
-class NotReadyError(UnavailableError):
+class NotReadyError(GlowError):
     """The index is still loading, or a resource does not respond."""
 
     code = "not_ready"
 
 
-class DrainingError(UnavailableError):
+class DrainingError(GlowError):
     """The service is shutting down."""
 
     code = "draining"

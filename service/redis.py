@@ -100,7 +100,7 @@ class RedisCache:
 
     def __init__(self, url: str, timeout_s: float, ttl_s: int, metrics: Metrics) -> None:
         self._count = tier_events(metrics, "redis", "response")
-        self._reader, self._writer = _client(url, READERS), _client(url, WRITERS)
+        self._reader, self._writer = redis_client(url, READERS), redis_client(url, WRITERS)
         # Separate: a full Redis refuses writes but still reads.
         self._reads, self._writes = Breaker("reads"), Breaker("writes")
         self._timeout_s, self._ttl_s = timeout_s, ttl_s
@@ -163,14 +163,9 @@ class RedisCache:
         self._count("dropped" if task.cancelled() else task.result())
 
 
-def check_redis_url(url: str) -> None:
-    """Checks a URL without connecting."""
-    _client(url, 1)
-
-
 async def ping_redis(url: str, timeout_s: float = 2.0) -> float:
     """Seconds that a Redis takes to reply."""
-    client = _client(url, 1)
+    client = redis_client(url, 1)
     started = time.perf_counter()
     try:
         async with asyncio.timeout(timeout_s):
@@ -183,7 +178,7 @@ async def ping_redis(url: str, timeout_s: float = 2.0) -> float:
     return time.perf_counter() - started
 
 
-def _client(url: str, connections: int) -> Redis:
+def redis_client(url: str, connections: int) -> Redis:
     """A client that waits for a free connection, and tries once more if Redis has closed an idle one."""
     try:
         pool = BlockingConnectionPool.from_url(

@@ -40,14 +40,12 @@ class EmbeddingsRequest(Shape):
         description="A text, or 1 to `max_batch_queries` of them."
     )
     model: str | None = Field(
-        None, description="The index's model; the hash and the encoder are optional: `glow-mini:document`."
+        None, description="The index's model, perhaps with encoder: `glow-mini:document`."
     )
     input_type: Literal["query", "document"] | None = Field(
         None, description="Encoder, if `model` does not name it; `document` needs `document_model`."
     )
-    encoding_format: Literal["float", "base64"] = Field(
-        "float", description="Numbers, or base64 of float32, little-endian."
-    )
+    encoding_format: Literal["float", "base64"] = Field("float", description="Numbers, or base64 of float32.")
     dimensions: int | None = Field(None, description="The model's dimensions; other values are refused.")
     user: str | None = Field(None, description="Ignored.")
 
@@ -55,23 +53,15 @@ class EmbeddingsRequest(Shape):
 class FeedbackRequest(Shape):
     """A hit of a search, and what the user did with it."""
 
-    request_id: str = Field(
-        min_length=1, max_length=160, description="`request_id` of the search's response."
-    )
+    request_id: str = Field(min_length=1, max_length=160, description="`request_id` of the response.")
     id: str = Field(min_length=1, max_length=512, description="The document's id.")
     kind: Literal["click", "like", "dislike"] = Field(description="What the user did.")
     rank: int | None = Field(None, ge=1, le=100_000, description="Rank of the hit.")
     dwell_s: float | None = Field(
-        None,
-        ge=0,
-        le=86_400,
-        description="Seconds that the user spent on the document; send the click again with it.",
+        None, ge=0, le=86_400, description="Seconds on the document; send the click again with it."
     )
     user: str | None = Field(
-        None,
-        min_length=1,
-        max_length=256,
-        description="Distinguishes the users of one API key. GLOW stores only a keyed hash. Ignored without a key.",
+        None, min_length=1, max_length=256, description="A user of the API key; stored as a keyed hash."
     )
 
 
@@ -86,8 +76,7 @@ class DeleteRequest(Shape):
 
     ids: list[str] | None = Field(None, description="1 to 1,000 ids; unknown ids are not an error.")
     filter: dict[str, Any] | None = Field(
-        None,
-        description="As for a search, evaluated when applied. Without `all`, it must restrict something.",
+        None, description="As for a search. Without `all`, it must restrict something."
     )
     all: bool = Field(False, description="Allows deleting every document.")
 
@@ -99,9 +88,7 @@ class ReloadRequest(Shape):
 class RollbackRequest(Shape):
     """A version to make live; the body is optional."""
 
-    version: str | None = Field(
-        None, max_length=128, description="Version to make live; default: the previous one."
-    )
+    version: str | None = Field(None, max_length=128, description="Default: the previous version.")
 
 
 # Reads JSON bodies: checks the Content-Type, the size while it streams in, and the syntax.

@@ -47,10 +47,9 @@ async def post_embeddings(request: Request, body: EmbeddingsRequest) -> Response
     version = service.resources.live_version()
     index = version.index
     context.index_version = index.version
-    settings = service.settings
-    _check(body, settings, index)
     texts = [body.input] if isinstance(body.input, str) else body.input
     input_type = _input_type(body, index)
+    _check(body, texts, input_type, service.settings, index)
     encoder = _encoder(version, input_type)
     context.hold(service.pool.expensive)
     service.access.charge(request.scope, context.key, len(texts))
@@ -60,20 +59,24 @@ async def post_embeddings(request: Request, body: EmbeddingsRequest) -> Response
         )
     for _ in filter(None, (tokens.truncated for tokens in sequences)):
         service.metrics.truncate(input_type)
-    shown = (_shown(vector, body.encoding_format) for vector in vectors)
-    data = tuple(Embedding("embedding", place, vector) for place, vector in enumerate(shown))
+    data = tuple(
+        Embedding("embedding", place, _shown(vector, body.encoding_format))
+        for place, vector in enumerate(vectors)
+    )
     total = sum(map(len, sequences))
     cut = tuple(place for place, tokens in enumerate(sequences) if tokens.truncated)
     return json_response(EmbeddingsResult("list", data, index.model, Usage(total, total, cut)))
 
 
-def _check(body: EmbeddingsRequest, settings: Settings, index: Index) -> None:
+def _check(
+    body: EmbeddingsRequest, texts: list[str], input_type: str, settings: Settings, index: Index
+) -> None:
     faults = []
-    count = 1 if isinstance(body.input, str) else len(body.input)
-    if not 1 <= count <= settings.max_batch_queries:
-        faults.append(Fault("/input", f"expected 1 to {settings.max_batch_queries} texts, found {count}"))
-    longest = settings.max_query_chars if _input_type(body, index) == "query" else settings.max_body_bytes
-    texts = [body.input] if isinstance(body.input, str) else body.input
+    if not 1 <= len(texts) <= settings.max_batch_queries:
+        faults.append(
+            Fault("/input", f"expected 1 to {settings.max_batch_queries} texts, found {len(texts)}")
+        )
+    longest = settings.max_query_chars if input_type == "query" else settings.max_body_bytes
     faults += [
         Fault(f"/input/{place}", f"{len(text)} characters, expected at most {longest}")
         for place, text in enumerate(texts)
@@ -92,12 +95,9 @@ def _input_type(body: EmbeddingsRequest, index: Index) -> str:
     """The encoder, from `input_type` or the suffix of the model's name."""
     named = _model_of(body.model or "")[1]
     if body.input_type is None and not named:
-        name = _short_name(index)
-        detail = (
-            f"this model has an encoder for queries and one for documents: send 'query' or 'document', or the model "
-            f"'{name}:query' or '{name}:document'"
+        raise fault(
+            "/input_type", f"expected 'query' or 'document', or a model such as {_short_name(index)}:query"
         )
-        raise fault("/input_type", detail)
     if named and body.input_type not in (None, named):
         detail = f"found {body.input_type!r}, and a model that ends in {named!r}; remove one of them"
         raise fault("/input_type", detail)

@@ -36,7 +36,6 @@ PROBLEMS: dict[type[GlowError], ProblemKind] = {
     errors.RouteNotFoundError: ProblemKind(404, "Path not found"),
     glow_errors.DocumentNotFoundError: ProblemKind(404, "Document not found"),
     errors.KeyMissingError: ProblemKind(401, "API key required"),
-    errors.AccessError: ProblemKind(403, "Access denied"),
     errors.KeyRefusedError: ProblemKind(403, "API key not accepted"),
     errors.MethodNotAllowedError: ProblemKind(405, "Method not allowed"),
     errors.BodyTooLargeError: ProblemKind(413, "The body is too large"),
@@ -57,7 +56,6 @@ PROBLEMS: dict[type[GlowError], ProblemKind] = {
     errors.DeadlineError: ProblemKind(504, "Deadline exceeded"),
     glow_errors.GlowError: ProblemKind(500, "Internal error"),
     LogBusyError: ProblemKind(503, "The write log is locked"),
-    errors.UnavailableError: ProblemKind(503, "Temporarily unavailable"),
     errors.NotReadyError: ProblemKind(503, "Not ready yet"),
     errors.DrainingError: ProblemKind(503, "Shutting down"),
     # Errors of a start, a build or an export; in a response, they are errors of the server.

@@ -18,7 +18,6 @@ from glow.commands import command, option
 from glow.contract import FoundHits, SearchResult, encode
 from glow.errors import QueryError
 from glow.index import Index
-from glow.index.postings import POSTINGS
 from glow.options import StrictModel
 from glow.search import RetrieverOrAuto
 from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
@@ -39,9 +38,7 @@ class SearchOptions(StrictModel):
         "", f"Service to search instead, such as http://127.0.0.1:8080; API key in {KEY_VARIABLE}."
     )
     top_k: int = option(10, "Hits to show.", ge=1, le=100)
-    retriever: RetrieverOrAuto = option(
-        "auto", "Retriever; auto: hybrid if the index has a lexical part, otherwise dense."
-    )
+    retriever: RetrieverOrAuto = option("auto", "Retriever; auto: the default of the service.")
     rerank: bool = option(False, "Re-rank the first hits with the index's re-ranker.")
     json_output: bool = option(False, "Print the response as JSON, as for POST /search.", flag="--json")
 
@@ -68,27 +65,21 @@ def _search_index(options: SearchOptions) -> FoundHits:
         raise QueryError("the query is empty; give some text")
     root = IndexRoot(options.index_root)
     index = Index.open(root.folder(root.current()))
-    retriever = options.retriever
-    if retriever == "auto":
-        retriever = "dense" if not index.holds(POSTINGS) else "hybrid"
-    request = parsed(SearchRequest, _body(options, retriever))
+    request = parsed(SearchRequest, {"query": options.text, **_members(options)})
     plan = plan_search(request, Settings(index_root=options.index_root), index)
     return SearchSession(index, plan).run().found
 
 
 def _ask_service(options: SearchOptions) -> SearchResult:
     with GlowClient(options.url, api_key=os.environ.get(KEY_VARIABLE) or None) as client:
-        retriever = options.retriever
-        if retriever == "auto":
-            retriever = "hybrid" if "hybrid" in client.info().retrievers else "dense"
-        body = _body(options, retriever)
-        query = body.pop("query")
-        return client.search(query, **body)
+        return client.search(options.text, **_members(options))
 
 
-def _body(options: SearchOptions, retriever: str) -> dict[str, Any]:
-    body = {"query": options.text, "top_k": options.top_k, "retriever": retriever, "highlight": True}
-    return {**body, "rerank": True} if options.rerank else body
+def _members(options: SearchOptions) -> dict[str, Any]:
+    members: dict[str, Any] = {"top_k": options.top_k, "highlight": True}
+    if options.retriever != "auto":
+        members["retriever"] = options.retriever
+    return {**members, "rerank": True} if options.rerank else members
 
 
 def _print(answer: FoundHits, console: Console) -> None:

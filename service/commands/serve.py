@@ -223,13 +223,11 @@ def _serve(config: Path | None = None, **values: Any) -> None:
             {name: value for name, value in values.items() if value is not None}
         )
         if url := settings.redis_url.get_secret_value():
-            from glow_service.redis import check_redis_url
+            from glow_service.redis import redis_client
 
-            check_redis_url(url)
-    except ConfigError as error:
-        fail(f"settings are not valid: {error}", error.exit_code)
-    except ValidationError as error:
-        faults = describe_faults(error, settings_table())
+            redis_client(url, 1)  # checks the URL; it does not connect
+    except (ConfigError, ValidationError) as error:
+        faults = describe_faults(error, settings_table()) if isinstance(error, ValidationError) else error
         fail(f"settings are not valid: {faults}", ConfigError.exit_code)
     configure_logging(settings.log_level, settings.log_format)
     _require_index(settings)

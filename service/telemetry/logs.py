@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
-from logging.handlers import QueueListener, RotatingFileHandler
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
@@ -97,9 +97,9 @@ class LineLog:
                 f"--{setting.replace('_', '-')} (GLOW_{setting.upper()}): cannot write to {path}: {error.strerror}; "
                 "name a file in an existing folder to which the service can write"
             ) from error
-        self._waiting: SimpleQueue[Any] = SimpleQueue()
-        self._listener = _Listener(self._waiting, self._file, lost)
-        self._listener.start()
+        self._waiting: SimpleQueue[Callable[[], bytes] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
 
     def put(self, line: Callable[[], bytes]) -> None:
         """Queues a line, which the thread makes, or loses it if the queue is full; takes microseconds."""
@@ -110,31 +110,24 @@ class LineLog:
 
     def close(self) -> None:
         """Writes waiting lines, and closes the file; returns within seconds even if the disk hangs."""
-        stopping = threading.Thread(target=self._listener.stop, daemon=True)
-        stopping.start()
-        stopping.join(CLOSE_WITHIN_S)
+        self._waiting.put(None)
+        self._thread.join(CLOSE_WITHIN_S)
         if (
-            stopping.is_alive()
-        ):  # the process's exit, which closes all handlers, must not wait for the disk either
+            self._thread.is_alive()
+        ):  # the process's exit, which closes all handlers, must not wait for it either
             self._file.stream = None
             self._file.createLock()
         self._file.close()
         os.close(self._lock)
 
-
-class _Listener(QueueListener):
-    def __init__(self, waiting: SimpleQueue[Any], file: RotatingFileHandler, lost: Counter) -> None:
-        super().__init__(waiting, file)
-        self._lost = lost
-
-    def handle(self, record: Any) -> None:
-        """Makes a queued line and writes it; an error costs only this line."""
-        try:
-            text = record().decode()
-        except Exception:
-            self._lost.labels("not_json").inc()
-        else:
-            super().handle(logging.makeLogRecord({"msg": text}))
+    def _write(self) -> None:
+        while (line := self._waiting.get()) is not None:
+            try:
+                text = line().decode()
+            except Exception:  # any error costs only this line
+                self._lost.labels("not_json").inc()
+            else:
+                self._file.handle(logging.makeLogRecord({"msg": text}))
 
 
 class _LineFile(RotatingFileHandler):

@@ -84,6 +84,7 @@ def shared_key(log: Path, suffix: str) -> bytes:
         key = path.read_bytes() if path.exists() else b""
         if len(key) < KEY_BYTES:
             key = secrets.token_bytes(KEY_BYTES)
+            path.unlink(missing_ok=True)  # one of other permissions
             path.touch(0o600)
             path.write_bytes(key)
         return key

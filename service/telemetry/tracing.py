@@ -28,15 +28,14 @@ class Tracer:
         share: float,  # fraction of the requests to trace, in [0, 1]; the header `traceparent` overrides it
         count_lost: Callable[[int], None],
     ) -> None:
-        self._provider: TracerProvider | None = None
-        self._instrument: Callable[..., None] | None = None
-        if endpoint:
-            self._provider, self._instrument = _start(endpoint.rstrip("/"), share, count_lost)
+        self._provider = _start(endpoint.rstrip("/"), share, count_lost) if endpoint else None
 
     def instrument(self, app: FastAPI) -> None:
         """Makes a span of every request of the app that is work."""
-        if self._instrument is not None:
-            self._instrument(
+        if self._provider is not None:
+            from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+
+            FastAPIInstrumentor.instrument_app(
                 app,
                 tracer_provider=self._provider,
                 excluded_urls=_UNTRACED,
@@ -72,22 +71,18 @@ def _redact(span: Any, _: Mapping[str, Any]) -> None:
     span.set_attributes({"url.query": "", "client.address": ""})  # a query's text, a person
 
 
-def _start(
-    url: str, share: float, count_lost: Callable[[int], None]
-) -> tuple["TracerProvider", Callable[..., None]]:
+def _start(url: str, share: float, count_lost: Callable[[int], None]) -> "TracerProvider":
     # The stable names of attributes; otherwise, a deprecated one would contain the whole URL.
     os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "http"
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+        from opentelemetry.instrumentation import fastapi  # noqa: F401 - `instrument` needs it
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
         from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
     except ImportError as error:
-        message = (
-            f"--otel-endpoint needs {error.name}; run `pip install 'glow-retrieval[otel]'`, or leave it empty"
-        )
+        message = f"--otel-endpoint needs {error.name}; run `pip install 'glow-retrieval[otel]'`"
         raise DependencyError(message) from error
 
     class Exporter(OTLPSpanExporter):
@@ -101,4 +96,4 @@ def _start(
     resource = Resource.create({"service.name": "glow", "service.version": __version__})
     provider = TracerProvider(ParentBasedTraceIdRatio(share), resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(Exporter(url, timeout=EXPORT_TIMEOUT_S)))
-    return provider, FastAPIInstrumentor.instrument_app
+    return provider

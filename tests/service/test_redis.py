@@ -29,7 +29,7 @@ from glow_service.redis import (
     MAX_VALUE_BYTES,
     MAX_WAITING_BYTES,
     Breaker,
-    check_redis_url,
+    redis_client,
     seal,
     unsealed,
 )
@@ -430,6 +430,6 @@ def test_a_service_answers_and_is_ready_while_redis_hangs(server: RedisServer, h
 )
 def test_a_url_that_is_no_redis_is_refused_without_saying_the_password(url: str) -> None:
     with pytest.raises(ConfigError, match="redis_url") as refused:
-        check_redis_url(url)
+        redis_client(url, 1)
     assert "hunter2" not in str(refused.value)
     assert refused.value.__cause__ is None and refused.value.__suppress_context__
