@@ -20,7 +20,7 @@ from glow.index.component import (
 from glow.index.delta import DeltaHeader, DeltaRows, joined_order, read_tombstones, write_delta_rows
 from glow.index.models import MODEL_FOLDER, TERMS_FOLDER
 from glow.index.ranking import Ranking, RowMask, best, run_all, set_numpy_threads, wanted_until
-from glow.index.segment import DELTA, BaseAndDelta, Key, MergeSource, Rows, Segment, Segments, View
+from glow.index.segment import DELTA, Key, MergeSource, RowLayout, Rows, Segment, Segments, View
 from glow.index.settings import (
     DEFAULT_FUSION,
     DEFAULT_RERANK_WEIGHT,
@@ -46,7 +46,6 @@ from glow.index.version import (
     files_of,
     held_rules,
     is_made_anew,
-    join_segments,
     merge_segments,
     open_component,
     open_delta,
@@ -67,7 +66,6 @@ __all__ = [
     "UNCALIBRATED",
     "AnyComponent",
     "Asked",
-    "BaseAndDelta",
     "CalibratedFusion",
     "Calibration",
     "Component",
@@ -91,6 +89,7 @@ __all__ = [
     "RerankWeight",
     "RowComponent",
     "RowEncoder",
+    "RowLayout",
     "RowMask",
     "Rows",
     "Rules",
@@ -107,7 +106,6 @@ __all__ = [
     "files_of",
     "held_rules",
     "is_made_anew",
-    "join_segments",
     "joined_order",
     "merge_segments",
     "open_component",

@@ -1,6 +1,6 @@
 """The interface of index components; `glow.index.version` lists them in the order of building and opening.
 
-A component contains everything about one kind of index files: it builds, opens, joins, merges, checks and describes them.
+A component contains everything about one kind of index files: it builds, opens, merges, checks and describes them.
 Prior art: Lucene's `Codec` and its base test classes. docs/decisions/0032 gives the reasons.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index.segment import BaseAndDelta, Key, MergeSource, Per, R, Rows, S, Segment
+from glow.index.segment import Key, MergeSource, Per, R, Rows, S, Segment, Segments
 from glow.options import StrictModel
 from glow.records import Document
 from glow.runtime import Device, Model
@@ -269,12 +269,8 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
         return None
 
     @abstractmethod
-    def alone(self, reader: S, segment: Segment) -> R:
-        """The reader of a segment without a delta."""
-
-    @abstractmethod
-    def join(self, both: BaseAndDelta[S]) -> R:
-        """One reader of a base and its delta, with exactly the results of a rebuild of both."""
+    def reader(self, segments: Segments[S]) -> R:
+        """One reader of all segments, with exactly the results of a rebuild of what they hold."""
 
     def serves(self, reader: R | None) -> Mapping[str, str]:
         """Request -> "", or why this index cannot serve it and how to build one that can."""

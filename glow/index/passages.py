@@ -24,7 +24,7 @@ from glow.errors import BuildError, ConfigError, FormatError, MismatchError
 from glow.index.columns import COLUMNS
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
 from glow.index.ranking import RowMask
-from glow.index.segment import BaseAndDelta, Key, MergeSource, Segment
+from glow.index.segment import Key, MergeSource, Segment, Segments
 from glow.index.stored_fields import STORED_FIELDS
 from glow.options import StrictModel, option
 from glow.records import Document
@@ -105,24 +105,24 @@ class PassageMap:
             raise FormatError(f"{folder.name}/{fault}; rebuild the index")
         return cls(header, **arrays, order=order)
 
-    def followed_by(
-        self, other: "PassageMap", order: NDArray[np.uint32] | None = None, gone: int = 0
-    ) -> "PassageMap":
-        """Appends another map in memory: its documents and passages follow these."""
-        documents, passages = self.header.documents, self.header.passages
-        header = self.header.model_copy(
-            update={
-                "documents": documents + other.header.documents,
-                "passages": passages + other.header.passages,
-                "left_out": self.header.left_out + other.header.left_out,
-            }
-        )
-        joined = PassageMap(
-            header,
-            np.concatenate([self.documents, other.documents + np.uint32(documents)]),
-            np.concatenate([self.starts, other.starts]),
-            np.concatenate([self.ends, other.ends]),
-            np.concatenate([self.first[:-1], other.first + np.uint32(passages)]),
+    @classmethod
+    def joined(cls, maps: "Sequence[PassageMap]", order: NDArray[np.uint32], gone: int) -> "PassageMap":
+        """The maps of several segments as one, in memory; `gone` passages of them are deleted."""
+        headers = [each.header for each in maps]
+        documents = np.cumsum([0, *(header.documents for header in headers)], dtype=np.uint32)
+        passages = np.cumsum([0, *(header.passages for header in headers)], dtype=np.uint32)
+        counts = {
+            "documents": int(documents[-1]),
+            "passages": int(passages[-1]),
+            "left_out": sum(header.left_out for header in headers),
+        }
+        firsts = [each.first[:-1] + before for each, before in zip(maps, passages, strict=False)]
+        joined = cls(
+            headers[0].model_copy(update=counts),
+            np.concatenate([each.documents + before for each, before in zip(maps, documents, strict=False)]),
+            np.concatenate([each.starts for each in maps]),
+            np.concatenate([each.ends for each in maps]),
+            np.concatenate([*firsts, passages[-1:]]),
             order,
         )
         joined.count -= gone
@@ -363,14 +363,13 @@ class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]
         """Vectors belong to passages."""
         return reader.first
 
-    def alone(self, reader: PassageMap, segment: Segment) -> PassageMap:
-        """The map itself."""
-        return reader
-
-    def join(self, both: BaseAndDelta[PassageMap]) -> PassageMap:
-        """One map of both."""
-        gone = int(np.diff(both.base.first)[both.tombstones].sum())
-        return both.base.followed_by(both.delta, both.order, gone)
+    def reader(self, segments: Segments[PassageMap]) -> PassageMap:
+        """One map of all segments."""
+        if segments.only is not None:
+            return segments.only
+        maps, gone = segments.readers, segments.documents.gone
+        lost = sum(int(np.diff(each.first)[rows].sum()) for each, rows in zip(maps, gone, strict=True))
+        return PassageMap.joined(maps, segments.order, lost)
 
     def info(self, reader: PassageMap | None) -> dict[str, Any]:
         """Number of live passages."""

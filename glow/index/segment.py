@@ -3,7 +3,7 @@
 n   documents       v   vectors: n, or the passages of n documents      m   requested rows
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from glow.runtime import Device
 S = TypeVar("S")
 """The reader of one segment's files: it has the methods of an R, and the data that `merge` copies."""
 R = TypeVar("R")
-"""The reader for searches, over one segment or over a base and its delta."""
+"""The reader for searches, over all segments."""
 Item = TypeVar("Item")
 Scalar = TypeVar("Scalar", bound=np.generic)
 Per = Literal["document", "vector", "index"]
@@ -37,7 +37,7 @@ class Key(Generic[S, R]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The rows of a segment, or of a base and its delta."""
+    """The rows of a segment, or of all."""
 
     documents: int  # n
     # uint32 [n + 1], the first vector of each document, and v; None: row i is document i
@@ -150,10 +150,10 @@ class MergeSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The components of a base and its delta as one, or of a base alone, for searches."""
+    """The components of all segments, for searches."""
 
     name: str  # of the version, for messages
-    rows: Rows  # of both
+    rows: Rows  # of all segments
     readers: Mapping[str, Any]  # name of a component -> its reader
 
     def holds(self, component: Key[Any, Any]) -> bool:
@@ -174,127 +174,152 @@ class View:
 
 
 class SegmentMask(RowMask):
-    """A mask of all rows that keeps its two parts, so that no search splits it again."""
+    """A mask of all rows that keeps its part of each segment, so that no search splits it again."""
 
-    __slots__ = ("base", "delta")
+    __slots__ = ("parts",)
 
     def __init__(
         self,
-        base: RowMask,  # mask of the base's rows, without deleted ones
-        delta: RowMask,  # mask of the delta's rows
+        parts: Sequence[RowMask],  # one for each segment, without deleted rows
     ) -> None:
-        super().__init__(np.concatenate([base.mask, delta.mask]))
-        self.base = base
-        self.delta = delta
+        super().__init__(np.concatenate([part.mask for part in parts]))
+        self.parts = tuple(parts)
 
     def tell(self, expression: Any) -> None:
-        """As `RowMask.tell`; only the base may be in a vector store."""
-        self.expression = self.base.expression = expression
+        """As `RowMask.tell`; only the first segment may be in a vector store."""
+        self.expression = self.parts[0].expression = expression
 
     @property
     def size_bytes(self) -> int:
         """Its maximum size in memory, including its parts."""
-        return super().size_bytes + self.base.size_bytes + self.delta.size_bytes
+        return super().size_bytes + sum(part.size_bytes for part in self.parts)
 
 
-class Segments:
-    """The sizes of base and delta, and the deleted rows of the base; immutable."""
+class RowLayout:
+    """How the rows of segments are numbered: row `starts[i] + r` is row r of segment i. Immutable."""
 
     def __init__(
         self,
-        base: int,  # base, delta: N and M
-        delta: int,
-        gone: NDArray[np.int64],  # distinct deleted rows of the base, int64 [t]
+        sizes: Sequence[int],  # rows of each segment
+        gone: NDArray[np.int64],  # distinct deleted rows, numbered over all segments
     ) -> None:
-        self.base = base
-        self.delta = delta
-        self.count = base - len(gone) + delta  # number of live rows, N - t + M
-        self.alive: RowMask | None = None  # the live rows of the base; None: all
-        if len(gone):
-            alive = np.ones(base, np.bool_)
-            alive[gone] = False
-            self.alive = RowMask(alive)
+        self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)  # int64 [s + 1]
+        self.count = len(self) - len(gone)  # number of live rows
+        # Deleted rows of each segment, in its own numbers, and a mask of its live rows; None: all
+        self.gone = tuple(own for _, own, _ in self.split_rows(gone, with_empty=True))
+        self.alive = tuple(_mask_without(size, own) for size, own in zip(sizes, self.gone, strict=True))
 
     def __len__(self) -> int:
-        return self.base + self.delta
+        return int(self.starts[-1])
+
+    def owner(self, row: int) -> tuple[int, int]:
+        """The segment that has a row, and the row's number there."""
+        segment = int(np.searchsorted(self.starts, row, "right")) - 1
+        return segment, row - int(self.starts[segment])
 
     def is_gone(self, row: int) -> bool:
-        """Whether a row of the base is deleted."""
-        return self.alive is not None and not self.alive.mask[row]
+        """Whether a row is deleted."""
+        segment, own = self.owner(row)
+        alive = self.alive[segment]
+        return alive is not None and not alive.mask[own]
 
-    def join(
-        self,
-        base: NDArray[np.bool_],  # bool [N]; the mask takes ownership
-        delta: NDArray[np.bool_],  # bool [M], likewise
-    ) -> SegmentMask:
-        """Masks of both as one, without deleted rows."""
-        if self.alive is not None:
-            base &= self.alive.mask
-        return SegmentMask(RowMask(base), RowMask(delta))
+    def split_rows(
+        self, rows: NDArray[np.int64], *, with_empty: bool = False
+    ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yields each segment that has some of the rows, their numbers in it, and their places among the rows."""
+        owners = np.searchsorted(self.starts, rows, "right") - 1
+        for segment, start in enumerate(self.starts[:-1].tolist()):
+            places = np.flatnonzero(owners == segment)
+            if len(places) or with_empty:
+                yield segment, rows[places] - start, places
 
-    def split(self, allowed: RowMask | None) -> tuple[RowMask | None, RowMask | None]:
+    def join(self, masks: Sequence[NDArray[np.bool_]]) -> RowMask:
+        """The masks of all segments as one, without deleted rows; it takes ownership of them."""
+        for mask, alive in zip(masks, self.alive, strict=True):
+            if alive is not None:
+                mask &= alive.mask
+        parts = [RowMask(mask) for mask in masks]
+        return parts[0] if len(parts) == 1 else SegmentMask(parts)
+
+    def split(self, allowed: RowMask | None) -> tuple[RowMask | None, ...]:
         """The parts of a mask of all rows; deleted rows are never allowed."""
         if allowed is None:
-            return self.alive, None
+            return self.alive
         if len(allowed) != len(self):
             raise MismatchError(f"found a mask of {len(allowed)} rows for an index of {len(self)}")
         if isinstance(allowed, SegmentMask):
-            return allowed.base, allowed.delta
-        joined = self.join(allowed.mask[: self.base].copy(), allowed.mask[self.base :].copy())
+            return allowed.parts
+        joined = self.join([part.copy() for part in np.split(allowed.mask, self.starts[1:-1])])
         joined.tell(allowed.expression)
-        return joined.base, joined.delta
+        return joined.parts if isinstance(joined, SegmentMask) else (joined,)
+
+
+def _mask_without(size: int, gone: NDArray[np.int64]) -> RowMask | None:
+    if not len(gone):
+        return None
+    alive = np.ones(size, np.bool_)
+    alive[gone] = False
+    return RowMask(alive)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BaseAndDelta(Generic[S]):
-    """The readers of a base and its delta; row N + i is row i of the delta."""
+class Segments(Generic[S]):
+    """A component's readers, one for each segment; rows are numbered over all of them."""
 
     name: str  # of the version, for messages
-    base: S  # base, delta: the readers
-    delta: S
-    segments: Segments  # rows of both, and deleted ones of the base, in the component's own rows
-    tombstones: NDArray[np.int64]  # deleted documents of the base, int64 [t], ascending
-    order: NDArray[np.uint32]  # uint32 [N + M], the rank of each document's id among those of both
+    readers: tuple[S, ...]  # of the base, and of what was added since
+    layout: RowLayout  # of the component's own rows
+    documents: RowLayout  # of documents; the same, unless the component's rows are passages
+    order: NDArray[np.uint32]  # uint32 [n], the rank of each document's id among all; of one segment: empty
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    @property
+    def only(self) -> S | None:
+        """The reader of the only segment; None if there are several, or deleted rows."""
+        return self.readers[0] if len(self.readers) == 1 and self.documents.alive[0] is None else None
 
     def gather(
         self, rows: NDArray[np.int64], read: Callable[[S, NDArray[np.int64]], NDArray[Scalar]]
     ) -> NDArray[Scalar]:
-        """Results of `read` for rows of both, int64 [m] -> [m, ...], in their order."""
-        is_new = rows >= self.segments.base
-        old, new = read(self.base, rows[~is_new]), read(self.delta, rows[is_new] - self.segments.base)
-        found = np.empty((len(rows), *new.shape[1:]), new.dtype)
-        found[~is_new], found[is_new] = old, new
+        """Results of `read` for rows of all segments, int64 [m] -> [m, ...], in their order."""
+        parts = [(places, read(self.readers[at], own)) for at, own, places in self.layout.split_rows(rows)]
+        if not parts:
+            return read(self.readers[0], rows)
+        found = np.empty((len(rows), *parts[0][1].shape[1:]), parts[0][1].dtype)
+        for places, values in parts:
+            found[places] = values
         return found
 
     def owner(self, row: int) -> tuple[S, int]:
-        """The reader that has a row, and the row number there."""
-        first = self.segments.base
-        return (self.base, row) if row < first else (self.delta, row - first)
+        """The reader that has a row, and the row's number there."""
+        segment, own = self.layout.owner(row)
+        return self.readers[segment], own
 
     def collect(self, rows: Sequence[int], read: Callable[[S, list[int]], list[Item]]) -> list[Item]:
         """As `gather`, for results that are not arrays."""
-        first = self.segments.base
-        old = iter(read(self.base, [row for row in rows if row < first]))
-        new = iter(read(self.delta, [row - first for row in rows if row >= first]))
-        return [next(old if row < first else new) for row in rows]
+        found: dict[int, Item] = {}
+        for segment, own, places in self.layout.split_rows(np.array(rows, np.int64)):
+            found.update(zip(places.tolist(), read(self.readers[segment], own.tolist()), strict=True))
+        return [found[place] for place in range(len(rows))]
 
     def search(
         self,
         # Searches one reader: allowed rows, ranks of its rows -> scores and rows [..., k']
         find: Callable[[S, RowMask | None, NDArray[np.uint32] | None], Ranking],
         k: int,
-        allowed: RowMask | None,  # rows of both; None: all
-        order: NDArray[np.uint32] | None,  # ranks of the rows of both, which break ties; None: by row
+        allowed: RowMask | None,  # rows of all segments; None: all
+        order: NDArray[np.uint32] | None,  # ranks of all rows, which break ties; None: by row
     ) -> Ranking:
-        """The k best of both, without deleted rows."""
-        base, delta = self.segments.split(allowed)
-        later = None if order is None else order[self.segments.base :]
-        (old_scores, old_rows), (new_scores, new_rows) = (
-            find(self.base, base, order),
-            find(self.delta, delta, later),
-        )
-        scores = np.concatenate([old_scores, new_scores], axis=-1)
-        rows = np.concatenate([old_rows, new_rows + self.segments.base], axis=-1)
+        """The k best of all segments, without deleted rows."""
+        found = []
+        for start, reader, mask in zip(
+            self.layout.starts.tolist(), self.readers, self.layout.split(allowed), strict=False
+        ):
+            scores, rows = find(reader, mask, None if order is None else order[start:])
+            found.append((scores, np.where(rows < 0, rows, rows + start)))
+        scores, rows = (np.concatenate(columns, axis=-1) for columns in zip(*found, strict=True))
         # Row -1, which fills missing hits, has the score -inf: it comes last with any rank.
         places = np.lexsort((rows if order is None else order[rows], -scores), axis=-1)[..., :k]
         return np.take_along_axis(scores, places, -1), np.take_along_axis(rows, places, -1)

@@ -18,7 +18,7 @@ from pydantic import Field
 from glow.errors import FormatError
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
 from glow.index.postings import POSTINGS, ImpactsView, SegmentImpacts, document_words
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment, Segments
 from glow.options import StrictModel
 from glow.storage import ABSENT, SortedStrings, map_array, read_header
 from glow.text import STOP_WORDS, TermTable, WordPieces, WordSpans
@@ -378,13 +378,9 @@ class Spelling(Component[SpellingTable, tuple[SpellingTable, ...], Rules, Compon
         segment.require(*(f"{SPELLING_FOLDER}/{name}" for name in SPELLING_FILES))
         return SpellingTable.open(segment.path(SPELLING_FOLDER))
 
-    def alone(self, reader: SpellingTable, segment: Segment) -> tuple[SpellingTable, ...]:
-        """One table."""
-        return (reader,)
-
-    def join(self, both: BaseAndDelta[SpellingTable]) -> tuple[SpellingTable, ...]:
-        """Both tables: a word may be in either; readers add up the counts."""
-        return both.base, both.delta
+    def reader(self, segments: Segments[SpellingTable]) -> tuple[SpellingTable, ...]:
+        """All tables: a word may be in any; readers add up the counts."""
+        return segments.readers
 
 
 SPELLING = Spelling()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from glow.errors import DocumentNotFoundError, FormatError, MismatchError, RecordError
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment, Segments
 from glow.records import Document
 
 
@@ -279,15 +279,12 @@ def _metadata(text: str) -> dict[str, Any]:
 
 
 class SegmentedDocuments:
-    """Documents of both: those of the delta replace those of the base with the same id."""
+    """Documents of all segments: later ones replace earlier ones with the same id."""
 
-    def __init__(
-        self,
-        both: BaseAndDelta[StoredDocuments],  # the stores
-    ) -> None:
-        self._both = both
-        self._segments = both.segments
-        self.count = both.segments.count  # number of live documents; rows exceed it if some are deleted
+    def __init__(self, segments: Segments[StoredDocuments]) -> None:
+        self._segments = segments
+        self._rows = segments.layout
+        self.count = self._rows.count  # number of live documents; rows exceed it if some are deleted
 
     def find(self, document_id: str) -> int | None:
         """The row of an id; None if it does not exist or is deleted."""
@@ -295,11 +292,15 @@ class SegmentedDocuments:
 
     def find_all(self, ids: Sequence[str]) -> list[int | None]:
         """The row of each id; None if it does not exist or is deleted."""
-        found = [None if row is None else row + self._segments.base for row in self._both.delta.find_all(ids)]
-        missing = [place for place, row in enumerate(found) if row is None]
-        rows = self._both.base.find_all([ids[place] for place in missing])
-        for place, row in zip(missing, rows, strict=True):
-            found[place] = None if row is None or self._segments.is_gone(row) else row
+        found: list[int | None] = [None] * len(ids)
+        for start, reader in reversed(
+            [*zip(self._rows.starts.tolist(), self._segments.readers, strict=False)]
+        ):
+            missing = [place for place, row in enumerate(found) if row is None]
+            rows = reader.find_all([ids[place] for place in missing])
+            for place, row in zip(missing, rows, strict=True):
+                if row is not None and not self._rows.is_gone(start + row):
+                    found[place] = start + row
         return found
 
     def get(self, document_id: str) -> Document:
@@ -311,27 +312,30 @@ class SegmentedDocuments:
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
         """The documents of rows, in the given order; every row must exist, but may be deleted."""
-        return self._both.collect(rows, lambda reader, here: reader.rows(here))
+        return self._segments.collect(rows, lambda reader, here: reader.rows(here))
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         """As `rows`, but only the ids."""
-        return self._both.collect(rows, lambda reader, here: reader.ids(here))
+        return self._segments.collect(rows, lambda reader, here: reader.ids(here))
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the live documents of rows `start` to `stop` (not included; None: to the end)."""
-        first = self._segments.base
-        stop = len(self._segments) if stop is None else stop
-        for row, document in enumerate(self._both.base.scan(start, min(stop, first)), start):
-            if not self._segments.is_gone(row):
-                yield document
-        yield from self._both.delta.scan(max(start - first, 0), stop - first)
+        stop = len(self._rows) if stop is None else stop
+        for first, reader in zip(self._rows.starts.tolist(), self._segments.readers, strict=False):
+            begin = max(start - first, 0)
+            for row, document in enumerate(reader.scan(begin, max(stop - first, 0)), first + begin):
+                if not self._rows.is_gone(row):
+                    yield document
 
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
         """As `DocumentStore.by_id`, without deleted documents."""
-        first = self._segments.base
-        old = (entry for entry in self._both.base.by_id() if not self._segments.is_gone(entry[1]))
-        new = ((name, row + first, fields, rest) for name, row, fields, rest in self._both.delta.by_id())
-        return heapq.merge(old, new, key=itemgetter(0))
+        parts = zip(self._rows.starts.tolist(), self._segments.readers, strict=False)
+        return heapq.merge(*(self._live(*part) for part in parts), key=itemgetter(0))
+
+    def _live(self, start: int, reader: StoredDocuments) -> Iterator[tuple[str, int, str, str]]:
+        for name, row, fields, rest in reader.by_id():
+            if not self._rows.is_gone(start + row):
+                yield name, start + row, fields, rest
 
 
 DOCUMENTS_FILE = "documents.sqlite"
@@ -385,13 +389,9 @@ class StoredFields(Component[StoredDocuments, DocumentsView, Rules, ComponentOpt
             )
         return documents
 
-    def alone(self, reader: StoredDocuments, segment: Segment) -> DocumentsView:
-        """The store itself."""
-        return reader
-
-    def join(self, both: BaseAndDelta[StoredDocuments]) -> DocumentsView:
-        """Documents of the delta replace those of the base with the same id."""
-        return SegmentedDocuments(both)
+    def reader(self, segments: Segments[StoredDocuments]) -> DocumentsView:
+        """Later documents replace earlier ones with the same id."""
+        return SegmentedDocuments(segments) if segments.only is None else segments.only
 
     def info(self, reader: DocumentsView | None) -> dict[str, Any]:
         """Number of live documents."""

@@ -19,7 +19,7 @@ from glow.index.milvus import STORED_FOLDER, open_stored
 from glow.index.models import Models, model_parent, open_models
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS
-from glow.index.segment import DELTA, BaseAndDelta, Files, Key, MergeSource, Rows, Segment, Segments, View
+from glow.index.segment import DELTA, Files, Key, MergeSource, RowLayout, Rows, Segment, Segments, View
 from glow.index.settings import (
     DEFAULT_FUSION,
     DEFAULT_RERANK_WEIGHT,
@@ -111,46 +111,48 @@ def _with_needs(component: AnyComponent) -> Iterator[AnyComponent]:
             yield from _with_needs(other)
 
 
-def view_of(segment: Segment) -> View:
-    """A segment without a delta, for searches."""
-    readers = {
-        component.name: component.alone(segment[component], segment)
-        for component in COMPONENTS
-        if segment.get(component) is not None
-    }
-    return View(segment.name, segment.rows, readers)
+NO_ROWS, NO_ORDER = np.empty(0, np.int64), np.empty(0, np.uint32)
 
 
-def join_segments(
-    base: Segment,
-    delta: Segment,
-    tombstones: NDArray[np.int64],  # deleted rows of the base, int64 [t], ascending
-    order: NDArray[np.uint32],  # uint32 [N + M], the rank of each document's id among those of both
+def view_of(
+    segments: Sequence[Segment],  # the base first, then what was added to it
+    gone: NDArray[np.int64] = NO_ROWS,  # deleted documents, rows over all segments, ascending
+    order: NDArray[np.uint32] = NO_ORDER,  # uint32 [n], the rank of each document's id among those of all
 ) -> View:
-    """A base and its delta as one."""
-    live = np.ones(base.rows.documents, np.bool_)
-    live[tombstones] = False
-    documents = Segments(base.rows.documents, delta.rows.documents, tombstones)
-    vectors, first = documents, None
-    if base.rows.first is not None and delta.rows.first is not None:
-        gone = base.rows.held("vector", ~live)
-        vectors = Segments(base.rows.count("vector"), delta.rows.count("vector"), gone)
-        first = np.concatenate([base.rows.first[:-1], delta.rows.first + base.rows.first[-1]])
+    """Segments as one, for searches."""
+    documents, vectors, first = _layouts(segments, gone)
     readers = {}
     for component in COMPONENTS:
-        old, new = base.get(component), delta.get(component)
-        if old is None and component.per == "index":
-            continue  # old versions of GLOW lack it, and the delta's alone would count for all
-        if (old is None) != (new is None):
-            where = "delta" if old is None else "base"
+        held = [segment.get(component) for segment in segments]
+        lacking = [reader is None for reader in held]
+        if all(lacking) or (lacking[0] and component.per == "index"):
+            continue  # old versions of GLOW lack tables of the whole index, and a delta's alone would not do
+        if any(lacking):
+            where = "delta" if lacking[0] else "base"
             raise MismatchError(
-                f"index {base.name}: {component.label} in its {where} alone; roll back to its base"
+                f"index {segments[0].name}: {component.label} in its {where} alone; roll back to its base"
             )
-        if old is not None:
-            segments = vectors if component.per == "vector" else documents
-            both = BaseAndDelta(base.name, old, new, segments, tombstones, order)
-            readers[component.name] = component.join(both)
-    return View(base.name, Rows(len(documents), first), readers)
+        rows = vectors if component.per == "vector" else documents
+        parts = Segments(segments[0].name, tuple(held), rows, documents, order)
+        readers[component.name] = component.reader(parts)
+    return View(segments[0].name, Rows(len(documents), first), readers)
+
+
+def _layouts(
+    segments: Sequence[Segment], gone: NDArray[np.int64]
+) -> tuple[RowLayout, RowLayout, NDArray[np.uint32] | None]:
+    """The layouts of documents and of vectors, and the first vector of each document, as in `Rows`."""
+    documents = RowLayout([segment.rows.documents for segment in segments], gone)
+    firsts = [segment.rows.first for segment in segments if segment.rows.first is not None]
+    if len(firsts) < len(segments):
+        return documents, documents, None
+    starts = np.cumsum([0, *(first[-1] for first in firsts)])
+    joined = [first[:-1] + start for first, start in zip(firsts, starts, strict=False)]
+    first = np.concatenate([*joined, starts[-1:]]).astype(np.uint32)
+    live = np.ones(len(documents), np.bool_)
+    live[gone] = False
+    lost = Rows(len(documents), first).held("vector", ~live)
+    return documents, RowLayout(np.diff(starts).tolist(), lost), first
 
 
 def merge_segments(
@@ -342,9 +344,9 @@ class Index:
                 f"a query tower of {models.encoder.dimensions}; rebuild the index"
             )
         if delta is None:
-            view = view_of(base)
+            view = view_of([base])
         else:
-            view = join_segments(base, delta.segment, delta.rows.tombstones, delta.rows.order)
+            view = view_of([base, delta.segment], delta.rows.tombstones, delta.rows.order)
         _check_counts(manifest, view, "rebuild the index" if delta is None else "roll back to its base")
         fusion, rerank_weight = load_fusion(folder, manifest), load_rerank_weight(folder, manifest)
         return cls(

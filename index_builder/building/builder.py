@@ -182,7 +182,7 @@ class _Build:
             }
         }
         writer.parameters = dict(made.parameters)
-        writer.counts = {"rejects": sum(documents.rejects.values()), **counts_of(view_of(made))}
+        writer.counts = {"rejects": sum(documents.rejects.values()), **counts_of(view_of([made]))}
         for component in COMPONENTS:
             if component.name in self.rules:
                 writer.parents |= self.rules[component.name].parents

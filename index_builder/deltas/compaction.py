@@ -103,7 +103,7 @@ class _Compaction:
         )
         with self.stages.stage("recall"):
             recall = self._recall(made)
-        counts = counts_of(view_of(made))
+        counts = counts_of(view_of([made]))
         parameters, members = self._described(made)
         self._describe(writer, counts, parameters)
         report = {

@@ -16,10 +16,10 @@ from glow.index import (
     DELTA,
     MODEL_FOLDER,
     TERMS_FOLDER,
-    BaseAndDelta,
     Component,
     Delta,
     MergeSource,
+    RowLayout,
     Rows,
     Rules,
     Segment,
@@ -88,14 +88,12 @@ class OpenVersion:
     @cached_property
     def documents(self) -> DocumentsView:
         """Number of documents that searches can find."""
-        base = self.base[STORED_FIELDS]
         if self.delta is None:
-            return STORED_FIELDS.alone(base, self.base)
-        (rows, segment), gone = self.delta, self.tombstones
-        segments = Segments(self.base.rows.documents, segment.rows.documents, gone)
-        return STORED_FIELDS.join(
-            BaseAndDelta(self.folder.name, base, segment[STORED_FIELDS], segments, gone, rows.order)
-        )
+            return self.base[STORED_FIELDS]
+        (rows, segment), name = self.delta, self.folder.name
+        layout = RowLayout([self.base.rows.documents, segment.rows.documents], rows.tombstones)
+        readers = (self.base[STORED_FIELDS], segment[STORED_FIELDS])
+        return STORED_FIELDS.reader(Segments(name, readers, layout, layout, rows.order))
 
     @cached_property
     def rules(self) -> dict[str, Rules]:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError, MismatchError
-from glow.index import COMPONENTS, Explained, MergeSource, Rows, held_rules
+from glow.index import COMPONENTS, Explained, MergeSource, Rows, held_rules, view_of
 from glow.index.passages import PASSAGES
 from glow.index.spelling import SPELLING, SpellingTable
 from glow.search import RETRIEVERS
-from tests.components.cases import AnyComponent, Case, all_of, files_of, needs_of, verified, view_of
+from tests.components.cases import AnyComponent, Case, all_of, files_of, needs_of, verified
 from tests.components.kinds import NEW, OLD, document_of
 from tests.components.probes import Seen
 
@@ -98,7 +98,21 @@ class Answers:
         held = sorted(changed.left, key=lambda document: document.id)
         again = case.once("equal by id", lambda: case.segments.rebuilt(changed.base, held))
         rebuilt = case.once("equal by row", lambda: case.segments.rebuilt(changed.base, changed.left))
-        assert case.answers(view_of(again)) == case.answers(view_of(rebuilt))
+        assert case.answers(view_of([again])) == case.answers(view_of([rebuilt]))
+
+    @pytest.mark.parametrize("count", [1, 2, 5])
+    def test_any_number_of_segments_answers_as_one(self, case: Case, count: int) -> None:
+        documents = [document_of(each) for each in OLD[:20]]
+        first, *later = np.array_split(np.arange(20), count)
+        base = case.once(f"first {count}", lambda: case.segments.base(documents[: len(first)], index="flat"))
+        parts = [[documents[row] for row in rows] for rows in later]
+        added = case.once(f"later {count}", lambda: [case.segments.delta(base, part) for part in parts])
+        gone = np.array([1, 2, 9, 19])
+        ids = [document.id.encode() for document in documents]
+        order = np.argsort(np.array(sorted(range(20), key=ids.__getitem__))).astype(np.uint32)
+        left = [document for row, document in enumerate(documents) if row not in gone]
+        joined = view_of([base, *added], gone, order)
+        case.compare(joined, base, [documents[row] for row in gone], left)
 
     def test_it_asks_for_no_reader_but_those_it_needs(self, case: Case) -> None:
         """Else it would be shared when what it reads has changed."""
@@ -134,7 +148,7 @@ class Answers:
         """Report, manifest, `/info`, explanations, and why a request is refused."""
         component, base = case.component, case.changed().base
         reader, rules = base[component], held_rules(base, delta=False)[component.name]
-        view = view_of(base)[component]
+        view = view_of([base])[component]
         hit = Explained(0, {})
         said = [
             component.report(base, rules, {}), component.counts(reader), component.parameters(reader), component.info(view),

@@ -25,10 +25,10 @@ from glow.index import (
     View,
     asked_rules,
     held_rules,
-    join_segments,
     joined_order,
     merge_segments,
     open_segment,
+    view_of,
 )
 from glow.index.columns import COLUMNS
 from glow.index.passages import PASSAGES, TextsOfDocuments
@@ -207,13 +207,6 @@ def all_of(segment: Segment) -> MergeSource:
     return MergeSource(segment, np.ones(segment.rows.documents, np.bool_))
 
 
-def view_of(segment: Segment) -> View:
-    """A segment without a delta, as searches see it."""
-    made = [component for component in COMPONENTS if segment.get(component) is not None]
-    readers = {component.name: component.alone(segment[component], segment) for component in made}
-    return View(segment.name, segment.rows, readers)
-
-
 @dataclass
 class Segments:
     """Segments of one kind of index, in folders of their own."""
@@ -238,7 +231,8 @@ class Segments:
     def joined(self, base: Segment, delta: Segment, gone: NDArray[np.int64]) -> View:
         """Both as one."""
         ids = [document.id for document in delta[STORED_FIELDS].scan()]
-        return join_segments(base, delta, gone, joined_order(base[COLUMNS].order, base[STORED_FIELDS], ids))
+        order = joined_order(base[COLUMNS].order, base[STORED_FIELDS], ids)
+        return view_of([base, delta], gone, order)
 
     def merged(self, kept: Sequence[MergeSource], *, delta: bool) -> Segment:
         """One segment of what stays."""
@@ -301,16 +295,20 @@ class Case:
         return Changed(base, self.segments.delta(base, after), gone, left)
 
     def check(self, changed: Changed) -> None:
-        """Base and delta answer as one index of what is left; what is of the whole index counts what is gone until it is compacted."""
+        """Base and delta answer as one index of what is left."""
+        lost = [each for row, each in enumerate(changed.base[STORED_FIELDS].scan()) if row in changed.gone]
         joined = self.segments.joined(changed.base, changed.delta, changed.gone)
-        held = changed.left
+        self.compare(joined, changed.base, lost, changed.left)
+
+    def compare(self, joined: View, base: Segment, lost: list[Document], left: list[Document]) -> None:
+        """Segments answer as one index of what is left; what is of the whole index counts what is lost until it is compacted."""
+        held = left
         if self.component.per == "index":
-            old = enumerate(changed.base[STORED_FIELDS].scan())
-            held = [replace(each, id=f"gone/{each.id}") for row, each in old if row in changed.gone] + held
-        key = "rebuilt" + "".join(map(repr, held))
-        rebuilt = self.once(key, lambda: self.segments.rebuilt(changed.base, held))
+            held = [replace(each, id=f"gone/{each.id}") for each in lost] + left
+        key = f"rebuilt of {base.folder}" + "".join(map(repr, held))
+        rebuilt = self.once(key, lambda: self.segments.rebuilt(base, held))
         assert joined.holds(self.component)
-        assert self.answers(joined) == self.answers(view_of(rebuilt))
+        assert self.answers(joined) == self.answers(view_of([rebuilt]))
 
 
 def needs_of(component: AnyComponent) -> set[str]:

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from glow.errors import MismatchError
-from glow.index import COMPONENTS, Segment, open_segment
+from glow.index import COMPONENTS, Segment, open_segment, view_of
 from glow.index.milvus import STORED_FOLDER, collections_of, connect, store_segment, stored_header
 from glow.index.postings import POSTINGS
 from glow.index.ranking import RowMask
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
 from tests.components.answers import Answers
-from tests.components.cases import Case, Segments, verified, view_of
+from tests.components.cases import Case, Segments, verified
 from tests.components.conftest import World
 from tests.components.kinds import KINDS, OLD, document_of
 from tests.components.probes import PROBES, Seen
@@ -91,7 +91,7 @@ def both(world: World, address: str) -> tuple[Segment, Segment]:
 
 def test_a_base_alone_answers_alike(both: tuple[Segment, Segment]) -> None:
     for component in COMPONENTS:
-        local, remote = (PROBES[component.name](Seen.of(view_of(segment))) for segment in both)
+        local, remote = (PROBES[component.name](Seen.of(view_of([segment]))) for segment in both)
         assert local == remote, component.name
 
 

@@ -18,7 +18,6 @@ from glow.index import (
     DELTA,
     REPORT_FILE,
     Asked,
-    BaseAndDelta,
     ComponentOptions,
     Corpus,
     Explained,
@@ -26,6 +25,7 @@ from glow.index import (
     RowComponent,
     Rules,
     Segment,
+    Segments,
 )
 from glow.index.passages import PASSAGES
 from glow.index.stored_fields import STORED_FIELDS
@@ -64,14 +64,14 @@ class StoredLengths:
         return self._words[rows]
 
 
-class JoinedLengths:
-    """Those of a base and its delta."""
+class SegmentedLengths:
+    """Those of all segments."""
 
-    def __init__(self, both: BaseAndDelta[StoredLengths]) -> None:
-        self._both = both
+    def __init__(self, segments: Segments[StoredLengths]) -> None:
+        self._segments = segments
 
     def read(self, rows: NDArray[np.int64]) -> Words:
-        return self._both.gather(rows, StoredLengths.read)
+        return self._segments.gather(rows, StoredLengths.read)
 
 
 class LengthsComponent(RowComponent[StoredLengths, Lengths, Rules, ComponentOptions, Words]):
@@ -111,13 +111,9 @@ class LengthsComponent(RowComponent[StoredLengths, Lengths, Rules, ComponentOpti
         segment.require(FILE)
         return StoredLengths(map_array(segment.path(FILE), np.int32, segment.rows.documents))
 
-    def alone(self, reader: StoredLengths, segment: Segment) -> Lengths:
-        """As it is."""
-        return reader
-
-    def join(self, both: BaseAndDelta[StoredLengths]) -> Lengths:
+    def reader(self, segments: Segments[StoredLengths]) -> Lengths:
         """Row by row."""
-        return JoinedLengths(both)
+        return SegmentedLengths(segments)
 
     def report(self, made: Segment, rules: Rules, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Of how many documents."""

@@ -16,11 +16,11 @@ from glow.errors import ConfigError, DeviceError, MismatchError, StoreError
 from glow.index import (
     DELTA,
     Asked,
-    BaseAndDelta,
     Corpus,
     ImportRows,
     MergeSource,
     RangeTask,
+    RowLayout,
     Rows,
     Segment,
     Segments,
@@ -87,10 +87,10 @@ def rules_of(kind: Any, **more: Any) -> VectorRules:
     return VectorRules(index=kind, dimensions=DIMENSIONS, **more)
 
 
-def joined(base: Segment, delta: Segment, gone: NDArray[np.int64]) -> BaseAndDelta[Any]:
+def joined(base: Segment, delta: Segment, gone: NDArray[np.int64]) -> Segments[Any]:
     order = np.random.default_rng(2).permutation(OLD + NEW).astype(np.uint32)
-    segments = Segments(base.rows.documents, delta.rows.documents, gone)
-    return BaseAndDelta("v1", base[VECTORS], delta[VECTORS], segments, gone, order)
+    rows = RowLayout([base.rows.documents, delta.rows.documents], gone)
+    return Segments("v1", (base[VECTORS], delta[VECTORS]), rows, rows, order)
 
 
 def kept(base: Segment, delta: Segment, gone: NDArray[np.int64]) -> list[MergeSource]:
@@ -139,7 +139,7 @@ def test_base_and_delta_are_searched_as_one(
 ) -> None:
     base = built(tmp_path / "base", vectors[:OLD], rules_of(kind))
     both = joined(base, built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA), gone)
-    view = VECTORS.join(both)
+    view = VECTORS.reader(both)
     alive = np.setdiff1d(np.arange(OLD + NEW), gone)
     stored = np.concatenate([base[VECTORS].vectors(np.arange(OLD)), vectors[OLD:]])
     mask = np.random.default_rng(3).random(OLD + NEW) < 0.4
@@ -191,11 +191,11 @@ def test_what_does_not_belong_together_is_not_joined(vectors: Array, tmp_path: P
     nobody = np.empty(0, np.int64)
     told = "vectors of 8 dimensions in its delta, 16 in its base; roll back"
     with pytest.raises(MismatchError, match=told):
-        VECTORS.join(joined(base, other, nobody))
+        VECTORS.reader(joined(base, other, nobody))
     delta = built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA)
     base[VECTORS].device = "cuda"
     with pytest.raises(DeviceError, match="index v1 has a delta, which cannot be searched on a GPU"):
-        VECTORS.join(joined(base, delta, nobody))
+        VECTORS.reader(joined(base, delta, nobody))
     assert VECTORS.serves(base[VECTORS])["like"].startswith("this index is on a GPU")
     assert VECTORS.serves(delta[VECTORS]) == {"dense": "", "like": ""}
 
@@ -269,7 +269,7 @@ def test_a_base_in_milvus_answers_as_a_file(vectors: Array, gone: NDArray[np.int
     base = opened(verified(segment))
     assert isinstance(base[VECTORS], MilvusVectors)
     delta = built(tmp_path / "delta", vectors[OLD:], rules_of("flat"), DELTA)
-    views = [VECTORS.join(joined(each, delta, gone)) for each in (file, base)]
+    views = [VECTORS.reader(joined(each, delta, gone)) for each in (file, base)]
     for allowed in (None, RowMask(np.arange(OLD + NEW) % 3 == 0)):
         answers = [view.search(vectors[[2, 300, OLD + 1]], 10, None, allowed) for view in views]
         np.testing.assert_array_equal(answers[0][1], answers[1][1])

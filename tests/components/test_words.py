@@ -19,10 +19,10 @@ from glow.errors import ConfigError, MismatchError
 from glow.index import (
     DELTA,
     Asked,
-    BaseAndDelta,
     Explained,
     Records,
     RowEncoder,
+    RowLayout,
     Rows,
     Segment,
     Segments,
@@ -176,7 +176,8 @@ def verified(segment: Segment, **changes: Any) -> Segment:
 
 def joined_of(component: Any, base: Any, delta: Any, gone: NDArray[np.int64]) -> Any:
     order = np.random.default_rng(0).permutation(len(base) + len(delta)).astype(np.uint32)
-    return component.join(BaseAndDelta("v", base, delta, Segments(len(base), len(delta), gone), gone, order))
+    rows = RowLayout([len(base), len(delta)], gone)
+    return component.reader(Segments("v", (base, delta), rows, rows, order))
 
 
 Made = dict[str, list[NDArray[Any]]]

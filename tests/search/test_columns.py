@@ -269,7 +269,7 @@ def test_a_field_of_dates_and_other_texts_stays_text_and_is_named(tmp_path: Path
 def test_other_texts_make_the_field_text_as_a_rebuild(tmp_path: Path, late: str, kinds: list[str]) -> None:
     base = columns_of(ROWS, tmp_path / "base")
     delta = columns_of([{"at": late}], tmp_path / "delta")
-    joined = join_columns(base, delta, np.empty(0, np.int64), np.arange(6, dtype=np.uint32))
+    joined = join_columns([base, delta], [np.empty(0, np.int64)] * 2, np.arange(6, dtype=np.uint32))
     assert list(joined.fields["at"].parts) == kinds
 
 

@@ -11,9 +11,9 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, FormatError, IntegrityError, MismatchError
 from glow.index import (
-    BaseAndDelta,
     DeltaHeader,
     Index,
+    RowLayout,
     RowMask,
     Segments,
     files_of,
@@ -133,8 +133,9 @@ def test_a_graph_and_its_delta_are_searched_as_one(vectors: Vectors, queries: Ve
     lost = np.random.default_rng(gone).choice(1500, gone, replace=False)
     gone_rows = np.sort(lost)
     base = build_dense(some, "hnsw")
-    segments, order = Segments(1500, 200, gone_rows), np.arange(1700, dtype=np.uint32)
-    both = VECTORS.join(BaseAndDelta("v", base, build_dense(more, "flat"), segments, gone_rows, order))
+    layout, order = RowLayout([1500, 200], gone_rows), np.arange(1700, dtype=np.uint32)
+    readers = (base, build_dense(more, "flat"))
+    both = VECTORS.reader(Segments("v", readers, layout, layout, order))
     alive = np.setdiff1d(np.arange(1700), lost)
     mask = np.random.default_rng(1).random(1700) < 0.3
     for allowed, left in ((None, alive), (RowMask(mask), np.intersect1d(alive, np.flatnonzero(mask)))):
@@ -147,8 +148,8 @@ def test_a_graph_and_its_delta_are_searched_as_one(vectors: Vectors, queries: Ve
 
 
 def test_a_mask_of_both_never_allows_what_is_gone() -> None:
-    segments = Segments(6, 3, np.array([1, 4]))
-    joined = segments.join(np.ones(6, np.bool_), np.array([True, False, True]))
+    segments = RowLayout([6, 3], np.array([1, 4]))
+    joined = segments.join([np.ones(6, np.bool_), np.array([True, False, True])])
     assert joined.rows.tolist() == [0, 2, 3, 5, 6, 8] and joined.count == 6 and segments.count == 7
     for given in (joined, RowMask(np.ones(9, np.bool_))):
         base, delta = segments.split(given)
@@ -156,7 +157,7 @@ def test_a_mask_of_both_never_allows_what_is_gone() -> None:
         assert delta is not None and len(delta) == 3
     with pytest.raises(MismatchError, match="mask of 8 rows for an index of 9"):
         segments.split(RowMask(np.ones(8, np.bool_)))
-    assert Segments(6, 3, np.empty(0, np.int64)).split(None) == (None, None)
+    assert RowLayout([6, 3], np.empty(0, np.int64)).split(None) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from glow.index.columns.reader import (
     ValueType,
 )
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
-from glow.index.segment import BaseAndDelta, MergeSource, Segment, Segments
+from glow.index.segment import MergeSource, Segment, Segments
 from glow.index.stored_fields import STORED_FIELDS
 from glow.storage import read_header
 
@@ -32,61 +33,52 @@ from glow.storage import read_header
 class FilteredColumns:
     """Columns and their filter masks, for searches."""
 
-    columns: Columns  # the metadata, of one segment or of two
+    columns: Columns  # the metadata, of all segments
     masks: FilterMasks  # which rows a filter allows
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentedColumns(Columns):
-    """Columns of two segments. `fields` has names, types and documents; codes belong to each segment."""
+    """Columns of several segments. `fields` has names, types and documents; codes belong to each segment."""
 
-    base: Columns  # base, delta: the segments' columns
-    delta: Columns
+    parts: tuple[Columns, ...]  # the segments' columns
 
     @property
     def segments(self) -> tuple[tuple[int, Columns], ...]:
         """The first row of each segment and its columns, in the order of rows."""
-        return ((0, self.base), (self.base.documents, self.delta))
+        starts = accumulate((part.documents for part in self.parts), initial=0)
+        return tuple(zip(starts, self.parts, strict=False))
 
 
 def join_columns(
-    base: Columns,
-    delta: Columns,
-    gone: NDArray[np.int64],  # deleted rows of the base, int64 [t]
-    order: NDArray[np.uint32],  # uint32 [N + M], the rank of each document's id
+    parts: Sequence[Columns],
+    gone: Sequence[NDArray[np.int64]],  # deleted rows of each
+    order: NDArray[np.uint32],  # uint32 [n], the rank of each document's id
 ) -> SegmentedColumns:
-    """The columns of both. A field that one of them left out has no column, as in a rebuild."""
-    left_out = {**base.left_out, **delta.left_out}
+    """The columns of all segments. A field that one of them left out has no column, as in a rebuild."""
+    left_out = {name: cause for part in parts for name, cause in part.left_out.items()}
     fields = {}
-    for name in sorted({*base.fields, *delta.fields} - left_out.keys()):
-        joined = _join(name, base.fields.get(name), delta.fields.get(name), gone)
+    for name in sorted({name for part in parts for name in part.fields} - left_out.keys()):
+        own = [
+            (part.fields[name], rows) for part, rows in zip(parts, gone, strict=True) if name in part.fields
+        ]
+        joined = _join(name, own)
         if joined.documents:
             fields[name] = joined
-    return SegmentedColumns(base.documents + delta.documents, fields, left_out, order, base, delta)
+    documents = sum(part.documents for part in parts)
+    return SegmentedColumns(documents, fields, left_out, order, tuple(parts))
 
 
-def segment_masks(columns: SegmentedColumns, segments: Segments) -> FilterMasks:
-    """The masks of filters over both; no mask includes deleted rows, not even a complement."""
-    return FilterMasks(
-        lambda expression, check: segments.join(
-            evaluate(expression, columns.base, check), evaluate(expression, columns.delta, check)
-        ),
-        tells_filters=True,
-    )
-
-
-def _join(name: str, base: Field | None, delta: Field | None, gone: NDArray[np.int64]) -> Field:
-    documents = sum(field.documents for field in (base, delta) if field is not None)
-    parts: dict[ValueType, TypedColumn] = {}
-    for field in (delta, base):
-        if field is not None:
-            parts |= field.parts
-    # Dates in one segment and other texts in the other make a text field, as in a rebuild.
-    if any(
-        field is not None and "string" in field.parts and "date" not in field.parts for field in (base, delta)
-    ):
-        parts.pop("date", None)
-    return Field(name, documents - (_holders(base, gone) if base else 0), dict(sorted(parts.items())))
+def _join(name: str, own: Sequence[tuple[Field, NDArray[np.int64]]]) -> Field:
+    """One field of several segments, with the deleted rows of each."""
+    types: dict[ValueType, TypedColumn] = {}
+    for field, _ in reversed(own):
+        types |= field.parts
+    # Dates in one segment and other texts in another make a text field, as in a rebuild.
+    if any("string" in field.parts and "date" not in field.parts for field, _ in own):
+        types.pop("date", None)
+    documents = sum(field.documents - _holders(field, gone) for field, gone in own)
+    return Field(name, documents, dict(sorted(types.items())))
 
 
 def _holders(field: Field, rows: NDArray[np.int64]) -> int:
@@ -146,14 +138,15 @@ class MetadataColumns(Component[Columns, FilteredColumns, Rules, ComponentOption
             )
         return Columns.open(folder.parent, expected)
 
-    def alone(self, reader: Columns, segment: Segment) -> FilteredColumns:
-        """The columns, and the masks of filters over them."""
-        return FilteredColumns(reader, FilterMasks(reader, tells_filters=True))
-
-    def join(self, both: BaseAndDelta[Columns]) -> FilteredColumns:
-        """The columns of both segments, and masks without deleted rows."""
-        columns = join_columns(both.base, both.delta, both.tombstones, both.order)
-        return FilteredColumns(columns, segment_masks(columns, both.segments))
+    def reader(self, segments: Segments[Columns]) -> FilteredColumns:
+        """The columns of all segments, and masks of filters without deleted rows, also of complements."""
+        parts, rows = segments.readers, segments.layout
+        columns = join_columns(parts, rows.gone, segments.order) if segments.only is None else segments.only
+        masks = FilterMasks(
+            lambda expression, check: rows.join([evaluate(expression, part, check) for part in parts]),
+            tells_filters=True,
+        )
+        return FilteredColumns(columns, masks)
 
     def serves(self, reader: FilteredColumns | None) -> Mapping[str, str]:
         """Filters and facets."""

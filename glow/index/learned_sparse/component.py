@@ -17,10 +17,10 @@ from glow.index.learned_sparse.impacts import (
     LEARNED_WORDS_FILES,
     LEARNED_WORDS_FOLDER,
     Expansion,
-    JoinedLearned,
     LearnedImpacts,
     LearnedView,
     LearnedWords,
+    SegmentedLearned,
     StoredLearned,
     WordScorer,
     WordSide,
@@ -40,7 +40,7 @@ from glow.index.postings import (
     read_impacts_header,
 )
 from glow.index.ranking import set_numpy_threads
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment, Segments
 from glow.options import option
 from glow.records import Document
 from glow.runtime import TERMS, Device, LearnedHead, Model
@@ -311,18 +311,18 @@ class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedO
             )
         return LearnedImpacts(bm25, learned)
 
-    def alone(self, reader: StoredLearned, segment: Segment) -> LearnedView:
-        """The reader itself."""
-        return reader
-
-    def join(self, both: BaseAndDelta[StoredLearned]) -> LearnedView:
-        base, delta = both.base.learned.header.unit, both.delta.learned.header.unit
-        if base != delta:
-            raise MismatchError(
-                f"index {both.name}: learned impacts of its base in the unit {base:g}, of its delta in {delta:g}; "
-                "roll back to its base"
-            )
-        return JoinedLearned(both)
+    def reader(self, segments: Segments[StoredLearned]) -> LearnedView:
+        """Searches all segments, if their impacts have one unit."""
+        if segments.only is not None:
+            return segments.only
+        base, *added = (each.learned.header.unit for each in segments.readers)
+        for delta in added:
+            if base != delta:
+                raise MismatchError(
+                    f"index {segments.name}: learned impacts of its base in the unit {base:g}, of its delta in "
+                    f"{delta:g}; roll back to its base"
+                )
+        return SegmentedLearned(segments)
 
     def serves(self, reader: LearnedView | None) -> Mapping[str, str]:
         """Learned sparse retrieval."""

@@ -16,9 +16,9 @@ from glow.errors import FormatError
 from glow.index.postings import (
     ImpactIndex,
     ImpactsView,
-    JoinedImpacts,
     PostingList,
     ScoreAccumulator,
+    SegmentedImpacts,
     SegmentImpacts,
     StoredImpacts,
     Vocabulary,
@@ -270,10 +270,10 @@ class StoredLearned(LearnedView, StoredImpacts, Protocol):
     def learned(self) -> SegmentImpacts: ...
 
 
-class JoinedLearned(JoinedImpacts[StoredLearned]):
-    """Learned impacts of both, with those of BM25."""
+class SegmentedLearned(SegmentedImpacts[StoredLearned]):
+    """Learned impacts of all segments, with those of BM25."""
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
         """What each query word adds to one document's score, by source."""
-        reader, here = self._both.owner(row)
+        reader, here = self._segments.owner(row)
         return reader.expansions(words, here)

@@ -11,9 +11,9 @@ import numpy as np
 from glow.errors import MismatchError
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Rules
 from glow.index.postings.build import Bm25, build_lexical, merge_impacts
-from glow.index.postings.impacts import ImpactIndex, ImpactsView, JoinedImpacts, SegmentImpacts
+from glow.index.postings.impacts import ImpactIndex, ImpactsView, SegmentedImpacts, SegmentImpacts
 from glow.index.postings.lists import IMPACTS_FOLDER, IMPACTS_HEADER, read_impacts_header
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment, Segments
 from glow.options import option
 from glow.text import (
     DEFAULT_ANALYZER,
@@ -134,17 +134,18 @@ class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOpt
             raise MismatchError(f"{said}; {segment.remedy}")
         return impacts
 
-    def alone(self, reader: SegmentImpacts, segment: Segment) -> ImpactsView:
-        """The reader itself."""
-        return reader
-
-    def join(self, both: BaseAndDelta[SegmentImpacts]) -> ImpactsView:
-        base, delta = both.base.analyzer.name, both.delta.analyzer.name
-        if base != delta:
-            raise MismatchError(
-                f"index {both.name}: words of its base by the analyzer {base}, of its delta by {delta}; roll back to its base"
-            )
-        return JoinedImpacts(both)
+    def reader(self, segments: Segments[SegmentImpacts]) -> ImpactsView:
+        """Searches all segments, if their words are those of one analyzer."""
+        if segments.only is not None:
+            return segments.only
+        base, *added = (each.analyzer.name for each in segments.readers)
+        for delta in added:
+            if base != delta:
+                raise MismatchError(
+                    f"index {segments.name}: words of its base by the analyzer {base}, of its delta by {delta}; "
+                    "roll back to its base"
+                )
+        return SegmentedImpacts(segments)
 
     def serves(self, reader: ImpactsView | None) -> Mapping[str, str]:
         """Lexical retrieval, alone or in hybrid search."""

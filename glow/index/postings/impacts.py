@@ -28,7 +28,7 @@ from glow.index.postings.lists import (
     read_lists,
 )
 from glow.index.ranking import Ranking, RowMask, best
-from glow.index.segment import BaseAndDelta
+from glow.index.segment import Segments
 from glow.text import STOP_WORDS, Analyzer, searched_words
 
 DOCUMENTS_PER_POSTING = 8
@@ -299,21 +299,22 @@ def lexical_maxima(index: "SegmentImpacts", maxima: NDArray[np.float32]) -> NDAr
 W = TypeVar("W", bound=StoredImpacts)
 
 
-class JoinedImpacts(Generic[W]):
-    """Impacts of both. The delta's use the base's idf and average length, so scores are comparable."""
+class SegmentedImpacts(Generic[W]):
+    """Impacts of all segments. Later ones use the base's idf and average length, so scores are comparable."""
 
     def __init__(
         self,
-        both: BaseAndDelta[W],  # the lexical indexes, or those with learned impacts
+        segments: Segments[W],  # the lexical indexes, or those with learned impacts
     ) -> None:
-        self._both = both
+        self._segments = segments
+        parts = zip(segments.readers, segments.layout.alive, strict=True)
         # Without deleted documents, as in a rebuild.
-        self.largest = max(both.base.largest_of(both.segments.alive), both.delta.largest)
-        self.analyzer = both.base.analyzer
-        self.is_remote = both.base.is_remote
+        self.largest = max(reader.largest_of(alive) for reader, alive in parts)
+        self.analyzer = segments.readers[0].analyzer
+        self.is_remote = segments.readers[0].is_remote
 
     def __len__(self) -> int:
-        return len(self._both.segments)
+        return len(self._segments)
 
     def search(
         self,
@@ -322,25 +323,25 @@ class JoinedImpacts(Generic[W]):
         allowed: RowMask | None = None,
         order: NDArray[np.uint32] | None = None,
     ) -> Ranking:
-        """Finds the k documents with the highest scores in both; arguments as for `ImpactIndex`."""
+        """Finds the k documents with the highest scores in all segments; arguments as for `ImpactIndex`."""
 
         def find(reader: W, rows: RowMask | None, ranks: NDArray[np.uint32] | None) -> Ranking:
             return reader.search(words, k, rows, ranks)
 
-        return self._both.search(find, k, allowed, order)
+        return self._segments.search(find, k, allowed, order)
 
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The scores of given documents, bit for bit those of `search`."""
-        return self._both.gather(rows, lambda reader, here: reader.score(words, here))
+        return self._segments.gather(rows, lambda reader, here: reader.score(words, here))
 
     def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """What each of some words adds to the scores of given documents, float32 [m, words]."""
-        return self._both.gather(rows, lambda reader, here: reader.by_word(words, here))
+        return self._segments.gather(rows, lambda reader, here: reader.by_word(words, here))
 
     def holds(self, word: str) -> bool:
         """Whether any document has a word, or another with the same term; deleted documents count until the next build."""
-        return self._both.base.holds(word) or self._both.delta.holds(word)
+        return any(reader.holds(word) for reader in self._segments.readers)
 
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores."""
-        return max(self._both.base.bound(words), self._both.delta.bound(words))
+        return max(reader.bound(words) for reader in self._segments.readers)

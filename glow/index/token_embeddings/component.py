@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from glow.artifact import RERANK_WEIGHT_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
 from glow.errors import MismatchError
 from glow.index.component import Asked, ComponentOptions, Corpus, Records, RowComponent, Rules, Texts
-from glow.index.segment import BaseAndDelta, MergeSource, Segment
+from glow.index.segment import MergeSource, Segment, Segments
 from glow.index.token_embeddings.store import (
     STATES_FILES,
     STATES_FOLDER,
@@ -46,42 +46,28 @@ class StoredStates(StatesView, Protocol):
 
 
 class SegmentedStates:
-    """Token embeddings of both, from one re-ranker; arguments as for `TokenEmbeddingStore`."""
+    """Token embeddings of all segments, from one re-ranker; arguments as for `TokenEmbeddingStore`."""
 
-    def __init__(
-        self,
-        both: BaseAndDelta[StoredStates],  # the stores
-    ) -> None:
-        self._both = both
-        self.header: StatesHeader = both.base.header
+    def __init__(self, segments: Segments[StoredStates]) -> None:
+        self._segments = segments
+        self.header: StatesHeader = segments.readers[0].header
 
     def __len__(self) -> int:
-        return len(self._both.segments)
+        return len(self._segments)
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of tokens of documents, int64 [B]."""
-        return self._both.gather(rows, lambda reader, here: reader.lengths(here))
+        return self._segments.gather(rows, lambda reader, here: reader.lengths(here))
 
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Token embeddings and mask of documents, padded at the end."""
         lengths = self.lengths(rows)
         mask = (np.arange(int(lengths.max())) < lengths[:, None]).astype(np.int64)
         states = np.zeros((*mask.shape, self.header.size), np.float32)
-        for store, own, here in self._split(rows):
-            found, _ = store.read(own)
-            states[here, : found.shape[1]] = found
+        for segment, own, places in self._segments.layout.split_rows(rows):
+            found, _ = self._segments.readers[segment].read(own)
+            states[places, : found.shape[1]] = found
         return states, mask
-
-    def _split(
-        self, rows: NDArray[np.int64]
-    ) -> Iterator[tuple[StoredStates, NDArray[np.int64], NDArray[np.int64]]]:
-        """Each store with some of the rows: those rows in it, and their indexes."""
-        first = self._both.segments.base
-        old, new = np.flatnonzero(rows < first), np.flatnonzero(rows >= first)
-        if len(old):
-            yield self._both.base, rows[old], old
-        if len(new):
-            yield self._both.delta, rows[new] - first, new
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,14 +241,14 @@ class TokenEmbeddings(
             _check_reranker(segment, states)
         return states
 
-    def alone(self, reader: StoredStates, segment: Segment) -> StatesView:
-        """The store itself."""
-        return reader
-
-    def join(self, both: BaseAndDelta[StoredStates]) -> StatesView:
-        """Rows of both, if the re-ranker is the same."""
-        both.delta.require_model(both.base.header.model)
-        return SegmentedStates(both)
+    def reader(self, segments: Segments[StoredStates]) -> StatesView:
+        """Rows of all segments, if the re-ranker is the same."""
+        if segments.only is not None:
+            return segments.only
+        base, *added = segments.readers
+        for delta in added:
+            delta.require_model(base.header.model)
+        return SegmentedStates(segments)
 
     def serves(self, reader: StatesView | None) -> Mapping[str, str]:
         """Re-ranking."""

@@ -25,7 +25,7 @@ from glow.index.milvus import (
 )
 from glow.index.passages import PASSAGES, PASSAGES_FOLDER
 from glow.index.ranking import IndexKind, Ranking, RowMask, SearchParams
-from glow.index.segment import BaseAndDelta, MergeSource, Rows, Segment
+from glow.index.segment import MergeSource, Rows, Segment, Segments
 from glow.index.vectors.build import DEFAULT_MEMORY_MB, KeptVectors, VectorOptions, VectorRules, build_dense
 from glow.index.vectors.index import DenseIndex
 from glow.runtime import Device
@@ -73,27 +73,21 @@ class DenseView(Protocol):
 
 
 class SegmentedDense:
-    """Vectors of both: the base is searched by its kind, the delta exactly. Arguments as for `DenseIndex`."""
+    """Vectors of all segments: the base is searched by its kind, the others exactly. Arguments as for `DenseIndex`."""
 
-    def __init__(
-        self,
-        both: BaseAndDelta[StoredVectors],  # base and delta; the delta is `flat`
-    ) -> None:
-        self._both = both
-        self.base = both.base
-        self.delta = both.delta
-        self.segments = both.segments
-        self.kind: IndexKind = both.base.kind
-        self.device, self.is_remote = both.base.device, both.base.is_remote
-        self.dimensions = both.base.dimensions
+    def __init__(self, segments: Segments[StoredVectors]) -> None:
+        self._segments = segments
+        self._base = base = segments.readers[0]
+        self.kind: IndexKind = base.kind
+        self.device, self.is_remote, self.dimensions = base.device, base.is_remote, base.dimensions
 
     def __len__(self) -> int:
-        return len(self.segments)
+        return len(self._segments)
 
     @property
     def has_vectors(self) -> bool:
         """Whether full vectors can be read by row."""
-        return self.base.has_vectors and self.delta.has_vectors
+        return all(reader.has_vectors for reader in self._segments.readers)
 
     def search(
         self,
@@ -103,20 +97,20 @@ class SegmentedDense:
         allowed: RowMask | None = None,
         order: NDArray[np.uint32] | None = None,
     ) -> Ranking:
-        """Finds the k nearest vectors of each query in both, without deleted ones."""
+        """Finds the k nearest vectors of each query in all segments, without deleted ones."""
 
         def find(part: StoredVectors, mask: RowMask | None, ranks: NDArray[np.uint32] | None) -> Ranking:
-            return part.search(vectors, k, params if part is self.base else None, mask, ranks)
+            return part.search(vectors, k, params if part is self._base else None, mask, ranks)
 
-        return self._both.search(find, k, allowed, order)
+        return self._segments.search(find, k, allowed, order)
 
     def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The true scores of given rows."""
-        return self._both.gather(rows, lambda part, its: part.score(vector, its))
+        return self._segments.gather(rows, lambda part, its: part.score(vector, its))
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of rows, float32 [m, D]."""
-        return self._both.gather(rows, lambda part, its: part.vectors(its))
+        return self._segments.gather(rows, lambda part, its: part.vectors(its))
 
 
 NOTES_FOLDER = "import"
@@ -217,24 +211,23 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         _check_rows(segment, vectors)
         return vectors
 
-    def alone(self, reader: StoredVectors, segment: Segment) -> DenseView:
-        """The vectors themselves."""
-        return reader
-
-    def join(self, both: BaseAndDelta[StoredVectors]) -> DenseView:
-        """Vectors of both, without deleted ones of the base."""
-        base, delta = both.base, both.delta
-        if delta.dimensions != base.dimensions:
-            raise MismatchError(
-                f"index {both.name}: vectors of {delta.dimensions} dimensions in its delta, {base.dimensions} in "
-                "its base; roll back to its base"
-            )
+    def reader(self, segments: Segments[StoredVectors]) -> DenseView:
+        """Vectors without deleted ones."""
+        if segments.only is not None:
+            return segments.only
+        base, *added = segments.readers
+        for delta in added:
+            if delta.dimensions != base.dimensions:
+                raise MismatchError(
+                    f"index {segments.name}: vectors of {delta.dimensions} dimensions in its delta, "
+                    f"{base.dimensions} in its base; roll back to its base"
+                )
         if base.device != "cpu":
             raise DeviceError(
-                f"index {both.name} has a delta, which cannot be searched on a GPU; run `glow compact`, or "
+                f"index {segments.name} has a delta, which cannot be searched on a GPU; run `glow compact`, or "
                 "serve with --device cpu"
             )
-        return SegmentedDense(both)
+        return SegmentedDense(segments)
 
     def serves(self, reader: DenseView | None) -> Mapping[str, str]:
         """Dense retrieval; similar documents need the document's vector."""
