@@ -17,18 +17,14 @@ from glow.index.postings import (
     ImpactIndex,
     ImpactsView,
     PostingList,
-    ScoreAccumulator,
     SegmentedImpacts,
     SegmentImpacts,
     StoredImpacts,
     Vocabulary,
-    look_up,
-    look_up_each,
 )
-from glow.index.ranking import Ranking, RowMask
 from glow.runtime import Encoder, LearnedHead
 from glow.storage import map_array, map_matrix
-from glow.text import Analyzer, Preprocessor, TermTable, is_lexical
+from glow.text import Preprocessor, TermTable, is_lexical
 
 LEARNED_WORDS_FOLDER = "learned-words"
 _VECTORS, _GAINS, _WEIGHTS = "directions.npy", "gains.npy", "weights.npy"
@@ -180,81 +176,36 @@ class Expansion(NamedTuple):
     cause: int | None  # position of the document's word that `learned` comes from; None if it is 0
 
 
-class LearnedImpacts:
-    """BM25 and learned impacts of one segment as one inverted index; arguments and results as for `ImpactIndex`."""
-
-    is_remote = False
+class LearnedImpacts(ImpactIndex):
+    """BM25 and learned impacts of one segment as one inverted index; maxima and terms are those of BM25."""
 
     def __init__(
         self,
         bm25: ImpactIndex,  # impacts of the documents' own terms
         learned: ImpactIndex,  # impacts of words, also of those that a document lacks
     ) -> None:
-        self._bm25, self._learned = bm25, learned
-        self._sums = ScoreAccumulator(len(bm25))
+        super().__init__(bm25.header, bm25.vocabulary, bm25.postings)
+        self._bm25, self.learned = bm25, learned
 
-    @property
-    def learned(self) -> ImpactIndex:
-        """The learned impacts without BM25."""
-        return self._learned
+    def lists(self, words: Sequence[str]) -> list[PostingList]:
+        """The postings of BM25's terms, then those of learned words, which are used as they are."""
+        return self._bm25.lists(words) + self.learned.lists(words)
 
-    @property
-    def analyzer(self) -> Analyzer:
-        """Analyzer of BM25; learned impacts use words as they are."""
-        return self._bm25.analyzer
-
-    @property
-    def largest(self) -> float:
-        """Largest BM25 impact; scales lexical scores for fusion."""
-        return self._bm25.largest
-
-    def largest_of(self, alive: RowMask | None) -> float:
-        """As `ImpactIndex.largest_of`, for BM25."""
-        return self._bm25.largest_of(alive)
-
-    def __len__(self) -> int:
-        return len(self._bm25)
-
-    def search(
-        self,
-        words: Sequence[str],
-        k: int,
-        allowed: RowMask | None = None,
-        order: NDArray[np.uint32] | None = None,
-    ) -> Ranking:
-        """The k documents with the highest scores."""
-        return self._sums.search(self._lists(words), k, allowed, order)
-
-    def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The scores of given documents, bit for bit those of `search`."""
-        return look_up(self._lists(words), rows)
-
-    def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """What each of some words adds to the scores of given documents, float32 [m, words]."""
-        return look_up_each([self._lists([word]) for word in words], rows)
+    def bound(self, words: Sequence[str]) -> float:
+        """Upper bound of all documents' scores."""
+        return self._bm25.bound(words) + self.learned.bound(words)
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
         """What each query word adds, by source; words that add nothing are left out."""
         at, found = np.array([row], np.int64), {}
         counts = Counter(words)
-        added = (each.by_word(list(counts), at)[0].tolist() for each in (self._bm25, self._learned))
+        added = (each.by_word(list(counts), at)[0].tolist() for each in (self._bm25, self.learned))
         for (word, count), own, related in zip(counts.items(), *added, strict=True):
             bm25, learned = count * own, count * related
             if bm25 or learned:
-                cause = self._learned.cause(word, row) if learned else None
+                cause = self.learned.cause(word, row) if learned else None
                 found[word] = Expansion(bm25, learned, None if cause == NO_CAUSE else cause)
         return found
-
-    def holds(self, word: str) -> bool:
-        """Whether any document has a word, or another with the same term."""
-        return self._bm25.holds(word)
-
-    def bound(self, words: Sequence[str]) -> float:
-        """Upper bound of all documents' scores."""
-        return self._bm25.bound(words) + self._learned.bound(words)
-
-    def _lists(self, words: Sequence[str]) -> list[PostingList]:
-        return self._bm25.lists(words) + self._learned.lists(words)
 
 
 class LearnedView(ImpactsView, Protocol):

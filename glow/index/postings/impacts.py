@@ -179,13 +179,13 @@ class ImpactIndex:
         self,
         header: ImpactHeader,  # kind and counts
         vocabulary: Vocabulary,  # the words
-        lists: Lists,  # postings of every word
+        postings: Lists,  # of every word
     ) -> None:
         self.header = header
         self.vocabulary = vocabulary
         self.analyzer = Analyzer(header.analyzer)  # turns words into the vocabulary's terms
-        self._lists = lists
-        self._largest = float(lexical_maxima(self, lists.maxima).max(initial=0.0))
+        self.postings = postings
+        self._largest = float(lexical_maxima(self, postings.maxima).max(initial=0.0))
         self._sums = ScoreAccumulator(header.documents)
 
     def __len__(self) -> int:
@@ -222,16 +222,16 @@ class ImpactIndex:
 
     def blocks(self, most: int) -> Iterator[Block]:
         """All postings in the order of words, in blocks of about `most`; codes, if impacts are learned."""
-        return self._lists.blocks(most)
+        return self.postings.blocks(most)
 
     def cause(self, word: str, row: int) -> int | None:
         """Position of the document's word that a word's learned impact comes from; None if there is none."""
         place = self.vocabulary.row(self.analyzer.term(word))
-        return None if place < 0 else self._lists.cause(place, row)
+        return None if place < 0 else self.postings.cause(place, row)
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
         """Every word with its document frequency, in the order of the words' UTF-8 bytes."""
-        starts = self._lists.starts
+        starts = self.postings.starts
         for row in range(len(self.vocabulary)):
             yield self.vocabulary.word(row), int(starts[row + 1] - starts[row])
 
@@ -245,11 +245,11 @@ class ImpactIndex:
         if alive is None:
             return self.largest
         largest = 0.0
-        maxima = lexical_maxima(self, self._lists.maxima)
+        maxima = lexical_maxima(self, self.postings.maxima)
         for word in np.argsort(-maxima, kind="stable").tolist():
             if maxima[word] <= largest:
                 break
-            postings = self._lists.list(word, 1.0)
+            postings = self.postings.list(word, 1.0)
             largest = max(largest, float(postings.impacts()[alive.mask[postings.rows]].max(initial=0)))
         return largest
 
@@ -261,7 +261,7 @@ class ImpactIndex:
         """Upper bound of all documents' scores: the sum of the largest impacts of a query's words; 0 without words."""
         counted = count_terms(self.analyzer, words)
         rows = ((self.vocabulary.row(word), count) for word, count in counted.items())
-        return float(sum(float(self._lists.maxima[row]) * count for row, count in rows if row >= 0))
+        return float(sum(float(self.postings.maxima[row]) * count for row, count in rows if row >= 0))
 
     def lists(self, words: Sequence[str]) -> list[PostingList]:
         """The postings of a query's words, in the order of the vocabulary, so that sums are rounded alike."""
@@ -270,7 +270,7 @@ class ImpactIndex:
             for word, count in count_terms(self.analyzer, words).items()
             if (row := self.vocabulary.row(word)) >= 0
         )
-        return [self._lists.list(row, count) for row, count in rows]
+        return [self.postings.list(row, count) for row, count in rows]
 
     @classmethod
     def open(
