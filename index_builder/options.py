@@ -1,5 +1,6 @@
 """The options of a build, checked together before any work; flags and their documentation are generated from them."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -9,7 +10,7 @@ from pydantic import create_model, field_validator
 from glow.artifact import default_model
 from glow.collection import MAX_DOCUMENT_BYTES
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, option, rows_of
-from glow.errors import ConfigError
+from glow.errors import ConfigError, DependencyError
 from glow.index import COMPONENTS
 from glow.options import StrictModel
 from glow.runtime import Device
@@ -104,6 +105,19 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
                 raise ConfigError(
                     f"--rename-field {source_key}={target}: the model reads {', '.join(known)}, not {target!r}"
                 )
+
+    def check_runner(self) -> None:
+        """Refuses Ray where it is not installed, and options that need it without it, before any work."""
+        if self.runner != "ray":
+            if self.ray_address or self.workers > 1:
+                raise ConfigError("--ray-address and --workers need --runner ray")
+            return
+        try:
+            importlib.import_module("ray")
+        except ImportError as error:
+            raise DependencyError(
+                "--runner ray needs the package ray: install the extra `scale` (pip install 'glow-retrieval[scale]')"
+            ) from error
 
     def parameters(self) -> dict[str, Any]:
         """The options that decide the result, as JSON values for manifest and report."""

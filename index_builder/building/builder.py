@@ -30,7 +30,7 @@ from glow_index_builder.building.documents import READ, Documents, leave_out, re
 from glow_index_builder.building.report import BuildReport, describe_explain, stage_seconds, write_json
 from glow_index_builder.building.steps import NOTES_FOLDER, Steps, store_rows
 from glow_index_builder.building.work import RESUME_HINT, StagedWork, WorkFolder, key_of, open_work
-from glow_index_builder.encoding import batch_tokens, require_runner
+from glow_index_builder.encoding import batch_tokens
 from glow_index_builder.input import REJECTS_FILE, Source, open_sources
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
@@ -54,7 +54,7 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
     not the live one. Finished steps stay in the work directory if the same command can resume them.
     """
     gate = options.gate_options()
-    require_runner(options)
+    options.check_runner()
     sources = open_sources(options.source)
     model = Model.open(options.model_folder)
     options.check_rename(model.preprocessor.schema.names)
@@ -113,7 +113,7 @@ class _Build:
             documents = leave_out(staged, encoded.poison, options, keep_rejects)
             corpus = steps.corpus(documents.stats, terms)
             steps.prepare(corpus, again=True)
-        corpus.encoded = encoded.files
+        corpus.encoded = encoded
         steps.build(corpus)
         recall = steps.recall(corpus)
         report = BuildReport(

@@ -1,6 +1,7 @@
 """The build report: input, output and times. The version stores it, and `--json` prints it."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from glow.index import MODEL_FOLDER
 from glow.runtime import Model
 from glow.text import TermTable
 from glow_index_builder.building.documents import CorpusStats
-from glow_index_builder.encoding import EncodedShards
+from glow_index_builder.encoding import EncodedBlocks
 from glow_index_builder.options import CommonOptions
 
 Section = Mapping[str, Any]
@@ -31,7 +32,7 @@ class BuildReport:
     corpus: CorpusStats  # the documents that were read
     rejects: Mapping[str, int]  # fault -> number of lines
     terms: TermTable  # the index's term statistics
-    encoded: EncodedShards  # figures of the encoding
+    encoded: EncodedBlocks  # figures of the encoding
     recall: Section  # of the index against exact search
     components: Mapping[str, Section]  # the components' own figures
     peaks: Mapping[str, int]  # stage -> peak memory in bytes
@@ -54,7 +55,7 @@ class BuildReport:
             "counts": self._counts(),
             "rejects": dict(self.rejects),
             "long_documents": self.corpus.long.report(),
-            "truncated": dict(self.encoded.truncated),
+            "truncated": dict(sum((Counter(block.truncated) for block in self.encoded.blocks), Counter())),
             "terms": self._terms(),
             "shards": self._shards(),
             "seconds": dict(self.seconds),
@@ -92,16 +93,17 @@ class BuildReport:
         encoded, options = self.encoded, self.options
         return {
             "documents": options.shard_documents,
-            "count": len(encoded.shards),
+            "count": len(encoded.blocks),
             "resumed": encoded.resumed,
             "failures": encoded.failures,
             "runner": options.runner,
             "workers": options.workers,
-            "seconds": round(encoded.seconds, 3),
+            "seconds": round(sum(block.seconds for block in encoded.blocks), 3),
         }
 
     def _peaks(self) -> dict[str, int]:
-        return {**self.peaks, "worker": self.encoded.peak_memory_bytes}
+        worker = max((block.peak_memory_bytes for block in self.encoded.blocks), default=0)
+        return {**self.peaks, "worker": worker}
 
 
 def describe_explain(folder: Path) -> dict[str, Any] | None:

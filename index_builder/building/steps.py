@@ -5,6 +5,7 @@ This module names no component except the vectors, whose recall it measures and 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,15 +33,21 @@ from glow_index_builder.building.documents import CorpusStats
 from glow_index_builder.building.recall import measure_recall
 from glow_index_builder.building.work import Advance, StagedWork
 from glow_index_builder.encoding import (
-    EncodedShards,
-    ShardJob,
+    MAX_KILLS,
+    Block,
+    BlockEncoder,
+    EncodedBlocks,
+    RayImport,
+    Run,
     batch_tokens,
+    encode_block,
+    encode_blocks,
     encode_jobs,
-    encode_shards,
-    make_spread,
-    plan_shards,
-    sample_seconds,
-    start_encoding,
+    in_child,
+    in_ray,
+    in_threads,
+    open_encoder,
+    plan_blocks,
 )
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
@@ -85,9 +92,7 @@ class MadeCorpus:
             self.made = self.made.with_reader(component, reader, component.first(reader))
 
 
-SHARDS_FOLDER, NOTES_FOLDER = "shards", "import"
-
-
+BLOCKS_FOLDER, NOTES_FOLDER = "shards", "import"
 MANY_DOCUMENTS = 100_000
 """From so many on, a build tells the time and memory to expect."""
 SAMPLE_DOCUMENTS = 64
@@ -140,7 +145,9 @@ class Steps:
             made=made,
             notes=path / NOTES_FOLDER,
             threads=options.thread_count,
-            spread=make_spread(options),
+            spread=(lambda task: RayImport(task, options.workers, options.ray_address))
+            if options.runner == "ray"
+            else None,
         )
         corpus.open(STORED_FIELDS, folders)
         return corpus
@@ -162,40 +169,40 @@ class Steps:
             for component in self._components():
                 component.check_rows(corpus.made.rows, self._rules[component.name])
 
-    def encode(self, corpus: MadeCorpus, dimensions: int) -> EncodedShards:
-        """Encodes the documents in shards."""
+    def encode(self, corpus: MadeCorpus, dimensions: int) -> EncodedBlocks:
+        """Encodes the documents in blocks."""
         options, made, staged = self._options, corpus.made, self._staged
-        folder, cuts = staged.work.path / SHARDS_FOLDER, cuts_of(made)
-        job = ShardJob(
+        folder, cuts = staged.work.path / BLOCKS_FOLDER, cuts_of(made)
+        folder.mkdir(exist_ok=True)
+        job = BlockEncoder(
             model=options.model_folder.resolve(),
             store=made.path(DOCUMENTS_FILE).resolve(),
             terms=made.path(TERMS_FOLDER).resolve(),
             cuts=None if cuts is None else cuts.resolve(),
-            shards=folder.resolve(),
+            folder=folder.resolve(),
             device=options.device,
             threads=max(1, options.thread_count // options.workers),
             jobs=encode_jobs(made, self._rules),
         )
         count = made.rows.documents
-        plan = plan_shards(count, options.shard_documents)
+        plan = plan_blocks(count, options.shard_documents)
         with staged.work.counting_kills("encode") as kills:
             if count > MANY_DOCUMENTS and not kills:
                 self._forecast(job, made.rows)
             with staged.stages.stage("encode", count, "documents") as advance:
                 encoding = start_encoding(options, job, kills)
-                return encode_shards(encoding, plan, folder, dimensions, advance, job.jobs)
+                return encode_blocks(encoding, plan, folder, dimensions, advance, job.jobs)
 
-    def _forecast(self, job: ShardJob, rows: Rows) -> None:
+    def _forecast(self, job: BlockEncoder, rows: Rows) -> None:
         """Tells what encoding and indexing will take, by the rate of the first documents on one thread."""
-        sample = min(SAMPLE_DOCUMENTS, rows.documents)
+        block = encode_block(job, Block(0, min(SAMPLE_DOCUMENTS, rows.documents)))
+        open_encoder.cache_clear()
         texts, vectors = rows.count("vector"), self._rules[VECTORS.name]
-        sampled = sample if rows.first is None else int(rows.first[sample])
-        seconds = sample_seconds(job, sample)
-        if seconds is not None and isinstance(vectors, VectorRules):
-            hours = seconds / sampled * texts / job.threads / self._options.workers / 3600
+        if block.rows and isinstance(vectors, VectorRules):
+            hours = block.seconds / block.rows * texts / job.threads / self._options.workers / 3600
             size = BUILD_BYTES + index_bytes(vectors.kind(texts), texts, vectors.dimensions)
             self._staged.stages.note(
-                f"{texts:,} texts to encode: about {hours:.1f} hours at the rate of the first {sampled:,}, and "
+                f"{texts:,} texts to encode: about {hours:.1f} hours at the rate of the first {block.rows:,}, and "
                 f"{size / 2**20:,.0f} MiB of memory"
             )
 
@@ -230,6 +237,13 @@ class Steps:
 
     def _components(self) -> Iterator[AnyComponent]:
         return (component for component in COMPONENTS if component.name in self._rules)
+
+
+def start_encoding(options: CommonOptions, job: BlockEncoder, kills: int) -> AbstractContextManager[Run]:
+    """The way in which a build encodes, not started yet."""
+    if options.runner == "ray":
+        return in_ray(job, options.workers, options.ray_address)
+    return in_threads(job) if kills < MAX_KILLS else in_child(job)
 
 
 def store_rows(folder: Path, made: Segment, rules: Mapping[str, Rules], notes: Path, stages: Stages) -> None:

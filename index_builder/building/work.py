@@ -24,7 +24,7 @@ from glow_index_builder.input import Source
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
 
-FORMAT = 4
+FORMAT = 5
 """Format version of the work directory; a build does not resume another format."""
 NO_MATTER = ("source", "threads")
 """Parameters that may differ between a build and its resumption; the key has the files of `source` instead."""

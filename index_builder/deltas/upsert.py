@@ -40,7 +40,7 @@ from glow_index_builder.deltas.plan import (
     read_deletes,
     read_upserts,
 )
-from glow_index_builder.encoding import TextEncoder, encode_jobs, encode_texts, no_texts
+from glow_index_builder.encoding import EncodedBlocks, TextEncoder, encode_jobs, encode_texts
 from glow_index_builder.input import LineReader, RejectLog, Source, open_sources
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, derive, disk_errors
@@ -92,7 +92,7 @@ def _encoded(corpus: MadeCorpus, live: OpenVersion, model: Model | None, advance
     """The vectors and records of the texts; without a model there are no texts."""
     made = corpus.made
     if model is None:
-        return no_texts(corpus.notes, live.manifest.counts["dimensions"])
+        return EncodedBlocks(corpus.notes, (), live.manifest.counts["dimensions"], {})
     jobs = encode_jobs(made, live.rules)
     encoder = TextEncoder.open(model, live.terms, "cpu", jobs)
     return encode_texts(texts_of(made), encoder, corpus.threads, corpus.notes, advance, jobs)

@@ -1,22 +1,26 @@
-"""Encodes documents to vectors and component records: in shards by threads or Ray, or a few at once."""
+"""Encodes documents to vectors and component records: in blocks by threads or Ray, or a few at once."""
 
+from glow_index_builder.encoding.blocks import (
+    Block,
+    BlockEncoder,
+    EncodedBlocks,
+    encode_block,
+    open_encoder,
+    plan_blocks,
+)
+from glow_index_builder.encoding.ray_tasks import RayImport, in_ray
 from glow_index_builder.encoding.schedule import (
-    EncodedShards,
-    encode_shards,
-    make_spread,
-    require_runner,
-    start_encoding,
-)
-from glow_index_builder.encoding.shards import ShardJob, plan_shards, sample_seconds
-from glow_index_builder.encoding.text_encoder import (
-    TextEncoder,
-    batch_tokens,
-    encode_jobs,
+    MAX_KILLS,
+    Run,
+    encode_blocks,
     encode_texts,
-    no_texts,
+    in_child,
+    in_threads,
 )
+from glow_index_builder.encoding.text_encoder import TextEncoder, batch_tokens, encode_jobs
 
 __all__ = [
-    "EncodedShards", "ShardJob", "TextEncoder", "batch_tokens", "encode_jobs", "encode_shards", "encode_texts",
-    "make_spread", "no_texts", "plan_shards", "require_runner", "sample_seconds", "start_encoding",
+    "MAX_KILLS", "Block", "BlockEncoder", "EncodedBlocks", "RayImport", "Run", "TextEncoder", "batch_tokens",
+    "encode_block", "encode_blocks", "encode_jobs", "encode_texts", "in_child", "in_ray", "in_threads",
+    "open_encoder", "plan_blocks",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Ray, on this machine or on a cluster with a shared disk: encodes shards, and imports rows into a vector server.
+"""Ray, on this machine or on a cluster with a shared disk: encodes blocks, and imports rows into a vector server.
 
-A task is one shard or one range of rows. A process keeps its encoder open for the next tasks. If it dies, only its
+A task is one block or one range of rows. A process keeps its encoder open for the next tasks. If it dies, only its
 task fails. With an import by Ray's workers, the build's own process is not a bottleneck, and many machines share the
 network load. The build records the progress (`glow.index.milvus`), so a killed build can resume.
 """
@@ -13,71 +13,32 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from glow.errors import BuildError, DeviceError, StoreError
 from glow.index import RangeTask
-from glow_index_builder.encoding.shards import Outcome, Run, Shard, ShardEncoder, ShardJob, encode_shard
+from glow_index_builder.encoding.blocks import Block, BlockEncoder, encode_block
+from glow_index_builder.encoding.schedule import DIED, Run
 
 MAX_DEATHS = 3
 """After so many consecutive deaths without a response, the build fails."""
 QUEUED = 2
 """Queued tasks per running task: few, but enough that no worker is idle."""
-DIED = "the process that encoded it died"
 LOOK_S = 1.0
 STRAGGLER_S, STRAGGLER_TIMES = 30.0, 5.0
-"""The last shards start again on another worker after so many seconds and so many times a shard's usual time."""
-
-
-class _Tasks:
-    """The running tasks, and the durations of finished ones."""
-
-    def __init__(self) -> None:
-        # reference -> its shard. A shard may have two tasks, which write equal files.
-        self.running: dict[Any, Shard] = {}
-        self._begun: dict[Any, float] = {}
-        self._took: list[float] = []
-
-    def begin(self, reference: Any, shard: Shard) -> None:
-        """Notes a task."""
-        self.running[reference] = shard
-        self._begun[reference] = time.monotonic()
-
-    def end(self, reference: Any) -> Shard:
-        """Forgets a task; returns its shard."""
-        self._took.append(time.monotonic() - self._begun.pop(reference))
-        return self.running.pop(reference)
-
-    def of(self, shard: Shard) -> list[Any]:
-        """The running tasks of a shard."""
-        return [reference for reference, each in self.running.items() if each == shard]
-
-    def late(self) -> list[Shard]:
-        """Shards with a single task that has run far longer than the others did."""
-        if not self._took:
-            return []
-        limit = max(STRAGGLER_S, STRAGGLER_TIMES * statistics.median(self._took))
-        now = time.monotonic()
-        late = [self.running[each] for each, begun in self._begun.items() if now - begun > limit]
-        return [shard for shard in late if len(self.of(shard)) == 1]
+"""The last blocks start again on another worker after so many seconds and so many times a block's usual time."""
 
 
 @contextmanager
-def in_ray(
-    job: ShardJob, workers: int, address: str | None = None, encoder: type[ShardEncoder] = ShardEncoder
-) -> Iterator[Run]:
+def in_ray(job: BlockEncoder, workers: int, address: str | None = None) -> Iterator[Run]:
     """Encodes as tasks of Ray, so many at the same time.
 
     A task requests `job.threads` CPUs, and a GPU if the tower runs on one. Without an address, Ray starts
     here, unless this process has done so.
     """
-    ray = importlib.import_module("ray")
-    is_ours = not ray.is_initialized()
-    if is_ours:
-        start_ray(workers * job.threads, address)
-    try:
+    with _joined(workers * job.threads, address) as ray:
         available = ray.cluster_resources()
         if job.device == "cuda" and not available.get("GPU"):
             raise DeviceError("device 'cuda' was asked for, and Ray has no GPU; use --device cpu")
@@ -86,52 +47,70 @@ def in_ray(
             "num_gpus": 1 if job.device == "cuda" else 0,
             "max_retries": 0,  # the build decides about retries
         }
-        task, reference = ray.remote(**options)(encode_shard), ray.put(job)
-        yield partial(_run, ray, lambda shard: task.remote(encoder, reference, shard), workers)
-    finally:
-        if is_ours:
-            ray.shutdown()
+        task, reference = ray.remote(**options)(encode_block), ray.put(job)
+        yield partial(_run, ray, lambda block: task.remote(reference, block), workers)
 
 
 def _run(
-    ray: Any, start: Callable[[Shard], Any], workers: int, shards: Sequence[Shard], careful: bool
-) -> Iterator[Outcome]:
-    """As `Run`; a process has one shard at a time anyway. Slow last shards also start on another worker."""
-    waiting, tasks, deaths = deque(shards), _Tasks(), 0
+    ray: Any, start: Callable[[Block], Any], workers: int, blocks: Sequence[Block], careful: bool
+) -> Iterator[Block]:
+    """As `Run`; a process has one block at a time anyway. Slow last blocks also start on another worker."""
+    waiting, deaths = deque(blocks), 0
+    # task -> its block, and when it began. A block may have two tasks, which write equal files.
+    running: dict[Any, tuple[Block, float]] = {}
+    took: list[float] = []
     limit = workers if careful else QUEUED * workers
-    while waiting or tasks.running:
-        while waiting and len(tasks.running) < limit:
-            shard = waiting.popleft()
-            tasks.begin(start(shard), shard)
-        ready, _ = ray.wait(list(tasks.running), num_returns=1, timeout=LOOK_S)
+    while waiting or running:
+        while waiting and len(running) < limit:
+            block = waiting.popleft()
+            running[start(block)] = block, time.monotonic()
+        ready, _ = ray.wait(list(running), num_returns=1, timeout=LOOK_S)
         for reference in ready:
-            outcome = _outcome(ray, reference, tasks.end(reference))
-            deaths = deaths + 1 if outcome.fault == DIED and not careful else 0
+            block, begun = running.pop(reference)
+            took.append(time.monotonic() - begun)
+            encoded = _result(ray, reference, block)
+            deaths = deaths + 1 if encoded.fault == DIED and not careful else 0
             if deaths >= MAX_DEATHS * workers:
                 raise BuildError(
                     "Ray's workers die as soon as they start; see its logs, and give them more memory"
                 )
-            copies = tasks.of(outcome.shard)
-            if outcome.fault == DIED and copies:
+            copies = [task for task, (other, _) in running.items() if other == block]
+            if encoded.fault == DIED and copies:
                 continue  # its copy continues
             for copy in copies:
-                tasks.end(copy)
+                del running[copy]
                 ray.cancel(copy, force=True)
-            yield outcome
-        if not waiting:
-            for shard in tasks.late():
-                tasks.begin(start(shard), shard)
+            yield encoded
+        if not waiting and took:
+            late = time.monotonic() - max(STRAGGLER_S, STRAGGLER_TIMES * statistics.median(took))
+            for block, begun in list(running.values()):
+                if begun < late and sum(other == block for other, _ in running.values()) == 1:
+                    running[start(block)] = block, time.monotonic()
 
 
-def _outcome(ray: Any, reference: Any, shard: Shard) -> Outcome:
+def _result(ray: Any, reference: Any, block: Block) -> Block:
     errors = ray.exceptions
     try:
-        outcome: Outcome = ray.get(reference)
+        encoded: Block = ray.get(reference)
     except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError):
-        return Outcome(shard, fault=DIED)
+        return replace(block, fault=DIED)
     except errors.RayTaskError as error:
         raise error.cause from error
-    return outcome
+    return encoded
+
+
+@contextmanager
+def _joined(cpus: int, address: str | None) -> Iterator[Any]:
+    """The package Ray, started if this process has not done so, and then stopped again."""
+    ray = importlib.import_module("ray")
+    is_ours = not ray.is_initialized()
+    if is_ours:
+        start_ray(cpus, address)
+    try:
+        yield ray
+    finally:
+        if is_ours:
+            ray.shutdown()
 
 
 def start_ray(cpus: int, address: str | None = None) -> None:
@@ -164,15 +143,8 @@ class RayImport:
 
     def __call__(self, collection: str, start: int, stop: int) -> Iterator[int]:
         """As `ImportRows` says."""
-        ray = importlib.import_module("ray")
-        is_ours = not ray.is_initialized()
-        if is_ours:
-            start_ray(self._workers, self._address)
-        try:
+        with _joined(self._workers, self._address) as ray:
             yield from self._run(ray, collection, start, stop)
-        finally:
-            if is_ours:
-                ray.shutdown()
 
     def _run(self, ray: Any, collection: str, start: int, stop: int) -> Iterator[int]:
         job = ray.put(self._job)

@@ -1,206 +1,223 @@
-"""Encodes the corpus in shards: keeps finished ones, encodes the others and rejects only documents that fail.
+"""Encodes the corpus in blocks: keeps finished ones, encodes the others and rejects only documents that fail.
 
-A failed shard is tried once more, by itself. If it fails again, it is halved until single documents are found that
-fail alone. The whole shard is then encoded without them, so its vectors do not depend on the search.
+A failed block is tried once more, by itself. If it fails again, it is halved until single documents are found that
+fail alone. The whole block is then encoded without them, so its vectors do not depend on the search. A way to encode
+blocks (threads, a child process, Ray) only reports the fault of each.
 """
 
-import importlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
-from glow.errors import BuildError, ConfigError, DependencyError
-from glow.index import EncodeJob, ImportRows, RangeTask
-from glow_index_builder.encoding.files import EncodedFiles
-from glow_index_builder.encoding.ray_tasks import RayImport, in_ray
-from glow_index_builder.encoding.shards import (
-    Outcome,
-    Run,
-    Shard,
-    ShardJob,
-    ShardReport,
-    in_child,
-    in_threads,
-    read_report,
+from glow.errors import BuildError
+from glow.index import COMPONENTS, EncodeJob
+from glow.records import Document
+from glow_index_builder.encoding.blocks import (
+    Block,
+    BlockEncoder,
+    EncodedBlocks,
+    encode_block,
+    open_encoder,
+    read_block,
+    write_block,
 )
-from glow_index_builder.options import CommonOptions
+from glow_index_builder.encoding.text_encoder import EncodedTexts, EncodeError, TextEncoder
 
 FIRST_FAILURES = 8
-"""If so many shards fail before one succeeds, the documents are not the cause."""
+"""If so many blocks fail before one succeeds, the documents are not the cause."""
 MAX_POISONOUS = 1_000
 LAST_TRIES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedShards:
-    """All finished shards of a build."""
-
-    files: EncodedFiles  # their vectors and records
-    shards: list[Shard]  # in order, each with the documents that it skipped
-    rows: list[int]  # number of vectors of each
-    truncated: Mapping[str, int]  # field -> number of documents or passages whose field was truncated
-    resumed: int  # number of shards from earlier runs
-    failures: int  # number of retries after a failure
-    documents: int  # documents encoded by this run
-    seconds: float  # encoding time of all runs and workers together
-    peak_memory_bytes: int  # peak memory of the largest encoding process
-
-    @property
-    def poison(self) -> dict[int, str]:
-        """Row of each document that cannot be encoded -> the cause, ascending."""
-        return {row: reason for shard in self.shards for row, reason in shard.skip}
-
-
-def encode_shards(
-    encoding: AbstractContextManager[Run],
-    plan: list[Shard],
-    folder: Path,
-    dimensions: int,
-    advance: Callable[[int], None],
-    jobs: Mapping[str, EncodeJob] | None = None,  # name of a component -> its encoding job
-) -> EncodedShards:
-    """Encodes the unfinished shards."""
-    folder.mkdir(exist_ok=True)
-    jobs = jobs or {}
-    done: dict[int, ShardReport] = {}
-    for shard in plan:
-        if report := read_report(folder, shard, dimensions, jobs):
-            done[shard.start] = _slim(report)
-            advance(shard.documents)
-    resumed = len(done)
-    missing = [shard for shard in plan if shard.start not in done]
-    failures = 0
-    if missing:
-        with encoding as run:
-            search = _Search(run, advance)
-            search.encode(missing)
-        done |= search.done
-        failures = search.failures
-    reports = [done[shard.start] for shard in plan]
-    rows, truncated = [report.texts.rows for report in reports], Counter[str]()
-    for report in reports:
-        truncated.update(report.texts.truncated)
-    dtypes = {name: job.dtype for name, job in jobs.items()}
-    return EncodedShards(
-        files=EncodedFiles(folder, [shard.name for shard in plan], rows, dimensions, dtypes),
-        shards=[replace(shard, skip=report.skipped) for shard, report in zip(plan, reports, strict=True)],
-        rows=rows,
-        truncated=truncated,
-        resumed=resumed,
-        failures=failures,
-        documents=sum(shard.stop - shard.start for shard in missing),
-        seconds=sum(report.texts.seconds for report in reports),
-        peak_memory_bytes=max((report.texts.peak_memory_bytes for report in reports), default=0),
-    )
-
-
-class _Search:
-    """Encodes shards and searches for the documents that make them fail."""
-
-    def __init__(self, run: Run, advance: Callable[[int], None]) -> None:
-        self._run_shards = run
-        self._advance = advance
-        self._poison: dict[int, str] = {}
-        self.done: dict[int, ShardReport] = {}
-        self.failures = 0
-
-    def encode(self, shards: list[Shard]) -> None:
-        """Encodes shards; in those that fail twice, searches for the documents to blame."""
-        failed = self._run(shards, careful=False)
-        failed = self._run([outcome.shard for outcome in failed], careful=True)
-        for _ in range(LAST_TRIES):
-            if not failed:
-                return
-            self._find_poison(failed)
-            failed = self._run([self._without_poison(outcome.shard) for outcome in failed], careful=True)
-        if failed:
-            raise BuildError(
-                f"documents {failed[0].shard.start} to {failed[0].shard.stop - 1} cannot be encoded together, though "
-                f"each can: {failed[0].fault}; build with a smaller --encode-batch-documents or fewer --threads"
-            )
-
-    def _run(self, shards: list[Shard], *, careful: bool) -> list[Outcome]:
-        """Encodes shards and returns the failures, in order."""
-        failed: list[Outcome] = []
-        for outcome in self._run_shards(shards, careful) if shards else ():
-            if outcome.fault is None:
-                if outcome.report is not None:
-                    self.done[outcome.shard.start] = _slim(outcome.report)
-                    self._advance(outcome.shard.documents)
-                continue
-            failed.append(outcome)
-            self.failures += not outcome.shard.is_probe
-            if not self.done and not careful and len(failed) >= FIRST_FAILURES:
-                raise BuildError(
-                    f"the first {len(failed)} shards failed, so it is not the documents: {outcome.fault}; "
-                    "export the model again, or see that the memory is enough"
-                )
-        return sorted(failed, key=lambda outcome: outcome.shard.start)
-
-    def _find_poison(self, failed: Iterable[Outcome]) -> None:
-        """Halves shards until the documents that fail alone are found."""
-        suspects = [replace(outcome.shard, is_probe=True) for outcome in failed]
-        while suspects:
-            alone = [shard for shard in suspects if shard.stop - shard.start == 1]
-            halves = [half for shard in suspects if shard.stop - shard.start > 1 for half in _halves(shard)]
-            # A document is blamed if it fails alone twice: a worker may die for another reason.
-            for outcome in self._run(alone, careful=True):
-                self._poison[outcome.shard.start] = outcome.fault or ""
-            if len(self._poison) > MAX_POISONOUS:
-                raise BuildError(
-                    f"more than {MAX_POISONOUS} documents cannot be encoded; the last: "
-                    f"{next(reversed(self._poison.values()))}"
-                )
-            suspects = [outcome.shard for outcome in self._run(halves, careful=True)]
-
-    def _without_poison(self, shard: Shard) -> Shard:
-        rows = (row for row in range(shard.start, shard.stop) if row in self._poison)
-        return replace(shard, skip=tuple((row, self._poison[row]) for row in rows))
-
-
-def _halves(shard: Shard) -> tuple[Shard, Shard]:
-    """Both halves of a shard of at least two documents, each with its own skipped documents."""
-    middle = (shard.start + shard.stop) // 2
-    first = tuple(each for each in shard.skip if each[0] < middle)
-    second = tuple(each for each in shard.skip if each[0] >= middle)
-    return replace(shard, stop=middle, skip=first), replace(shard, start=middle, skip=second)
-
-
-def _slim(report: ShardReport) -> ShardReport:
-    """A copy without per-document data, which would grow with the corpus."""
-    return replace(report, texts=replace(report.texts, ids=(), counts={}))
-
-
 MAX_KILLS = 2
 """After so many runs of a build that were killed while they encoded, a document may be to blame. It can be found only
 from another process."""
+DIED = "the process that encoded it died"
+
+Run = Callable[[Sequence[Block], bool], Iterator[Block]]
+"""Encodes blocks in any order, and yields each with what its files hold or with its fault; if the flag is set, a
+process gets one block at a time, so that its death has one cause. It raises errors that a retry cannot help: of the
+model, the device or the disk."""
 
 
-def start_encoding(options: CommonOptions, job: ShardJob, kills: int) -> AbstractContextManager[Run]:
-    """The way in which a build encodes, not started yet."""
-    if options.runner == "ray":
-        return in_ray(job, options.workers, options.ray_address)
-    return in_threads(job) if kills < MAX_KILLS else in_child(job)
+def encode_blocks(
+    encoding: AbstractContextManager[Run],
+    plan: Sequence[Block],
+    folder: Path,
+    dimensions: int,
+    advance: Callable[[int], None],
+    jobs: Mapping[str, EncodeJob],  # name of a component -> its encoding job
+) -> EncodedBlocks:
+    """Encodes the unfinished blocks."""
+    folder.mkdir(exist_ok=True)
+    done: dict[int, Block] = {}
+    for planned in plan:
+        if block := read_block(folder, planned):
+            done[block.start] = block
+            advance(block.stop - block.start)
+    missing = [block for block in plan if block.start not in done]
+    resumed, failures, poison = len(done), 0, dict[int, str]()
+
+    def encode(run: Run, blocks: Sequence[Block], *, careful: bool) -> list[Block]:
+        """Encodes blocks and returns those that failed, in order."""
+        nonlocal failures
+        failed: list[Block] = []
+        for block in run(blocks, careful) if blocks else ():
+            if block.fault is None:
+                done[block.start] = block
+                advance(block.stop - block.start)
+                continue
+            failed.append(block)
+            failures += 1
+            if not done and not careful and len(failed) >= FIRST_FAILURES:
+                raise BuildError(
+                    f"the first {len(failed)} shards failed, so it is not the documents: {block.fault}; "
+                    "export the model again, or see that the memory is enough"
+                )
+        return sorted(failed, key=lambda block: block.start)
+
+    if missing:
+        with encoding as run:
+            failed = encode(run, missing, careful=False)
+            failed = encode(run, failed, careful=True)
+            for _ in range(LAST_TRIES):
+                find_poison(run, failed, poison)
+                failed = encode(run, [_without(block, poison) for block in failed], careful=True)
+            if failed:
+                raise BuildError(
+                    f"documents {failed[0].start} to {failed[0].stop - 1} cannot be encoded together, though "
+                    f"each can: {failed[0].fault}; build with a smaller --encode-batch-documents or fewer --threads"
+                )
+    return EncodedBlocks(
+        folder,
+        [done[block.start] for block in plan],
+        dimensions,
+        {name: job.dtype for name, job in jobs.items()},
+        resumed,
+        failures,
+        documents=sum(block.stop - block.start for block in missing),
+    )
 
 
-def make_spread(options: CommonOptions) -> Callable[[RangeTask], ImportRows] | None:
-    """A function that gives a row task to Ray's workers; None if this process runs it."""
-    if options.runner != "ray":
-        return None
-    return lambda task: RayImport(task, options.workers, options.ray_address)
+def _without(block: Block, poison: Mapping[int, str]) -> Block:
+    rows = (row for row in range(block.start, block.stop) if row in poison)
+    return replace(block, skip=tuple((row, poison[row]) for row in rows))
 
 
-def require_runner(options: CommonOptions) -> None:
-    """Refuses Ray where it is not installed, and options that need it without it, before any work."""
-    if options.runner != "ray":
-        if options.ray_address or options.workers > 1:
-            raise ConfigError("--ray-address and --workers need --runner ray")
-        return
+def find_poison(run: Run, failed: Iterable[Block], poison: dict[int, str]) -> None:
+    """Halves blocks until the documents that fail alone are found, and adds them and their causes to `poison`.
+
+    A document is blamed if it fails alone twice: a worker may die for another reason.
+    """
+
+    def failures(blocks: Sequence[Block]) -> list[Block]:
+        faulty = [block for block in run(blocks, True) if block.fault is not None] if blocks else []
+        return sorted(faulty, key=lambda block: block.start)
+
+    suspects = list(failed)
+    while suspects:
+        halves, alone = list[Block](), list[Block]()
+        for block in suspects:
+            middle = (block.start + block.stop) // 2
+            if middle == block.start:
+                alone.append(block)
+            else:
+                halves += [replace(block, stop=middle), replace(block, start=middle)]
+        poison |= {block.start: block.fault or "" for block in failures(alone)}
+        if len(poison) > MAX_POISONOUS:
+            raise BuildError(
+                f"more than {MAX_POISONOUS} documents cannot be encoded; the last: {list(poison.values())[-1]}"
+            )
+        suspects = failures(halves)
+
+
+@contextmanager
+def in_threads(job: BlockEncoder) -> Iterator[Run]:
+    """Encodes in threads of this process: towers run outside of Python's lock."""
+    open_encoder(job)
+    pool = ThreadPoolExecutor(job.threads, thread_name_prefix="encode")
+
+    def run(blocks: Sequence[Block], careful: bool) -> Iterator[Block]:
+        for future in as_completed([pool.submit(encode_block, job, block) for block in blocks]):
+            yield future.result()
+
     try:
-        importlib.import_module("ray")
-    except ImportError as error:
-        raise DependencyError(
-            "--runner ray needs the package ray: install the extra `scale` (pip install 'glow-retrieval[scale]')"
-        ) from error
+        yield run
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        open_encoder.cache_clear()
+
+
+@contextmanager
+def in_child(job: BlockEncoder) -> Iterator[Run]:
+    """Encodes in one child process, block by block: a document that kills it fails only its block."""
+
+    def start() -> ProcessPoolExecutor:
+        # Spawned, not forked: towers and their threads do not survive a fork.
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+
+    pool = start()
+
+    def run(blocks: Sequence[Block], careful: bool) -> Iterator[Block]:
+        nonlocal pool
+        for block in blocks:
+            try:
+                encoded = pool.submit(encode_block, job, block).result()
+            except BrokenProcessPool:
+                pool = start()
+                encoded = replace(block, fault=DIED)
+            yield encoded
+
+    try:
+        yield run
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Ends a child when its parent dies: a half-done block must not be written during the next build."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both, and the parent ends the child
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+CHUNK_TEXTS = 32
+"""Small, so that a hundred documents keep several threads busy."""
+
+
+def encode_texts(
+    texts: Iterable[Document],
+    encoder: TextEncoder,
+    threads: int,  # chunks to encode at the same time, >= 1
+    folder: Path,
+    advance: Callable[[int], None],
+    jobs: Mapping[str, EncodeJob],  # name of a component -> its encoding job
+) -> EncodedBlocks:
+    """Encodes the documents or passages of a delta into the files of one block."""
+
+    def parts() -> Iterator[EncodedTexts]:
+        waiting = iter(texts)
+        with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
+            while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
+                for part in pool.map(encoder.encode, chunks):
+                    yield part
+                    advance(len(part.vectors))
+
+    try:
+        block = write_block(folder, Block(0, 0), parts())  # how many there are is known at the end
+    except EncodeError as error:
+        label = next((each.label for each in COMPONENTS if each.name == error.component), "model")
+        raise BuildError(f"{error}; export the {label} again") from error
+    return EncodedBlocks(folder, [block], encoder.dimensions, {name: job.dtype for name, job in jobs.items()})

@@ -3,25 +3,29 @@
 n   texts       D   dimensions      b   texts of one batch of the tower
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
-from pathlib import Path
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import DOCUMENT_TOWER, TERMS_TOWER
-from glow.errors import BuildError, GlowError
-from glow.index import COMPONENTS, Encoded, EncodeJob, Records, RowEncoder, Rules, Segment, Texts
+from glow.errors import GlowError
+from glow.index import COMPONENTS, EncodeJob, Records, RowEncoder, Rules, Segment, Texts
 from glow.records import Document
 from glow.runtime import DEFAULT_BATCH_TOKENS, TERMS, VECTOR, Device, Encoder, Model, preprocess_documents
 from glow.text import Preprocessor, TermTable, WeightedTokens, batches_by_length
-from glow_index_builder.encoding.files import EncodedFiles, EncodedTexts, write_texts
 
 CPU_BATCH_TOKENS = 512
 """Small batches fit a core's cache: 16 ms of CPU per document, against 20 at 4,096 tokens (3 layers, 155 tokens)."""
+
+
+class EncodedTexts(NamedTuple):
+    """Encoded documents or passages."""
+
+    truncated: Mapping[str, int]  # field -> number of texts whose field was truncated
+    vectors: NDArray[np.float32]  # float32 [m, D]
+    records: Mapping[str, Records] = {}  # name of a component -> its records of the same m texts
 
 
 class EncodeError(GlowError):
@@ -130,48 +134,3 @@ def encode_jobs(
         if component.name in rules
     }
     return {name: job for name, job in jobs.items() if job is not None}
-
-
-CHUNK_TEXTS = 32
-"""Small, so that a hundred documents keep several threads busy."""
-NAME = "texts"
-
-
-def encode_texts(
-    texts: Iterable[Document],
-    encoder: TextEncoder,
-    threads: int,  # chunks to encode at the same time, >= 1
-    folder: Path,
-    advance: Callable[[int], None],
-    jobs: Mapping[str, EncodeJob],  # name of a component -> its encoding job
-) -> Encoded:
-    """Encodes documents or passages into one set of files."""
-    ids: list[str] = []
-    report = write_texts(folder, NAME, ids, _parts(texts, encoder, threads, ids, advance))
-    dtypes = {name: job.dtype for name, job in jobs.items()}
-    return EncodedFiles(folder, [NAME], [report.rows], encoder.dimensions, dtypes)
-
-
-def no_texts(folder: Path, dimensions: int) -> Encoded:
-    """The result for zero texts: an empty array of vectors of dimension D, and no records."""
-    return EncodedFiles(folder, [], [], dimensions, {})
-
-
-def _parts(
-    texts: Iterable[Document],
-    encoder: TextEncoder,
-    threads: int,
-    ids: list[str],
-    advance: Callable[[int], None],
-) -> Iterator[EncodedTexts]:
-    waiting = iter(texts)
-    with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
-        while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
-            ids += [text.id for chunk in chunks for text in chunk]
-            try:
-                for part in pool.map(encoder.encode, chunks):
-                    yield part
-                    advance(len(part.vectors))
-            except EncodeError as error:
-                label = next((each.label for each in COMPONENTS if each.name == error.component), "model")
-                raise BuildError(f"{error}; export the {label} again") from error

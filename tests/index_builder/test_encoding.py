@@ -1,15 +1,14 @@
-"""Texts are encoded as shards or a few at once, with the same vectors; what fails is tried again, then searched for the documents to blame."""
+"""Texts are encoded as blocks or a few at once, with the same vectors; what fails is tried again, then searched for the documents to blame."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import glow_index_builder.encoding.shards as shards
 from glow.collection import read_documents
 from glow.errors import BuildError
 from glow.index import Records, Texts
@@ -18,21 +17,17 @@ from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.records import Document
 from glow.runtime import TERMS, Device, Encoder, Model
 from glow.text import TermTable
-from glow_index_builder.encoding import encode_texts
-from glow_index_builder.encoding.files import EncodedFiles, EncodedTexts, write_texts
-from glow_index_builder.encoding.schedule import FIRST_FAILURES, EncodedShards, encode_shards
-from glow_index_builder.encoding.shards import (
-    Outcome,
-    Run,
-    Shard,
-    ShardEncoder,
-    ShardJob,
-    in_threads,
-    plan_shards,
-    read_report,
-    write_shard,
+from glow_index_builder.encoding import blocks
+from glow_index_builder.encoding.blocks import (
+    Block,
+    BlockEncoder,
+    EncodedBlocks,
+    plan_blocks,
+    read_block,
+    write_block,
 )
-from glow_index_builder.encoding.text_encoder import EncodeError, TextEncoder
+from glow_index_builder.encoding.schedule import FIRST_FAILURES, Run, encode_blocks, encode_texts, in_threads
+from glow_index_builder.encoding.text_encoder import EncodedTexts, EncodeError, TextEncoder
 
 
 @pytest.fixture(scope="session")
@@ -45,53 +40,47 @@ def documents(toy_corpus: Path, model: Model) -> list[Document]:
     return list(read_documents(toy_corpus, model.preprocessor.schema.names))
 
 
-def job_of(folder: Path, model: Model, documents: Sequence[Document], threads: int = 1) -> ShardJob:
+def job_of(folder: Path, model: Model, documents: Sequence[Document], threads: int = 1) -> BlockEncoder:
     folder.mkdir(exist_ok=True)
     with DocumentWriter(folder / "store") as writer:
         for document in documents:
             writer.add(document)
     model.preprocessor.terms.save(folder / "terms")
     (folder / "shards").mkdir()
-    return ShardJob(model.folder, folder / "store", folder / "terms", None, folder / "shards", "cpu", threads)
+    return BlockEncoder(
+        model.folder, folder / "store", folder / "terms", None, folder / "shards", "cpu", threads
+    )
 
 
-def vectors_of(job: ShardJob, shard: Shard) -> Any:
-    return np.fromfile(job.shards / f"{shard.name}.f32", "<f4").reshape(-1, 32)
+def vectors_of(job: BlockEncoder, block: Block) -> Any:
+    return np.fromfile(job.folder / f"{block.name}.f32", "<f4").reshape(-1, 32)
 
 
 def test_row_i_is_document_i(model: Model, documents: list[Document], tmp_path: Path) -> None:
-    job, shard = job_of(tmp_path, model, documents), Shard(7, 30, skip=((9, "bad"),))
-    report = ShardEncoder.open(job).encode(shard)
+    job, block = job_of(tmp_path, model, documents), Block(7, 30, skip=((9, "bad"),))
+    encoded = job.encode(block)
     kept = documents[7:9] + documents[10:30]
-    assert report is not None
-    assert report == read_report(job.shards, shard, 32)
-    assert report.texts.ids == tuple(document.id for document in kept)
-    assert (report.texts.rows, report.skipped) == (22, ((9, "bad"),))
-    vectors = vectors_of(job, shard)
+    assert encoded == read_block(job.folder, Block(7, 30))
+    assert (encoded.rows, encoded.skip) == (22, ((9, "bad"),))
+    vectors = vectors_of(job, block)
     for row, document in enumerate(kept):
         alone = model.encoder("document").encode([model.preprocessor.document(document)])[0]
         np.testing.assert_allclose(vectors[row], alone, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
 
 
-def test_any_number_of_threads_writes_the_same_shards(
+def test_any_number_of_threads_writes_the_same_blocks(
     model: Model, documents: list[Document], tmp_path: Path
 ) -> None:
     found = []
     for threads in (1, 3):
         job = job_of(tmp_path / str(threads), model, documents, threads)
         with in_threads(job) as run:
-            outcomes = list(run(plan_shards(50, 7), False))
-        assert {outcome.shard.start for outcome in outcomes} == set(range(0, 50, 7))
-        found.append({path.name: path.read_bytes() for path in job.shards.glob("*.f32")})
+            encoded = list(run(plan_blocks(50, 7), False))
+        assert {block.start for block in encoded} == set(range(0, 50, 7))
+        found.append({path.name: path.read_bytes() for path in job.folder.glob("*.f32")})
     assert found[0] == found[1]
     assert len(found[0]) == 8
-
-
-def test_a_probe_leaves_nothing(model: Model, documents: list[Document], tmp_path: Path) -> None:
-    job = job_of(tmp_path, model, documents)
-    assert ShardEncoder.open(job).encode(Shard(0, 5, is_probe=True)) is None
-    assert not list(job.shards.iterdir())
 
 
 def test_documents_that_lose_words_are_counted_by_field(model: Model, tmp_path: Path) -> None:
@@ -100,27 +89,32 @@ def test_documents_that_lose_words_are_counted_by_field(model: Model, tmp_path: 
         Document("title", {"title": ("bees " * 100,)}),
         Document("both", {"title": ("bees " * 100,), "text": ("owls " * 100,)}),
     ]
-    report = ShardEncoder.open(job_of(tmp_path, model, long)).encode(Shard(0, 3))
-    assert report is not None and report.texts.truncated == {"title": 2, "text": 1}
+    assert job_of(tmp_path, model, long).encode(Block(0, 3)).truncated == {"title": 2, "text": 1}
 
 
 def test_long_documents_make_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "CHUNK_CHARACTERS", 100)
+    monkeypatch.setattr(blocks, "CHUNK_CHARACTERS", 100)
     documents = [Document(str(n), {"text": ("x" * 40, "y" * 20)}) for n in range(5)]
-    assert [len(chunk) for chunk in shards._chunks(documents)] == [2, 2, 1]
+    assert [len(chunk) for chunk in blocks._chunks(documents)] == [2, 2, 1]
 
 
 def test_no_more_than_a_chunk_is_read_before_it_is_encoded(
     model: Model, documents: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading ahead of the tower would hold the shard in memory."""
-    monkeypatch.setattr(shards, "CHUNK_DOCUMENTS", 7)
-    encoder = ShardEncoder.open(job_of(tmp_path, model, documents))
-    ids: list[str] = []
+    """Reading ahead of the tower would hold the block in memory."""
+    monkeypatch.setattr(blocks, "CHUNK_DOCUMENTS", 7)
+    read: list[str] = []
+    of = TextsOfDocuments.of
+
+    def noting(self: TextsOfDocuments, document: Document, row: int) -> Iterator[Document]:
+        read.append(document.id)
+        return of(self, document, row)
+
+    monkeypatch.setattr(TextsOfDocuments, "of", noting)
     rows = 0
-    for part in encoder._parts(Shard(0, 50), ids):
+    for part in job_of(tmp_path, model, documents).parts(Block(0, 50)):
         rows += len(part.vectors)
-        assert len(ids) == rows
+        assert len(read) == rows
     assert rows == 50
 
 
@@ -134,19 +128,19 @@ class BrokenEncoder(Encoder):
         return vectors
 
 
-def test_a_vector_that_is_not_finite_fails_the_shard_and_names_the_document(
-    model: Model, documents: list[Document], tmp_path: Path
+def test_a_vector_that_is_not_finite_fails_the_block_and_names_the_document(
+    model: Model, documents: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job_of(tmp_path, model, documents)
     broken = BrokenEncoder(model.folder / "document.onnx")
-    texts = TextEncoder(model.preprocessor, broken)
-    encoder = ShardEncoder(texts, DocumentStore(job.store), TextsOfDocuments(), job.shards)
+    opened = TextEncoder(model.preprocessor, broken), DocumentStore(job.store), TextsOfDocuments()
+    monkeypatch.setattr(blocks, "open_encoder", lambda job: opened)
     with pytest.raises(EncodeError, match="vector of document 'toy/13' is not finite"):
-        encoder.encode(Shard(10, 20))
-    assert not list(job.shards.iterdir())
+        job.encode(Block(10, 20))
+    assert not list(job.folder.iterdir())
 
 
-Fails = Callable[[Shard, int], bool]
+Fails = Callable[[Block, int], bool]
 
 
 class Scripted:
@@ -155,46 +149,45 @@ class Scripted:
     def __init__(self, folder: Path, fails: Fails) -> None:
         self._folder = folder
         self._fails = fails
-        self.tries: list[Shard] = []
+        self.tries: list[tuple[int, int]] = []
 
     @contextmanager
     def started(self) -> Iterator[Run]:
         """As `in_threads`."""
         yield self.run
 
-    def run(self, shards: Sequence[Shard], careful: bool) -> Iterator[Outcome]:
+    def run(self, blocks: Sequence[Block], careful: bool) -> Iterator[Block]:
         """As `Run`."""
-        for shard in shards:
-            self.tries.append(shard)
-            if self._fails(shard, self.tries.count(shard)):
-                yield Outcome(shard, fault="it fell over")
+        for block in blocks:
+            self.tries.append((block.start, block.stop))
+            if self._fails(block, self.tries.count(self.tries[-1])):
+                yield replace(block, fault="it fell over")
                 continue
-            skipped = {row for row, _ in shard.skip}
-            rows = [row for row in range(shard.start, shard.stop) if row not in skipped]
+            skipped = {row for row, _ in block.skip}
+            rows = [row for row in range(block.start, block.stop) if row not in skipped]
             vectors = np.array([[row, 0] for row in rows], np.float32).reshape(-1, 2)
-            given = (list(map(str, rows)), [EncodedTexts({}, vectors)])
-            yield Outcome(shard, None if shard.is_probe else write_shard(self._folder, shard, *given))
+            yield write_block(self._folder, block, [EncodedTexts({}, vectors)])
 
 
 def encode(
     folder: Path, fails: Fails, count: int = 40, size: int = 16
-) -> tuple[EncodedShards, Scripted, list[int]]:
+) -> tuple[EncodedBlocks, Scripted, list[int]]:
     folder.mkdir(exist_ok=True)
     runner, done = Scripted(folder, fails), list[int]()
-    return encode_shards(runner.started(), plan_shards(count, size), folder, 2, done.append), runner, done
+    return encode_blocks(runner.started(), plan_blocks(count, size), folder, 2, done.append, {}), runner, done
 
 
 def holds(*rows: int) -> Fails:
-    def fails(shard: Shard, tries: int) -> bool:
-        skipped = {row for row, _ in shard.skip}
-        return any(shard.start <= row < shard.stop and row not in skipped for row in rows)
+    def fails(block: Block, tries: int) -> bool:
+        skipped = {row for row, _ in block.skip}
+        return any(block.start <= row < block.stop and row not in skipped for row in rows)
 
     return fails
 
 
-def test_vectors_are_those_of_all_shards_in_order(tmp_path: Path) -> None:
-    found, _, done = encode(tmp_path, lambda shard, tries: False)
-    vectors = found.files.vectors()
+def test_vectors_are_those_of_all_blocks_in_order(tmp_path: Path) -> None:
+    found, _, done = encode(tmp_path, lambda block, tries: False)
+    vectors = found.vectors()
     assert vectors.shape == (40, 2)
     assert vectors[0:100][:, 0].tolist() == list(range(40))
     assert vectors[15:18][:, 0].tolist() == [15, 16, 17]
@@ -202,10 +195,10 @@ def test_vectors_are_those_of_all_shards_in_order(tmp_path: Path) -> None:
     assert sum(done) == 40
 
 
-def test_a_shard_that_failed_once_is_done_whole(tmp_path: Path) -> None:
-    found, runner, done = encode(tmp_path, lambda shard, tries: shard.start == 16 and tries == 1)
+def test_a_block_that_failed_once_is_done_whole(tmp_path: Path) -> None:
+    found, runner, done = encode(tmp_path, lambda block, tries: block.start == 16 and tries == 1)
     assert (found.failures, found.poison, sum(done)) == (1, {}, 40)
-    assert not any(shard.is_probe for shard in runner.tries)
+    assert len(runner.tries) == 4
 
 
 @pytest.mark.parametrize("rows", [(0,), (39,), (17, 18), (16, 31), tuple(range(32, 40))])
@@ -213,40 +206,39 @@ def test_poison_is_found_and_left_out(tmp_path: Path, rows: tuple[int, ...]) -> 
     found, _, _ = encode(tmp_path, holds(*rows))
     assert found.poison == dict.fromkeys(rows, "it fell over")
     left = [row for row in range(40) if row not in rows]
-    assert found.files.vectors()[0:100][:, 0].tolist() == left
+    assert found.vectors()[0:100][:, 0].tolist() == left
     again, runner, done = encode(tmp_path, holds(*rows))
     assert (again.poison, again.resumed, runner.tries) == (found.poison, 3, [])
     assert sum(done) == 40
 
 
+WHOLE = "0000000016-0000000032"
+
+
 def test_a_document_is_not_blamed_for_one_death(tmp_path: Path) -> None:
-    """Three deaths in a row of one shard, none of them a document's."""
-    found, _, _ = encode(
-        tmp_path, lambda shard, tries: shard.start == 16 and tries <= 2 and not shard.is_probe
-    )
+    """Three deaths in a row of one block, none of them a document's."""
+    found, _, _ = encode(tmp_path, lambda block, tries: block.name == WHOLE and tries <= 2)
     assert (found.poison, found.failures) == ({}, 2)
 
 
 def test_documents_that_fail_only_together_end_the_build(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="documents 16 to 31 cannot be encoded together"):
-        encode(tmp_path, lambda shard, tries: shard.start == 16 and not shard.is_probe)
+        encode(tmp_path, lambda block, tries: block.name == WHOLE)
 
 
 def test_a_model_that_fails_on_everything_is_not_searched_for_poison(tmp_path: Path) -> None:
-    runner = Scripted(tmp_path, lambda shard, tries: True)
+    runner = Scripted(tmp_path, lambda block, tries: True)
     with pytest.raises(BuildError, match=f"first {FIRST_FAILURES} shards failed.*it fell over"):
-        encode_shards(runner.started(), plan_shards(1000, 2), tmp_path, 2, lambda _: None)
+        encode_blocks(runner.started(), plan_blocks(1000, 2), tmp_path, 2, lambda _: None, {})
     assert len(runner.tries) == FIRST_FAILURES
 
 
-def test_a_shard_of_other_documents_is_not_taken_for_done(tmp_path: Path) -> None:
-    encode(tmp_path, lambda shard, tries: False)
-    for name in ("0000000000-0000000016.json", "0000000016-0000000032.json"):
-        path = tmp_path / name
-        path.write_text(path.read_text().replace('"ids": ["', '"ids": ["x'))
+def test_a_damaged_block_is_not_taken_for_done(tmp_path: Path) -> None:
+    encode(tmp_path, lambda block, tries: False)
+    (tmp_path / f"{WHOLE}.f32").write_bytes(b"other")
     (tmp_path / "0000000032-0000000040.json").write_text("{")
-    found, runner, _ = encode(tmp_path, lambda shard, tries: False)
-    assert (found.resumed, len(runner.tries)) == (0, 3)
+    found, runner, _ = encode(tmp_path, lambda block, tries: False)
+    assert (found.resumed, len(runner.tries)) == (1, 2)
 
 
 RECORD = np.dtype([("token", "<u4"), ("norm", "<f4")])
@@ -336,6 +328,5 @@ def test_records_that_cannot_be_made_say_which_and_what_to_do(
 
 
 def test_what_no_job_made_has_no_records(tmp_path: Path) -> None:
-    write_texts(tmp_path, "texts", [], iter(()))
-    found = EncodedFiles(tmp_path, ["texts"], [0], 4, {})
+    found = EncodedBlocks(tmp_path, [write_block(tmp_path, Block(0, 0), [])], 4, {})
     assert list(found.records("unknown")) == []

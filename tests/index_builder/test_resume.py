@@ -16,7 +16,7 @@ from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, DenseIndex
 from glow.runtime import Encoder
-from glow_index_builder.encoding.shards import Shard, ShardEncoder, ShardReport
+from glow_index_builder.encoding import Block, BlockEncoder
 from tests.artifact.conftest import flip
 from tests.index_builder.conftest import Lines, LinesFile, Live, Run, Spawn, report_of
 from tests.until import until
@@ -71,16 +71,16 @@ def test_a_killed_build_goes_on_and_ends_in_the_same_version(
     assert IndexRoot(output).versions() == []
 
     seen: dict[str, int] = {}
-    remove = ShardEncoder.encode
+    encode_one = BlockEncoder.encode
     encoded: list[int] = []
 
-    def encode(self: ShardEncoder, shard: Shard) -> ShardReport | None:
-        encoded.append(shard.start)
+    def encode(self: BlockEncoder, block: Block) -> Block:
+        encoded.append(block.start)
         seen.update({path.name: path.stat().st_mtime_ns for path in output.glob(".work/*/shards/*.json")})
-        return remove(self, shard)
+        return encode_one(self, block)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShardEncoder, "encode", encode)
+        patch.setattr(BlockEncoder, "encode", encode)
         assert build(many, *options, "--json", tmp_path / "r.json").exit_code == 0
     assert len(encoded) == 75 - len(done)
     assert done.items() <= seen.items()
@@ -111,14 +111,14 @@ def test_a_damaged_shard_and_a_damaged_step_are_done_again(
 def test_an_interrupted_build_says_that_it_can_go_on_and_does_not_where_it_shall_not(
     build: Run, output: Path, many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = ShardEncoder.encode
+    encode = BlockEncoder.encode
 
-    def interrupted(self: ShardEncoder, shard: Shard) -> ShardReport | None:
-        if shard.start == 200:
+    def interrupted(self: BlockEncoder, block: Block) -> Block:
+        if block.start == 200:
             raise KeyboardInterrupt
-        return encode(self, shard)
+        return encode(self, block)
 
-    monkeypatch.setattr(ShardEncoder, "encode", interrupted)
+    monkeypatch.setattr(BlockEncoder, "encode", interrupted)
     done = build(many, "--encode-batch-documents", 100)
     assert done.exit_code == 130
     told, last = done.stderr.splitlines()[-2:]

@@ -1,4 +1,4 @@
-"""Every way to encode makes the same shards, survives the death of a worker, and goes on where another ended."""
+"""Every way to encode makes the same blocks, survives the death of a worker, and goes on where another ended."""
 
 import importlib
 import importlib.util
@@ -16,9 +16,10 @@ from glow.index.stored_fields import DocumentWriter
 from glow.index.token_embeddings import StatesJob
 from glow.records import Document
 from glow.runtime import Model
+from glow_index_builder.building.steps import start_encoding
+from glow_index_builder.encoding.blocks import BlockEncoder, EncodedBlocks, plan_blocks
 from glow_index_builder.encoding.ray_tasks import in_ray, start_ray
-from glow_index_builder.encoding.schedule import EncodedShards, encode_shards, require_runner, start_encoding
-from glow_index_builder.encoding.shards import Run, ShardEncoder, ShardJob, in_child, in_threads, plan_shards
+from glow_index_builder.encoding.schedule import Run, encode_blocks, in_child, in_threads
 from glow_index_builder.options import BuildOptions
 from tests.artifact.conftest import flip
 from tests.conftest import DATA
@@ -28,11 +29,11 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 
 
 @pytest.fixture
-def deadly(monkeypatch: pytest.MonkeyPatch) -> type[ShardEncoder]:
+def deadly(monkeypatch: pytest.MonkeyPatch) -> type[BlockEncoder]:
     """The encoder that dies, where worker processes find it, too."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     module = importlib.import_module("deadly_encoder")
-    found: type[ShardEncoder] = module.DeadlyEncoder
+    found: type[BlockEncoder] = module.DeadlyEncoder
     return found
 
 
@@ -59,7 +60,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def job_of(folder: Path, model: Path, ids: list[str]) -> ShardJob:
+def job_of(folder: Path, model: Path, ids: list[str]) -> BlockEncoder:
     """A small corpus that waits to be encoded."""
     folder.mkdir()
     with DocumentWriter(folder / "documents.sqlite") as writer:
@@ -71,21 +72,30 @@ def job_of(folder: Path, model: Path, ids: list[str]) -> ShardJob:
     make_word_side(opened, (), terms, terms, 40, 1).save(folder / "learned-words")
     places = (model, folder / "documents.sqlite", folder / "terms", None, folder / "shards")
     learned, states = LearnedJob(folder / "learned-words", 5), StatesJob(DATA / "toy-reranker", 16)
-    return ShardJob(*places, "cpu", 1, {"learned_sparse": learned, "token_embeddings": states})
+    return BlockEncoder(*places, "cpu", 1, {"learned_sparse": learned, "token_embeddings": states})
 
 
-def encode(encoding: AbstractContextManager[Run], job: ShardJob, count: int) -> EncodedShards:
-    return encode_shards(encoding, plan_shards(count, SHARD), job.shards, 32, lambda _: None, job.jobs)
+def as_job(kind: type[BlockEncoder], job: BlockEncoder) -> BlockEncoder:
+    """The same job by another class."""
+    return kind(**vars(job))
 
 
-def vectors(job: ShardJob) -> dict[str, bytes]:
-    """Of each shard, and its records of components."""
-    files = [file for suffix in ("f32", *job.jobs) for file in job.shards.glob(f"*.{suffix}")]
+def encode(encoding: AbstractContextManager[Run], job: BlockEncoder, count: int) -> EncodedBlocks:
+    return encode_blocks(encoding, plan_blocks(count, SHARD), job.folder, 32, lambda _: None, job.jobs)
+
+
+def facts(found: EncodedBlocks) -> list[Any]:
+    return [(block.start, block.rows, block.truncated) for block in found.blocks]
+
+
+def vectors(job: BlockEncoder) -> dict[str, bytes]:
+    """Of each block, and its records of components."""
+    files = [file for suffix in ("f32", *job.jobs) for file in job.folder.glob(f"*.{suffix}")]
     return {path.name: path.read_bytes() for path in files}
 
 
-def test_it_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_where_one_ended(
-    kind: str, deadly: type[ShardEncoder], tmp_path: Path, learned_model: Path
+def test_it_makes_the_same_blocks_though_a_worker_is_killed_and_goes_on_where_one_ended(
+    kind: str, deadly: type[BlockEncoder], tmp_path: Path, learned_model: Path
 ) -> None:
     ids = [f"d{number}" for number in range(9)] + ["once"]
     plain = job_of(tmp_path / "plain", learned_model, ids)
@@ -93,33 +103,34 @@ def test_it_makes_the_same_shards_though_a_worker_is_killed_and_goes_on_where_on
     expected = encode(in_threads(plain), plain, len(ids))
 
     def encoding() -> AbstractContextManager[Run]:
-        return in_child(job, deadly) if kind == "child" else in_ray(job, 1, encoder=deadly)
+        dying = as_job(deadly, job)
+        return in_child(dying) if kind == "child" else in_ray(dying, 1)
 
     found = encode(encoding(), job, len(ids))
     assert (found.failures, found.poison) == (1, {})
-    assert (found.rows, found.truncated) == (expected.rows, expected.truncated)
+    assert facts(found) == facts(expected)
     assert vectors(job) == vectors(plain)
     assert len(vectors(job)) == 9
 
     names = sorted(vectors(job))
-    (job.shards / names[0]).unlink()
-    flip(job.shards / names[5], 7)
-    kept = (job.shards / names[8]).stat().st_mtime_ns
+    (job.folder / names[0]).unlink()
+    flip(job.folder / names[5], 7)
+    kept = (job.folder / names[8]).stat().st_mtime_ns
     found = encode(encoding(), job, len(ids))
     assert (found.resumed, found.documents) == (1, 8)
     assert vectors(job) == vectors(plain)
-    assert (job.shards / names[8]).stat().st_mtime_ns == kept
+    assert (job.folder / names[8]).stat().st_mtime_ns == kept
 
 
 def test_a_document_that_kills_its_process_costs_itself_alone(
-    deadly: type[ShardEncoder], tmp_path: Path, learned_model: Path
+    deadly: type[BlockEncoder], tmp_path: Path, learned_model: Path
 ) -> None:
     ids = ["a", "poison", "c"]
     job = job_of(tmp_path / "here", learned_model, ids)
-    plan = plan_shards(len(ids), 2)
-    found = encode_shards(in_child(job, deadly), plan, job.shards, 32, lambda _: None)
+    plan = plan_blocks(len(ids), 2)
+    found = encode_blocks(in_child(as_job(deadly, job)), plan, job.folder, 32, lambda _: None, {})
     assert found.poison == {1: "the process that encoded it died"}
-    assert found.rows == [1, 1]
+    assert [block.rows for block in found.blocks] == [1, 1]
 
 
 def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(
@@ -131,13 +142,13 @@ def test_a_model_that_is_gone_ends_the_build_and_not_only_a_worker(
         encode(in_child(job), job, 1)
 
 
-def test_after_two_kills_shards_are_encoded_in_another_process(
+def test_after_two_kills_blocks_are_encoded_in_another_process(
     tmp_path: Path, learned_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = BuildOptions(model=learned_model, source="-", index_root=tmp_path)
     job = job_of(tmp_path / "here", learned_model, ["a"])
     for name in ("in_threads", "in_child"):
-        monkeypatch.setattr(f"glow_index_builder.encoding.schedule.{name}", lambda _, name=name: name)
+        monkeypatch.setattr(f"glow_index_builder.building.steps.{name}", lambda _, name=name: name)
     chosen: list[object] = [start_encoding(options, job, kills) for kills in (0, 1, 2)]
     assert chosen == ["in_threads", "in_threads", "in_child"]
 
@@ -145,7 +156,7 @@ def test_after_two_kills_shards_are_encoded_in_another_process(
 @pytest.mark.parametrize("more", [{"workers": 2}, {"ray_address": "auto"}])
 def test_options_of_ray_need_ray(more: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="need --runner ray"):
-        require_runner(BuildOptions(model=tmp_path, source="-", index_root=tmp_path, **more))
+        BuildOptions(model=tmp_path, source="-", index_root=tmp_path, **more).check_runner()
 
 
 def test_a_runner_that_is_not_installed_is_refused_by_its_extra(
@@ -153,4 +164,4 @@ def test_a_runner_that_is_not_installed_is_refused_by_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DependencyError, match="extra `scale`"):
-        require_runner(BuildOptions(model=tmp_path, source="-", index_root=tmp_path, runner="ray"))
+        BuildOptions(model=tmp_path, source="-", index_root=tmp_path, runner="ray").check_runner()

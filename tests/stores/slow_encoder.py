@@ -2,34 +2,33 @@
 
 import os
 import time
-from pathlib import Path
 
-from glow_index_builder.encoding.shards import Shard, ShardEncoder, ShardReport
+from glow_index_builder.encoding import Block, BlockEncoder
 
 HELD_AFTER, NEVER_S = 8, 3_600.0
 
 
-class HeldEncoder(ShardEncoder):
-    """Once `HELD_AFTER` shards are there, one task does not end; the file `held` in the folder names its process."""
+class HeldEncoder(BlockEncoder):
+    """Once `HELD_AFTER` blocks are there, one task does not end; the file `held` in the folder names its process."""
 
-    def encode(self, shard: Shard) -> ShardReport | None:
-        if len(list(self._folder.glob("*.json"))) >= HELD_AFTER:
+    def encode(self, block: Block) -> Block:
+        if len(list(self.folder.glob("*.json"))) >= HELD_AFTER:
             try:
-                with (self._folder / "held").open("x") as file:
+                with (self.folder / "held").open("x") as file:
                     file.write(f"{os.getpid()}\n")
             except FileExistsError:
                 pass
             else:
                 time.sleep(NEVER_S)
-        return super().encode(shard)
+        return super().encode(block)
 
 
-class StuckEncoder(ShardEncoder):
-    """The first task of shard 0 never ends."""
+class StuckEncoder(BlockEncoder):
+    """The first task of block 0 never ends."""
 
-    def encode(self, shard: Shard) -> ShardReport | None:
-        marker = Path(self._folder) / "stuck"
-        if shard.start == 0 and not marker.exists():
+    def encode(self, block: Block) -> Block:
+        marker = self.folder / "stuck"
+        if block.start == 0 and not marker.exists():
             marker.touch()
             time.sleep(NEVER_S)
-        return super().encode(shard)
+        return super().encode(block)

@@ -15,12 +15,10 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import StoreError
 from glow_index_builder.building import build
-from glow_index_builder.encoding import ray_tasks
-from glow_index_builder.encoding.ray_tasks import RayImport, in_ray
-from glow_index_builder.encoding.shards import in_threads
+from glow_index_builder.encoding import RayImport, in_ray, in_threads, ray_tasks
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
-from tests.index_builder.test_runner import encode, job_of, vectors
+from tests.index_builder.test_runner import as_job, encode, facts, job_of, vectors
 from tests.stores.ray_cluster import RayCluster
 
 DOCUMENTS = 160
@@ -46,7 +44,7 @@ def test_a_task_that_hangs_is_begun_again_beside_itself(
     plain, job = (job_of(tmp_path / name, learned_model, ids) for name in ("plain", "here"))
     encode(in_threads(plain), plain, len(ids))
     started = time.monotonic()
-    found = encode(in_ray(job, 2, ray_cluster.address, encoder=slow.StuckEncoder), job, len(ids))
+    found = encode(in_ray(as_job(slow.StuckEncoder, job), 2, ray_cluster.address), job, len(ids))
     assert time.monotonic() - started < slow.NEVER_S / 10
     assert (found.failures, found.documents) == (0, len(ids))
     assert vectors(job) == vectors(plain)
@@ -130,7 +128,7 @@ def test_a_node_that_is_killed_in_the_middle_loses_nothing(
     ray_cluster.want_nodes(2)
 
     def kill() -> None:
-        held, until = job.shards / "held", time.monotonic() + 120
+        held, until = job.folder / "held", time.monotonic() + 120
         while not (held.exists() and held.read_text().endswith("\n")):
             assert time.monotonic() < until, "no task was held"
             time.sleep(0.05)
@@ -138,8 +136,8 @@ def test_a_node_that_is_killed_in_the_middle_loses_nothing(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    found = encode(in_ray(job, 2, ray_cluster.address, encoder=slow.HeldEncoder), job, len(ids))
+    found = encode(in_ray(as_job(slow.HeldEncoder, job), 2, ray_cluster.address), job, len(ids))
     killer.join()
     assert found.failures >= 1 and found.poison == {}
-    assert (found.rows, found.documents) == (expected.rows, len(ids))
+    assert (facts(found), found.documents) == (facts(expected), len(ids))
     assert vectors(job) == vectors(plain)
