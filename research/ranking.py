@@ -56,12 +56,13 @@ class Candidates:
     impacts: Floats
     covered: Floats
     head: Floats  # [q, 10], the highest cosines of all documents, padded by 0
+    shares: Floats  # [q], factor of the lexical weight: less for questions
     scale: float  # the largest impact of the index
 
     @cached_property
     def openness(self) -> Floats:
-        """Factor of the lexical score, float32 [m]: the uncertainty of the dense ranking."""
-        values = np.array([uncertainty(head) for head in self.head])
+        """Factor of the lexical score, float32 [m]: the uncertainty of the dense ranking, less for questions."""
+        values = np.array([uncertainty(head) for head in self.head]) * self.shares
         return np.repeat(values, np.diff(self.starts)).astype(np.float32)
 
 
@@ -107,6 +108,7 @@ def _columns(index: Index, text: str) -> dict[str, NDArray[Any]]:
         "impacts": gathered.score_lexical(rows),
         "covered": gathered.score_covered(rows),
         "head": head,
+        "shares": np.array([gathered.lexical_share], np.float32),
     }
 
 

@@ -22,7 +22,7 @@ Confidence = Literal["high", "low", "none"]
 """Confidence in the first hit: it most likely answers the query; it may; most likely no hit does."""
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
-SHARPNESS = 20.0
+SHARPNESS = 55.0
 """Factor of the evidence in the odds against the head; half or twice of it fits as well."""
 NO_RIVAL = 1e-3
 """Added to the odds against a hit, which would otherwise be unbounded without rivals."""

@@ -3,7 +3,7 @@
 `rrf` adds up reciprocal ranks (`glow.search.hybrid`). `convex` adds up scores on one scale, which keeps the distances between
 hits (Bruch, Gai and Ingber 2023, https://arxiv.org/abs/2210.11934). Departs from them in the scale: the cosine is not
 changed, and the lexical score counts less if the dense ranking is certain of its first hits. Terms help most if vectors
-are uncertain, and harm if they are certain. A document that only one ranking holds gets its true score from the other
+are uncertain, and harm if they are certain. In a question they count less. A document that only one ranking holds gets its true score from the other
 retriever if that can be computed. docs/decisions/0041 has the measurements.
 
     c   candidates of one ranking       m   documents that either ranking contains
@@ -87,6 +87,20 @@ def fuse(
     }
 
 
+QUESTION_WORDS = frozenset(
+    "what how why when where who which whose whom is are can could do does did should would will was were has have may must "
+    "am shall".split()
+)
+QUESTION_SHARE = 0.37
+"""Weight of terms in a question, relative to other queries: its words are repeated less (docs/results/quality.md)."""
+
+
+def lexical_share(words: Sequence[str]) -> float:
+    """The factor of the lexical weight for a query's words, as preprocessing yields them: less than 1 for a question."""
+    is_question = bool(words) and (words[0] in QUESTION_WORDS or words[-1] == "?")
+    return QUESTION_SHARE if is_question else 1.0
+
+
 HEAD = 10
 """Number of dense hits whose spread gives the certainty of the ranking."""
 SPREAD = 0.15
@@ -126,6 +140,7 @@ def fuse_rankings(
     head: Ranking | None = None,
     # Fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1
     score_covered: Scorer | None = None,
+    lexical_share: float = 1.0,  # factor of the lexical weight under `convex` (`lexical_share`)
     *,
     waits: bool = False,  # whether the first two scorers wait for a store, so that they are called at once
 ) -> Fused:
@@ -147,7 +162,7 @@ def fuse_rankings(
         return _fused(_sum(fusion, ranks["dense"], ranks["lexical"]), rows, parts, order)
     largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
     openness = uncertainty(near[0])
-    scale = openness / (float(largest) or 1.0)  # no word of the query is known if the largest is 0
+    scale = lexical_share * openness / (float(largest) or 1.0)  # no word of the query is known if the largest is 0
     words = parts["lexical"].filled() * _covered(score_covered, rows)
     made = _fused(_sum(fusion, parts["dense"].filled(), scale * words), rows, parts, order)
     if head is None:

@@ -18,7 +18,7 @@ from glow.index.passages import PASSAGES, Folded, PassageMap
 from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import GPU_MAX_HITS, VECTORS, DenseView, SearchParams
 from glow.search.calibration import Confidence, confidence_of, probabilities
-from glow.search.hybrid import HEAD, Scorer, coverage_scorer, fuse_rankings
+from glow.search.hybrid import HEAD, Scorer, coverage_scorer, fuse_rankings, lexical_share
 from glow.text import WeightedTokens, is_punctuation, searched_words
 
 Typos = Literal["auto", "off"]
@@ -267,6 +267,7 @@ class HybridCandidates:
         head: the first dense hits of all documents, regardless of filters; None: those of `dense`.
         words: kind of the part `lexical`: `lexical` is BM25, `learned` is BM25 with learned impacts.
         score_covered: fraction of the query that documents hold (`coverage_scorer`).
+        lexical_share: factor of the lexical weight, as `lexical_share`.
         waits: whether the scorers wait for a store.
     """
 
@@ -278,6 +279,7 @@ class HybridCandidates:
     head: Ranking | None = None
     words: Words = "lexical"
     score_covered: Scorer | None = None
+    lexical_share: float = 1.0
     waits: bool = False
 
 
@@ -384,6 +386,7 @@ def fuse_hybrid(
         gathered.lexical_scale,
         gathered.head,
         gathered.score_covered,
+        gathered.lexical_share,
         waits=gathered.waits,
     )
     parts = {
@@ -434,6 +437,7 @@ def gather_hybrid(
         head=head,
         words=by,
         score_covered=coverage_scorer(impacts, words, index.preprocessor.weigher.idf),
+        lexical_share=lexical_share(words),
         waits=waits,
     )
 

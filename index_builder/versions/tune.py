@@ -105,6 +105,7 @@ class Candidates:
     ideal: float  # DCG@10 of the best ranking of the judged documents; 0 if none is relevant
     # float32 [m], the fraction of the query that each document covers; None: all of it
     covered: NDArray[np.float32] | None = None
+    lexical_share: float = 1.0  # factor of the lexical weight
 
     def fuse(self, fusion: Fusion, order: NDArray[np.uint32] | None) -> Fused:
         """The ranking that a service would return."""
@@ -121,6 +122,7 @@ class Candidates:
             scorer(self.lexical_scores),
             self.lexical_scale,
             score_covered=scorer(self.covered),
+            lexical_share=self.lexical_share,
         )
 
 
@@ -377,6 +379,7 @@ def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
         dense_scores=gathered.score_dense(union) if gathered.score_dense else None,
         lexical_scores=gathered.score_lexical(union),
         covered=gathered.score_covered(union) if gathered.score_covered else None,
+        lexical_share=gathered.lexical_share,
         lexical_scale=gathered.lexical_scale,
         grades=query.grades,
         ideal=query.ideal,
