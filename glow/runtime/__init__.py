@@ -18,23 +18,7 @@ from glow.runtime.reranker import (
 )
 
 __all__ = [
-    "ATTENTION",
-    "DEFAULT_BATCH_TOKENS",
-    "TERMS",
-    "VECTOR",
-    "AttentionEncoder",
-    "Device",
-    "DocumentReader",
-    "Encoder",
-    "Explainer",
-    "Explanation",
-    "LearnedHead",
-    "Model",
-    "QueryStates",
-    "Reranker",
-    "RerankerShape",
-    "TermAblation",
-    "open_session",
-    "preprocess_documents",
-    "reranker_preprocessor",
+    "ATTENTION", "DEFAULT_BATCH_TOKENS", "TERMS", "VECTOR", "AttentionEncoder", "Device", "DocumentReader",
+    "Encoder", "Explainer", "Explanation", "LearnedHead", "Model", "QueryStates", "Reranker", "RerankerShape",
+    "TermAblation", "open_session", "preprocess_documents", "reranker_preprocessor",
 ]  # fmt: skip

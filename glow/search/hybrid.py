@@ -162,7 +162,7 @@ def fuse_rankings(
         return _fused(_sum(fusion, ranks["dense"], ranks["lexical"]), rows, parts, order)
     largest = np.nanmax(parts["lexical"].scores, initial=0.0) if lexical_scale is None else lexical_scale
     openness = uncertainty(near[0])
-    scale = lexical_share * openness / (float(largest) or 1.0)  # no word of the query is known if the largest is 0
+    scale = lexical_share * openness / (float(largest) or 1.0)  # 0 if no word of the query is known
     words = parts["lexical"].filled() * _covered(score_covered, rows)
     made = _fused(_sum(fusion, parts["dense"].filled(), scale * words), rows, parts, order)
     if head is None:

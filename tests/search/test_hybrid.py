@@ -19,8 +19,8 @@ from glow.errors import ConfigError, StoreError
 from glow.index import DEFAULT_FUSION, Fusion, FusionWeights, Ranking, run_all, wanted_until
 from glow.index.ranking import time_left_s
 from glow.records import Hit
-from glow.search import Fused, Scorer, fuse, fuse_rankings, rrf, uncertainty
-from glow.search.hybrid import coverage_scorer
+from glow.search import Fused, Scorer, contributions, fuse, fuse_rankings, rrf, uncertainty
+from glow.search.hybrid import coverage_scorer, lexical_share
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), max_size=4)
 
@@ -357,3 +357,15 @@ def test_rivals_that_a_filter_excludes_have_their_own_evidence() -> None:
     assert shown(fused) == pytest.approx({3: evidence(0.7, 2.0)}, abs=1e-6)
     assert fused.head is not None
     assert fused.head.tolist() == pytest.approx([evidence(0.9, 3.0), evidence(0.8, 1.0)], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("how do bees fly", 0.37), ("bees fly home?", 0.37), ("bees", 1.0), ("", 1.0), ("the way bees do", 1.0)],
+)
+def test_terms_count_less_in_a_question(text: str, share: float) -> None:
+    assert lexical_share(text.replace("?", " ?").split()) == share
+    given: Any = (convex(1, 1), ranking({0: 0.9, 1: 0.6}), ranking({1: 6.0, 0: 3.0}))
+    whole, less = (fuse_rankings(*given, lexical_share=each) for each in (1.0, share))
+    words = [contributions(convex(1, 1), {"dense": 0.6}, shown(each)[1])["words"] for each in (whole, less)]
+    assert words[1] == pytest.approx(share * words[0], abs=1e-6) and words[0] > 0
