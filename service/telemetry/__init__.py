@@ -14,17 +14,6 @@ from glow_service.telemetry.query_log import FeedbackLog, QueryLog, feedback_key
 from glow_service.telemetry.tracing import Tracer
 
 __all__ = [
-    "EVENTS",
-    "FOLDER_VARIABLE",
-    "FeedbackLog",
-    "Kind",
-    "LogForm",
-    "Metrics",
-    "QueryLog",
-    "Tracer",
-    "configure_logging",
-    "feedback_key",
-    "measure_loop_lag",
-    "metrics_folder",
-    "tier_events",
+    "EVENTS", "FOLDER_VARIABLE", "FeedbackLog", "Kind", "LogForm", "Metrics", "QueryLog", "Tracer",
+    "configure_logging", "feedback_key", "measure_loop_lag", "metrics_folder", "tier_events",
 ]  # fmt: skip
