@@ -123,14 +123,17 @@ def _passages(seen: Seen) -> Any:
 
 
 def _words(seen: Seen, impacts: ImpactsView) -> Any:
-    found: list[Any] = [impacts.analyzer.name, np.float32(impacts.largest).tobytes()]
+    found: list[Any] = [impacts.analyzer.name, impacts.largest]
     assert impacts.bound(WORDS) >= impacts.score(WORDS, seen.rows).max(initial=0.0) - 1e-6
     for words in (WORDS, WORDS[:1], ["unheard"]):
-        found.append(bits(impacts.score(words, seen.rows)))
+        found.append(impacts.score(words, seen.rows).tolist())
         for k in (1, 7, 100):
             for allowed in (None, seen.half(seen.rows, len(impacts))):
                 scores, rows = impacts.search(words, k, allowed, seen.order)
-                found.append((bits(scores), seen.named(rows)))
+                ids = seen.named(rows)
+                found.append(
+                    [{"id": each, "score": score} for each, score in zip(ids, scores.tolist(), strict=True)]
+                )
     found.append(impacts.by_word(WORDS, seen.rows).tolist())
     return found
 

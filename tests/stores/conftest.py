@@ -9,7 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 from glow.index.columns import Columns, build_columns
-from glow.index.milvus import CollectionWriter, FilterFields, MilvusVectors, StoreAccess, StoreHeader, connect
+from glow.index.milvus import (
+    SCORE_TOLERANCE,
+    CollectionWriter,
+    FilterFields,
+    MilvusVectors,
+    StoreAccess,
+    StoreHeader,
+    connect,
+)
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.index.vectors import DenseView, IndexKind, build_dense
 from glow.records import Document
@@ -20,6 +28,25 @@ COUNT, DIMENSIONS = 1_500, 32
 MODEL, TERMS = "m" * 64, "t" * 64
 PATIENT = StoreAccess(timeout_s=30.0)
 Vectors = NDArray[np.float32]
+
+
+def assert_alike(one: Any, other: Any) -> None:
+    """The same, but for scores within the tolerance, and for the order of hits whose scores differ by less."""
+    if isinstance(one, float):
+        assert other == pytest.approx(one, rel=SCORE_TOLERANCE)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            assert_alike(value, other[name])
+    elif isinstance(one, list | tuple):
+        for left, right in zip(one, other, strict=True):
+            if isinstance(left, dict) and "score" in left and left["id"] != right["id"]:
+                own = [each["score"] for each in one if each["id"] == right["id"]] or [one[-1]["score"]]
+                assert [left["score"], *own] == pytest.approx([right["score"]] * 2, rel=SCORE_TOLERANCE)
+            else:
+                assert_alike(left, right)
+    else:
+        assert one == other
 
 
 @pytest.fixture(scope="module")

@@ -60,10 +60,11 @@ def test_a_token_is_not_shown() -> None:
     assert "secret" not in repr(StoreAccess("root:secret"))
 
 
-def imported(server: Milvus, folder: Path, vectors: Vectors, prefix: str) -> MilvusVectors:
-    connection = connect(server.address, PATIENT)
-    header = CollectionWriter(connection, prefix, "flat", None).write(folder, vectors, MODEL, TERMS)
-    view = MilvusVectors(connection, header)
+def imported(
+    address: str, folder: Path, vectors: Vectors, prefix: str, access: StoreAccess = PATIENT
+) -> MilvusVectors:
+    writer = CollectionWriter(connect(address, PATIENT), prefix, "flat", None)
+    view = MilvusVectors(connect(address, access), writer.write(folder, vectors, MODEL, TERMS))
     view.check(MODEL, TERMS)
     return view
 
@@ -71,7 +72,7 @@ def imported(server: Milvus, folder: Path, vectors: Vectors, prefix: str) -> Mil
 def test_a_collection_dropped_under_us_is_told(
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:
-    view = imported(milvus, tmp_path, vectors[:300], "dropped")
+    view = imported(milvus.address, tmp_path, vectors[:300], "dropped")
     drop_collection(connect(milvus.address, PATIENT), read_store_header(tmp_path).collection)
     with pytest.raises(StoreError, match=r"collection is missing.*publish another version"):
         view.search(queries, 5)
@@ -81,11 +82,7 @@ def test_every_read_of_a_server_that_sends_slowly_ends_in_time(
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:
     with SlowPeer(int(milvus.address.rpartition(":")[2])) as peer:
-        connection = connect(f"milvus://127.0.0.1:{peer.port}", PATIENT)
-        header = CollectionWriter(connection, "slow", "flat", None).write(
-            tmp_path, vectors[:300], MODEL, TERMS
-        )
-        view = MilvusVectors(connect(header.address, HASTY), header)
+        view = imported(f"milvus://127.0.0.1:{peer.port}", tmp_path, vectors[:300], "slow", HASTY)
         rows = np.arange(50)
         expected = view.search(queries, 5)[1].tolist()
         reads = (
@@ -107,11 +104,7 @@ def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_o
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:
     with SlowPeer(int(milvus.address.rpartition(":")[2])) as peer:
-        connection = connect(f"milvus://127.0.0.1:{peer.port}", PATIENT)
-        header = CollectionWriter(connection, "short", "flat", None).write(
-            tmp_path, vectors[:300], MODEL, TERMS
-        )
-        view = MilvusVectors(connect(header.address, PATIENT), header)
+        view = imported(f"milvus://127.0.0.1:{peer.port}", tmp_path, vectors[:300], "short")
         view.search(queries, 5)
         with peer.slow("hang"):
             started = time.monotonic()
@@ -160,8 +153,7 @@ def test_an_import_that_is_killed_goes_on_and_writes_every_row_once(
 def test_a_server_killed_under_load_gives_errors_and_no_wrong_answer_and_comes_back(
     milvus: Milvus, tmp_path: Path, vectors: Vectors, queries: Vectors
 ) -> None:
-    view = imported(milvus, tmp_path, vectors, "restarted")
-    view._collection.connection.access = HASTY  # as a service would have it
+    view = imported(milvus.address, tmp_path, vectors, "restarted", HASTY)  # as a service would
     expected = view.search(queries, 10)[1].tolist()
     over, answers, refused, wrong = threading.Event(), [0], [0], [0]
 

@@ -18,6 +18,7 @@ from glow_service.settings import Settings
 from tests.conftest import DATA
 from tests.made_index import compacted, deleted, documents, made, upserted, write
 from tests.service.conftest import _serve_in_thread
+from tests.stores.conftest import assert_alike
 from tests.until import until
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -104,21 +105,6 @@ def body_of(response: httpx.Response) -> Any:
     for name in ("timings_ms", "took_ms", "request_id", "index"):
         found.pop(name, None)
     return found
-
-
-def assert_alike(one: Any, other: Any) -> None:
-    """The same, but for the last digits of scores."""
-    if isinstance(one, float):
-        assert one == pytest.approx(other, abs=1e-5)
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for name, value in one.items():
-            assert_alike(value, other[name])
-    elif isinstance(one, list):
-        for left, right in zip(one, other, strict=True):
-            assert_alike(left, right)
-    else:
-        assert one == other
 
 
 def check(services: Services, name: str) -> Any:

@@ -1,6 +1,6 @@
 """Rows of an index in Milvus: collections are an immutable part of one version; the builder writes them, the service searches them."""
 
-from glow.index.milvus.collection import FilterFields, MilvusVectors
+from glow.index.milvus.collection import SCORE_TOLERANCE, FilterFields, MilvusVectors
 from glow.index.milvus.connection import (
     STORE_FILE,
     STORED_FOLDER,
@@ -22,6 +22,7 @@ from glow.index.milvus.write import (
 )
 
 __all__ = [
+    "SCORE_TOLERANCE",
     "STORED_FOLDER",
     "STORE_FILE",
     "CollectionWriter",

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from glow.index.ranking import (
     RowMask,
     SearchParams,
     VectorReader,
+    best,
     list_count,
     products,
 )
@@ -47,36 +48,26 @@ MAX_FIELDS = 60
 Part = tuple[str, ValueType]
 
 
-def single_parts(columns: Columns) -> dict[Part, TypedColumn]:
-    """The parts of fields without lists, those with most documents first."""
-    parts = {
-        (field.name, kind): part
-        for field in columns.fields.values()
-        if all(each.offsets is None for each in field.parts.values())
-        for kind, part in field.parts.items()
-    }
-    kept = sorted(parts, key=lambda part: (-parts[part].documents, part))[:MAX_FIELDS]
-    whole = {name for name, _ in kept} - {name for name, kind in parts if (name, kind) not in kept}
-    return {part: parts[part] for part in kept if part[0] in whole}
-
-
 class FilterFields:
-    """The fields of a collection, and the codes that they hold."""
+    """The fields of a collection that hold codes of columns, and filters on them in Milvus' language."""
 
     def __init__(
         self,
         columns: Columns,  # of the version
-        # Of the parts, as in `StoreHeader.fields`; None: those for a new collection
-        names: Sequence[str] | None = None,
+        names: Sequence[str] | None = None,  # of the parts, as a header has them; None: for a new collection
     ) -> None:
         self._columns = columns
-        parts = single_parts(columns)
-        by_name = {f"{kind}:{field}": (field, kind) for field, kind in parts}
-        kept = list(by_name) if names is None else [name for name in names if name in by_name]
-        self.names: tuple[str, ...] = tuple(kept)
-        order = list(kept) if names is None else list(names)
-        self._fields: Mapping[Part, str] = {by_name[name]: f"f{order.index(name)}" for name in kept}
-        self._parts = parts
+        self._parts: dict[Part, TypedColumn] = {
+            (field.name, kind): part
+            for field in columns.fields.values()
+            if all(each.offsets is None for each in field.parts.values())  # no lists
+            for kind, part in field.parts.items()
+        }
+        most = sorted(self._parts, key=lambda part: (-self._parts[part].documents, part))
+        cut = {field for field, _ in most[MAX_FIELDS:]}
+        known = {f"{kind}:{field}": (field, kind) for field, kind in most[:MAX_FIELDS] if field not in cut}
+        self.names = tuple(known if names is None else names)
+        self._fields = {known[name]: f"f{place}" for place, name in enumerate(self.names) if name in known}
 
     def codes(self, documents: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """The codes of some documents: field -> int64 [m]."""
@@ -124,6 +115,8 @@ MAX_HITS = 16_384
 """Milvus' own limit."""
 SPARE_HITS = 32
 """Additional hits to fetch: Milvus breaks ties arbitrarily, GLOW by id."""
+SCORE_TOLERANCE = 1e-3
+"""Relative limit of the difference between Milvus' scores and those of an index in files."""
 NAMED_ROWS = 8_192
 """Most rows in one expression."""
 READ_ROWS, READ_BYTES = 1_024, 32 << 20
@@ -133,22 +126,16 @@ CHECKED = "Strong"
 SEARCHED = "Eventually"  # the data were imported and flushed long before, and never change
 Entity = Mapping[str, Any]
 Found = tuple[NDArray[np.float32], NDArray[np.int64]]
-
-
-class Ask(Protocol):
-    """One search of a collection."""
-
-    def __call__(self, limit: int, said: str) -> Found:
-        """The best `limit` rows that a filter allows: scores float32 [k], descending, and rows int64 [k]."""
-        ...
+"""Scores float32 [k], descending, and rows int64 [k]."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSearch:
-    """Searches for one query."""
+    """Searches of a collection for one query."""
 
-    ask: Ask  # one search
+    ask: Callable[[int, str], Found]  # one search: the best rows, at most so many, that a filter allows
     rows: int  # number of rows of the collection
+    filters: FilterFields | None  # translates filters; None: they are sent as rows
     # Scores rows that a search among them did not return; None: they do not match
     missing: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None
 
@@ -156,14 +143,16 @@ class RowSearch:
         self,
         k: int,  # hits, >= 1
         allowed: RowMask | None,  # rows that may be found; None: all
-        said: str | None,  # the same in Milvus' language; None: it has no equivalent
     ) -> Found:
         """At least the k best allowed rows, within the limits of an approximate search."""
         if allowed is None:
             return self._ask(k + SPARE_HITS, "")
+        said = None
+        if self.filters is not None and allowed.expression is not None:
+            said = self.filters.translate(allowed.expression)
         if allowed.count <= NAMED_ROWS and (said is None or allowed.count <= k):
             return self.among(allowed.rows, k)
-        fetched = k + SPARE_HITS
+        fetched = min(k + SPARE_HITS, MAX_HITS)
         while True:
             scores, rows = self._ask(fetched, said or "")
             kept = allowed.mask[rows]
@@ -187,6 +176,14 @@ class RowSearch:
                 lacking = np.setdiff1d(block, found)
                 parts.append((self.missing(lacking), lacking))
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def score(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The scores of given rows, float32 [m]; 0 for those that do not match."""
+        wanted, places = np.unique(rows, return_inverse=True)
+        found, hits = self.among(wanted, len(wanted))
+        scores = np.zeros(len(wanted), np.float32)
+        scores[np.searchsorted(wanted, hits)] = found
+        return scores[places]
 
     def _ask(self, limit: int, said: str) -> Found:
         return self.ask(min(limit, self.rows, MAX_HITS), said)
@@ -239,16 +236,8 @@ class Collection:
         if sample() != expected:
             raise MismatchError(f"{address}: collection {name} holds other rows; build the index again")
 
-    def ask(
-        self,
-        field: str,
-        query: Any,
-        limit: int,
-        said: str,
-        effort: Mapping[str, int],
-        fields: Sequence[str] = (),
-    ) -> Found:
-        """One search by a vector field; entities of the hits are cached with the requested fields."""
+    def ask(self, field: str, query: Any, limit: int, said: str, effort: Mapping[str, int]) -> Found:
+        """One search by a vector field."""
         hits = self.connection.run(
             lambda client, within_s: client.search(
                 self.name,
@@ -256,16 +245,14 @@ class Collection:
                 anns_field=field,
                 filter=said,
                 limit=limit,
-                output_fields=list(fields),
                 search_params={"metric_type": "IP", "params": dict(effort)},
                 consistency_level=SEARCHED,
                 timeout=within_s,
             )
         )[0]
-        rows = np.fromiter((_row_of(hit) for hit in hits), np.int64, len(hits))
-        if fields:
-            self._keep(tuple(fields), {int(row): hit["entity"] for row, hit in zip(rows, hits, strict=True)})
-        return np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits)), rows
+        rows = (int(hit["id"] if "id" in hit else hit[ROW_FIELD]) for hit in hits)  # the client has two names
+        scores = np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits))
+        return scores, np.fromiter(rows, np.int64, len(hits))
 
     def read(
         self,
@@ -339,11 +326,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int) else list(value)
 
 
-def _row_of(hit: Any) -> int:
-    """A hit's primary key, under either of the client's names for it."""
-    return int(hit["id"] if "id" in hit else hit[ROW_FIELD])
-
-
 class MilvusVectors:
     """An open collection; safe to search from many threads. Arguments and results as for `DenseIndex`."""
 
@@ -371,7 +353,7 @@ class MilvusVectors:
         """Loads the collection, and verifies that the version was built with it."""
         header = self._header
         self._collection.require_bound(STORE_FILE, header.bound_to(model, terms))
-        self._collection.check(lambda: sample_hash(self._read(sampled_rows(header.vectors))), header.sample)
+        self._collection.check(lambda: sample_hash(self.vectors(sampled_rows(header.vectors))), header.sample)
 
     def search(
         self,
@@ -394,10 +376,8 @@ class MilvusVectors:
         if k == 0:
             return scores, rows
         for place, vector in enumerate(vectors):
-            found, hits = self._search(vector, params).nearest(k, allowed, self._said(allowed))
-            ranks = hits if order is None else order[hits]
-            best = np.lexsort((ranks, -found))[:k]
-            scores[place, : len(best)], rows[place, : len(best)] = found[best], hits[best]
+            found, hits = best(*self._search(vector, params).nearest(k, allowed), k, order)
+            scores[place, : len(hits)], rows[place, : len(hits)] = found, hits
         return scores, rows
 
     def _search(self, vector: NDArray[np.float32], params: SearchParams) -> RowSearch:
@@ -411,39 +391,21 @@ class MilvusVectors:
                 effort = {"nprobe": min(params.nprobe or DEFAULT_NPROBE, list_count(len(self)))}
             return self._collection.ask(VECTOR_FIELD, vector, limit, said, effort)
 
-        return RowSearch(ask, len(self), lambda missing: products(self._read(missing), vector))
-
-    def _said(self, allowed: RowMask | None) -> str | None:
-        """A filter in Milvus' language; None if it has no equivalent."""
-        if self._fields is None or allowed is None or allowed.expression is None:
-            return None
-        return self._fields.translate(allowed.expression)
+        return RowSearch(
+            ask, len(self), self._fields, lambda missing: products(self.vectors(missing), vector)
+        )
 
     def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The true scores of given rows, float32 [m]; as `DenseIndex.score`."""
-        if not len(rows):
-            return np.empty(0, np.float32)
-        wanted, places = np.unique(rows, return_inverse=True)
-        found, hits = self._search(vector, SearchParams()).among(wanted, len(wanted))
-        scores = np.empty(len(wanted), np.float32)
-        scores[np.searchsorted(wanted, hits)] = found
-        return scores[places]
+        return self._search(vector, SearchParams()).score(rows)
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors of rows, float32 [m, D]."""
-        return self._read(rows)
+        vectors = np.empty((len(rows), self.dimensions), np.float32)
+        for place, each in enumerate(self._collection.read(rows.tolist(), (VECTOR_FIELD,))):
+            vectors[place] = each[VECTOR_FIELD]
+        return vectors
 
     def reader(self) -> VectorReader:
         """A function that reads stored vectors: rows int64 [m] -> float32 [m, D]."""
-        return self._read
-
-    @property
-    def ranges(self) -> None:
-        """None: vectors are stored uncompressed."""
-
-    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        found = self._collection.read(rows.tolist(), (VECTOR_FIELD,))
-        vectors = np.empty((len(rows), self.dimensions), np.float32)
-        for place, each in enumerate(found):
-            vectors[place] = each[VECTOR_FIELD]
-        return vectors
+        return self.vectors

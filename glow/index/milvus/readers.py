@@ -5,7 +5,7 @@ m   rows        v   words       t   terms of a query
 
 import base64
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glow.errors import FormatError
 from glow.index.learned_sparse import Expansion
-from glow.index.milvus.collection import MAX_HITS, SPARE_HITS, Ask, Collection, FilterFields, RowSearch
+from glow.index.milvus.collection import Collection, FilterFields, Found, RowSearch
 from glow.index.postings import (
     Block,
     ImpactHeader,
@@ -173,11 +173,7 @@ def _record(entity: Any) -> tuple[str, str, str]:
 
 
 WORDS_FIELD, CAUSES_FIELD = "words", "causes"
-SLACK = 1e-5
-"""Relative limit of the difference between float32 sums in different orders."""
 NO_CAUSE = 255
-Term = tuple[int, np.float32]
-"""Dimension of the sparse vector, and factor of its number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,10 +202,13 @@ class Terms:
         counted = count_terms(self.analyzer, words).items()
         return sorted((row, count) for word, count in counted if (row := self.vocabulary.row(word)) >= 0)
 
-    def of(self, words: Sequence[str]) -> list[Term]:
-        """The terms of a query."""
-        unit = self.header.unit
-        return [(self.first + row, np.float32(unit * count)) for row, count in self.rows(words)]
+    def of(self, words: Sequence[str]) -> dict[int, float]:
+        """The terms of a query: dimension of the sparse vector -> factor of its number."""
+        return {self.first + row: self.header.unit * count for row, count in self.rows(words)}
+
+    def bound(self, words: Sequence[str]) -> float:
+        """Upper bound of what a query's words add to a document's score."""
+        return float(sum(float(self.maxima[row]) * count for row, count in self.rows(words)))
 
 
 class MilvusImpacts:
@@ -243,29 +242,23 @@ class MilvusImpacts:
         most = min(k, len(self) if allowed is None else allowed.count)
         if not terms or most == 0:
             return np.empty(0, np.float32), np.empty(0, np.int64)
-        said = None
-        if self._filters is not None and allowed is not None and allowed.expression is not None:
-            said = self._filters.translate(allowed.expression)
-        # Of hits that are filtered here, most vectors would be read for nothing.
-        reads = allowed is None or said is not None
-        search, wanted = RowSearch(self._ask(terms, reads=reads), len(self)), most
-        while True:
-            about, rows = search.nearest(wanted, allowed, said)
-            scores = self._sums(terms, rows)
-            # Rounded otherwise, or tied with the last: there may be more of those.
-            floor = np.partition(scores, -most)[-most] * (1 - SLACK) if len(scores) >= most else 0.0
-            if len(rows) < wanted or about.min(initial=0.0) < floor or wanted >= MAX_HITS - SPARE_HITS:
-                return best(scores[scores > 0], rows[scores > 0], k, order)
-            wanted = min(4 * wanted, MAX_HITS - SPARE_HITS)
+        scores, rows = self._search(terms).nearest(most, allowed)
+        return best(scores[scores > 0], rows[scores > 0], k, order)
 
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The scores of given documents, bit for bit those of `search`."""
-        return self._sums(self._terms(words), rows)
+        """The scores of given documents."""
+        terms = self._terms(words)
+        return self._search(terms).score(rows) if terms else np.zeros(len(rows), np.float32)
 
     def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """What each of some words adds to the scores of given documents, float32 [m, words]."""
-        added = [self._sums(self._terms([word]), rows) for word in words]
-        return np.stack(added, axis=1) if added else np.empty((len(rows), 0), np.float32)
+        read = self._collection.read(rows.tolist(), (WORDS_FIELD,), caches=True)
+        vectors = [each[WORDS_FIELD] for each in read]
+        added = np.zeros((len(rows), len(words)), np.float32)
+        for column, word in enumerate(words):
+            for term, factor in self._terms([word]).items():
+                added[:, column] += [factor * vector.get(term, 0.0) for vector in vectors]
+        return added
 
     def holds(self, word: str) -> bool:
         """Whether any document has a word, or another with the same term."""
@@ -273,7 +266,7 @@ class MilvusImpacts:
 
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores."""
-        return float(sum(float(self._bm25.maxima[row]) * count for row, count in self._bm25.rows(words)))
+        return self._bm25.bound(words)
 
     def largest_of(self, alive: RowMask | None) -> float:
         """The largest impact in some documents; None: in all. Few words are searched: those with the largest impacts."""
@@ -283,9 +276,8 @@ class MilvusImpacts:
         for word in np.argsort(-self._maxima, kind="stable").tolist():
             if self._maxima[word] <= largest:
                 break
-            terms = [(self._bm25.first + word, np.float32(self.header.unit))]
-            _, rows = RowSearch(self._ask(terms), len(self)).nearest(1, alive, None)
-            largest = max(largest, float(self._sums(terms, rows).max(initial=0.0)))
+            scores, _ = self._search({self._bm25.first + word: self.header.unit}).nearest(1, alive)
+            largest = max(largest, float(scores.max(initial=0.0)))
         return largest
 
     def blocks(self, most: int) -> Iterator[Block]:
@@ -314,37 +306,14 @@ class MilvusImpacts:
         for row, count in enumerate(np.diff(self._bm25.starts).tolist()):
             yield self.vocabulary.word(row), count
 
-    def cause(self, word: str, row: int) -> int | None:
-        """Position of the document's word that a word's learned impact comes from; None if there is none."""
-        place = self.vocabulary.row(word)
-        entity = self._collection.read([row], (WORDS_FIELD, CAUSES_FIELD))[0]
-        dims, _ = _sorted(entity[WORDS_FIELD], self._bm25.first, self._bm25.first + self.header.words)
-        at = np.flatnonzero(dims == self._bm25.first + place)
-        return int(decode(entity[CAUSES_FIELD])[at[0]]) if len(at) else None
-
-    def _terms(self, words: Sequence[str]) -> list[Term]:
-        """The terms of a query, in the order of addition."""
+    def _terms(self, words: Sequence[str]) -> dict[int, float]:
         return self._bm25.of(words)
 
-    def _ask(self, terms: Sequence[Term], *, reads: bool = True) -> Ask:
-        """One search; `reads` says whether the hits' vectors come with it."""
-        query, fields = {term: float(factor) for term, factor in terms}, (WORDS_FIELD,) if reads else ()
+    def _search(self, terms: Mapping[int, float]) -> RowSearch:
+        def ask(limit: int, said: str) -> Found:
+            return self._collection.ask(WORDS_FIELD, terms, limit, said, {})
 
-        def ask(limit: int, said: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-            return self._collection.ask(WORDS_FIELD, query, limit, said, {}, fields)
-
-        return ask
-
-    def _sums(self, terms: Sequence[Term], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Sums of given documents, float32 [m], rounded as `look_up` rounds them."""
-        scores = np.zeros(len(rows), np.float32)
-        if terms and len(rows):
-            held = self._collection.read(rows.tolist(), (WORDS_FIELD,), caches=True)
-            vectors = [each[WORDS_FIELD] for each in held]
-            for term, factor in terms:
-                found = np.array([vector.get(term, 0.0) for vector in vectors], np.float32)
-                scores += np.multiply(found, factor, dtype=np.float32)
-        return scores
+        return RowSearch(ask, len(self), self._filters)
 
 
 class MilvusLearned(MilvusImpacts):
@@ -367,23 +336,27 @@ class MilvusLearned(MilvusImpacts):
 
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores."""
-        return super().bound(words) + self.learned.bound(words)
+        return self._bm25.bound(words) + self._learned.bound(words)
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
         """What each query word adds, by source; words that add nothing are left out."""
-        at, found, learned = np.array([row], np.int64), {}, self.learned
+        found: dict[str, Expansion] = {}
+        entity = self._collection.read([row], (WORDS_FIELD, CAUSES_FIELD))[0]
+        vector, first = entity[WORDS_FIELD], self._learned.first
+        dims = sorted(dim for dim in vector if dim >= first)
+        causes = dict(zip(dims, decode(entity[CAUSES_FIELD]), strict=True))
         for word, count in Counter(words).items():
-            own, related = (
-                float(self._sums(terms, at)[0]) for terms in (self._bm25.of([word]), self._learned.of([word]))
+            bm25, learned = (
+                count * sum(factor * vector.get(dim, 0.0) for dim, factor in terms.of([word]).items())
+                for terms in (self._bm25, self._learned)
             )
-            bm25, added = count * own, count * related
-            if bm25 or added:
-                cause = learned.cause(word, row) if added else None
-                found[word] = Expansion(bm25, added, None if cause == NO_CAUSE else cause)
+            if bm25 or learned:
+                cause = causes.get(first + self._learned.vocabulary.row(word), NO_CAUSE)
+                found[word] = Expansion(bm25, learned, None if cause == NO_CAUSE or not learned else cause)
         return found
 
-    def _terms(self, words: Sequence[str]) -> list[Term]:
-        return self._bm25.of(words) + self._learned.of(words)
+    def _terms(self, words: Sequence[str]) -> dict[int, float]:
+        return self._bm25.of(words) | self._learned.of(words)
 
 
 def _sorted(vector: dict[int, float], first: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
