@@ -1,40 +1,78 @@
-"""One build from start to end: input to a verified version in the index root, published or not."""
+"""One build from start to end: input to a verified version in the index root, published or not.
+
+Each step uses the files of the earlier ones in the work directory. Documents that cannot be encoded are known only after
+encoding, so components are built after it, without them. This module names no component except the vectors, whose
+recall it measures and whose rows it may move into Milvus.
+"""
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from glow.artifact import CALIBRATION_FILE, EXPLAIN_FILES, ArtifactWriter, IndexRoot, query_side_files
-from glow.errors import BuildError
 from glow.index import (
     COMPONENTS,
     MODEL_FOLDER,
     REPORT_FILE,
+    TERMS_FOLDER,
+    AnyComponent,
     Asked,
     Index,
+    Rows,
     Rules,
     Segment,
     asked_rules,
     counts_of,
     view_of,
 )
-from glow.index.passages import PassagesOptions
+from glow.index.passages import PassagesOptions, cuts_of
 from glow.index.postings import POSTINGS, PostingsRules
-from glow.index.stored_fields import DOCUMENTS_FILE
-from glow.index.vectors import set_threads
+from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS
+from glow.index.vectors import VECTORS, VectorRules, index_bytes, set_threads
 from glow.runtime import Model
-from glow.text import Analyzer
-from glow_index_builder.building.documents import READ, Documents, leave_out, read_documents
-from glow_index_builder.building.report import BuildReport, describe_explain, stage_seconds, write_json
-from glow_index_builder.building.steps import NOTES_FOLDER, Steps, store_rows
-from glow_index_builder.building.work import RESUME_HINT, StagedWork, WorkFolder, key_of, open_work
-from glow_index_builder.encoding import batch_tokens
+from glow.text import Analyzer, TermTable, select_terms
+from glow_index_builder.building.documents import (
+    READ,
+    CorpusStats,
+    MadeCorpus,
+    leave_out,
+    read_documents,
+    store_rows,
+)
+from glow_index_builder.building.recall import measure_recall
+from glow_index_builder.building.report import build_report, describe_explain, stage_seconds, write_json
+from glow_index_builder.building.work import WorkFolder, key_of, open_work
+from glow_index_builder.encoding import (
+    MAX_KILLS,
+    Block,
+    BlockEncoder,
+    EncodedBlocks,
+    RayImport,
+    Run,
+    batch_tokens,
+    encode_block,
+    encode_blocks,
+    encode_jobs,
+    in_child,
+    in_ray,
+    in_threads,
+    open_encoder,
+    plan_blocks,
+)
 from glow_index_builder.input import REJECTS_FILE, Source, open_sources
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import VersionWriter, disk_errors, publish_gated
+from glow_index_builder.versions import VersionWriter, publish_gated
+
+BLOCKS_FOLDER, NOTES_FOLDER = "shards", "import"
+MANY_DOCUMENTS = 100_000
+"""From so many on, a build tells the time and memory to expect."""
+SAMPLE_DOCUMENTS = 64
+BUILD_BYTES = 225 << 20
+"""Memory of a build besides its vectors (docs/scale.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +80,7 @@ class BuildResult:
     """The result of a build."""
 
     version: str
-    folder: Path
-    report: BuildReport  # the build report
+    report: dict[str, Any]  # as `report.json`, and with the publication
     rejects_file: Path | None  # the rejected lines, if there are any
 
 
@@ -61,19 +98,17 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
     set_threads(options.thread_count)
     root = IndexRoot(options.index_root)
     target = VersionWriter(root)
-    building = _Build(options, model, stages)
-    folders: list[WorkFolder] = []
-    with _resumable(options, stages, folders):
-        key = key_of(options, sources, model, building.rules)
-        with open_work(root.path, key, resume=options.resume) as work:
-            folders.append(work)
-            report = building.run(work, sources, target)
-            with stages.stage("check"):
-                target.open(Index.open)
-                verdict = publish_gated(root, target.version, gate, publish=options.publish)
+    building = _Build(options, model, target)
+    key = key_of(options, sources, model, building.rules)
+    with open_work(root.path, key, stages, resume=options.resume) as work:
+        report = building.run(work, sources)
+        with stages.stage("check"):
+            target.open(Index.open)
+            verdict = publish_gated(root, target.version, gate, publish=options.publish)
+    report |= {"seconds": stage_seconds(stages.seconds)}
+    report |= ({} if verdict is None else {"gate": verdict}) | {"published": options.publish}
     rejects = target.folder / REJECTS_FILE
-    finished = replace(report, gate=verdict, published=options.publish, seconds=stage_seconds(stages.seconds))
-    return BuildResult(target.version, target.folder, finished, rejects if rejects.is_file() else None)
+    return BuildResult(target.version, report, rejects if rejects.is_file() else None)
 
 
 class _Build:
@@ -82,10 +117,10 @@ class _Build:
     It refuses bad options at once: a missing device must not show after hours of reading.
     """
 
-    def __init__(self, options: CommonOptions, model: Model, stages: Stages) -> None:
+    def __init__(self, options: CommonOptions, model: Model, target: VersionWriter) -> None:
         self._options = options
         self._model = model
-        self._stages = stages
+        self._target = target
         # Opened as a check and closed again, to free its memory for the other steps.
         device, threads = options.device, options.thread_count
         self._dimensions = model.encoder("document", device, 1, batch_tokens(device)).dimensions
@@ -93,67 +128,167 @@ class _Build:
         # name of each component to build -> its rules
         self.rules: Mapping[str, Rules] = asked_rules(options, self._asked)
 
-    def run(self, work: WorkFolder, sources: list[Source], target: VersionWriter) -> BuildReport:
+    def run(self, work: WorkFolder, sources: list[Source]) -> dict[str, Any]:
         """Does the unfinished steps, makes the version from their files and returns the report."""
-        options, stages = self._options, self._stages
+        target, stages = self._target, work.stages
         keep_rejects = target.root.path / f"rejects-{target.version}.jsonl"
-        staged = StagedWork(work, stages)
-        documents = read_documents(staged, sources, self._model, options, self._analyzer(), keep_rejects)
-        passages = PassagesOptions.model_validate(options, from_attributes=True)
-        is_cut = passages.is_cut(documents.stats.long)
+        postings = self.rules.get(POSTINGS.name)
+        analyzer = Analyzer(postings.analyzer if isinstance(postings, PostingsRules) else "plain")
+        documents = read_documents(work, sources, self._model, self._options, analyzer, keep_rejects)
+        passages = PassagesOptions.model_validate(self._options, from_attributes=True)
         # Recorded as if the choice had been an option.
-        options = self._options = options.model_copy(update={"passages": is_cut})
-        self.rules = asked_rules(options, self._asked)
-        steps = Steps(options, self._model, staged, self.rules, target.version)
-        terms = steps.terms(documents.stats)
-        corpus = steps.corpus(documents.stats, terms)
-        steps.prepare(corpus)
-        encoded = steps.encode(corpus, self._dimensions)
+        options = self._options.model_copy(update={"passages": passages.is_cut(documents.long)})
+        self._options, self.rules = options, asked_rules(options, self._asked)
+        terms = self._terms(work, documents)
+        corpus = self._corpus(work, documents, terms)
+        self._prepare(work, corpus)
+        encoded = self._encode(work, corpus)
         if encoded.poison:
-            documents = leave_out(staged, encoded.poison, options, keep_rejects)
-            corpus = steps.corpus(documents.stats, terms)
-            steps.prepare(corpus, again=True)
+            documents = leave_out(work, encoded.poison, options, keep_rejects)
+            corpus = self._corpus(work, documents, terms)
+            self._prepare(work, corpus, again=True)
         corpus.encoded = encoded
-        steps.build(corpus)
-        recall = steps.recall(corpus)
-        report = BuildReport(
-            version=target.version,
-            options=options,
-            model=self._model,
-            corpus=documents.stats,
-            rejects=documents.rejects,
-            terms=terms,
-            encoded=encoded,
-            recall=recall,
-            components=self._said(corpus.made),
-            peaks=dict(stages.peaks),
-            seconds=stage_seconds(stages.seconds),
-            build_seconds=sum(stages.seconds.values()),
-        )
+        self._build(work, corpus)
+        members: dict[str, Any] = {}
+        for component in self._components():
+            members |= component.report(corpus.made, self.rules[component.name], stages.seconds)
+        members["recall"] = self._recall(work, corpus)
         with target.write() as writer:
-            self._assemble(writer, staged)
-            report = replace(report, explain=describe_explain(writer.folder))
-            write_json(writer.folder / REPORT_FILE, report.values())
+            self._assemble(writer, work)
+            members["explain"] = describe_explain(writer.folder)
+            report = build_report(
+                target.version, options, self._model, documents, terms, encoded, members, stages
+            )
+            write_json(writer.folder / REPORT_FILE, report)
             self._describe(writer, documents, corpus.made)
             store_rows(writer.folder, corpus.made, self.rules, work.path / NOTES_FOLDER, stages)
         return report
 
-    def _analyzer(self) -> Analyzer:
-        """The analyzer that counts terms during reading, from the one component that needs it."""
-        rules = self.rules.get(POSTINGS.name)
-        return Analyzer(rules.analyzer if isinstance(rules, PostingsRules) else "plain")
+    def _components(self) -> Iterator[AnyComponent]:
+        return (component for component in COMPONENTS if component.name in self.rules)
 
-    def _said(self, made: Segment) -> dict[str, Mapping[str, object]]:
-        """The components' part of the report."""
-        members: dict[str, Mapping[str, object]] = {}
-        for component in COMPONENTS:
-            if component.name in self.rules:
-                members |= component.report(made, self.rules[component.name], self._stages.seconds)
-        return members
+    def _terms(self, work: WorkFolder, documents: CorpusStats) -> TermTable:
+        """The index's term statistics, read from their files as a service reads them."""
+        with work.step("terms") as step:
+            if not step.is_done:
+                own = self._model.preprocessor.terms
+                table = select_terms(self._options.term_stats, documents.terms, own)
+                table.save(step.folder / TERMS_FOLDER)
+        return TermTable.load(step.folder / TERMS_FOLDER)
 
-    def _assemble(self, writer: ArtifactWriter, staged: StagedWork) -> None:
+    def _corpus(self, work: WorkFolder, documents: CorpusStats, terms: TermTable) -> MadeCorpus:
+        """The documents that were read, without any component yet."""
+        options, folders = self._options, work.folders
+        hashes = {"model": self._model.hash, "terms": terms.hash}
+        for rules in self.rules.values():
+            hashes |= rules.hashes
+        made = Segment(
+            name=self._target.version,
+            folder=folders[0],
+            root=work.path,
+            below="",
+            hashes=hashes,
+            parameters=options.parameters(),
+            files=None,
+            rows=Rows(documents.documents),
+            earlier=folders[1:],
+        )
+        corpus = MadeCorpus(
+            model=self._model,
+            terms=terms,
+            counted=documents.terms,
+            counted_terms=documents.stems,
+            made=made,
+            notes=work.path / NOTES_FOLDER,
+            threads=options.thread_count,
+        )
+        if options.runner == "ray":
+            corpus.spread = lambda task: RayImport(task, options.workers, options.ray_address)
+        corpus.open(STORED_FIELDS, folders)
+        return corpus
+
+    def _prepare(self, work: WorkFolder, corpus: MadeCorpus, *, again: bool = False) -> None:
+        """Prepares the components for encoding."""
+        for component in self._components():
+            # Files outside of the component's paths do not depend on documents.
+            if not component.prepares or (again and not corpus.made.has_any(component.paths)):
+                continue
+            name = f"poison-{component.prepares}" if again else component.prepares
+            with work.step(name, corpus.made.rows.documents, "documents", component.prepares) as step:
+                if not step.is_done:
+                    corpus.write_to(step.folder, work.folders, step.advance)
+                    component.prepare(corpus, self.rules[component.name])
+            corpus.open(component, work.folders)
+        if not again:
+            for component in self._components():
+                component.check_rows(corpus.made.rows, self.rules[component.name])
+
+    def _encode(self, work: WorkFolder, corpus: MadeCorpus) -> EncodedBlocks:
+        """Encodes the documents in blocks."""
+        options, made = self._options, corpus.made
+        folder, cuts = work.path / BLOCKS_FOLDER, cuts_of(made)
+        folder.mkdir(exist_ok=True)
+        job = BlockEncoder(
+            model=options.model_folder.resolve(),
+            store=made.path(DOCUMENTS_FILE).resolve(),
+            terms=made.path(TERMS_FOLDER).resolve(),
+            cuts=None if cuts is None else cuts.resolve(),
+            folder=folder.resolve(),
+            device=options.device,
+            threads=max(1, options.thread_count // options.workers),
+            jobs=encode_jobs(made, self.rules),
+        )
+        count = made.rows.documents
+        plan = plan_blocks(count, options.shard_documents)
+        with work.counting_kills("encode") as kills:
+            if count > MANY_DOCUMENTS and not kills:
+                self._forecast(job, made.rows, work.stages)
+            with work.stages.stage("encode", count, "documents") as advance:
+                encoding = start_encoding(options, job, kills)
+                return encode_blocks(encoding, plan, folder, self._dimensions, advance, job.jobs)
+
+    def _forecast(self, job: BlockEncoder, rows: Rows, stages: Stages) -> None:
+        """Tells what encoding and indexing will take, by the rate of the first documents on one thread."""
+        block = encode_block(job, Block(0, min(SAMPLE_DOCUMENTS, rows.documents)))
+        open_encoder.cache_clear()
+        texts, vectors = rows.count("vector"), self.rules[VECTORS.name]
+        if block.rows and isinstance(vectors, VectorRules):
+            hours = block.seconds / block.rows * texts / job.threads / self._options.workers / 3600
+            size = BUILD_BYTES + index_bytes(vectors.kind(texts), texts, vectors.dimensions)
+            stages.note(
+                f"{texts:,} texts to encode: about {hours:.1f} hours at the rate of the first {block.rows:,}, and "
+                f"{size / 2**20:,.0f} MiB of memory"
+            )
+
+    def _build(self, work: WorkFolder, corpus: MadeCorpus) -> None:
+        """Builds every component in turn; those that reading or preparing made already are only opened."""
+        for component in self._components():
+            if not corpus.made.has_any(component.paths):
+                per = component.per
+                total = None if per == "index" else corpus.made.rows.count(per)
+                unit = "vectors" if per == "vector" else "documents"
+                with work.step(component.stage, total, unit) as step:
+                    if not step.is_done:
+                        corpus.write_to(step.folder, work.folders, step.advance)
+                        component.build(corpus, self.rules[component.name])
+            corpus.open(component, work.folders)
+
+    def _recall(self, work: WorkFolder, corpus: MadeCorpus) -> dict[str, Any]:
+        """Recall of the index to be served, which is opened from its files."""
+        options, made = self._options, corpus.made
+        with work.step("recall") as step:
+            if not step.is_done:
+                tokens = batch_tokens(options.device)
+                encoder = self._model.encoder("query", options.device, options.thread_count, tokens)
+                preprocessor, vectors = self._model.with_terms(corpus.terms), corpus.encoded.vectors()
+                recall = measure_recall(made[VECTORS], vectors, made[STORED_FIELDS], preprocessor, encoder)
+                step.values = {"recall": asdict(recall)}
+        values: dict[str, Any] = step.values["recall"]
+        return values
+
+    def _assemble(self, writer: ArtifactWriter, work: WorkFolder) -> None:
         """Puts the files of all steps and of the model into the version's directory."""
-        for name, step in staged.done.items():
+        for name, step in work.done.items():
             kept = (DOCUMENTS_FILE, REJECTS_FILE) if name == READ else ()
             writer.known.update(step.link(writer.folder, *kept))
         target = writer.folder / MODEL_FOLDER
@@ -171,7 +306,7 @@ class _Build:
             *((CALIBRATION_FILE,) if CALIBRATION_FILE in files else ()),
         )
 
-    def _describe(self, writer: ArtifactWriter, documents: Documents, made: Segment) -> None:
+    def _describe(self, writer: ArtifactWriter, documents: CorpusStats, made: Segment) -> None:
         files = self._model.manifest.files
         writer.hashes = dict(made.hashes)
         writer.parents = {
@@ -183,27 +318,13 @@ class _Build:
         }
         writer.parameters = dict(made.parameters)
         writer.counts = {"rejects": sum(documents.rejects.values()), **counts_of(view_of([made]))}
-        for component in COMPONENTS:
-            if component.name in self.rules:
-                writer.parents |= self.rules[component.name].parents
-                writer.parameters |= component.parameters(made[component])
+        for component in self._components():
+            writer.parents |= self.rules[component.name].parents
+            writer.parameters |= component.parameters(made[component])
 
 
-@contextmanager
-def _resumable(options: CommonOptions, stages: Stages, folders: list[WorkFolder]) -> Iterator[None]:
-    """Adds to a failure's message that the same command can resume, if a work directory is kept."""
-
-    def hint() -> str:
-        return RESUME_HINT if any(folder.is_kept for folder in folders) else ""
-
-    try:
-        with disk_errors(options.index_root):
-            yield
-    except KeyboardInterrupt:
-        if hint():
-            stages.note(hint())
-        raise
-    except BuildError as error:
-        if hint():
-            raise BuildError(f"{error}; {hint()}") from error.__cause__
-        raise
+def start_encoding(options: CommonOptions, job: BlockEncoder, kills: int) -> AbstractContextManager[Run]:
+    """The way in which a build encodes, not started yet."""
+    if options.runner == "ray":
+        return in_ray(job, options.workers, options.ray_address)
+    return in_threads(job) if kills < MAX_KILLS else in_child(job)

@@ -1,23 +1,29 @@
-"""The documents of a build: one step reads the input, another leaves out documents that cannot be encoded.
+"""The documents of a build: one step reads the input, another leaves out what cannot be encoded; and their components.
 
 The first stage reads the input once into stored documents, rejects and term statistics. Later stages read the document
 store, not the input. So standard input needs no copy, and a file that changes meanwhile does no harm. Memory does not
 grow with the corpus, except for the term statistics, which `max_words` bounds. The store detects duplicate ids.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from glow.errors import RecordError
+from glow.commands import Advance
+from glow.errors import ArtifactError, BuildError, RecordError
+from glow.index import AnyComponent, Encoded, ImportRows, RangeTask, Rules, Segment
+from glow.index.milvus import store_segment
 from glow.index.passages import PassagesOptions
-from glow.index.stored_fields import DOCUMENTS_FILE, DocumentStore, DocumentWriter
+from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentStore, DocumentWriter
+from glow.index.vectors import VECTORS, VectorRules
 from glow.records import Document
 from glow.runtime import Model
 from glow.text import Analyzer, CorpusCounter, LongDocuments, Preprocessor, TermTable, field_words
-from glow_index_builder.building.work import StagedWork, Step
+from glow_index_builder.building.work import Step, WorkFolder
 from glow_index_builder.input import REJECTS_FILE, LineReader, RejectLog, Source
 from glow_index_builder.options import CommonOptions
+from glow_index_builder.progress import Stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,7 @@ class CorpusStats:
     # statistics of the analyzer's terms; the same as `terms` if the analyzer does not change words
     stems: TermTable
     long: LongDocuments
+    rejects: Mapping[str, int] = field(default_factory=dict)  # fault -> number of lines
 
 
 def read_corpus(
@@ -72,30 +79,24 @@ CORPUS_TERMS, CORPUS_STEMS = "corpus", "corpus-stems"
 """Directories of the read step: statistics of the documents' words and of the analyzer's terms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
-    """The documents after a step."""
-
-    stats: CorpusStats  # counts and term statistics of the documents that were read
-    rejects: Mapping[str, int]  # fault -> number of lines
-
-
 def read_documents(
-    staged: StagedWork,
+    work: WorkFolder,
     sources: Sequence[Source],
     model: Model,
     options: CommonOptions,
     analyzer: Analyzer,
     keep_rejects: Path,
-) -> Documents:
+) -> CorpusStats:
     """Reads the input into a store."""
     sizes = [source.size_bytes for source in sources]
     total = sum(size for size in sizes if size) if all(sizes) else None
-    with staged.step(READ, total, "bytes") as (step, advance):
+    with work.step(READ, total, "bytes") as step:
         if not step.is_done:
             with RejectLog(step.folder / REJECTS_FILE) as rejects:
                 store = step.folder / DOCUMENTS_FILE
-                stats = read_corpus(sources, model.preprocessor, options, store, rejects, advance, analyzer)
+                stats = read_corpus(
+                    sources, model.preprocessor, options, store, rejects, step.advance, analyzer
+                )
                 rejects.require_share(stats.documents, options.max_reject_share, keep_rejects)
             stats.terms.save(step.folder / CORPUS_TERMS)
             if stats.stems is not stats.terms:
@@ -106,21 +107,22 @@ def read_documents(
 
 
 def leave_out(
-    staged: StagedWork,
+    work: WorkFolder,
     poison: Mapping[int, str],  # row of each document to leave out -> the cause
     options: CommonOptions,
     keep_rejects: Path,
-) -> Documents:
+) -> CorpusStats:
     """Returns the documents that can be encoded; the others become rejects.
 
     The term statistics still count them; otherwise every vector would have to be encoded again.
     """
-    before = staged.done[READ]
+    before = work.done[READ]
     store = DocumentStore(before.folder / DOCUMENTS_FILE)
-    with staged.step("poison", store.count, "documents", instead_of=READ) as (step, advance):
+    with work.step("poison", store.count, "documents", instead_of=READ) as step:
         if not step.is_done:
-            before.link(step.folder, REJECTS_FILE, CORPUS_TERMS, CORPUS_STEMS)
-            _unlink_from(before.folder / REJECTS_FILE, step.folder / REJECTS_FILE)
+            before.link(step.folder, CORPUS_TERMS, CORPUS_STEMS)
+            if (rejected := before.folder / REJECTS_FILE).is_file():
+                shutil.copyfile(rejected, step.folder / REJECTS_FILE)
             with (
                 RejectLog(step.folder / REJECTS_FILE, before.values["rejects"]) as rejects,
                 DocumentWriter(step.folder / DOCUMENTS_FILE) as writer,
@@ -132,23 +134,64 @@ def leave_out(
                         start = " ".join(text for texts in document.fields.values() for text in texts)
                         reason = f"cannot be encoded: {poison[row]}"
                         rejects.add(None, None, reason, start.encode(), document.id)
-                    advance(1)
+                    step.advance(1)
                 rejects.require_share(writer.count, options.max_reject_share, keep_rejects)
             step.values = {**before.values, "documents": writer.count, "rejects": rejects.counts}
     return _documents(step)
 
 
-def _documents(step: Step) -> Documents:
+def _documents(step: Step) -> CorpusStats:
     values, stems = step.values, step.folder / CORPUS_STEMS
     terms = TermTable.load(step.folder / CORPUS_TERMS)
     table = TermTable.load(stems) if stems.is_dir() else terms
     long = LongDocuments(**values["long"])
-    stats = CorpusStats(values["documents"], values["read_bytes"], terms, table, long)
-    return Documents(stats, values["rejects"]["faults"])
+    rejects = values["rejects"]["faults"]
+    return CorpusStats(values["documents"], values["read_bytes"], terms, table, long, rejects)
 
 
-def _unlink_from(source: Path, link: Path) -> None:
-    """Copies a hard-linked file so that it can be written; without a source, creates an empty file."""
-    data = source.read_bytes() if source.is_file() else b""
-    link.unlink(missing_ok=True)
-    link.write_bytes(data)
+@dataclass(slots=True, eq=False)
+class MadeCorpus:
+    """Documents and the components that are built so far."""
+
+    model: Model  # as `Corpus` says
+    terms: TermTable
+    counted: TermTable
+    counted_terms: TermTable
+    made: Segment
+    notes: Path
+    threads: int
+    spread: Callable[[RangeTask], ImportRows] | None = None
+    encoded: Encoded = field(init=False)  # as `Corpus` says; available once the texts are encoded
+    _advance: Advance = field(init=False, default=lambda count: None)
+
+    def documents(self) -> Iterator[Document]:
+        """As `Corpus`."""
+        return self.made[STORED_FIELDS].scan()
+
+    def advance(self, count: int) -> None:
+        """As `Corpus`."""
+        self._advance(count)
+
+    def write_to(self, folder: Path, earlier: tuple[Path, ...], advance: Advance) -> None:
+        """Sets the directory that the next component writes into."""
+        self.made = replace(self.made, folder=folder, earlier=earlier)
+        self._advance = advance
+
+    def open(self, component: AnyComponent, folders: tuple[Path, ...]) -> None:
+        """Opens a finished component."""
+        self.made = replace(self.made, folder=folders[0], earlier=folders[1:])
+        try:
+            reader = component.open(self.made)
+        except ArtifactError as error:
+            raise BuildError(f"the {component.label} that were built cannot be opened: {error}") from error
+        if reader is not None:
+            self.made = self.made.with_reader(component, reader, component.first(reader))
+
+
+def store_rows(folder: Path, made: Segment, rules: Mapping[str, Rules], notes: Path, stages: Stages) -> None:
+    """Moves the rows, if the rules of vectors name a server."""
+    vectors = rules[VECTORS.name]
+    if not isinstance(vectors, VectorRules) or vectors.store is None:
+        return
+    with stages.stage("store", made.rows.documents, "documents") as advance:
+        store_segment(made, folder, vectors.store, notes, advance)

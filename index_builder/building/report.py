@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,95 +14,71 @@ from glow.text import TermTable
 from glow_index_builder.building.documents import CorpusStats
 from glow_index_builder.encoding import EncodedBlocks
 from glow_index_builder.options import CommonOptions
+from glow_index_builder.progress import Stages
 
-Section = Mapping[str, Any]
-"""A step's own figures, as JSON values."""
 ALWAYS = ("index", "recall", "columns", "lexical", "explain")
 """Members of every report; null if they do not apply."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildReport:
-    """The figures of a build; `values` is `report.json`, whose keys docs/indexing.md describes."""
-
-    version: str  # the version's name, the build's options and its model
-    options: CommonOptions
-    model: Model
-    corpus: CorpusStats  # the documents that were read
-    rejects: Mapping[str, int]  # fault -> number of lines
-    terms: TermTable  # the index's term statistics
-    encoded: EncodedBlocks  # figures of the encoding
-    recall: Section  # of the index against exact search
-    components: Mapping[str, Section]  # the components' own figures
-    peaks: Mapping[str, int]  # stage -> peak memory in bytes
-    seconds: Mapping[str, float]  # stage -> seconds, and `total`
-    build_seconds: float  # total of the stages that make the version, without checking and publishing
-    explain: Section | None = None  # size of the data for explanations; None without it
-    gate: Section | None = None  # the gate's verdict; None without a gate
-    published: bool | None = None  # whether the build publishes the version; None before that is decided
-
-    def values(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        members = {**dict.fromkeys(ALWAYS), **self.components, "recall": self.recall, "explain": self.explain}
-        optional = {"gate": self.gate, "published": self.published}
-        return {
-            "status": "built",
-            "version": self.version,
-            "tool": f"glow {__version__}",
-            "model": {"name": self.model.manifest.name, "hash": self.model.hash},
-            "options": self.options.parameters(),
-            "counts": self._counts(),
-            "rejects": dict(self.rejects),
-            "long_documents": self.corpus.long.report(),
-            "truncated": dict(sum((Counter(block.truncated) for block in self.encoded.blocks), Counter())),
-            "terms": self._terms(),
-            "shards": self._shards(),
-            "seconds": dict(self.seconds),
-            "documents_per_second": {
-                "encode": _rate(self.encoded.documents, self.seconds["encode"]),
-                "total": _rate(self.corpus.documents, self.build_seconds),
-            },
-            "peak_memory_bytes": max(self._peaks().values()),
-            "stage_peak_memory_bytes": self._peaks(),
-            **members,
-            **{name: value for name, value in optional.items() if value is not None},
-        }
-
-    def _counts(self) -> dict[str, int]:
-        rejected = sum(self.rejects.values())
-        return {
-            "documents": self.corpus.documents,
+def build_report(
+    version: str,
+    options: CommonOptions,
+    model: Model,
+    corpus: CorpusStats,  # the documents that were read
+    terms: TermTable,  # the index's term statistics
+    encoded: EncodedBlocks,
+    components: Mapping[str, Any],  # the components' own figures, the recall and the explanations' size
+    stages: Stages,
+) -> dict[str, Any]:
+    """The figures of a build: `report.json`, whose keys docs/indexing.md describes."""
+    rejected, blocks = sum(corpus.rejects.values()), encoded.blocks
+    truncated: Counter[str] = Counter()
+    for block in blocks:
+        truncated.update(block.truncated)
+    seconds = stage_seconds(stages.seconds)
+    peaks = {**stages.peaks, "worker": max((block.peak_memory_bytes for block in blocks), default=0)}
+    return {
+        "status": "built",
+        "version": version,
+        "tool": f"glow {__version__}",
+        "model": {"name": model.manifest.name, "hash": model.hash},
+        "options": options.parameters(),
+        "counts": {
+            "documents": corpus.documents,
             "rejects": rejected,
-            "lines": self.corpus.documents + rejected,
-            "read_bytes": self.corpus.read_bytes,
-        }
-
-    def _terms(self) -> dict[str, Any]:
-        terms = self.terms
-        return {
-            "source": self.options.term_stats,
+            "lines": corpus.documents + rejected,
+            "read_bytes": corpus.read_bytes,
+        },
+        "rejects": dict(corpus.rejects),
+        "long_documents": corpus.long.report(),
+        "truncated": dict(truncated),
+        "terms": {
+            "source": options.term_stats,
             "hash": terms.hash,
             "documents": terms.documents,
             "words": len(terms),
             "dropped_words": terms.dropped_words,
             "average_lengths": terms.lengths,
-        }
-
-    def _shards(self) -> dict[str, Any]:
-        encoded, options = self.encoded, self.options
-        return {
+        },
+        "shards": {
             "documents": options.shard_documents,
-            "count": len(encoded.blocks),
+            "count": len(blocks),
             "resumed": encoded.resumed,
             "failures": encoded.failures,
             "runner": options.runner,
             "workers": options.workers,
-            "seconds": round(sum(block.seconds for block in encoded.blocks), 3),
-        }
-
-    def _peaks(self) -> dict[str, int]:
-        worker = max((block.peak_memory_bytes for block in self.encoded.blocks), default=0)
-        return {**self.peaks, "worker": worker}
+            "seconds": round(sum(block.seconds for block in blocks), 3),
+        },
+        "seconds": seconds,
+        "documents_per_second": {
+            "encode": _rate(encoded.documents, seconds["encode"]),
+            "total": _rate(corpus.documents, seconds["total"]),
+        },
+        "peak_memory_bytes": max(peaks.values()),
+        "stage_peak_memory_bytes": peaks,
+        **dict.fromkeys(ALWAYS),
+        **components,
+    }
 
 
 def describe_explain(folder: Path) -> dict[str, Any] | None:

@@ -10,19 +10,23 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from glow import __version__
 from glow.artifact import LOCK_FILE, WORK_FOLDER, FileRecord, RootLock, file_records, sync
+from glow.commands import Advance
 from glow.errors import BuildError, BusyError, GlowError, ReadOnlyError
 from glow.index import Rules
 from glow.runtime import Model
 from glow_index_builder.input import Source
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
+from glow_index_builder.versions import disk_errors
 
 FORMAT = 5
 """Format version of the work directory; a build does not resume another format."""
@@ -58,16 +62,15 @@ PASSING = "once-"
 RESUME_HINT = "finished steps are kept; run the same command again to resume"
 
 
+@dataclass(slots=True)
 class Step:
     """One step of a build, finished or in progress."""
 
-    def __init__(
-        self, folder: Path, values: dict[str, Any], files: dict[str, FileRecord], *, is_done: bool
-    ) -> None:
-        self.folder = folder
-        self.values = values
-        self.files = files  # path in the folder -> size and SHA-256, once it is done
-        self.is_done = is_done
+    folder: Path
+    values: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, FileRecord] = field(default_factory=dict)  # path in the folder -> size and SHA-256
+    is_done: bool = False
+    advance: Advance = lambda count: None  # reports progress
 
     def link(self, target: Path, *names: str) -> dict[str, FileRecord]:
         """Links the files of the step into another directory; only those below `names`, if any are given.
@@ -90,36 +93,49 @@ class Step:
 
 
 class WorkFolder:
-    """The steps of one build."""
+    """The steps of one build, which run one after another as stages."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, stages: Stages) -> None:
         self.path = path
-        self.is_kept = False
+        self.stages = stages
+        # step -> its result, in order; a step repeated without the left-out documents replaces the earlier one
+        self.done: dict[str, Step] = {}
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Directories of the finished steps, newest first."""
+        return tuple(step.folder for step in reversed(self.done.values()))
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Step]:
+    def step(
+        self, name: str, total: int | None = None, unit: str = "", instead_of: str = ""
+    ) -> Iterator[Step]:
         """Yields a step: `is_done`, or the block does it by writing into `folder` and setting `values`."""
-        folder = self.path / name
-        if done := _read_step(folder):
-            yield done
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        partial = self.path / f".{name}"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        made = Step(partial, {}, {}, is_done=False)
-        yield made
-        made.files = file_records(partial)
-        files = {file: record.model_dump() for file, record in made.files.items()}
-        (partial / STEP_FILE).write_text(
-            json.dumps({"files": files, "values": made.values}, indent=1), encoding="utf-8"
-        )
-        for path in partial.rglob("*"):
-            sync(path)
-        sync(partial)
-        partial.rename(folder)
-        sync(self.path)
-        made.folder = folder
+        folder, partial = self.path / name, self.path / f".{name}"
+        step = _read_step(folder)
+        if step:
+            took = step.values["stage"]
+            self.stages.done_before(name, took["seconds"], took["peak_memory_bytes"])
+            yield step
+        else:
+            for each in (folder, partial):
+                shutil.rmtree(each, ignore_errors=True)
+            partial.mkdir(parents=True)
+            with self.stages.stage(name, total, unit) as advance:
+                step = Step(partial, advance=advance)
+                yield step
+            took = {"seconds": self.stages.seconds[name], "peak_memory_bytes": self.stages.peaks[name]}
+            step.values["stage"] = took
+            step.files = file_records(partial)
+            files = {file: record.model_dump() for file, record in step.files.items()}
+            text = json.dumps({"files": files, "values": step.values}, indent=1)
+            (partial / STEP_FILE).write_text(text, encoding="utf-8")
+            for path in (*partial.rglob("*"), partial):
+                sync(path)
+            partial.rename(folder)
+            sync(self.path)
+            step.folder = folder
+        self.done[instead_of or name] = step
 
     @contextmanager
     def counting_kills(self, name: str) -> Iterator[int]:
@@ -135,44 +151,51 @@ class WorkFolder:
             raise
         count.unlink()
 
-    @property
-    def has_progress(self) -> bool:
-        """Whether it holds anything worth keeping."""
-        return any(not each.name.startswith(".") for each in self.path.iterdir())
-
 
 @contextmanager
 def open_work(
     root: Path,
     key: str | None,  # names the build; None: it cannot resume, because its input is a pipe
+    stages: Stages,
     *,
     resume: bool,
 ) -> Iterator[WorkFolder]:
     """Opens the work directory of a build for a block that makes the version, and then removes it.
 
-    After an interrupt or a temporary failure (a full disk) it stays, so that the same command can resume. After input
-    or options that can never be built it is removed.
+    After an interrupt or a temporary failure (a full disk) it stays, and a message says that the same command can
+    resume. After input or options that can never be built it is removed.
     """
-    parent = root / WORK_FOLDER
-    _remove_passing(parent)
-    work = WorkFolder(parent / (key or PASSING + secrets.token_hex(6)))
+    parent, is_kept = root / WORK_FOLDER, False
+    for folder in parent.glob(f"{PASSING}*"):  # the remains of killed builds that read a pipe
+        with suppress(BusyError, ReadOnlyError), RootLock(folder).hold(0.0):
+            _remove(folder)
+    work = WorkFolder(parent / (key or PASSING + secrets.token_hex(6)), stages)
     with _claimed(work.path):
-        if not resume:
-            _clear(work.path)
+        for path in () if resume else list(work.path.iterdir()):
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK_FILE:
+                path.unlink()
         try:
-            yield work
+            with disk_errors(root):
+                yield work
         except BaseException as error:
-            work.is_kept = key is not None and _may_pass(error) and work.has_progress
+            has_progress = any(not each.name.startswith(".") for each in work.path.iterdir())
+            is_kept = key is not None and _may_pass(error) and has_progress
+            if is_kept and isinstance(error, KeyboardInterrupt):
+                stages.note(RESUME_HINT)
+            if is_kept and isinstance(error, BuildError):
+                raise BuildError(f"{error}; {RESUME_HINT}") from error.__cause__
             raise
         finally:
-            if not work.is_kept:
+            if not is_kept:
                 _remove(work.path)
 
 
 def _may_pass(error: BaseException) -> bool:
     """Whether the same command may succeed later."""
     if isinstance(error, BuildError):
-        return isinstance(error.__cause__, OSError)
+        return isinstance(error.__cause__, OSError | sqlite3.Error)
     return isinstance(error, BusyError | ReadOnlyError) or not isinstance(error, GlowError)
 
 
@@ -189,25 +212,6 @@ def _claimed(folder: Path) -> Iterator[None]:
                 break
             stack.pop_all().close()  # its holder removed it after this process opened it and before it locked it
         yield
-
-
-def _remove_passing(parent: Path) -> None:
-    """Removes the remains of killed builds that read a pipe."""
-    for folder in parent.glob(f"{PASSING}*"):
-        try:
-            with RootLock(folder).hold(0.0):
-                _remove(folder)
-        except (BusyError, ReadOnlyError):
-            continue
-
-
-def _clear(folder: Path) -> None:
-    """Removes everything except the lock."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != LOCK_FILE:
-            path.unlink()
 
 
 def _remove(folder: Path) -> None:
@@ -229,39 +233,3 @@ def _read_step(folder: Path) -> Step | None:
         return Step(folder, step["values"], records, is_done=True)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-Advance = Callable[[int], None]
-
-
-class StagedWork:
-    """Runs steps one after another."""
-
-    def __init__(self, work: WorkFolder, stages: Stages) -> None:
-        self.work = work
-        self.stages = stages
-        # step -> its result, in order; a step repeated without the left-out documents replaces the earlier
-        # one
-        self.done: dict[str, Step] = {}
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Directories of the finished steps, newest first."""
-        return tuple(step.folder for step in reversed(self.done.values()))
-
-    @contextmanager
-    def step(
-        self, name: str, total: int | None = None, unit: str = "", instead_of: str = ""
-    ) -> Iterator[tuple[Step, Advance]]:
-        """Runs a step as a stage; yields the step and a function to report progress to."""
-        with self.work.step(name) as step:
-            if step.is_done:
-                took = step.values["stage"]
-                self.stages.done_before(name, took["seconds"], took["peak_memory_bytes"])
-                yield step, lambda amount: None
-            else:
-                with self.stages.stage(name, total, unit) as advance:
-                    yield step, advance
-                peak = self.stages.peaks[name]
-                step.values["stage"] = {"seconds": self.stages.seconds[name], "peak_memory_bytes": peak}
-        self.done[instead_of or name] = step

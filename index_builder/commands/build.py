@@ -30,7 +30,7 @@ def build_command(options: BuildOptions) -> None:
     """Builds a version from documents, and publishes it."""
     result = build(options, Stages(sys.stderr))
     try:
-        write_report(options.json_file, result.report.values())
+        write_report(options.json_file, result.report)
     except InputError as error:
         raise BuildError(f"version {result.version} is built, without its report: {error}") from error
     say(_summary(result, options.index_root))
@@ -55,7 +55,7 @@ def tune_command(options: TuneOptions) -> None:
 
 
 def _summary(result: BuildResult, output: Path) -> str:
-    report = result.report.values()
+    report = result.report
     counts, index, recall = report["counts"], report["index"], report["recall"]
     lines = [
         f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "

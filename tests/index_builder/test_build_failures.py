@@ -79,8 +79,8 @@ def test_a_killed_build_is_never_taken_for_a_version(
     [
         (1 << 10, 0),  # the document store
         (300 * 32 * 4 - 1, 2),  # the vectors
-        (300 * 32 * 4, 7),  # FAISS's file, a little larger
-        (54 << 10, 9),  # the model's copy
+        (300 * 32 * 4, 6),  # FAISS's file, a little larger
+        (54 << 10, 8),  # the model's copy
     ],
 )
 def test_a_full_disk_fails_clearly_in_any_stage_and_the_same_command_goes_on(

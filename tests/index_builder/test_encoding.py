@@ -52,17 +52,13 @@ def job_of(folder: Path, model: Model, documents: Sequence[Document], threads: i
     )
 
 
-def vectors_of(job: BlockEncoder, block: Block) -> Any:
-    return np.fromfile(job.folder / f"{block.name}.f32", "<f4").reshape(-1, 32)
-
-
 def test_row_i_is_document_i(model: Model, documents: list[Document], tmp_path: Path) -> None:
     job, block = job_of(tmp_path, model, documents), Block(7, 30, skip=((9, "bad"),))
     encoded = job.encode(block)
     kept = documents[7:9] + documents[10:30]
     assert encoded == read_block(job.folder, Block(7, 30))
     assert (encoded.rows, encoded.skip) == (22, ((9, "bad"),))
-    vectors = vectors_of(job, block)
+    vectors = np.fromfile(job.folder / f"{block.name}.f32", "<f4").reshape(-1, 32)
     for row, document in enumerate(kept):
         alone = model.encoder("document").encode([model.preprocessor.document(document)])[0]
         np.testing.assert_allclose(vectors[row], alone, atol=1e-5)
