@@ -37,7 +37,7 @@ class Fusion(StrictModel):
     # Constant of `rrf` that reduces the advantage of the first ranks, 0 to 10,000
     k: int = Field(default=RRF_K, ge=0, le=MAX_K)
     # Of the two retrievers, for either method
-    weights: FusionWeights = FusionWeights(dense=0.6, lexical=0.4)
+    weights: FusionWeights = FusionWeights(dense=0.55, lexical=0.45)
 
 
 DEFAULT_FUSION = Fusion()

@@ -91,7 +91,7 @@ QUESTION_WORDS = frozenset(
     "what how why when where who which whose whom is are can could do does did should would will was were has have may must "
     "am shall".split()
 )
-QUESTION_SHARE = 0.37
+QUESTION_SHARE = 0.3
 """Weight of terms in a question, relative to other queries: its words are repeated less (docs/results/quality.md)."""
 
 
