@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -134,10 +134,6 @@ class Batch:
             self.changes.upserts.pop(identifier, None)
             self.changes.deletes[identifier] = None
 
-    def after(self, state: IngestState) -> IngestState:
-        """The positions in the log after this batch."""
-        return state.with_later(IngestState(applied=self.positions))
-
 
 def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Iterable[Batch]:
     """Divides waiting operations into batches; the caller may stop after any."""
@@ -223,7 +219,7 @@ class Ingester:
     def apply_waiting(self, ended: threading.Event | None = None) -> int:
         """Applies the waiting operations; returns their number."""
         count = 0
-        with self._disk_errors():
+        try:
             self._note_outcomes({})
             accepted = read_accepted(self._folder, known_state(self._root, self._folder))
             for batch in batches(accepted, self._field_names(), self._options.batch_documents):
@@ -232,14 +228,9 @@ class Ingester:
                 if ended is not None and ended.is_set():
                     break
             self._tidy()
-        return count
-
-    @contextmanager
-    def _disk_errors(self) -> Iterator[None]:
-        try:
-            yield
         except OSError as error:
             raise disk_error(self._folder, error) from error
+        return count
 
     def _field_names(self) -> Sequence[str]:
         """The fields that the live version's model reads."""
@@ -284,7 +275,9 @@ class Ingester:
         """
         positions = {APPLIED: self._after(batch).model_dump()["applied"]}
         if batch.filter is not None:
-            before = self._keep_live()
+            before = self._root.current()
+            if days := self._options.keep_deleted_days:
+                self._root.pin(before, until=datetime.now(UTC) + timedelta(days=days), most=MOST_KEPT)
             counts = self._change(self._found_by(batch), positions, UNBOUNDED)
             return Outcome(
                 id="", state="applied", version=self._root.current(), before=before, counts=dict(counts)
@@ -293,15 +286,9 @@ class Ingester:
         pieces = pieces_of(batch.changes, self._options.batch_documents)
         for place, piece in enumerate(pieces, 1):
             total.update(self._change(piece, positions if place == len(pieces) else {}))
-        self._compact_if_grown()
+        if self._delta_share > self._options.compact_share:
+            self._compact()
         return Outcome(id="", state="applied", version=self._root.current(), counts=dict(total))
-
-    def _keep_live(self) -> str:
-        """Protects the live version from removal for some days; returns its name."""
-        live = self._root.current()
-        if days := self._options.keep_deleted_days:
-            self._root.pin(live, until=datetime.now(UTC) + timedelta(days=days), most=MOST_KEPT)
-        return live
 
     def _change(
         self,
@@ -318,7 +305,7 @@ class Ingester:
         except InputError:  # the delta has no capacity left
             if most is not None:
                 raise
-            self._compact_if_possible()
+            self._compact()
             result = self._apply_changes(changes, parameters, UNBOUNDED)
         counts = {name: count for name, count in result.report["counts"].items() if name != "documents"}
         if result.version is not None:
@@ -352,31 +339,23 @@ class Ingester:
         rows = metadata.masks.mask(expression).rows.tolist()
         return Changes(deletes=dict.fromkeys(index[STORED_FIELDS].ids(rows)))
 
-    def _compact_if_grown(self) -> None:
-        if self._delta_share > self._options.compact_share:
-            self._compact_if_possible()
-
-    def _compact_if_possible(self) -> None:
-        """Compacts early; if that fails, the applied operations stay applied."""
-        try:
-            self._compact()
-        except (BusyError, BuildError) as error:
-            self._tell(f"not compacted: {error}")
-
-    def _compact(self) -> bool:
-        """Compacts; returns whether there was a delta. The compacted version inherits the positions."""
+    def _compact(self) -> None:
+        """Compacts, into a version with the same positions; if that fails, the applied operations stay applied."""
         options = CompactOptions(
             index_root=self._options.index_root, threads=self._options.threads, wait_s=self._options.wait_s
         )
-        report = compact(options, self._stages)
-        if report["status"] == "unchanged":
-            return False
-        self._tell(f"{report['version']}: compacted")
-        return True
+        try:
+            report = compact(options, self._stages)
+        except (BusyError, BuildError) as error:
+            self._tell(f"not compacted: {error}")
+            return
+        if report["status"] != "unchanged":
+            self._tell(f"{report['version']}: compacted")
 
     def _after(self, batch: Batch) -> IngestState:
         """The log positions after a batch, without writers whose files were removed."""
-        return batch.after(known_state(self._root, self._folder)).only(writers(self._folder))
+        state = known_state(self._root, self._folder).with_later(IngestState(applied=batch.positions))
+        return state.only(writers(self._folder))
 
     def _note_outcomes(self, outcomes: Mapping[OperationId, Outcome]) -> None:
         """Records the outcomes of operations; those that cannot be written now are written with the next ones."""

@@ -65,7 +65,7 @@ from glow_index_builder.encoding import (
 from glow_index_builder.input import REJECTS_FILE, Source, open_sources
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import VersionWriter, publish_gated
+from glow_index_builder.versions import VersionWriter, judge
 
 BLOCKS_FOLDER, NOTES_FOLDER = "shards", "import"
 MANY_DOCUMENTS = 100_000
@@ -104,7 +104,9 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
         report = building.run(work, sources)
         with stages.stage("check"):
             target.open(Index.open)
-            verdict = publish_gated(root, target.version, gate, publish=options.publish)
+            verdict = None if gate is None else judge(root, target.version, gate, publish=options.publish)
+            if gate is None and options.publish:
+                root.publish(target.version)
     report |= {"seconds": stage_seconds(stages.seconds)}
     report |= ({} if verdict is None else {"gate": verdict}) | {"published": options.publish}
     rejects = target.folder / REJECTS_FILE

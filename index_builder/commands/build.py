@@ -50,8 +50,8 @@ def verify_command(options: VerifyOptions) -> None:
 def tune_command(options: TuneOptions) -> None:
     """Fits the fusion of hybrid search to judged queries, and adds a version with the result."""
     result = tune_index(options)
-    write_report(options.json_file, result.report(published=options.publish))
-    say(result.summary(published=options.publish))
+    write_report(options.json_file, result.report())
+    say(result.summary())
 
 
 def _summary(result: BuildResult, output: Path) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glow.artifact import IndexRoot, Manifest
+from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import ArtifactError, ArtifactNotFoundError
 from glow_index_builder.versions import Collected, GateOptions, collect, judge, publish_judged
@@ -71,14 +71,10 @@ def _row(root: IndexRoot, version: str, state: str, pinned: bool) -> VersionRow:
         manifest.counts.get("documents"),
         sum(record.size_bytes for record in manifest.files.values()),
         manifest.created,
-        _gate(manifest),
+        str(_mapping(manifest.parameters.get("gate")).get("status", "")),
         manifest.hashes.get("model", "")[:8],
         str(_mapping(manifest.parents.get("version")).get("name", "")),
     )
-
-
-def _gate(manifest: Manifest) -> str:
-    return str(_mapping(manifest.parameters.get("gate")).get("status", ""))
 
 
 def _mapping(value: Any) -> dict[str, Any]:

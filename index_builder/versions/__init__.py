@@ -5,7 +5,6 @@ from glow_index_builder.versions.gate import (
     GateOptions,
     judge,
     parse_gate,
-    publish_gated,
     publish_judged,
 )
 from glow_index_builder.versions.gc import Collected, collect
@@ -15,6 +14,6 @@ from glow_index_builder.versions.writer import VersionWriter, derive, describe_h
 __all__ = [
     "Collected", "GateLimits", "GateOptions", "TuneOptions", "VersionWriter",
     "collect", "derive", "describe_heir", "disk_errors",
-    "judge", "link_files", "parse_gate", "publish_gated", "publish_judged",
+    "judge", "link_files", "parse_gate", "publish_judged",
     "tune_index",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ from pydantic import model_validator
 
 from glow.artifact import GATE, IndexRoot, failed_checks
 from glow.commands import all_cores, option, read_options, say
-from glow.errors import BusyError, ConfigError, DocumentNotFoundError, GateError, InputError
+from glow.errors import BusyError, ConfigError, GateError, InputError
 from glow.evaluation import (
     DEPTH,
     VersionSearch,
@@ -147,10 +147,10 @@ def _enough(queries: GateQueries) -> GateQueries:
 
 def _default_split(data: Path) -> str:
     splits = sorted(path.stem for path in (data / "qrels").glob("*.tsv"))
-    if DEFAULT_SPLIT in splits or len(splits) != 1:
-        if DEFAULT_SPLIT not in splits and splits:
-            raise ConfigError(f"{data}/qrels has {', '.join(splits)}; name one with --gate-split")
+    if DEFAULT_SPLIT in splits or not splits:
         return DEFAULT_SPLIT
+    if len(splits) > 1:
+        raise ConfigError(f"{data}/qrels has {', '.join(splits)}; name one with --gate-split")
     return splits[0]
 
 
@@ -209,7 +209,9 @@ def check_version(new: Path, live: Path | None, queries: GateQueries, options: G
     checks = [*_alone(result, options)]
     if before is not None:
         checks += _shrink(result, before, options)
-        checks += _lost(result, before)
+        # Clients that use the features that the new version lacks would get errors.
+        if lost := [name for name in before.ids if name not in result.ids]:
+            checks.append(Check("ways to search lost", len(lost), 0, False, {"lost": lost}))
         checks += _compared(result, before, queries, options)
     return checks
 
@@ -229,12 +231,6 @@ def _shrink(results: _Results, before: _Results, options: GateOptions) -> Iterat
         if now is not None and then:
             figures = {"new": now, "live": then}
             yield Check(f"{name} lost", max(then - now, 0) / then, options.max_shrink, False, figures)
-
-
-def _lost(results: _Results, before: _Results) -> Iterator[Check]:
-    """The features that the live version has and the new one lacks; clients that use them would get errors."""
-    if lost := [name for name in before.ids if name not in results.ids]:
-        yield Check("ways to search lost", len(lost), 0, False, {"lost": lost})
 
 
 def _compared(
@@ -277,24 +273,13 @@ def _search(folder: Path, queries: GateQueries, threads: int) -> _Results:
     index = Index.open(folder, threads=threads)
     search = VersionSearch(index, queries.texts)
     recall = search.recall()
+    relevant = {name for grades in queries.grades or () for name, grade in grades.items() if grade > 0}
     return _Results(
         {retriever: search.ids(retriever) for retriever in search.retrievers},
         _built_recall(folder) if recall is None else recall,
         index.manifest.counts,
-        sum(_holds(index, document) for document in _relevant(queries)),
+        sum(row is not None for row in index[STORED_FIELDS].find_all([*relevant])),
     )
-
-
-def _relevant(queries: GateQueries) -> set[str]:
-    return {document for grades in queries.grades or () for document, grade in grades.items() if grade > 0}
-
-
-def _holds(index: Index, document: str) -> bool:
-    try:
-        index[STORED_FIELDS].get(document)
-    except DocumentNotFoundError:
-        return False
-    return True
 
 
 def _built_recall(folder: Path) -> float | None:
@@ -306,51 +291,6 @@ def _built_recall(folder: Path) -> float | None:
 
 
 TRIES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The result of a gate."""
-
-    version: str
-    against: str | None  # the live version that it was compared with; None if there was none
-    source: str
-    queries: int
-    checks: tuple[Check, ...]
-
-    @property
-    def failed(self) -> list[Check]:
-        """The failed checks."""
-        return [check for check in self.checks if not check.passed]
-
-    def record(self) -> dict[str, Any]:
-        """The verdict as JSON values, for manifest and report."""
-        return {
-            "status": "failed" if self.failed else "passed",
-            "against": self.against,
-            "source": self.source,
-            "queries": self.queries,
-            "time": _now(),
-            "checks": [check.values() for check in self.checks],
-        }
-
-
-def publish_gated(
-    root: IndexRoot,
-    version: str,
-    gate: GateOptions | None,  # options of the gate; None: no gate
-    *,
-    publish: bool,
-) -> dict[str, Any] | None:
-    """The last step of a build: judges its version and publishes it if asked to.
-
-    Returns the verdict as JSON values; None without a gate.
-    """
-    if gate is not None:
-        return judge(root, version, gate, publish=publish)
-    if publish:
-        root.publish(version)
-    return None
 
 
 def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool) -> dict[str, Any]:
@@ -365,10 +305,9 @@ def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool)
         against = None if live == version else live
         beside = None if against is None else root.folder(against)
         checks = check_version(root.folder(version), beside, queries, options)
-        verdict = Verdict(version, against, queries.source, len(queries.texts), tuple(checks))
         with root.locked():
             if root.live() == live:
-                return _settle(root, verdict, options.force, publish)
+                return _settle(root, version, against, queries, checks, force=options.force, publish=publish)
     raise BusyError(f"the live version of {root.path} changed {TRIES} times while the gate ran; try again")
 
 
@@ -383,41 +322,50 @@ def publish_judged(root: IndexRoot, version: str, *, force: bool = False) -> Non
         root.publish(version)
 
 
-def _settle(root: IndexRoot, verdict: Verdict, force: bool, publish: bool) -> dict[str, Any]:
+def _settle(
+    root: IndexRoot,
+    version: str,
+    against: str | None,  # the live version that it was compared with; None if there was none
+    queries: GateQueries,
+    checks: Sequence[Check],
+    *,
+    force: bool,
+    publish: bool,
+) -> dict[str, Any]:
     """Records the verdict and acts on it; needs the lock."""
-    failed = verdict.failed
-    record = verdict.record()
+    failed = [check for check in checks if not check.passed]
+    record: dict[str, Any] = {
+        "status": "failed" if failed else "passed",
+        "against": against,
+        "source": queries.source,
+        "queries": len(queries.texts),
+        "time": _now(),
+        "checks": [check.values() for check in checks],
+    }
     if failed and force and publish:
         record = _forced(record, [check.name for check in failed])
-    if verdict.version not in (root.live(), *root.history()):
-        root.amend(verdict.version, {GATE: record})
+    if version not in (root.live(), *root.history()):
+        root.amend(version, {GATE: record})
     if failed and not force:
-        raise GateError(_refusal(root.path, verdict, failed), {GATE: record, "version": verdict.version})
+        live = f"{against} stays live" if against else "nothing is live"
+        raise GateError(
+            f"version {version} is complete but unpublished, {live}: "
+            f"{'; '.join(check.words() for check in failed)}; to publish it anyway: "
+            f"glow publish --index-root {root.path} {version} --force",
+            {GATE: record, "version": version},
+        )
     if publish:
-        root.publish(verdict.version)
+        root.publish(version)
     return record
 
 
-def _refusal(root: Path, verdict: Verdict, failed: Sequence[Check]) -> str:
-    live = f"{verdict.against} stays live" if verdict.against else "nothing is live"
-    return (
-        f"version {verdict.version} is complete but unpublished, {live}: "
-        f"{'; '.join(check.words() for check in failed)}; to publish it anyway: "
-        f"glow publish --index-root {root} {verdict.version} --force"
-    )
-
-
 def _forced(record: dict[str, Any], failed: list[str]) -> dict[str, Any]:
-    who = {"user": _user(), "host": socket.gethostname(), "time": _now(), "failed": failed}
-    return {**record, "status": "forced", "override": who}
-
-
-def _user() -> str:
-    """The user's name or number; in a container, the number may have no name."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return str(os.getuid())
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # in a container, the user's number may have no name
+        user = str(os.getuid())
+    who = {"user": user, "host": socket.gethostname(), "time": _now(), "failed": failed}
+    return {**record, "status": "forced", "override": who}
 
 
 def _now() -> str:

@@ -85,7 +85,9 @@ def collect(
                 path.unlink(missing_ok=True)
             elif taken := set_aside_abandoned(path, moment):
                 aside.append(taken)
-        aside += [taken for path in _works(root.path, work) if (taken := _take_work(path, root.path))]
+        for path in _works(root.path, work):
+            with suppress(BusyError), RootLock(path).hold(0.0):
+                aside.append(set_aside(path, root.path))
     for path in aside:  # without the lock: no other command reads these names
         discard(path)
     return replace(collected, dry_run=False)
@@ -94,7 +96,10 @@ def collect(
 def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:
     kept = _kept(root, keep, now)
     removed = tuple(version for version in root.versions() if version not in kept)
-    leftovers = [*_leftovers(root.path, now), *(path for path in _works(root.path, work) if _is_idle(path))]
+    leftovers = [*_leftovers(root.path, now)]
+    for path in _works(root.path, work):
+        with suppress(BusyError), RootLock(path).hold(0.0):
+            leftovers.append(path)
     folders = [*(root.folder(version) for version in removed), *leftovers]
     names = tuple(sorted(path.relative_to(root.path).as_posix() for path in leftovers))
     return Collected(removed, kept, names, sum(_own_bytes(folder) for folder in folders), dry_run=True)
@@ -157,24 +162,6 @@ def _works(root: Path, included: bool) -> list[Path]:
     if not included or not (root / WORK_FOLDER).is_dir():
         return []
     return sorted(path for path in (root / WORK_FOLDER).iterdir() if path.is_dir())
-
-
-def _is_idle(work: Path) -> bool:
-    """Whether no build holds the lock of a work directory."""
-    try:
-        with RootLock(work).hold(0.0):
-            return True
-    except BusyError:
-        return False
-
-
-def _take_work(work: Path, root: Path) -> Path | None:
-    """Renames a work directory for removal, unless a build uses it."""
-    try:
-        with RootLock(work).hold(0.0):
-            return set_aside(work, root)
-    except BusyError:
-        return None
 
 
 def _changed(path: Path) -> float:

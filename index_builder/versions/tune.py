@@ -155,7 +155,8 @@ class Tuned:
             f"nDCG@10 over {self.queries} queries: dense {self.dense:.3f}, lexical {self.lexical:.3f}, "
             f"default fusion {self.default:.3f}, this fusion {self.fitted:.3f}\n"
             f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the default "
-            f"(95 % interval {self.low:+.3f} to {self.high:+.3f}{chance(self.low, self.high)})"
+            f"(95 % interval {self.low:+.3f} to {self.high:+.3f}"
+            f"{', which may be chance' if self.low <= 0 <= self.high else ''})"
         )
 
 
@@ -176,7 +177,7 @@ def tune(
 ) -> Tuned:
     """Chooses the setting with the highest nDCG@10."""
     grid = settings()
-    values = np.array([[_of(query, fusion, order) for query in queries] for fusion in grid])
+    values = np.array([[ndcg(query.fuse(fusion, order).rows, query) for query in queries] for fusion in grid])
     chosen, validated, gain = cross_validated(values, seed)
     return Tuned(
         fusion=grid[chosen],
@@ -192,20 +193,11 @@ def tune(
     )
 
 
-def chance(low: float, high: float) -> str:
-    """Words for an interval that includes zero."""
-    return ", which may be chance" if low <= 0 <= high else ""
-
-
 def ndcg(rows: NDArray[np.int64], query: Candidates) -> float:
     """nDCG@10 with grades as gains, in [0, 1]; 0 if no document is relevant (Järvelin and Kekäläinen 2002)."""
     if query.ideal == 0.0:
         return 0.0
     return dcg([query.grades.get(row, 0) for row in rows[:DEPTH].tolist()]) / query.ideal
-
-
-def _of(query: Candidates, fusion: Fusion, order: NDArray[np.uint32] | None) -> float:
-    return ndcg(query.fuse(fusion, order).rows, query)
 
 
 def best_setting(values: NDArray[np.float64]) -> int:
@@ -243,13 +235,6 @@ def calibrate(
     """
     if fusion.method != "convex" or len(queries) < LEAST_QUERIES:
         return None
-    fitted = _fit(queries, fusion, order)
-    return None if fitted is None else CalibratedFusion(weights=fusion.weights, calibration=fitted)
-
-
-def _fit(
-    queries: Sequence[Candidates], fusion: Fusion, order: NDArray[np.uint32] | None
-) -> Calibration | None:
     signs, answers, first = [], [], []
     for query in queries:
         fused = query.fuse(fusion, order)
@@ -267,7 +252,7 @@ def _fit(
     likely = 1 / (1 + np.exp(-(table @ fitted[:-1] + fitted[-1])))
     answerable = np.array([each.any() for each in answers])
     high, none = _bounds(likely[top], right[top], answerable)
-    return Calibration(
+    calibration = Calibration(
         sharpness=SHARPNESS,
         standing=float(fitted[0]),
         evidence=float(fitted[1]),
@@ -276,6 +261,7 @@ def _fit(
         high=max(high, none),
         none=none,
     )
+    return CalibratedFusion(weights=fusion.weights, calibration=calibration)
 
 
 def _bounds(
@@ -310,22 +296,23 @@ class TuneResult:
     source: str  # the tuned version
     version: str  # the new version
     tuned: Tuned  # the fusion and its gain
-    calibrated: bool = False  # whether the version has a calibration of the fusion
+    calibrated: bool  # whether the version has a calibration of the fusion
+    published: bool
 
-    def report(self, *, published: bool) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """The result as JSON values; docs/indexing.md describes every key."""
         return {
             "status": "tuned",
             "version": self.version,
             "tuned_version": self.source,
-            "published": published,
+            "published": self.published,
             "calibrated": self.calibrated,
             **self.tuned.report(),
         }
 
-    def summary(self, *, published: bool) -> str:
+    def summary(self) -> str:
         """The result in a few lines of text."""
-        done = "published" if published else "made"
+        done = "published" if self.published else "made"
         return f"{self.tuned.summary()}\n{done} {self.version} from {self.source}"
 
 
@@ -353,7 +340,7 @@ def tune_index(options: TuneOptions) -> TuneResult:
         )
         if options.publish:
             root.publish(version)
-    return TuneResult(source, version, tuned, calibration is not None)
+    return TuneResult(source, version, tuned, calibration is not None, options.publish)
 
 
 def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> tuple[Tuned, CalibratedFusion | None]:
