@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from glow.index.columns import Columns, build_columns
 from glow.index.milvus import (
     SCORE_TOLERANCE,
-    CollectionWriter,
     FilterFields,
     MilvusVectors,
     StoreAccess,
     StoreHeader,
     connect,
+    write_vectors,
 )
 from glow.index.stored_fields import DocumentStore, DocumentWriter
 from glow.index.vectors import DenseView, IndexKind, build_dense
@@ -25,7 +25,7 @@ from tests.stores.ray_cluster import RayCluster
 from tests.stores.server import Milvus
 
 COUNT, DIMENSIONS = 1_500, 32
-MODEL, TERMS = "m" * 64, "t" * 64
+HASHES = {"model": "m" * 64, "terms": "t" * 64}
 PATIENT = StoreAccess(timeout_s=30.0)
 Vectors = NDArray[np.float32]
 
@@ -144,10 +144,10 @@ def make(
         connection = connect(address, PATIENT)
         collection = name or f"glow_{kind.replace('-', '_')}_{len(wanted)}"
         fields = FilterFields(columns) if len(wanted) == COUNT else None
-        writer = CollectionWriter(connection, collection, kind, fields)
-        header = writer.write(tmp_path_factory.mktemp("version"), wanted, MODEL, TERMS)
+        folder = tmp_path_factory.mktemp("version")
+        header = write_vectors(connection, collection, kind, fields, folder, wanted, HASHES)
         view = MilvusVectors(connection, header, columns if fields else None)
-        view.check(MODEL, TERMS)
+        view.check(HASHES)
         return Made(view, header)
 
     return build

@@ -14,7 +14,7 @@ from glow.index.columns.masks import FilterMasks, evaluate
 from glow.index.milvus import FilterFields, MilvusVectors, StoreHeader, connect, drop_collection
 from glow.index.vectors import IndexKind, SearchParams
 from tests.search.test_filters import FILTERS, Json
-from tests.stores.conftest import COUNT, MODEL, PATIENT, TERMS, Made, Vectors
+from tests.stores.conftest import COUNT, HASHES, PATIENT, Made, Vectors
 
 Stores = Callable[[str, IndexKind], Made]
 STORES = ("faiss", "lite", "milvus")
@@ -194,19 +194,19 @@ def test_a_collection_of_another_version_is_refused(
 ) -> None:
     header = make(store, "flat", vectors[:200], name="of_two").header
     assert header is not None
-    for model, terms in ((MODEL, "x"), ("x", TERMS)):
+    for name in HASHES:
         with pytest.raises(MismatchError, match="another model, term statistics or set"):
-            opened(header).check(model, terms)
-    for field, value in (("sample", "0" * 64), ("vectors", 199)):
+            opened(header).check({**HASHES, name: "x"})
+    for field, value in (("sample", "0" * 64), ("rows", 199)):
         with pytest.raises(MismatchError, match="another model, term statistics or set"):
-            opened(header.model_copy(update={field: value})).check(MODEL, TERMS)
+            opened(header.model_copy(update={field: value})).check(HASHES)
     connect(header.address, PATIENT).run(lambda client, _: client.delete(header.collection, ids=[5]))
     with pytest.raises(MismatchError, match="holds 199 rows, expected 200"):
-        opened(header).check(MODEL, TERMS)
+        opened(header).check(HASHES)
     drop_collection(connect(header.address, PATIENT), header.collection)
     drop_collection(connect(header.address, PATIENT), header.collection)  # once more is no error
     with pytest.raises(MismatchError, match="collection is missing"):
-        opened(header).check(MODEL, TERMS)
+        opened(header).check(HASHES)
 
 
 @pytest.mark.parametrize("store", ["lite", "milvus"])
@@ -218,4 +218,4 @@ def test_a_collection_with_other_vectors_is_refused(
     other = {"row": 0, "vector": vectors[1]}
     connect(header.address, PATIENT).run(lambda client, _: client.upsert(header.collection, [other]))
     with pytest.raises(MismatchError, match="holds other rows"):
-        opened(header).check(MODEL, TERMS)
+        opened(header).check(HASHES)

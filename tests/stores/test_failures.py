@@ -14,16 +14,16 @@ import pytest
 from glow.errors import ConfigError, StoreError
 from glow.index import wanted_until
 from glow.index.milvus import (
-    CollectionWriter,
     MilvusVectors,
     StoreAccess,
     connect,
     drop_collection,
     read_store_header,
+    write_vectors,
 )
 from tests.ports import free_port
 from tests.slow_peer import SlowPeer
-from tests.stores.conftest import MODEL, PATIENT, TERMS, Vectors
+from tests.stores.conftest import HASHES, PATIENT, Vectors
 from tests.stores.server import Milvus
 
 HASTY = StoreAccess(timeout_s=1.0)
@@ -63,9 +63,9 @@ def test_a_token_is_not_shown() -> None:
 def imported(
     address: str, folder: Path, vectors: Vectors, prefix: str, access: StoreAccess = PATIENT
 ) -> MilvusVectors:
-    writer = CollectionWriter(connect(address, PATIENT), prefix, "flat", None)
-    view = MilvusVectors(connect(address, access), writer.write(folder, vectors, MODEL, TERMS))
-    view.check(MODEL, TERMS)
+    header = write_vectors(connect(address, PATIENT), prefix, "flat", None, folder, vectors, HASHES)
+    view = MilvusVectors(connect(address, access), header)
+    view.check(HASHES)
     return view
 
 
@@ -117,12 +117,13 @@ def test_a_search_that_is_wanted_for_a_short_time_waits_no_longer_and_harms_no_o
 KILLED = """
 import sys, numpy as np
 from pathlib import Path
-from glow.index.milvus import CollectionWriter, connect, write
+from glow.index.milvus import connect, write
 write.BATCH_ROWS, write.IMPORT_ROWS = 25, 100
 vectors = np.load(sys.argv[2])
 def told(rows):
     print(rows, flush=True)
-CollectionWriter(connect(sys.argv[1]), "killed", "flat", None).write(Path(sys.argv[3]), vectors, "m", "t", advance=told)
+server, folder = connect(sys.argv[1]), Path(sys.argv[3])
+write.write_vectors(server, "killed", "flat", None, folder, vectors, {}, advance=told)
 """
 
 
@@ -143,7 +144,7 @@ def test_an_import_that_is_killed_goes_on_and_writes_every_row_once(
     assert starts[0] == 0 < starts[1] < starts[2] < len(vectors)  # each goes on behind the last note
     header = read_store_header(tmp_path)
     view = MilvusVectors(connect(milvus.address, PATIENT), header)
-    view.check("m", "t")
+    view.check({})
     np.testing.assert_array_equal(view.vectors(np.arange(len(vectors))), vectors)
     rows = view.search(queries, 10)[1]
     assert rows.tolist() == np.argsort(-(queries @ vectors.T), axis=1, kind="stable")[:, :10].tolist()

@@ -13,33 +13,15 @@ from glow.index.milvus.connection import (
 )
 from glow.index.milvus.stored import open_stored, store_segment, stored_header
 from glow.index.milvus.write import (
-    CollectionWriter,
     ImportRange,
     collection_prefix,
-    documents_of,
     drop_collection,
     release_collection,
+    write_vectors,
 )
 
 __all__ = [
-    "SCORE_TOLERANCE",
-    "STORED_FOLDER",
-    "STORE_FILE",
-    "CollectionWriter",
-    "FilterFields",
-    "ImportRange",
-    "MilvusVectors",
-    "StoreAccess",
-    "StoreHeader",
-    "collection_prefix",
-    "collections_of",
-    "connect",
-    "documents_of",
-    "drop_collection",
-    "open_stored",
-    "read_store_header",
-    "release_collection",
-    "require_version",
-    "store_segment",
-    "stored_header",
+    "SCORE_TOLERANCE", "STORED_FOLDER", "STORE_FILE", "FilterFields", "ImportRange", "MilvusVectors", "StoreAccess",
+    "StoreHeader", "collection_prefix", "collections_of", "connect", "drop_collection", "open_stored",
+    "read_store_header", "release_collection", "require_version", "store_segment", "stored_header", "write_vectors",
 ]  # fmt: skip

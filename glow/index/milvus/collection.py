@@ -23,9 +23,9 @@ from glow.index.milvus.connection import (
     ROW_FIELD,
     STORE_FILE,
     VECTOR_FIELD,
+    CollectionHeader,
     Connection,
     StoreHeader,
-    sample_hash,
     sampled_rows,
 )
 from glow.index.ranking import (
@@ -69,11 +69,9 @@ class FilterFields:
         self.names = tuple(known if names is None else names)
         self._fields = {known[name]: f"f{place}" for place, name in enumerate(self.names) if name in known}
 
-    def codes(self, documents: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-        """The codes of some documents: field -> int64 [m]."""
-        return {
-            name: self._parts[part].codes[documents].astype(np.int64) for part, name in self._fields.items()
-        }
+    def codes(self, documents: NDArray[np.int64]) -> dict[str, list[int]]:
+        """The codes of some documents, by the name of the field."""
+        return {name: self._parts[part].codes[documents].tolist() for part, name in self._fields.items()}
 
     def translate(self, expression: Expression) -> str | None:
         """The expression in Milvus' language; None if it has no equivalent, or only a very long one."""
@@ -129,13 +127,144 @@ Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Scores float32 [k], descending, and rows int64 [k]."""
 
 
+class Collection:
+    """An open collection; safe to read and search from many threads."""
+
+    def __init__(
+        self,
+        connection: Connection,  # to the server
+        header: CollectionHeader,
+        sizes: Mapping[str, int],  # field -> its most bytes, if they may be many
+    ) -> None:
+        self.connection, self.header, self._sizes = connection, header, sizes
+        self.name, self.rows = header.collection, header.rows
+        self._cached: OrderedDict[tuple[int, tuple[str, ...]], Entity] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def require_bound(self, file: str, hashes: Mapping[str, str]) -> None:
+        """Refuses the collection of another version by its name."""
+        if not self.name.endswith(self.header.bound_to(hashes)):
+            raise MismatchError(
+                f"{file} names collection {self.name}, which belongs to another model, term statistics or set of vectors; "
+                "build the index again"
+            )
+
+    def check(self, fields: Sequence[str]) -> None:
+        """Loads the collection, and verifies by the number of rows and a sample of some fields that it is the version's own."""
+        name, address = self.name, self.connection.address
+        try:
+            self.connection.call("load_collection", name, within_s=LOAD_S)
+        except StoreError as error:
+            if not error.is_gone:
+                raise
+            raise MismatchError(str(error)) from error
+        counted = self.connection.call(
+            "query",
+            name,
+            filter="",
+            output_fields=["count(*)"],
+            consistency_level=CHECKED,
+            within_s=BUILD_S,
+        )
+        found = int(counted[0]["count(*)"])
+        if found != self.rows:
+            raise MismatchError(
+                f"{address}: collection {name} holds {found} rows, expected {self.rows}; build again"
+            )
+        sampled = self.read(sampled_rows(self.rows).tolist(), fields)
+        if sample_of(sampled, fields) != self.header.sample:
+            raise MismatchError(f"{address}: collection {name} holds other rows; build the index again")
+
+    def ask(self, field: str, query: Any, limit: int, said: str, effort: Mapping[str, int]) -> Found:
+        """One search by a vector field."""
+        hits = self.connection.call(
+            "search",
+            self.name,
+            [query],
+            anns_field=field,
+            filter=said,
+            limit=limit,
+            search_params={"metric_type": "IP", "params": dict(effort)},
+            consistency_level=SEARCHED,
+        )[0]
+        rows = (int(hit["id"] if "id" in hit else hit[ROW_FIELD]) for hit in hits)  # the client has two names
+        scores = np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits))
+        return scores, np.fromiter(rows, np.int64, len(hits))
+
+    def read(
+        self,
+        rows: Sequence[int],
+        fields: Sequence[str],
+        *,
+        caches: bool = False,  # whether to keep them for the next reads of the same search
+    ) -> list[Entity]:
+        """Entities of rows, in their order; rows may repeat."""
+        names, held = tuple(fields), dict[int, Entity]()
+        with self._lock:
+            for row in rows:
+                if entity := self._cached.get((row, names)):
+                    held[row] = entity
+        missing, at_once = [row for row in dict.fromkeys(rows) if row not in held], self._at_once(names)
+        read: dict[int, Entity] = {}
+        for start in range(0, len(missing), at_once):
+            found = self.connection.call(
+                "query",
+                self.name,
+                filter=f"{ROW_FIELD} in {missing[start : start + at_once]}",
+                output_fields=[ROW_FIELD, *names],
+                consistency_level=SEARCHED,
+            )
+            read |= {int(each[ROW_FIELD]): each for each in found}
+        for row in missing:
+            if row not in read:
+                raise MismatchError(
+                    f"{self.connection.address}: collection {self.name} lacks row {row}; build again"
+                )
+        if caches:
+            with self._lock:
+                self._cached |= {(row, names): entity for row, entity in read.items()}
+                while len(self._cached) > CACHED_ROWS:
+                    self._cached.popitem(last=False)
+        held |= read
+        return [held[row] for row in rows]
+
+    def scan(self, fields: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[list[Entity]]:
+        """All entities of rows `start` to `stop`, in their order, in blocks."""
+        stop = self.rows if stop is None else min(stop, self.rows)
+        at_once = self._at_once(fields)
+        for first in range(start, stop, at_once):
+            yield self.read(range(first, min(first + at_once, stop)), fields)
+
+    def _at_once(self, fields: Sequence[str]) -> int:
+        """Rows of one response."""
+        size = sum(self._sizes.get(field, 0) for field in fields)
+        return int(np.clip(READ_BYTES // max(size, 1), 1, READ_ROWS))
+
+
+def sample_of(entities: Sequence[Entity], fields: Sequence[str]) -> str:
+    """SHA-256 of some fields of some entities; numbers as they are stored, in 32 bits."""
+    values = [[_plain(entity[field]) for field in fields] for entity in entities]
+    return hashlib.sha256(json.dumps(values, ensure_ascii=False).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return [[int(key), float(np.float32(value[key]))] for key in sorted(value)]
+    if isinstance(value, str | int):
+        return value
+    return list(value) if isinstance(value[0], str) else np.asarray(value, np.float32).tolist()
+
+
 @dataclass(frozen=True, slots=True)
 class RowSearch:
     """Searches of a collection for one query."""
 
-    ask: Callable[[int, str], Found]  # one search: the best rows, at most so many, that a filter allows
-    rows: int  # number of rows of the collection
+    collection: Collection
+    field: str  # vector field that is searched
+    query: Any
     filters: FilterFields | None  # translates filters; None: they are sent as rows
+    # Number of hits -> parameters of an approximate search
+    effort: Callable[[int], Mapping[str, int]] = lambda limit: {}
     # Scores rows that a search among them did not return; None: they do not match
     missing: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None
 
@@ -186,144 +315,8 @@ class RowSearch:
         return scores[places]
 
     def _ask(self, limit: int, said: str) -> Found:
-        return self.ask(min(limit, self.rows, MAX_HITS), said)
-
-
-class Collection:
-    """An open collection; safe to read and search from many threads."""
-
-    def __init__(
-        self,
-        connection: Connection,  # to the server
-        name: str,  # of the collection
-        rows: int,  # number of entities, whose primary keys are 0 to rows - 1
-        sizes: Mapping[str, int] | None = None,  # field -> its most bytes, if they may be many
-    ) -> None:
-        self.connection, self.name, self.rows, self._sizes = connection, name, rows, sizes or {}
-        self._cached: OrderedDict[tuple[int, tuple[str, ...]], Entity] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def require_bound(self, file: str, binding: str) -> None:
-        """Refuses the collection of another version by its name."""
-        if not self.name.endswith(binding):
-            raise MismatchError(
-                f"{file} names collection {self.name}, which belongs to another model, term statistics or set of vectors; "
-                "build the index again"
-            )
-
-    def check(self, sample: Callable[[], str], expected: str) -> None:
-        """Loads the collection, and verifies that it is the version's own."""
-        name, address = self.name, self.connection.address
-        try:
-            self.connection.run(
-                lambda client, within_s: client.load_collection(name, timeout=within_s), LOAD_S
-            )
-        except StoreError as error:
-            if not error.is_gone:
-                raise
-            raise MismatchError(str(error)) from error
-        counted = self.connection.run(
-            lambda client, within_s: client.query(
-                name, filter="", output_fields=["count(*)"], consistency_level=CHECKED, timeout=within_s
-            ),
-            BUILD_S,
-        )
-        found = int(counted[0]["count(*)"])
-        if found != self.rows:
-            raise MismatchError(
-                f"{address}: collection {name} holds {found} rows, expected {self.rows}; build again"
-            )
-        if sample() != expected:
-            raise MismatchError(f"{address}: collection {name} holds other rows; build the index again")
-
-    def ask(self, field: str, query: Any, limit: int, said: str, effort: Mapping[str, int]) -> Found:
-        """One search by a vector field."""
-        hits = self.connection.run(
-            lambda client, within_s: client.search(
-                self.name,
-                [query],
-                anns_field=field,
-                filter=said,
-                limit=limit,
-                search_params={"metric_type": "IP", "params": dict(effort)},
-                consistency_level=SEARCHED,
-                timeout=within_s,
-            )
-        )[0]
-        rows = (int(hit["id"] if "id" in hit else hit[ROW_FIELD]) for hit in hits)  # the client has two names
-        scores = np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits))
-        return scores, np.fromiter(rows, np.int64, len(hits))
-
-    def read(
-        self,
-        rows: Sequence[int],
-        fields: Sequence[str],
-        *,
-        caches: bool = False,  # whether to keep them for the next reads of the same search
-    ) -> list[Entity]:
-        """Entities of rows, in their order; rows may repeat."""
-        wanted, names = list(dict.fromkeys(rows)), tuple(fields)
-        held: dict[int, Entity] = {}
-        with self._lock:
-            for row in wanted:
-                entity = self._cached.get((row, names))
-                if entity is not None:
-                    held[row] = entity
-        missing, at_once = [row for row in wanted if row not in held], self._at_once(names)
-        for start in range(0, len(missing), at_once):
-            block = missing[start : start + at_once]
-            held |= self._query(f"{ROW_FIELD} in {block}", names)
-        for row in missing:
-            if row not in held:
-                raise MismatchError(
-                    f"{self.connection.address}: collection {self.name} lacks row {row}; build again"
-                )
-        if caches:
-            self._keep(names, {row: held[row] for row in missing})
-        return [held[row] for row in rows]
-
-    def scan(self, fields: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[list[Entity]]:
-        """All entities of rows `start` to `stop`, in their order, in blocks."""
-        stop = self.rows if stop is None else min(stop, self.rows)
-        at_once = self._at_once(fields)
-        for first in range(start, stop, at_once):
-            yield self.read(range(first, min(first + at_once, stop)), fields)
-
-    def _at_once(self, fields: Sequence[str]) -> int:
-        """Rows of one response."""
-        size = sum(self._sizes.get(field, 0) for field in fields)
-        return int(np.clip(READ_BYTES // max(size, 1), 1, READ_ROWS))
-
-    def _query(self, said: str, fields: Sequence[str]) -> dict[int, Entity]:
-        found = self.connection.run(
-            lambda client, within_s: client.query(
-                self.name,
-                filter=said,
-                output_fields=[ROW_FIELD, *fields],
-                consistency_level=SEARCHED,
-                timeout=within_s,
-            )
-        )
-        return {int(each[ROW_FIELD]): each for each in found}
-
-    def _keep(self, fields: tuple[str, ...], entities: Mapping[int, Entity]) -> None:
-        with self._lock:
-            for row, entity in entities.items():
-                self._cached[row, fields] = entity
-            while len(self._cached) > CACHED_ROWS:
-                self._cached.popitem(last=False)
-
-
-def sample_of(entities: Sequence[Entity], fields: Sequence[str]) -> str:
-    """SHA-256 of some fields of some entities; numbers as they are stored, in 32 bits."""
-    values = [[_plain(entity[field]) for field in fields] for entity in entities]
-    return hashlib.sha256(json.dumps(values, ensure_ascii=False).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return [[int(key), float(np.float32(value[key]))] for key in sorted(value)]
-    return value if isinstance(value, str | int) else list(value)
+        limit = min(limit, self.collection.rows, MAX_HITS)
+        return self.collection.ask(self.field, self.query, limit, said, self.effort(limit))
 
 
 class MilvusVectors:
@@ -339,21 +332,18 @@ class MilvusVectors:
         # Of the version, to translate filters; None: filters are sent as rows
         columns: Columns | None = None,
     ) -> None:
-        self._header = header
-        sizes = {VECTOR_FIELD: 4 * header.dimensions}
-        self._collection = Collection(connection, header.collection, header.vectors, sizes)
+        self._collection = Collection(connection, header, {VECTOR_FIELD: 4 * header.dimensions})
         self.kind: IndexKind = header.index
         self.dimensions = header.dimensions
-        self._fields = None if columns is None else FilterFields(columns, header.fields)
+        self._fields = None if columns is None else FilterFields(columns, header.filters)
 
     def __len__(self) -> int:
-        return self._header.vectors
+        return self._collection.rows
 
-    def check(self, model: str, terms: str) -> None:
-        """Loads the collection, and verifies that the version was built with it."""
-        header = self._header
-        self._collection.require_bound(STORE_FILE, header.bound_to(model, terms))
-        self._collection.check(lambda: sample_hash(self.vectors(sampled_rows(header.vectors))), header.sample)
+    def check(self, hashes: Mapping[str, str]) -> None:
+        """Loads the collection, and verifies that the version with these hashes was built with it."""
+        self._collection.require_bound(STORE_FILE, hashes)
+        self._collection.check((VECTOR_FIELD,))
 
     def search(
         self,
@@ -381,19 +371,17 @@ class MilvusVectors:
         return scores, rows
 
     def _search(self, vector: NDArray[np.float32], params: SearchParams) -> RowSearch:
-        """Searches for one vector."""
-
-        def ask(limit: int, said: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-            effort: dict[str, int] = {}
+        def effort(limit: int) -> dict[str, int]:
+            if self.kind == "flat":
+                return {}
             if self.kind == "hnsw":
-                effort = {"ef": max(params.ef_search or HNSW_EF_SEARCH, limit)}
-            elif self.kind != "flat":
-                effort = {"nprobe": min(params.nprobe or DEFAULT_NPROBE, list_count(len(self)))}
-            return self._collection.ask(VECTOR_FIELD, vector, limit, said, effort)
+                return {"ef": max(params.ef_search or HNSW_EF_SEARCH, limit)}
+            return {"nprobe": min(params.nprobe or DEFAULT_NPROBE, list_count(len(self)))}
 
-        return RowSearch(
-            ask, len(self), self._fields, lambda missing: products(self.vectors(missing), vector)
-        )
+        def missing(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+            return products(self.vectors(rows), vector)
+
+        return RowSearch(self._collection, VECTOR_FIELD, vector, self._fields, effort, missing)
 
     def score(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The true scores of given rows, float32 [m]; as `DenseIndex.score`."""

@@ -10,7 +10,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -28,32 +28,35 @@ from glow.storage import read_header
 STORE_FILE = "vectors.json"
 STORED_FOLDER, STORED_HEADER, BY_ID_FILE = "store", "store.json", "by-id.npy"
 """Directory of a version whose other components are in collections: their names, and the rows in the order of ids, uint32 [n]."""
-CollectionName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,254}$")]
 ROW_FIELD, VECTOR_FIELD = "row", "vector"
-STORE_INDEXES: dict[IndexKind, tuple[str, dict[str, int]]] = {
-    "flat": ("FLAT", {}),
-    "hnsw": ("HNSW", {"M": 32, "efConstruction": 200}),
-    "ivf-pq": ("IVF_SQ8", {}),
-}
-"""Milvus' index for each kind; `IVF` gets as many inverted lists as in GLOW."""
+RowUnit = Literal["document", "vector"]
 SAMPLED = 100
 
 
-class StoredRows(StrictModel):
+class CollectionHeader(StrictModel):
+    """A collection, and what ties it to its version."""
+
+    # Its name, whose end is that of `bound_to`: Lite stores no description, but every server a name
+    collection: Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,254}$")]
+    rows: Annotated[
+        int, Field(ge=1, lt=2**32)
+    ]  # number of its entities, whose primary keys are 0 to rows - 1
+    sample: str = ""  # SHA-256 of the values of `sampled_rows`
+    # Names of the columns that it can filter, in the order of its fields `f0`, `f1`, …
+    filters: tuple[str, ...] = ()
+
+    def bound_to(self, hashes: Mapping[str, str]) -> str:
+        """End of the collection's name for a version with these hashes."""
+        said = f"{hashes.get('model', '')} {hashes.get('terms', '')} {self.sample} {self.rows}"
+        return hashlib.sha256(said.encode()).hexdigest()[:24]
+
+
+class StoredRows(CollectionHeader):
     """A collection with rows of components."""
 
-    # Its name; its end, a hash of model, term statistics and rows, ties it to a version
-    collection: CollectionName
-    per: Literal["document", "vector"]  # unit of its rows
+    per: RowUnit  # unit of its rows
     components: tuple[str, ...]  # that are in it
-    rows: Annotated[int, Field(ge=1, lt=2**32)]  # their number
     text_bytes: Annotated[int, Field(ge=0)]  # size of the largest stored document
-    sample: str  # SHA-256 of the values of `sampled_rows`
-    filters: tuple[str, ...] = ()  # as `StoreHeader.fields`
-
-    def bound_to(self, model: str, terms: str) -> str:
-        """End of the collection's name for a version with these hashes."""
-        return binding(model, terms, self.sample, self.rows)
 
 
 class StoredHeader(StrictModel):
@@ -64,33 +67,13 @@ class StoredHeader(StrictModel):
     collections: tuple[StoredRows, ...]  # one for each unit of rows
 
 
-class StoreHeader(StrictModel):
+class StoreHeader(CollectionHeader):
     """`vectors.json`."""
 
     format: Literal[1] = 1  # format version
     address: str  # of the server, without credentials
-    # Its name; its end, a hash of model, term statistics and vectors, ties it to a version
-    collection: CollectionName
     index: IndexKind  # kind of dense index
-    vectors: Annotated[int, Field(ge=1, lt=2**32)]  # vectors, dimensions: size of the collection
     dimensions: Annotated[int, Field(ge=1, le=32_768)]
-    sample: str  # SHA-256 of the vectors of `sampled_rows`
-    # Names of the columns that it can filter, in the order of its fields `f0`, `f1`, …
-    fields: tuple[str, ...] = ()
-
-    def bound_to(self, model: str, terms: str) -> str:
-        """End of a collection's name for a version with these hashes. Lite stores no description, but every server a name."""
-        return binding(model, terms, self.sample, self.vectors)
-
-
-def binding(model: str, terms: str, sample: str, rows: int) -> str:
-    """End of a collection's name, from the hashes of a version and of its rows."""
-    return hashlib.sha256(f"{model} {terms} {sample} {rows}".encode()).hexdigest()[:24]
-
-
-def read_stored_header(folder: Path) -> StoredHeader:
-    """Reads `store.json` from its directory."""
-    return read_header(folder / STORED_HEADER, StoredHeader)
 
 
 def read_store_header(folder: Path) -> StoreHeader:
@@ -98,14 +81,9 @@ def read_store_header(folder: Path) -> StoreHeader:
     return read_header(folder / STORE_FILE, StoreHeader)
 
 
-def sampled_rows(vectors: int) -> NDArray[np.int64]:
+def sampled_rows(rows: int) -> NDArray[np.int64]:
     """The rows to compare bit for bit when a collection is opened, int64, ascending."""
-    return np.unique(np.linspace(0, vectors - 1, min(SAMPLED, vectors)).astype(np.int64))
-
-
-def sample_hash(vectors: NDArray[np.float32]) -> str:
-    """SHA-256 of sampled vectors, float32 [m, D]."""
-    return hashlib.sha256(np.ascontiguousarray(vectors, "<f4").tobytes()).hexdigest()
+    return np.unique(np.linspace(0, rows - 1, min(SAMPLED, rows)).astype(np.int64))
 
 
 def collections_of(folder: Path) -> dict[str, str]:
@@ -115,7 +93,7 @@ def collections_of(folder: Path) -> dict[str, str]:
         vectors = read_store_header(folder)
         found[vectors.collection] = vectors.address
     if (folder / STORED_FOLDER / STORED_HEADER).is_file():
-        stored = read_stored_header(folder / STORED_FOLDER)
+        stored = read_header(folder / STORED_FOLDER / STORED_HEADER, StoredHeader)
         found |= {each.collection: stored.address for each in stored.collections}
     return found
 
@@ -233,6 +211,12 @@ class Connection:
         self._has_failed = False
         return found
 
+    def call(self, method: str, *given: Any, within_s: float | None = None, **options: Any) -> Any:
+        """As `run`, for one method of the client."""
+        return self.run(
+            lambda client, left_s: getattr(client, method)(*given, timeout=left_s, **options), within_s
+        )
+
     def _begin(self) -> bool:
         """Whether this call is to check if the server responds again."""
         with self._lock:
@@ -247,11 +231,9 @@ class Connection:
 
     def _reconnect(self, within_s: float) -> None:
         """Replaces a connection on which late bytes may precede every response."""
-        handler = getattr(self._client, "_handler", None)
-        if self._uri.startswith("http"):  # a file has no connection
-            reconnect = getattr(handler, "reconnect", None)
-            if reconnect is not None:
-                reconnect(timeout=within_s)
+        reconnect = getattr(getattr(self._client, "_handler", None), "reconnect", None)
+        if self._uri.startswith("http") and reconnect is not None:  # a file has no connection
+            reconnect(timeout=within_s)
 
     def _call(self, call: Callable[[], T], *, is_search: bool) -> T:
         pymilvus, grpc = require_pymilvus(), importlib.import_module("grpc")
@@ -297,9 +279,7 @@ def connect(address: str, access: StoreAccess | None = None) -> Connection:
 
 def require_version(connection: Connection) -> None:
     """Refuses a server without sparse vectors."""
-    version: str = connection.run(
-        lambda client, within_s: client.get_server_version(timeout=within_s), BUILD_S
-    )
+    version: str = connection.call("get_server_version", within_s=BUILD_S)
     numbers = re.search(r"(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < LEAST_VERSION:
         raise ConfigError(f"{connection.address} is Milvus {version}; expected 2.4 or newer")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glow.errors import FormatError
 from glow.index.learned_sparse import Expansion
-from glow.index.milvus.collection import Collection, FilterFields, Found, RowSearch
+from glow.index.milvus.collection import Collection, FilterFields, RowSearch
 from glow.index.postings import (
     Block,
     ImpactHeader,
@@ -41,11 +41,6 @@ def split(text: str) -> list[str]:
     return [text[start : start + PIECE] for start in range(0, len(text), PIECE)] or [""]
 
 
-def join(pieces: Sequence[str]) -> str:
-    """The text of pieces."""
-    return "".join(pieces)
-
-
 def encode(data: bytes) -> list[str]:
     """Bytes as pieces, a third longer; base 85 would be a quarter longer, and in Python thirty times as slow."""
     return split(base64.b64encode(data).decode("ascii"))
@@ -53,18 +48,13 @@ def encode(data: bytes) -> list[str]:
 
 def decode(pieces: Sequence[str]) -> bytes:
     """The bytes of pieces."""
-    return base64.b64decode(join(pieces))
+    return base64.b64decode("".join(pieces))
 
 
 ID_FIELD, TEXT_FIELD = "id", "text"
 BOTH = (ID_FIELD, TEXT_FIELD)
 PROBES, FEW_PROBES = 64, 3
 """Ids that a step of a search for one id reads: four steps for ten million documents; and the least if many are searched."""
-
-
-def text_of(fields: str, metadata: str) -> str:
-    """Fields and metadata as one text; JSON has no line breaks."""
-    return f"{fields}\n{metadata}"
 
 
 class MilvusDocuments:
@@ -166,7 +156,7 @@ class MilvusDocuments:
 
 def _record(entity: Any) -> tuple[str, str, str]:
     """Id, fields and metadata."""
-    fields, line, metadata = join(entity[TEXT_FIELD]).partition("\n")
+    fields, line, metadata = "".join(entity[TEXT_FIELD]).partition("\n")
     if not line:
         raise FormatError(f"the stored document {entity[ID_FIELD]!r} is damaged; rebuild the index")
     return entity[ID_FIELD], fields, metadata
@@ -182,6 +172,7 @@ class Terms:
 
     header: ImpactHeader  # kind and counts
     vocabulary: Vocabulary  # the words
+    analyzer: Analyzer  # turns words into terms
     starts: NDArray[np.int64]  # int64 [v + 1]; the difference of two is a word's document frequency
     maxima: NDArray[np.float32]  # float32 [v], each word's largest impact
     first: int  # dimension of the first word
@@ -190,12 +181,8 @@ class Terms:
     def open(cls, folder: Path, first: int) -> "Terms":
         """Opens the files that stay."""
         header = read_impacts_header(folder)
-        return cls(header, Vocabulary.load(folder), *read_counts(folder, header), first)
-
-    @property
-    def analyzer(self) -> Analyzer:
-        """Turns words into terms."""
-        return Analyzer(self.header.analyzer)
+        words, analyzer = Vocabulary.load(folder), Analyzer(header.analyzer)
+        return cls(header, words, analyzer, *read_counts(folder, header), first)
 
     def rows(self, words: Sequence[str]) -> list[tuple[int, int]]:
         """Rows in the vocabulary, ascending, and how often the query has each."""
@@ -283,23 +270,23 @@ class MilvusImpacts:
     def blocks(self, most: int) -> Iterator[Block]:
         """All postings in blocks of some rows, and within these in the order of words; codes, if impacts are learned."""
         del most
-        first, stop, row = self._bm25.first, self._bm25.first + self.header.words, 0
-        is_learned = self.header.kind == "learned"
+        first, row, is_learned = self._bm25.first, 0, self.header.kind == "learned"
         for entities in self._collection.scan((WORDS_FIELD, CAUSES_FIELD) if is_learned else (WORDS_FIELD,)):
-            held = [_sorted(entity[WORDS_FIELD], first, stop) for entity in entities]
-            words = np.concatenate([each[0] for each in held]) - first
-            values = np.concatenate([each[1] for each in held])
-            rows = np.repeat(
-                np.arange(row, row + len(held), dtype=np.uint32), [len(each[0]) for each in held]
-            )
-            order = np.argsort(words, kind="stable")
+            vectors = [each[WORDS_FIELD] for each in entities]
+            rows = np.repeat(np.arange(row, row + len(vectors), dtype=np.uint32), list(map(len, vectors)))
+            words = np.fromiter((int(dim) - first for vector in vectors for dim in vector), np.int64)
+            values = np.fromiter((value for vector in vectors for value in vector.values()), np.float32)
+            kept = np.flatnonzero((words >= 0) & (words < self.header.words))
+            kept = kept[np.lexsort((words[kept], rows[kept]))]  # the order of the causes
+            order = np.argsort(words[kept], kind="stable")
             causes = None
             if is_learned:
                 values = values.astype(np.uint8)
-                every = [np.frombuffer(decode(entity[CAUSES_FIELD]), np.uint8) for entity in entities]
+                every = [np.frombuffer(decode(each[CAUSES_FIELD]), np.uint8) for each in entities]
                 causes = np.concatenate(every)[order]
-            yield Block(words[order], rows[order], values[order], causes)
-            row += len(held)
+            kept = kept[order]
+            yield Block(words[kept], rows[kept], values[kept], causes)
+            row += len(entities)
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
         """Every word with its document frequency, in the order of the words' UTF-8 bytes."""
@@ -310,10 +297,7 @@ class MilvusImpacts:
         return self._bm25.of(words)
 
     def _search(self, terms: Mapping[int, float]) -> RowSearch:
-        def ask(limit: int, said: str) -> Found:
-            return self._collection.ask(WORDS_FIELD, terms, limit, said, {})
-
-        return RowSearch(ask, len(self), self._filters)
+        return RowSearch(self._collection, WORDS_FIELD, terms, self._filters)
 
 
 class MilvusLearned(MilvusImpacts):
@@ -359,51 +343,24 @@ class MilvusLearned(MilvusImpacts):
         return self._bm25.of(words) | self._learned.of(words)
 
 
-def _sorted(vector: dict[int, float], first: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Dimensions first to stop of a sparse vector, ascending, and their numbers."""
-    dims = np.fromiter((int(dim) for dim in vector), np.int64, len(vector))
-    values = np.fromiter(vector.values(), np.float32, len(vector))
-    kept = np.flatnonzero((dims >= first) & (dims < stop))
-    kept = kept[np.argsort(dims[kept])]
-    return dims[kept], values[kept]
-
-
 STATES_FIELD = "states"
 
 
-def token_values(
-    lengths: NDArray[np.int64],  # int64 [m]
-    codes: NDArray[np.uint8],  # uint8 [t, b]
-    scales: NDArray[np.float16],  # float16 [t]
-) -> list[list[str]]:
-    """The values of rows."""
-    ends = np.cumsum(lengths).tolist()
-    return [
-        encode(codes[stop - size : stop].tobytes() + scales[stop - size : stop].tobytes())
-        for stop, size in zip(ends, lengths.tolist(), strict=True)
-    ]
-
-
-class MilvusStates:
-    """Arguments and results as for `TokenEmbeddingStore`."""
+class MilvusStates(TokenEmbeddingStore):
+    """Token embeddings in a collection."""
 
     def __init__(
         self,
         collection: Collection,  # of the rows
         header: StatesHeader,  # of the store; its file stays in the version's directory
     ) -> None:
-        self._collection, self.header = collection, header
-
-    def __len__(self) -> int:
-        return self.header.documents
+        none, empty = np.zeros(1, np.int64), np.empty((0, 0), np.uint8)
+        super().__init__(header, none, empty, np.empty(0, np.float16))
+        self._collection = collection
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of tokens of rows, int64 [m]."""
         return self.coded(rows).lengths
-
-    def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Token embeddings and mask of rows, padded at the end."""
-        return self.coded(rows).states(self.header.size)
 
     def coded(self, rows: NDArray[np.int64]) -> CodedStates:
         """Rows in their stored form."""
@@ -418,8 +375,3 @@ class MilvusStates:
             np.frombuffer(codes, np.uint8).reshape(-1, width),
             np.frombuffer(scales, np.float16),
         )
-
-    def require_model(self, digest: str) -> None:
-        """Refuses a re-ranker that did not compute these token embeddings; as `TokenEmbeddingStore.require_model`."""
-        empty, none = np.empty((0, 0), np.uint8), np.zeros(1, np.int64)
-        TokenEmbeddingStore(self.header, none, empty, np.empty(0, np.float16)).require_model(digest)

@@ -5,29 +5,28 @@ passages, and removes the files. What does not grow with documents stays: header
 Metadata columns stay as well, because filters, facets and sorting scan them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glow.errors import MismatchError
 from glow.index.columns import COLUMNS, COLUMNS_FOLDER, ORDER_FILE
 from glow.index.component import Component
 from glow.index.learned_sparse import LEARNED_SPARSE
-from glow.index.milvus.collection import Collection, FilterFields, sample_of
+from glow.index.milvus.collection import Collection, FilterFields
 from glow.index.milvus.connection import (
     BY_ID_FILE,
     STORED_FOLDER,
     STORED_HEADER,
-    Connection,
+    RowUnit,
     StoredHeader,
     StoredRows,
     connect,
-    read_stored_header,
-    sampled_rows,
 )
 from glow.index.milvus.readers import (
     CAUSES_FIELD,
@@ -42,29 +41,21 @@ from glow.index.milvus.readers import (
     Terms,
     encode,
     split,
-    text_of,
-    token_values,
 )
 from glow.index.milvus.write import (
     NOTE_FILE,
     CollectionImport,
     DocumentPostings,
-    Layout,
-    PostingsOfRow,
+    FieldType,
     Values,
     collection_prefix,
-    filter_layout,
-    insert_here,
 )
 from glow.index.postings import IMPACTS_FOLDER, LEARNED_FOLDER, POSTINGS, STAYING_FILES
-from glow.index.segment import Per, Segment
+from glow.index.segment import Segment
 from glow.index.stored_fields import STORED_FIELDS, DocumentStore
 from glow.index.token_embeddings import STATES_FOLDER, STATES_HEADER, TOKEN_EMBEDDINGS, StatesHeader
 from glow.storage import read_header
 
-__all__ = ["open_stored", "store_segment", "stored_header"]
-
-FieldType = tuple[str, Mapping[str, Any]]
 PIECES: FieldType = ("ARRAY", {"element_type": "VARCHAR", "max_length": 65_535, "max_capacity": 4_096})
 IDS: FieldType = ("VARCHAR", {"max_length": 65_535})
 SPARSE: FieldType = ("SPARSE_FLOAT_VECTOR", {})
@@ -74,55 +65,52 @@ _COLLECTIONS: WeakValueDictionary[tuple[str, str], Collection] = WeakValueDictio
 """Open collections, which the components of a version share."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Opened:
-    """An open collection."""
-
-    collection: Collection  # the collection
-    filters: FilterFields | None  # translates filters on documents; None: the columns are not known
-
-
 @dataclass(frozen=True, slots=True)
 class Stored:
     """One component in a collection."""
 
-    component: Component[Any, Any, Any, Any]  # the component
-    per: Per  # unit of its rows
-    # Its fields of an entity, besides the sparse vector, with Milvus' type and options
-    fields: Mapping[str, FieldType]
+    component: Component[Any, Any, Any, Any]
+    per: RowUnit  # unit of its rows
+    fields: Mapping[str, FieldType]  # of an entity, besides the sparse vector
     stays: tuple[str, ...]  # names of its files that stay in the version's directory
     # Reads the values of rows from the local files; the second argument is a directory for temporary files
     values: Callable[[Segment, Path], Values]
-    open: Callable[[Segment, Opened], Any]  # what answers as the local reader does
-
-    def files(self, folder: Path) -> Iterator[Path]:
-        """The local files of a version that the collection replaces."""
-        for name in self.component.paths:
-            path = folder / name
-            found = sorted(path.iterdir()) if path.is_dir() else [path]
-            yield from (file for file in found if file.name not in self.stays)
+    # What answers as the local reader does; the last argument translates filters on documents
+    open: Callable[[Segment, Collection, FilterFields | None], Any]
 
 
 def _document_values(made: Segment, notes: Path) -> Values:
-    store = made[STORED_FIELDS]
-    assert isinstance(store, DocumentStore)  # noqa: S101 - local until now
-
     def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
-        raw = list(store.raw(start, stop))
-        texts = [split(text_of(fields, metadata)) for _, fields, metadata in raw]
+        raw = list(_documents(made).raw(start, stop))
+        # JSON has no line breaks.
+        texts = [split(f"{fields}\n{metadata}") for _, fields, metadata in raw]
         return {ID_FIELD: [each[0] for each in raw], TEXT_FIELD: texts}
 
     return values
 
 
-def _open_documents(segment: Segment, opened: Opened) -> MilvusDocuments:
-    order = segment.path(COLUMNS_FOLDER) / ORDER_FILE
-    return MilvusDocuments(opened.collection, order, segment.path(STORED_FOLDER) / BY_ID_FILE)
+def _documents(made: Segment) -> DocumentStore:
+    store = made[STORED_FIELDS]
+    assert isinstance(store, DocumentStore)  # noqa: S101 - local until now
+    return store
+
+
+def _open_documents(segment: Segment, collection: Collection, _: FilterFields | None) -> MilvusDocuments:
+    order, by_id = segment.path(COLUMNS_FOLDER) / ORDER_FILE, segment.path(STORED_FOLDER) / BY_ID_FILE
+    return MilvusDocuments(collection, order, by_id)
 
 
 def _posting_values(made: Segment, notes: Path) -> Values:
     postings = DocumentPostings(made[POSTINGS], notes / IMPACTS_FOLDER)
     return lambda start, stop: {WORDS_FIELD: [_vector(each, 1) for each in postings.rows(start, stop)]}
+
+
+def _vector(records: NDArray[Any], first: int) -> dict[int, float]:
+    return dict(zip((records["word"] + first).tolist(), records["value"].tolist(), strict=True))
+
+
+def _open_postings(segment: Segment, collection: Collection, filters: FilterFields | None) -> MilvusImpacts:
+    return MilvusImpacts(collection, filters, Terms.open(segment.path(IMPACTS_FOLDER), 1))
 
 
 def _learned_values(made: Segment, notes: Path) -> Values:
@@ -131,57 +119,42 @@ def _learned_values(made: Segment, notes: Path) -> Values:
 
     def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
         rows = postings.rows(start, stop)
-        causes = [encode(each.causes.tobytes()) for each in rows]
+        causes = [encode(each["cause"].tobytes()) for each in rows]
         return {WORDS_FIELD: [_vector(each, first) for each in rows], CAUSES_FIELD: causes}
 
     return values
 
 
-def _open_learned(segment: Segment, opened: Opened) -> MilvusLearned:
-    bm25 = _terms(segment)
+def _open_learned(segment: Segment, collection: Collection, filters: FilterFields | None) -> MilvusLearned:
+    bm25 = Terms.open(segment.path(IMPACTS_FOLDER), 1)
     learned = Terms.open(segment.path(LEARNED_FOLDER), 1 + bm25.header.words)
-    return MilvusLearned(opened.collection, opened.filters, bm25, learned)
+    return MilvusLearned(collection, filters, bm25, learned)
 
 
 def _states_values(made: Segment, notes: Path) -> Values:
     states = made[TOKEN_EMBEDDINGS]
-    return lambda start, stop: {STATES_FIELD: token_values(*states.coded(np.arange(start, stop)))}
+
+    def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
+        rows = (states.coded(np.array([row])) for row in range(start, stop))
+        return {STATES_FIELD: [encode(each.codes.tobytes() + each.scales.tobytes()) for each in rows]}
+
+    return values
+
+
+def _open_states(segment: Segment, collection: Collection, _: FilterFields | None) -> MilvusStates:
+    header = read_header(segment.path(STATES_FOLDER) / STATES_HEADER, StatesHeader)
+    return MilvusStates(collection, header)
 
 
 STORED: Mapping[str, Stored] = {
     each.component.name: each
     for each in (
-        Stored(
-            STORED_FIELDS,
-            "document",
-            {ID_FIELD: IDS, TEXT_FIELD: PIECES},
-            (),
-            _document_values,
-            _open_documents,
-        ),
-        Stored(
-            POSTINGS,
-            "document",
-            {},
-            STAYING_FILES,
-            _posting_values,
-            lambda segment, opened: MilvusImpacts(opened.collection, opened.filters, _terms(segment)),
-        ),
-        Stored(
-            LEARNED_SPARSE, "document", {CAUSES_FIELD: PIECES}, STAYING_FILES, _learned_values, _open_learned
-        ),
-        Stored(
-            TOKEN_EMBEDDINGS,
-            "vector",
-            {STATES_FIELD: PIECES},
-            (STATES_HEADER,),
-            _states_values,
-            lambda segment, opened: MilvusStates(
-                opened.collection, read_header(segment.path(STATES_FOLDER) / STATES_HEADER, StatesHeader)
-            ),
-        ),
+        Stored(STORED_FIELDS, "document", {ID_FIELD: IDS, TEXT_FIELD: PIECES}, (), _document_values, _open_documents),
+        Stored(POSTINGS, "document", {}, STAYING_FILES, _posting_values, _open_postings),
+        Stored(LEARNED_SPARSE, "document", {CAUSES_FIELD: PIECES}, STAYING_FILES, _learned_values, _open_learned),
+        Stored(TOKEN_EMBEDDINGS, "vector", {STATES_FIELD: PIECES}, (STATES_HEADER,), _states_values, _open_states),
     )
-}
+}  # fmt: skip
 
 
 def open_stored(component: Component[Any, Any, Any, Any], segment: Segment) -> Any:
@@ -190,7 +163,7 @@ def open_stored(component: Component[Any, Any, Any, Any], segment: Segment) -> A
     if header is not None:
         for rows in header.collections:
             if component.name in rows.components:
-                return STORED[component.name].open(segment, _opened(segment, header.address, rows))
+                return _open(STORED[component.name], segment, header.address, rows)
     return None
 
 
@@ -198,7 +171,24 @@ def stored_header(segment: Segment) -> StoredHeader | None:
     """The collections of a segment; None if its rows are in files, as those of a delta always are."""
     if segment.below or not segment.has(f"{STORED_FOLDER}/{STORED_HEADER}"):
         return None
-    return read_stored_header(segment.path(STORED_FOLDER))
+    return read_header(segment.path(STORED_FOLDER) / STORED_HEADER, StoredHeader)
+
+
+def _open(stored: Stored, segment: Segment, address: str, rows: StoredRows) -> Any:
+    """Opens a component; when its collection is opened first, the rows are checked."""
+    file, held = f"{STORED_FOLDER}/{STORED_HEADER}", _COLLECTIONS.get((address, rows.collection))
+    collection = held or Collection(connect(address), rows, {TEXT_FIELD: rows.text_bytes})
+    collection.require_bound(file, segment.hashes)
+    if rows.per == "document" and rows.rows != segment.rows.documents:
+        raise MismatchError(
+            f"index {segment.name}: {rows.rows} documents in {file}, {segment.rows.documents} in the manifest; {segment.remedy}"
+        )
+    if held is None:
+        collection.check([WORDS_FIELD, *(name for each in rows.components for name in STORED[each].fields)])
+        _COLLECTIONS[address, rows.collection] = collection
+    columns = segment.get(COLUMNS) if rows.filters else None
+    filters = None if columns is None else FilterFields(columns, rows.filters)
+    return stored.open(segment, collection, filters)
 
 
 def store_segment(
@@ -209,104 +199,57 @@ def store_segment(
     advance: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Moves the rows of components into collections; a call after a killed one resumes the import."""
-    connection = connect(address)
+    connection, prefix, target = connect(address), collection_prefix(notes), folder / STORED_FOLDER
     held = [each for name, each in STORED.items() if name in made.readers]
-    is_cut = made.rows.first is not None
-    groups: dict[Per, list[Stored]] = {}
+    groups: dict[RowUnit, list[Stored]] = {}
     for each in held:
-        groups.setdefault(each.per if is_cut else "document", []).append(each)
-    written = [
-        _Import(connection, made, notes / per, per, parts).run(collection_prefix(notes), advance)
-        for per, parts in groups.items()
-    ]
-    target = folder / STORED_FOLDER
+        groups.setdefault(each.per if made.rows.first is not None else "document", []).append(each)
+    collections = []
+    for per, parts in groups.items():
+        below = notes / per
+        below.mkdir(exist_ok=True)
+        filters = FilterFields(made[COLUMNS]) if per == "document" else None
+        rows = StoredRows(
+            collection=f"{prefix}_{per}s",
+            per=per,
+            components=tuple(each.component.name for each in parts),
+            rows=made.rows.count(per),
+            text_bytes=_documents(made).longest() if STORED_FIELDS.name in made.readers else 0,
+            filters=() if filters is None else filters.names,
+        )
+        fields = {name: kind for each in parts for name, kind in each.fields.items()}
+        values = _joined([each.values(made, below) for each in parts], filters)
+        importer = CollectionImport(
+            connection,
+            {WORDS_FIELD: SPARSE, **fields},
+            ("SPARSE_INVERTED_INDEX", {}),
+            values,
+            below / NOTE_FILE,
+        )
+        collections.append(importer.run(rows, made.hashes, advance))
     target.mkdir()
     np.save(target / BY_ID_FILE, np.argsort(made[COLUMNS].order).astype(np.uint32), allow_pickle=False)
-    StoredHeader(address=address, collections=tuple(written)).save(target / STORED_HEADER)
+    StoredHeader(address=address, collections=tuple(collections)).save(target / STORED_HEADER)
     for each in held:
-        for file in list(each.files(folder)):
-            file.unlink()
+        for path in (folder / name for name in each.component.paths):
+            for file in list(path.iterdir()) if path.is_dir() else [path]:
+                if file.name not in each.stays:
+                    file.unlink()
 
 
-class _Import:
-    """The import of one collection."""
+def _joined(sources: Sequence[Values], filters: FilterFields | None) -> Values:
+    """The values of several components, and of filters; sparse vectors are joined."""
 
-    def __init__(
-        self, connection: Connection, made: Segment, notes: Path, per: Per, parts: Sequence[Stored]
-    ) -> None:
-        notes.mkdir(parents=True, exist_ok=True)
-        self._connection, self._made, self._notes = connection, made, notes
-        self._per, self._parts = per, parts
-        self._sources = [each.values(made, notes) for each in parts]
-        self._filters = FilterFields(made[COLUMNS]) if per == "document" else None
-
-    def run(self, prefix: str, advance: Callable[[int], None]) -> StoredRows:
-        """Imports all rows."""
-        made: Segment = self._made
-        fields: dict[str, FieldType] = {WORDS_FIELD: SPARSE}
-        for each in self._parts:
-            fields |= each.fields
-        count = made.rows.count(self._per)
-        sampled = (self._values(row, row + 1) for row in sampled_rows(count).tolist())
-        entities = [{name: values[0] for name, values in each.items()} for each in sampled]
-        store = made.get(STORED_FIELDS)
-        rows = StoredRows(
-            collection=prefix,
-            per="vector" if self._per == "vector" else "document",
-            components=tuple(each.component.name for each in self._parts),
-            rows=count,
-            text_bytes=store.longest() if isinstance(store, DocumentStore) else 0,
-            sample=sample_of(entities, list(fields)),
-            filters=() if self._filters is None else self._filters.names,
-        )
-        name = f"{prefix}_{self._per}s_{rows.bound_to(made.hashes['model'], made.hashes['terms'])}"
-        layout = Layout(fields | filter_layout(rows.filters), WORDS_FIELD, "SPARSE_INVERTED_INDEX")
-        insert = insert_here(self._connection, self._values)
-        CollectionImport(self._connection, name, layout, self._notes / NOTE_FILE).run(count, insert, advance)
-        return rows.model_copy(update={"collection": name})
-
-    def _values(self, start: int, stop: int) -> Mapping[str, Sequence[Any]]:
-        """The values of all components; sparse vectors are joined."""
+    def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
         vectors: list[dict[int, float]] = [{} for _ in range(start, stop)]
-        joined: dict[str, Sequence[Any]] = {}
-        for source in self._sources:
-            for name, values in source(start, stop).items():
-                if name != WORDS_FIELD:
-                    joined[name] = values
-                    continue
-                for vector, own in zip(vectors, values, strict=True):
-                    vector |= own
-        codes = {} if self._filters is None else self._filters.codes(np.arange(start, stop))
-        filters = {name: each.tolist() for name, each in codes.items()}
-        return {WORDS_FIELD: [vector or ALWAYS for vector in vectors], **joined, **filters}
-
-
-def _opened(segment: Segment, address: str, rows: StoredRows) -> Opened:
-    """The collection; when it is opened first, its rows are checked."""
-    collection = _COLLECTIONS.get((address, rows.collection))
-    is_open = collection is not None
-    if collection is None:
-        sizes = {TEXT_FIELD: rows.text_bytes}
-        collection = Collection(connect(address), rows.collection, rows.rows, sizes)
-    file, hashes = f"{STORED_FOLDER}/{STORED_HEADER}", segment.hashes
-    collection.require_bound(file, rows.bound_to(hashes.get("model", ""), hashes.get("terms", "")))
-    if rows.per == "document" and rows.rows != segment.rows.documents:
-        raise MismatchError(
-            f"index {segment.name}: {rows.rows} documents in {file}, {segment.rows.documents} in the manifest; {segment.remedy}"
+        joined: dict[str, Sequence[Any]] = (
+            {} if filters is None else {**filters.codes(np.arange(start, stop))}
         )
-    if not is_open:
-        fields = [WORDS_FIELD, *(name for each in rows.components for name in STORED[each].fields)]
-        places = sampled_rows(rows.rows).tolist()
-        collection.check(lambda: sample_of(collection.read(places, fields), fields), rows.sample)
-        _COLLECTIONS[address, rows.collection] = collection
-    columns = segment.get(COLUMNS) if rows.filters else None
-    filters = None if columns is None else FilterFields(columns, rows.filters)
-    return Opened(collection, filters)
+        for source in sources:
+            own = dict(source(start, stop))
+            for vector, part in zip(vectors, own.pop(WORDS_FIELD, ()), strict=False):
+                vector |= part
+            joined |= own
+        return {WORDS_FIELD: [vector or ALWAYS for vector in vectors], **joined}
 
-
-def _terms(segment: Segment) -> Terms:
-    return Terms.open(segment.path(IMPACTS_FOLDER), 1)
-
-
-def _vector(row: PostingsOfRow, first: int) -> dict[int, float]:
-    return dict(zip((row.words + first).tolist(), row.values.tolist(), strict=True))
+    return values

@@ -13,15 +13,14 @@ from glow.index.columns import COLUMNS, COLUMNS_FOLDER, Columns
 from glow.index.component import Asked, Component, Corpus, ImportRows, VectorRows
 from glow.index.milvus import (
     STORE_FILE,
-    CollectionWriter,
     FilterFields,
     ImportRange,
     MilvusVectors,
     collection_prefix,
     connect,
-    documents_of,
     read_store_header,
     require_version,
+    write_vectors,
 )
 from glow.index.passages import PASSAGES, PASSAGES_FOLDER
 from glow.index.ranking import IndexKind, Ranking, RowMask, SearchParams
@@ -207,7 +206,7 @@ class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
         vectors = open_dense(segment.path(name), segment.get(COLUMNS), device)
         # A new import is checked when its version is complete.
         if isinstance(vectors, MilvusVectors) and segment.files is not None:
-            vectors.check(segment.hashes.get("model", ""), segment.hashes.get("terms", ""))
+            vectors.check(segment.hashes)
         _check_rows(segment, vectors)
         return vectors
 
@@ -256,9 +255,19 @@ def _store(
     insert: ImportRows | None = None,
 ) -> None:
     """Imports vectors into a server; a call after a killed one resumes it."""
-    writer = CollectionWriter(connect(address), collection_prefix(notes), kind, FilterFields(made[COLUMNS]))
-    hashes, documents = (made.hashes["model"], made.hashes["terms"]), documents_of(made.get(PASSAGES))
-    writer.write(made.folder, vectors, *hashes, documents, advance, insert, notes)
+    write_vectors(
+        connect(address),
+        collection_prefix(notes),
+        kind,
+        FilterFields(made[COLUMNS]),
+        made.folder,
+        vectors,
+        made.hashes,
+        made.get(PASSAGES),
+        advance,
+        insert,
+        notes,
+    )
 
 
 def _import_range(address: str, vectors: VectorRows, made: Segment) -> ImportRange:
