@@ -305,7 +305,7 @@ class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedO
             )
             raise MismatchError(f"{said}; {segment.remedy}")
         bm25 = segment[POSTINGS]
-        if not isinstance(bm25, ImpactIndex):
+        if not isinstance(bm25, ImpactIndex) or bm25.is_remote:
             raise MismatchError(
                 f"index {segment.name}: BM25 is in a store, learned impacts are not; {segment.remedy}"
             )

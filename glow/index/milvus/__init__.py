@@ -1,6 +1,7 @@
 """Rows of an index in Milvus: collections are an immutable part of one version; the builder writes them, the service searches them."""
 
 from glow.index.milvus.collection import SCORE_TOLERANCE, FilterFields, MilvusVectors
+from glow.index.milvus.components import open_stored, store_segment, stored_header
 from glow.index.milvus.connection import (
     STORE_FILE,
     STORED_FOLDER,
@@ -11,7 +12,6 @@ from glow.index.milvus.connection import (
     read_store_header,
     require_version,
 )
-from glow.index.milvus.stored import open_stored, store_segment, stored_header
 from glow.index.milvus.write import (
     ImportRange,
     collection_prefix,

@@ -45,7 +45,6 @@ MAX_TERMS = 2_000
 EVERY, NONE = "row >= 0", "row < 0"
 MAX_FIELDS = 60
 """Milvus allows 64 fields per collection."""
-Part = tuple[str, ValueType]
 
 
 class FilterFields:
@@ -57,7 +56,7 @@ class FilterFields:
         names: Sequence[str] | None = None,  # of the parts, as a header has them; None: for a new collection
     ) -> None:
         self._columns = columns
-        self._parts: dict[Part, TypedColumn] = {
+        self._parts: dict[tuple[str, ValueType], TypedColumn] = {
             (field.name, kind): part
             for field in columns.fields.values()
             if all(each.offsets is None for each in field.parts.values())  # no lists
@@ -120,7 +119,6 @@ NAMED_ROWS = 8_192
 READ_ROWS, READ_BYTES = 1_024, 32 << 20
 """Most rows of one response, and its most bytes; a message may have 64 MiB."""
 CACHED_ROWS = 1_024
-CHECKED = "Strong"
 SEARCHED = "Eventually"  # the data were imported and flushed long before, and never change
 Entity = Mapping[str, Any]
 Found = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -159,12 +157,7 @@ class Collection:
                 raise
             raise MismatchError(str(error)) from error
         counted = self.connection.call(
-            "query",
-            name,
-            filter="",
-            output_fields=["count(*)"],
-            consistency_level=CHECKED,
-            within_s=BUILD_S,
+            "query", name, output_fields=["count(*)"], consistency_level="Strong", within_s=BUILD_S
         )
         found = int(counted[0]["count(*)"])
         if found != self.rows:
@@ -191,14 +184,8 @@ class Collection:
         scores = np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits))
         return scores, np.fromiter(rows, np.int64, len(hits))
 
-    def read(
-        self,
-        rows: Sequence[int],
-        fields: Sequence[str],
-        *,
-        caches: bool = False,  # whether to keep them for the next reads of the same search
-    ) -> list[Entity]:
-        """Entities of rows, in their order; rows may repeat."""
+    def read(self, rows: Sequence[int], fields: Sequence[str], *, caches: bool = False) -> list[Entity]:
+        """Entities of rows, in their order; rows may repeat. `caches` keeps them for the next reads of the same search."""
         names, held = tuple(fields), dict[int, Entity]()
         with self._lock:
             for row in rows:
@@ -242,17 +229,10 @@ class Collection:
 
 
 def sample_of(entities: Sequence[Entity], fields: Sequence[str]) -> str:
-    """SHA-256 of some fields of some entities; numbers as they are stored, in 32 bits."""
-    values = [[_plain(entity[field]) for field in fields] for entity in entities]
-    return hashlib.sha256(json.dumps(values, ensure_ascii=False).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return [[int(key), float(np.float32(value[key]))] for key in sorted(value)]
-    if isinstance(value, str | int):
-        return value
-    return list(value) if isinstance(value[0], str) else np.asarray(value, np.float32).tolist()
+    """SHA-256 of some fields of some entities."""
+    values = [[entity[field] for field in fields] for entity in entities]
+    text = json.dumps(values, sort_keys=True, default=lambda each: np.asarray(each).tolist())
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,12 +248,8 @@ class RowSearch:
     # Scores rows that a search among them did not return; None: they do not match
     missing: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None
 
-    def nearest(
-        self,
-        k: int,  # hits, >= 1
-        allowed: RowMask | None,  # rows that may be found; None: all
-    ) -> Found:
-        """At least the k best allowed rows, within the limits of an approximate search."""
+    def nearest(self, k: int, allowed: RowMask | None) -> Found:
+        """At least the k best allowed rows (None: of all), within the limits of an approximate search; k >= 1."""
         if allowed is None:
             return self._ask(k + SPARE_HITS, "")
         said = None

@@ -172,7 +172,8 @@ class Connection:
         self._has_failed = False
         self._is_probed = False
         self._lock = threading.Lock()
-        self._client = self._call(self._open, is_search=False)
+        self._client: Any = None
+        self._client = self._call(self._open)
 
     def _open(self) -> Any:
         options = {"token": self.access.token} if self.access.token else {}
@@ -194,12 +195,16 @@ class Connection:
         """
         limit_s = within_s or min(self.access.timeout_s, SEARCH_SHARE * time_left_s())
         until, is_probe = time.monotonic() + limit_s, self._begin()
+
+        def attempt() -> T:
+            # A file has no connection. On another one, late bytes may precede every response: it is replaced.
+            if is_probe and self._uri.startswith("http"):
+                handler = getattr(self._client, "_handler", None)
+                getattr(handler, "reconnect", lambda timeout: None)(timeout=limit_s)
+            return call(self._client, max(until - time.monotonic(), 0.001))
+
         try:
-            if is_probe:
-                self._call(lambda: self._reconnect(limit_s), is_search=True)
-            found = self._call(
-                lambda: call(self._client, max(until - time.monotonic(), 0.001)), is_search=True
-            )
+            found = self._call(attempt)
         except StoreError as error:
             # A search with hardly any time left must not affect the others.
             if not error.is_gone and limit_s >= self.access.timeout_s / 2:
@@ -229,26 +234,20 @@ class Connection:
             self._is_probed = True
             return True
 
-    def _reconnect(self, within_s: float) -> None:
-        """Replaces a connection on which late bytes may precede every response."""
-        reconnect = getattr(getattr(self._client, "_handler", None), "reconnect", None)
-        if self._uri.startswith("http") and reconnect is not None:  # a file has no connection
-            reconnect(timeout=within_s)
-
-    def _call(self, call: Callable[[], T], *, is_search: bool) -> T:
+    def _call(self, call: Callable[[], T]) -> T:
         pymilvus, grpc = require_pymilvus(), importlib.import_module("grpc")
         try:
             return call()
         except (pymilvus.MilvusException, grpc.RpcError, OSError) as error:
-            raise self._told(error, is_open=is_search) from error
+            raise self._told(error) from error
 
-    def _told(self, error: Any, *, is_open: bool) -> GlowError:
+    def _told(self, error: Any) -> GlowError:
         """GLOW's error for a failure of the client."""
         text = " ".join(str(getattr(error, "message", None) or error).split())[:300]
         lower = text.lower()
         # The client loses an old server's message about wrong credentials: then the port tells whether a server is there. If
         # credentials were accepted before, it is a server that listens and does not respond yet.
-        is_there = "illegal connection params" in lower and not is_open and self._listens()
+        is_there = "illegal connection params" in lower and self._client is None and self._listens()
         if is_there or any(word in lower for word in REFUSED):
             return ConfigError(
                 f"{self.address} refuses the credentials: {text}; set {TOKEN_VARIABLE} to USER:PASSWORD"

@@ -38,13 +38,9 @@ RECORD = np.dtype([("row", "<u4"), ("word", "<u4"), ("value", "<f4"), ("cause", 
 
 
 class DocumentPostings:
-    """Reads an inverted index document by document."""
+    """Reads an inverted index document by document, by way of temporary files in a folder."""
 
-    def __init__(
-        self,
-        impacts: SegmentImpacts,  # the index
-        folder: Path,  # for temporary files; created if missing
-    ) -> None:
+    def __init__(self, impacts: SegmentImpacts, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._part, self._records = folder, -1, np.empty(0, RECORD)
         for file in folder.glob("range-*"):
@@ -75,7 +71,6 @@ BATCH_ROWS, BATCH_BYTES = 2_048, 16 << 20
 IMPORT_ROWS = 16 * BATCH_ROWS
 """Rows between two flushes, whose progress is noted."""
 NOTE_FILE, NAME_FILE = "import.json", "collection.txt"
-Advance = Callable[[int], None]
 FieldType = tuple[str, Mapping[str, Any]]
 """Milvus' type, and its options."""
 Values = Callable[[int, int], Mapping[str, Sequence[Any]]]
@@ -97,7 +92,7 @@ class CollectionImport:
         self,
         header: Header,  # its collection is the start of the name
         hashes: Mapping[str, str],  # of the version, which the collection is bound to
-        advance: Advance,
+        advance: Callable[[int], None],
         insert: ImportRows | None = None,  # imports rows in other processes; None: this process imports
     ) -> Header:
         """Imports all rows, builds the index and loads the collection; returns the header with name and sample."""
@@ -166,7 +161,7 @@ def write_vectors(
     vectors: VectorRows,  # float32 [N, D], L2-normalized
     hashes: Mapping[str, str],  # `model` and `terms` bind the collection to its version
     passages: PassageMap | None = None,  # None: rows are documents
-    advance: Advance = lambda _: None,
+    advance: Callable[[int], None] = lambda _: None,
     insert: ImportRows | None = None,  # imports rows in other processes; None: this process imports
     notes: Path | None = None,  # directory that survives a killed build; None: `folder`
 ) -> StoreHeader:
