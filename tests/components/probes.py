@@ -130,10 +130,8 @@ def _words(seen: Seen, impacts: ImpactsView) -> Any:
         for k in (1, 7, 100):
             for allowed in (None, seen.half(seen.rows, len(impacts))):
                 scores, rows = impacts.search(words, k, allowed, seen.order)
-                ids = seen.named(rows)
-                found.append(
-                    [{"id": each, "score": score} for each, score in zip(ids, scores.tolist(), strict=True)]
-                )
+                hits = zip(seen.named(rows), scores.tolist(), strict=True)
+                found.append([{"id": name, "score": score} for name, score in hits])
     found.append(impacts.by_word(WORDS, seen.rows).tolist())
     return found
 

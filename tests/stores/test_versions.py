@@ -11,20 +11,14 @@ import pytest
 from glow.artifact import IndexRoot
 from glow.errors import ConfigError, MismatchError, StoreError
 from glow.index import Index, RowMask
-from glow.index.milvus import (
-    SCORE_TOLERANCE,
-    STORE_FILE,
-    StoreAccess,
-    connect,
-    read_store_header,
-    require_version,
-)
+from glow.index.milvus import STORE_FILE, StoreAccess, connect, read_store_header, require_version
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_dense, rank_hybrid
 from glow_index_builder.versions import collect
 from tests.asked import asked_of
 from tests.made_index import compacted, deleted, made, opened, upserted
 from tests.ports import free_port
+from tests.stores.conftest import assert_alike
 
 Root = Callable[[str], IndexRoot]
 QUERIES = ("how do bees find home", "coffee beans", "owls hunt at night", "a zebra in the snow")
@@ -72,8 +66,7 @@ def test_a_filter_changes_no_score(toy_model: Path, toy_corpus: Path, tmp_path: 
         scores = dict(zip(whole.rows.tolist(), whole.scores.tolist(), strict=True))
         for share in (0.5, 0.1):
             kept = rank_hybrid(index, query, 100, allowed=RowMask(generator.random(50) < share))
-            expected = [scores[row] for row in kept.rows.tolist()]
-            assert kept.scores.tolist() == pytest.approx(expected, rel=SCORE_TOLERANCE)
+            assert_alike([scores[row] for row in kept.rows.tolist()], kept.scores.tolist())
 
 
 def test_gc_removes_the_collections_of_the_versions_that_it_removes(
