@@ -92,7 +92,7 @@ QUESTION_WORDS = frozenset(
     "am shall".split()
 )
 QUESTION_SHARE = 0.3
-"""Weight of terms in a question, relative to other queries: its words are repeated less (docs/results/quality.md)."""
+"""Weight of terms in a question, relative to other queries: its words are repeated less (docs/results/models.md)."""
 
 
 def lexical_share(words: Sequence[str]) -> float:
