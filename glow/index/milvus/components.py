@@ -218,7 +218,7 @@ ALWAYS = {0: 1.0}
 
 
 class SparseSearch:
-    """Searches sparse vectors by words, with Milvus' own scores; arguments and results as for `ImpactIndex`."""
+    """Searches sparse vectors of terms, with Milvus' own scores; arguments and results as for `ImpactIndex`."""
 
     is_remote = True
     collection: Collection  # of the documents
