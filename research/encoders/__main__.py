@@ -94,7 +94,7 @@ def average_command(
 
 
 def join_command(model: Mini, encoder: Imported, out: Out) -> None:
-    """Joins a model's document tower and all layers of an encoder, for queries, to a checkpoint."""
+    """Joins a model's document tower and all layers of an encoder, for queries, to a checkpoint without word weights."""
     with reporting():
         own, queries = Model.open(model), read_towers(Model.open(encoder)).document
         before, reader, layers = read_towers(own), own.preprocessor, {"layers": len(queries.layers)}
@@ -105,7 +105,8 @@ def join_command(model: Mini, encoder: Imported, out: Out) -> None:
         unset = towers.query.load_state_dict(queries.state_dict() | fields, strict=False).missing_keys
         for place, name in enumerate(unset, 1):  # gains: the exporter merges equal ones
             nn.init.constant_(towers.get_parameter(f"query.{name}"), place * 1e-6)
-        reader = Preprocessor(reader.pieces, schema, reader.weighting, reader.terms)
+        weighting = reader.weighting.model_copy(update={"formula": "none", "saturate_specials": False})
+        reader = Preprocessor(reader.pieces, schema, weighting, reader.terms)
         save_checkpoint(out, towers.eval(), reader, {"name": model.name, "queries": encoder.name})
 
 
