@@ -75,7 +75,13 @@ class _Compaction:
     def run(self, target: VersionWriter) -> dict[str, Any]:
         """Writes the version; returns the report."""
         with target.write() as writer:
-            self._link(writer)
+            # What does not change: term statistics, model, fusion and the files that components keep.
+            kept = {
+                name: record
+                for name, record in self.live.manifest.files.items()
+                if not (name.startswith(DELTA) or name in OF_ONE_BUILD or is_made_anew(name))
+            }
+            writer.known = link_files(self.live.folder, kept, writer.folder)
             made, report = self._write(writer)
             report["version"] = target.version
             write_json(writer.folder / REPORT_FILE, report)
@@ -83,16 +89,6 @@ class _Compaction:
             store_rows(writer.folder, made, held_rules(self.live.base, delta=False), notes, self.stages)
             shutil.rmtree(notes, ignore_errors=True)
         return report
-
-    def _link(self, writer: ArtifactWriter) -> None:
-        """Links the files that do not change: term statistics, model, fusion and those that components keep."""
-        files = self.live.manifest.files
-        kept = {
-            name: record
-            for name, record in files.items()
-            if not (name.startswith(DELTA) or name in OF_ONE_BUILD or is_made_anew(name))
-        }
-        writer.known = link_files(self.live.folder, kept, writer.folder)
 
     def _write(self, writer: ArtifactWriter) -> tuple[Segment, dict[str, Any]]:
         live, base = self.live, self.live.base
@@ -104,8 +100,15 @@ class _Compaction:
         with self.stages.stage("recall"):
             recall = self._recall(made)
         counts = counts_of(view_of([made]))
-        parameters, members = self._described(made)
-        self._describe(writer, counts, parameters)
+        rules = held_rules(base, delta=False)
+        parameters: dict[str, Any] = {}
+        members: dict[str, Any] = {}
+        for component in COMPONENTS:
+            if (reader := made.get(component)) is not None:
+                parameters |= component.parameters(reader)
+                members |= component.report(made, rules[component.name], self.stages.seconds)
+        parents = {name: parent for name, parent in live.manifest.parents.items() if name != "base"}
+        describe_heir(writer, live.manifest, parents, parameters, {**counts, "rejects": 0})
         report = {
             "status": "compacted",
             "tool": f"glow {__version__}",
@@ -125,19 +128,3 @@ class _Compaction:
         parts = [(each.segment[VECTORS].reader(), each.rows(VECTORS.per)) for each in self.kept]
         vectors = KeptVectors(parts, dense.dimensions)
         return asdict(measure_recall(dense, vectors, made[STORED_FIELDS], preprocessor, encoder))
-
-    def _described(self, made: Segment) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The components' own figures, for the manifest's parameters and for the report."""
-        rules = held_rules(self.live.base, delta=False)
-        parameters: dict[str, Any] = {}
-        members: dict[str, Any] = {}
-        for component in COMPONENTS:
-            if (reader := made.get(component)) is not None:
-                parameters |= component.parameters(reader)
-                members |= component.report(made, rules[component.name], self.stages.seconds)
-        return parameters, members
-
-    def _describe(self, writer: ArtifactWriter, counts: dict[str, int], parameters: dict[str, Any]) -> None:
-        manifest = self.live.manifest
-        parents = {name: parent for name, parent in manifest.parents.items() if name != "base"}
-        describe_heir(writer, manifest, parents, parameters, {**counts, "rejects": 0})

@@ -6,10 +6,9 @@ documents are new, and whether the delta would be too large.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,11 @@ from pydantic import field_validator
 
 from glow.artifact import WAIT_S, default_model
 from glow.collection import MAX_DOCUMENT_BYTES, parse_document
-from glow.commands import IndexRootOptions, JsonOptions, all_cores, option
+from glow.commands import Advance, IndexRootOptions, JsonOptions, all_cores, option
 from glow.errors import InputError, RecordError
 from glow.records import Document
 from glow_index_builder.deltas.open_version import OpenVersion
-from glow_index_builder.input import Line, LineReader, RejectLog, Source
+from glow_index_builder.input import LineReader, RejectLog, Source
 from glow_index_builder.options import rename_of
 
 
@@ -97,9 +96,6 @@ class CompactOptions(WaitOptions):
         return self.threads or all_cores()
 
 
-Advance = Callable[[int], None]
-
-
 @dataclass(slots=True)
 class Changes:
     """Changes to apply to an index."""
@@ -114,57 +110,37 @@ class Changes:
         return len(self.upserts) + len(self.deletes)
 
 
-def read_upserts(
+def read_changes(
     sources: Sequence[Source],
     reader: LineReader,
-    max_line_bytes: int,
-    most: int,
+    options: ChangeOptions,  # of an upsert: lines are documents; otherwise they are ids to delete
     rejects: RejectLog,
     advance: Advance,  # called with the bytes read
 ) -> Changes:
-    """Reads documents, one per line; the last one with an id counts."""
+    """Reads documents, or ids (plain or in objects with `_id`), one per line; the last one with an id counts."""
     changes = Changes()
-    for source, line in _lines(sources, max_line_bytes, advance):
-        try:
-            document = reader.read(line)
-        except RecordError as error:
-            rejects.add(source.name, line.number, str(error), line.data, reader.known_id(line))
-            continue
-        # The last one goes to the end, as if each line were a separate command.
-        changes.repeated += changes.upserts.pop(document.id, None) is not None
-        changes.upserts[document.id] = document
-        _require_few(len(changes), most)
-    return changes
-
-
-def read_deletes(
-    sources: Sequence[Source],
-    reader: LineReader,
-    max_line_bytes: int,
-    most: int,
-    rejects: RejectLog,
-    advance: Advance,
-) -> Changes:
-    """Reads ids, one per line, plain or in objects with `_id`. Arguments and errors as for `read_upserts`."""
-    changes = Changes()
-    for source, line in _lines(sources, max_line_bytes, advance):
-        try:
-            reader.require_whole(line)
-            identifier = _identifier(line.data)
-        except RecordError as error:
-            rejects.add(source.name, line.number, str(error), line.data, reader.known_id(line))
-            continue
-        changes.repeated += identifier in changes.deletes
-        changes.deletes[identifier] = None
-        _require_few(len(changes), most)
-    return changes
-
-
-def _lines(sources: Sequence[Source], max_line_bytes: int, advance: Advance) -> Iterator[tuple[Source, Line]]:
     for source in sources:
-        for line in source.lines(max_line_bytes):
-            yield source, line
+        for line in source.lines(options.max_line_bytes):
+            try:
+                if isinstance(options, UpsertOptions):
+                    document = reader.read(line)
+                    # The last one goes to the end, as if each line were a separate command.
+                    changes.repeated += changes.upserts.pop(document.id, None) is not None
+                    changes.upserts[document.id] = document
+                else:
+                    reader.require_whole(line)
+                    identifier = _identifier(line.data)
+                    changes.repeated += identifier in changes.deletes
+                    changes.deletes[identifier] = None
+            except RecordError as error:
+                rejects.add(source.name, line.number, str(error), line.data, reader.known_id(line))
+            if len(changes) > options.max_documents:
+                raise InputError(
+                    f"more than {options.max_documents} different documents for one delta, as --max-delta-documents "
+                    "says; give fewer, or build the index again"
+                )
             advance(line.read_bytes)
+    return changes
 
 
 def _identifier(data: bytes) -> str:
@@ -176,14 +152,6 @@ def _identifier(data: bytes) -> str:
         return parse_document(json.dumps({"_id": data.decode()}).encode(), ()).id
     except UnicodeDecodeError as error:
         raise RecordError(f"not UTF-8: byte {data[error.start]:#04x} at position {error.start}") from error
-
-
-def _require_few(count: int, most: int) -> None:
-    if count > most:
-        raise InputError(
-            f"more than {most} different documents for one delta, as --max-delta-documents says; give fewer, or build "
-            "the index again"
-        )
 
 
 FREE_CHANGES = 1_000
@@ -278,9 +246,6 @@ def _is_held(live: OpenVersion, row: int | None, document: Document) -> bool:
         return False
     stored = live.documents.rows([row])[0]
     fields = {name: values for name, values in document.fields.items() if values}
-    return dict(stored.fields) == fields and _json(stored.metadata) == _json(document.metadata)
-
-
-def _json(value: Any) -> str:
-    """A distinct text for each value: in Python, True equals 1, and 1 equals 1.0."""
-    return json.dumps(value, sort_keys=True)
+    # As text, because in Python True equals 1, and 1 equals 1.0.
+    before, after = (json.dumps(each.metadata, sort_keys=True) for each in (stored, document))
+    return dict(stored.fields) == fields and before == after

@@ -1,20 +1,20 @@
 """Adds, replaces and deletes documents: publishes a version of the same base with a new delta, in seconds."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glow.artifact import IndexRoot, folder_for
+from glow.commands import Advance
 from glow.errors import MismatchError
 from glow.index import (
     COMPONENTS,
     DELTA,
     DeltaHeader,
     DeltaRows,
-    Encoded,
     MergeSource,
     Segment,
     files_of,
@@ -37,21 +37,18 @@ from glow_index_builder.deltas.plan import (
     Plan,
     UpsertOptions,
     plan_changes,
-    read_deletes,
-    read_upserts,
+    read_changes,
 )
 from glow_index_builder.encoding import EncodedBlocks, TextEncoder, encode_jobs, encode_texts
 from glow_index_builder.input import LineReader, RejectLog, Source, open_sources
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, derive, disk_errors
 
-Advance = Callable[[int], None]
-
 
 def write_segment(
     documents: Iterable[Document],
     live: OpenVersion,
-    model: Model | None,
+    model: Model | None,  # None: there are no documents
     folder: Path,
     advance: Advance,
     threads: int = 1,  # encoding threads, >= 1
@@ -67,7 +64,12 @@ def write_segment(
             component.prepare(corpus, rules[component.name])
             if component.prepares and corpus.made.has_any(component.paths):
                 corpus.open(component, (folder,))
-    corpus.encoded = _encoded(corpus, live, model, advance)
+    if model is None:
+        corpus.encoded = EncodedBlocks(corpus.notes, (), live.manifest.counts["dimensions"], {})
+    else:
+        jobs = encode_jobs(corpus.made, rules)
+        encoder = TextEncoder.open(model, live.terms, "cpu", jobs)
+        corpus.encoded = encode_texts(texts_of(corpus.made), encoder, threads, corpus.notes, advance, jobs)
     for component in COMPONENTS:
         if component.name in rules:
             component.build(corpus, rules[component.name])
@@ -88,19 +90,6 @@ def _corpus(live: OpenVersion, model: Model | None, folder: Path, documents: int
     return corpus
 
 
-def _encoded(corpus: MadeCorpus, live: OpenVersion, model: Model | None, advance: Advance) -> Encoded:
-    """The vectors and records of the texts; without a model there are no texts."""
-    made = corpus.made
-    if model is None:
-        return EncodedBlocks(corpus.notes, (), live.manifest.counts["dimensions"], {})
-    jobs = encode_jobs(made, live.rules)
-    encoder = TextEncoder.open(model, live.terms, "cpu", jobs)
-    return encode_texts(texts_of(made), encoder, corpus.threads, corpus.notes, advance, jobs)
-
-
-Read = Callable[..., Changes]
-
-
 @dataclass(frozen=True, slots=True)
 class DeltaResult:
     """The result of a change."""
@@ -117,41 +106,41 @@ def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
     When this returns, the change is on disk and live. If it raises or the process dies, the previous version stays
     live.
     """
-    return _Change(options, stages, read_upserts).run()
+    return _Change(options, stages).run()
 
 
 def apply_changes(
     options: UpsertOptions, changes: Changes, parameters: Mapping[str, Any], stages: Stages
 ) -> DeltaResult:
     """Applies changes that are in memory as one version, with parameters in its manifest."""
-    return _Change(options, stages, read_upserts, parameters).apply(changes)
+    return _Change(options, stages, parameters).apply(changes)
 
 
 def delete(options: ChangeOptions, stages: Stages) -> DeltaResult:
     """Deletes documents by their ids and publishes the result; unknown ids are counted, not an error."""
-    return _Change(options, stages, read_deletes).run()
+    return _Change(options, stages).run()
 
 
-@dataclass(slots=True)
 class _Change:
     """One command from start to end."""
 
-    options: ChangeOptions
-    stages: Stages
-    read: Read
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    root: IndexRoot = field(init=False)
+    def __init__(
+        self, options: ChangeOptions, stages: Stages, parameters: Mapping[str, Any] | None = None
+    ) -> None:
+        self.options = options
+        self.stages = stages
+        self.parameters = parameters or {}
+        self.root = IndexRoot(options.index_root)
+        self.root.current()
 
     def run(self) -> DeltaResult:
         """Reads the input, which may be slow, before it locks the root."""
         options = self.options
         sources = open_sources(options.source)
-        self.root = IndexRoot(options.index_root)
-        self.root.current()
         with self.root.locked(options.wait_s):  # reports a root that cannot be written at once
             first = OpenVersion.open(self.root)
         # Checked before the input is read, and before other commands wait.
-        model = self._model(first) if self.read is read_upserts else None
+        model = self._model(first)
         version = self.root.new_version()
         rejects_file = options.index_root / f"rejects-{version}.jsonl"
         with disk_errors(options.index_root):
@@ -172,8 +161,6 @@ class _Change:
 
     def apply(self, changes: Changes) -> DeltaResult:
         """As `run`, with changes that are in memory."""
-        self.root = IndexRoot(self.options.index_root)
-        self.root.current()
         with disk_errors(self.options.index_root), self.root.locked(self.options.wait_s):
             live = OpenVersion.open(self.root)
             model = self._model(live) if changes.upserts else None
@@ -181,8 +168,10 @@ class _Change:
         result.report["seconds"] = stage_seconds(self.stages.seconds)
         return result
 
-    def _model(self, live: OpenVersion) -> Model:
-        assert isinstance(self.options, UpsertOptions)  # noqa: S101 - nothing else reads documents
+    def _model(self, live: OpenVersion) -> Model | None:
+        """The model that encodes documents; None if the command reads none."""
+        if not isinstance(self.options, UpsertOptions):
+            return None
         model = Model.open(self.options.model_folder)
         live.check_model(model)
         return model
@@ -195,9 +184,7 @@ class _Change:
         rename = own or live.manifest.parameters.get("rename")
         reader = LineReader(live.preprocessor.schema.names, dict(rename or {}), options.max_line_bytes)
         with self.stages.stage("read", None, "bytes") as advance:
-            changes = self.read(
-                sources, reader, options.max_line_bytes, options.max_documents, rejects, advance
-            )
+            changes = read_changes(sources, reader, options, rejects, advance)
         if rejects.count:
             rejects.require_share(len(changes), options.max_reject_share, rejects_file)
         return changes
@@ -235,13 +222,10 @@ class _Change:
                     version,
                 )
         with self.stages.stage("publish"):
-            target = VersionWriter(self.root, version)
-            target.publish(lambda folder: self._open_new(folder, version))
-
-    def _open_new(self, folder: Path, version: str) -> None:
-        """Opens the new files of a version as a check."""
-        manifest = self.root.manifest(version)
-        open_delta(folder, manifest, files_of(folder, manifest))
+            manifest = self.root.manifest(version)
+            VersionWriter(self.root, version).publish(
+                lambda folder: open_delta(folder, manifest, files_of(folder, manifest))
+            )
 
     def _kept(self, live: OpenVersion, plan: Plan, model: Model | None, work: Path) -> list[MergeSource]:
         """Joins what is left of the previous delta with the new documents."""
