@@ -11,6 +11,7 @@ from glow.artifact.lock import (
     is_temporary,
     set_aside,
     set_aside_abandoned,
+    try_lock,
 )
 from glow.artifact.manifest import (
     MANIFEST_FILE,
@@ -21,17 +22,25 @@ from glow.artifact.manifest import (
     file_records,
     file_sha256,
     read_manifest,
+    replace_file,
     sync,
     verify,
     write_artifact,
 )
 from glow.artifact.model import (
     CALIBRATION_FILE,
+    DOCUMENT_READER,
     DOCUMENT_TOWER,
     EXPLAIN_FILES,
     EXPLAIN_TOWERS,
+    JOIN_GRAPH,
     LEARNED_HEAD,
+    QUERY_READER,
     QUERY_TOWER,
+    RERANK_WEIGHT_FILE,
+    RERANKER_FOLDER,
+    RERANKER_SHAPE,
+    RERANKER_WEIGHTS,
     TERMS_TOWER,
     TOWER_WEIGHTS,
     WORD_TABLE,
@@ -41,17 +50,8 @@ from glow.artifact.model import (
     learned_hash,
     model_hash,
     open_model,
-    query_side_files,
-)
-from glow.artifact.reranker import (
-    DOCUMENT_READER,
-    JOIN_GRAPH,
-    QUERY_READER,
-    RERANK_WEIGHT_FILE,
-    RERANKER_FOLDER,
-    RERANKER_SHAPE,
-    RERANKER_WEIGHTS,
     open_reranker,
+    query_side_files,
     reranker_files,
     reranker_hash,
 )
@@ -65,5 +65,6 @@ __all__ = [
     "FileKey", "FileRecord", "IndexRoot", "Manifest", "RootLock", "TensorNames", "default_model", "discard",
     "disk_error", "documents_hash", "failed_checks", "file_records", "file_sha256", "folder_for", "is_abandoned",
     "is_temporary", "learned_hash", "model_hash", "open_model", "open_reranker", "query_side_files", "read_manifest",
-    "reranker_files", "reranker_hash", "set_aside", "set_aside_abandoned", "sync", "verify", "write_artifact",
+    "replace_file", "reranker_files", "reranker_hash", "set_aside", "set_aside_abandoned", "sync", "try_lock",
+    "verify", "write_artifact",
 ]  # fmt: skip

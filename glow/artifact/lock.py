@@ -63,7 +63,7 @@ class RootLock:
         except OSError as error:
             raise disk_error(self._path.parent, error) from error
         try:
-            while not _try(descriptor):
+            while not try_lock(descriptor):
                 if time.monotonic() >= until:
                     raise BusyError(
                         f"{self._path.parent} is being changed by {_holder(descriptor)}; wait for it, then try again"
@@ -78,7 +78,8 @@ class RootLock:
         return descriptor
 
 
-def _try(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Locks an open file or folder, unless another process has; returns whether it did."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -159,19 +160,13 @@ def _idle(folder: Path, now: float | None) -> Iterator[bool]:
         yield True
         return
     try:
-        yield _is_free(descriptor, folder, time.time() if now is None else now)
+        try:
+            is_free = try_lock(descriptor)
+        except OSError:  # a file system that cannot lock folders
+            is_free = (time.time() if now is None else now) - _last_change(folder) > SILENCE_S
+        yield is_free
     finally:
         os.close(descriptor)
-
-
-def _is_free(descriptor: int, folder: Path, now: float) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system that cannot lock folders
-        return now - _last_change(folder) > SILENCE_S
-    return True
 
 
 def set_aside(
@@ -198,9 +193,8 @@ def _claimed(target: Path) -> tuple[Path, int]:
             with suppress(OSError):  # a file system that cannot lock folders
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if folder.is_dir():
-                folder.chmod(
-                    0o755
-                )  # mkdtemp makes it private, but a service may run as a different user than the builder
+                # mkdtemp makes it private, but a service may run as a different user than the builder.
+                folder.chmod(0o755)
                 return folder, descriptor
             os.close(descriptor)
 

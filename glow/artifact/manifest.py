@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,32 +51,21 @@ KnownFiles = Mapping[FileKey, str]
 
 
 class Manifest(StrictModel):
-    """The manifest of an artifact folder.
-
-    Attributes:
-        format: version of the directory's layout.
-        kind: checkpoint, model, reranker or index.
-        name: a model's or re-ranker's name or an index's version.
-        created: UTC time of writing, ISO 8601.
-        tool: the GLOW version that wrote it.
-        hashes: `model` and `terms` (ARCHITECTURE.md section 3); equal hashes fit together.
-        parents: what it was made from, by name and hash.
-        parameters: the options that made it.
-        counts: documents, dimensions and other figures.
-        files: path relative to the directory -> size and checksum, of every file but the manifest.
-    """
+    """The manifest of an artifact folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: int
+    format: int  # version of the directory's layout
     kind: Kind
-    name: str
+    name: str  # a model's or re-ranker's name or an index's version
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     tool: str = f"glow {__version__}"
+    # `model` and `terms` (ARCHITECTURE.md section 3); equal hashes fit together
     hashes: dict[str, str] = Field(default_factory=dict)
-    parents: dict[str, Any] = Field(default_factory=dict)
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    counts: dict[str, int] = Field(default_factory=dict)
+    parents: dict[str, Any] = Field(default_factory=dict)  # what it was made from, by name and hash
+    parameters: dict[str, Any] = Field(default_factory=dict)  # the options that made it
+    counts: dict[str, int] = Field(default_factory=dict)  # documents, dimensions and other figures
+    # path relative to the directory -> size and checksum, of every file but the manifest
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
     @field_validator("files")
@@ -90,7 +80,8 @@ class Manifest(StrictModel):
     def to_bytes(self) -> bytes:
         """The manifest file's only valid form: JSON with sorted keys and a checksum of all others."""
         body = self.model_dump()
-        checksum = hashlib.sha256(_canonical(body)).hexdigest()
+        canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+        checksum = hashlib.sha256(canonical).hexdigest()
         return json.dumps({**body, "checksum": checksum}, indent=2, sort_keys=True).encode() + b"\n"
 
     @property
@@ -112,7 +103,11 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         body = json.loads(raw)
         version = body.get("format")
         if version != FORMAT_VERSION:
-            raise FormatError(_format_message(kind, folder, version))
+            newer = isinstance(version, int) and version > FORMAT_VERSION
+            remedy = "use a newer GLOW" if newer else "build it again with this GLOW"
+            raise FormatError(
+                f"{kind} {folder.name}: {MANIFEST_FILE} has format {version!r}, expected {FORMAT_VERSION}; {remedy}"
+            )
         body.pop("checksum", None)
         manifest = Manifest.model_validate(body)
     except ValidationError as error:
@@ -182,7 +177,9 @@ def file_records(
 ) -> dict[str, FileRecord]:
     """Size and checksum of every file below `folder`, except the manifest."""
     records = {}
-    for path in _files(folder):
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or path == folder / MANIFEST_FILE:
+            continue
         name = path.relative_to(folder).as_posix()
         record = known.get(name) if known else None
         records[name] = record or FileRecord(size_bytes=path.stat().st_size, sha256=file_sha256(path))
@@ -195,24 +192,6 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path != folder / MANIFEST_FILE:
-            yield path
-
-
-def _canonical(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _format_message(kind: str, folder: Path, version: Any) -> str:
-    newer = isinstance(version, int) and version > FORMAT_VERSION
-    remedy = "use a newer GLOW" if newer else "build it again with this GLOW"
-    return (
-        f"{kind} {folder.name}: {MANIFEST_FILE} has format {version!r}, expected {FORMAT_VERSION}; {remedy}"
-    )
-
-
 class ArtifactWriter:
     """An artifact in progress: write its files into `folder`, and set the members of its manifest."""
 
@@ -222,8 +201,7 @@ class ArtifactWriter:
         self.parents: dict[str, object] = {}
         self.parameters: dict[str, object] = {}
         self.counts: dict[str, int] = {}
-        # path -> record of files that are hard links to a verified artifact's files and need no new
-        # checksum
+        # path -> record of files that are hard links to a verified artifact's files and need no new checksum
         self.known: dict[str, FileRecord] = {}
 
 
@@ -249,7 +227,8 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
             files=file_records(folder, writer.known),
         )
         (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes())
-        _sync_tree(folder)
+        for path in (*folder.rglob("*"), folder):
+            sync(path)
         if target.exists():
             _exchange(folder, target)
         else:
@@ -269,12 +248,6 @@ def _exchange(folder: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _sync_tree(folder: Path) -> None:
-    for path in sorted(folder.rglob("*")):
-        sync(path)
-    sync(folder)
-
-
 def sync(path: Path) -> None:
     """Flushes a file or folder to disk; without it, a rename could survive a crash and the content not."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -282,3 +255,15 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes, folder: Path | None = None) -> None:
+    """Atomically writes a file; a kill leaves at most a dot-file, in `folder` or beside it."""
+    temporary = (folder or path.parent) / f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        temporary.write_bytes(content)
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)

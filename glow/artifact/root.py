@@ -10,7 +10,6 @@ PINNED has the versions that must not be removed, one per line, permanently or u
     20261122T101500.000000Z-02ab until 2026-11-29T10:15:00+00:00
 """
 
-import os
 import re
 import secrets
 import stat
@@ -27,6 +26,7 @@ from glow.artifact.manifest import (
     Manifest,
     known_files,
     read_manifest,
+    replace_file,
     sync,
     verify,
 )
@@ -89,18 +89,6 @@ def failed_checks(manifest: Manifest) -> list[str] | None:
     checks = record.get("checks")
     rows = [check for check in checks if isinstance(check, dict)] if isinstance(checks, list) else []
     return [str(check.get("name")) for check in rows if not check.get("passed")]
-
-
-def require_passed(manifest: Manifest) -> None:
-    """Raises an error if a gate refused the version."""
-    failed = failed_checks(manifest)
-    if failed is not None:
-        record = manifest.parameters[GATE]
-        raise GateError(
-            f"the gate refused version {manifest.name} at {record.get('time')} for {', '.join(failed)}; "
-            "run `glow gate` again, or publish it anyway with `publish --force`",
-            {GATE: record, "version": manifest.name},
-        )
 
 
 CURRENT_FILE = "CURRENT"
@@ -216,7 +204,13 @@ class IndexRoot:
             read_manifest(folder, "index")  # raises the error; the lock would make a missing root
         with self.locked():
             manifest = verify(folder, "index", self._verified(version))
-            require_passed(manifest)
+            if (failed := failed_checks(manifest)) is not None:
+                record = manifest.parameters[GATE]
+                raise GateError(
+                    f"the gate refused version {version} at {record.get('time')} for {', '.join(failed)}; "
+                    "run `glow gate` again, or publish it anyway with `publish --force`",
+                    {GATE: record, "version": version},
+                )
             try:
                 before = [self.current(), *self.history()]
             except ArtifactNotFoundError:
@@ -333,16 +327,10 @@ class IndexRoot:
 
     def _replace(self, path: Path, content: bytes) -> None:
         """Atomically writes a file of the root or of a version; a kill leaves at most a dot-file in the root."""
-        temporary = self.path / f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}"
         try:
-            temporary.write_bytes(content)
-            sync(temporary)
-            temporary.replace(path)
-            sync(path.parent)
+            replace_file(path, content, self.path)
         except OSError as error:
             raise disk_error(self.path, error) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def manifest(self, version: str) -> Manifest:
         """The manifest of a version; its files are not checked."""

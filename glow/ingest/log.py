@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from glow.artifact import disk_error
+from glow.artifact import disk_error, sync
 from glow.errors import GlowError
 from glow.ingest.reader import LOG_FOLDER, waiting_bytes
 from glow.ingest.records import Kind, LogClock, OperationId, latest_time, to_content, to_line
@@ -111,7 +111,7 @@ class IngestLog:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(folder / f"{self.writer}.log", flags, 0o644)
         for each in (folder, self._folder, self._folder.parent):
-            _sync_folder(each)
+            sync(each)
 
     def _is_idle(self) -> bool:
         """Whether the file may have been removed meanwhile, by either clock: one stops while a machine sleeps, one can be set back."""
@@ -141,11 +141,3 @@ class IngestLog:
 def _moments() -> tuple[int, int]:
     """Now, by the wall clock and by the monotonic clock, in nanoseconds."""
     return time.time_ns(), time.monotonic_ns()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

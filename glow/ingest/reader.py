@@ -8,7 +8,7 @@ from pathlib import Path
 
 from glow.errors import FormatError
 from glow.ingest.records import LogClock, Operation, OperationId, find_headers, last_header, read_line
-from glow.ingest.state import IngestState, Position, read_state, remove_outcomes
+from glow.ingest.state import OUTCOMES_FOLDER, IngestState, Position, read_state
 
 LOG_FOLDER = "log"
 """Directory of accepted writes: files of each writer."""
@@ -164,7 +164,7 @@ def remove_applied(folder: Path, state: IngestState, now: float) -> None:
             offset = state.applied.get(path.stem, Position()).offset
             if now - path.stat().st_mtime > KEPT_S and b"\n" not in _rest(path, offset):
                 path.unlink(missing_ok=True)
-                remove_outcomes(folder, path.stem)
+                (folder / OUTCOMES_FOLDER / f"{path.stem}.jsonl").unlink(missing_ok=True)
     clock.close()
 
 

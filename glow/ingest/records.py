@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
+from glow.artifact import try_lock
 from glow.errors import BusyError, FormatError, QueryError
 from glow.options import StrictModel
 
@@ -187,7 +188,7 @@ class LogClock:
             if self._descriptor < 0:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            while not self._try():
+            while not try_lock(self._descriptor):
                 if time.monotonic() >= until:
                     raise LogBusyError(
                         f"{self._path} stays locked by another process that writes to this log; check whether one is stopped"
@@ -199,13 +200,6 @@ class LogClock:
             except FileNotFoundError:
                 pass
             self._close()
-
-    def _try(self) -> bool:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def _read(self) -> int:
         """The last time taken; 0 if the file is new or damaged, since this host's clock is then a good estimate."""

@@ -6,14 +6,13 @@ positions that no version has: of operations that changed nothing, and after a r
 
 import json
 import os
-import secrets
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from glow.artifact import IndexRoot
+from glow.artifact import IndexRoot, replace_file
 from glow.errors import ArtifactError
 from glow.ingest.records import OperationId
 from glow.options import StrictModel
@@ -69,12 +68,8 @@ def read_state(folder: Path) -> IngestState:
     """Contents of `state.json`; empty if the file is missing."""
     try:
         return IngestState.model_validate_json((folder / STATE_FILE).read_bytes())
-    except FileNotFoundError:
-        return IngestState()
-    except (
-        OSError,
-        ValidationError,
-    ):  # the file is replaced in one step, so something else wrote it; manifests have the positions, too
+    # A damaged file is as none: it is replaced in one step, so something else wrote it, and manifests have the positions.
+    except (OSError, ValidationError):
         return IngestState()
 
 
@@ -97,7 +92,8 @@ def published_state(root: IndexRoot, version: str) -> IngestState:
 
 def write_state(folder: Path, state: IngestState) -> None:
     """Writes `state.json` in one step."""
-    _write(folder / STATE_FILE, state.model_dump_json().encode())
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / STATE_FILE, state.model_dump_json().encode())
 
 
 def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None:
@@ -136,21 +132,3 @@ def find_outcome(folder: Path, operation: OperationId) -> Outcome | None:
         except ValidationError:
             end = start
     return None
-
-
-def remove_outcomes(folder: Path, writer: str) -> None:
-    """Removes the outcomes of a writer's operations."""
-    (folder / OUTCOMES_FOLDER / f"{writer}.jsonl").unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
