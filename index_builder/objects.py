@@ -12,6 +12,7 @@ import io
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -123,7 +124,8 @@ class _Raw(io.RawIOBase):
 
     def close(self) -> None:
         """Closes the connection."""
-        _try(self._file.close)
+        with suppress(Exception):  # it failed already, and that is reported
+            self._file.close()
         super().close()
 
 
@@ -213,10 +215,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "the server sends too slowly or not at all"
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _try(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except Exception:  # noqa: S110 - it failed already, and that is reported
-        pass

@@ -74,7 +74,12 @@ class IngestLog:
         after = self._last_at or latest_time(self._folder / LOG_FOLDER)
         with self._clock.tick(after) as at:
             line = to_line(self.writer, number, at, content)
-            self._require_room(len(line))
+            waiting = waiting_bytes(self._folder)
+            if waiting + len(line) > self._most_bytes:
+                raise LogFullError(
+                    f"{waiting} bytes wait to be applied (limit: {self._most_bytes}); check that `glow ingest` runs, "
+                    "and retry later"
+                )
             try:
                 self._open()
                 append_whole(self._descriptor, line)
@@ -93,14 +98,6 @@ class IngestLog:
             # The line may or may not be on disk, and is not acknowledged: it stays, and the next file begins afresh.
             self._begin_afresh()
             raise
-
-    def _require_room(self, more: int) -> None:
-        waiting = waiting_bytes(self._folder)
-        if waiting + more > self._most_bytes:
-            raise LogFullError(
-                f"{waiting} bytes wait to be applied (limit: {self._most_bytes}); check that `glow ingest` runs, "
-                "and retry later"
-            )
 
     def _open(self) -> None:
         """Creates the file for its first line; called with the clock's lock, so that no process removes it meanwhile."""
