@@ -122,11 +122,8 @@ class Batch:
         for value in operation.documents:
             try:
                 document = parse_document(orjson.dumps(value), names)
-            except (
-                RecordError,
-                orjson.JSONEncodeError,
-            ):  # accepted while a model with another schema was live
-                continue
+            except (RecordError, orjson.JSONEncodeError):
+                continue  # accepted while a model with another schema was live
             self.changes.deletes.pop(document.id, None)
             if has_text(document):
                 self.changes.upserts[document.id] = document
@@ -206,11 +203,8 @@ class Ingester:
         while not ended.is_set():
             try:
                 applied = self.apply_waiting(ended)
-            except (
-                BusyError,
-                BuildError,
-                DiskError,
-            ) as error:  # another command or a full disk: both are temporary
+            # Another command or a full disk: both are temporary.
+            except (BusyError, BuildError, DiskError) as error:
                 self._tell(f"waits: {error}")
                 applied = 0
             if not applied:
