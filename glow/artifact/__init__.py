@@ -29,18 +29,11 @@ from glow.artifact.manifest import (
 )
 from glow.artifact.model import (
     CALIBRATION_FILE,
-    DOCUMENT_READER,
     DOCUMENT_TOWER,
     EXPLAIN_FILES,
     EXPLAIN_TOWERS,
-    JOIN_GRAPH,
     LEARNED_HEAD,
-    QUERY_READER,
     QUERY_TOWER,
-    RERANK_WEIGHT_FILE,
-    RERANKER_FOLDER,
-    RERANKER_SHAPE,
-    RERANKER_WEIGHTS,
     TERMS_TOWER,
     TOWER_WEIGHTS,
     WORD_TABLE,
@@ -50,8 +43,17 @@ from glow.artifact.model import (
     learned_hash,
     model_hash,
     open_model,
-    open_reranker,
     query_side_files,
+)
+from glow.artifact.reranker import (
+    DOCUMENT_READER,
+    JOIN_GRAPH,
+    QUERY_READER,
+    RERANK_WEIGHT_FILE,
+    RERANKER_FOLDER,
+    RERANKER_SHAPE,
+    RERANKER_WEIGHTS,
+    open_reranker,
     reranker_files,
     reranker_hash,
 )

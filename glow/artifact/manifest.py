@@ -51,21 +51,32 @@ KnownFiles = Mapping[FileKey, str]
 
 
 class Manifest(StrictModel):
-    """The manifest of an artifact folder."""
+    """The manifest of an artifact folder.
+
+    Attributes:
+        format: version of the directory's layout.
+        kind: checkpoint, model, reranker or index.
+        name: a model's or re-ranker's name or an index's version.
+        created: UTC time of writing, ISO 8601.
+        tool: the GLOW version that wrote it.
+        hashes: `model` and `terms` (ARCHITECTURE.md section 3); equal hashes fit together.
+        parents: what it was made from, by name and hash.
+        parameters: the options that made it.
+        counts: documents, dimensions and other figures.
+        files: path relative to the directory -> size and checksum, of every file but the manifest.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: int  # version of the directory's layout
+    format: int
     kind: Kind
-    name: str  # a model's or re-ranker's name or an index's version
+    name: str
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     tool: str = f"glow {__version__}"
-    # `model` and `terms` (ARCHITECTURE.md section 3); equal hashes fit together
     hashes: dict[str, str] = Field(default_factory=dict)
-    parents: dict[str, Any] = Field(default_factory=dict)  # what it was made from, by name and hash
-    parameters: dict[str, Any] = Field(default_factory=dict)  # the options that made it
-    counts: dict[str, int] = Field(default_factory=dict)  # documents, dimensions and other figures
-    # path relative to the directory -> size and checksum, of every file but the manifest
+    parents: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    counts: dict[str, int] = Field(default_factory=dict)
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
     @field_validator("files")
