@@ -65,8 +65,9 @@ class RootLock:
         try:
             while not try_lock(descriptor):
                 if time.monotonic() >= until:
+                    holder = os.pread(descriptor, 256, 0).decode(errors="replace") or "another process"
                     raise BusyError(
-                        f"{self._path.parent} is being changed by {_holder(descriptor)}; wait for it, then try again"
+                        f"{self._path.parent} is being changed by {holder}; wait for it, then try again"
                     )
                 time.sleep(POLL_S)
             with suppress(OSError):  # on a full disk the lock still works; only the holder's name is missing
@@ -85,11 +86,6 @@ def try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _holder(descriptor: int) -> str:
-    """The name that the holder wrote into the lock file."""
-    return os.pread(descriptor, 256, 0).decode(errors="replace") or "another process"
 
 
 def _command() -> str:

@@ -62,7 +62,6 @@ class IngestLog:
             return OperationId(self.writer, number)
 
     def close(self) -> None:
-        """Closes the file."""
         with self._lock:
             self._close()
         self._clock.close()
@@ -84,7 +83,9 @@ class IngestLog:
                 self._open()
                 append_whole(self._descriptor, line)
             except OSError:
-                self._remove_if_empty()
+                if not self._number and self._descriptor >= 0:
+                    self._close()
+                    (self._folder / LOG_FOLDER / f"{self.writer}.log").unlink()
                 raise
         self._number, self._last_at = number, at
         self._written += len(line)
@@ -116,11 +117,6 @@ class IngestLog:
             now - last > MOST_FILE_IDLE_S * 1e9
             for now, last in zip(_moments(), self._last_write, strict=True)
         )
-
-    def _remove_if_empty(self) -> None:
-        if not self._number and self._descriptor >= 0:
-            self._close()
-            (self._folder / LOG_FOLDER / f"{self.writer}.log").unlink()
 
     def _begin_afresh(self) -> None:
         """Ends the file; the next operation is the first of a new file with another name."""

@@ -162,16 +162,10 @@ def remove_applied(folder: Path, state: IngestState, now: float) -> None:
             continue
         with clock.tick():  # no writer can append meanwhile
             offset = state.applied.get(path.stem, Position()).offset
-            if now - path.stat().st_mtime > KEPT_S and b"\n" not in _rest(path, offset):
+            if now - path.stat().st_mtime > KEPT_S and b"\n" not in path.read_bytes()[offset:]:
                 path.unlink(missing_ok=True)
                 (folder / OUTCOMES_FOLDER / f"{path.stem}.jsonl").unlink(missing_ok=True)
     clock.close()
-
-
-def _rest(path: Path, offset: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read()
 
 
 def has_log(folder: Path, operation: OperationId) -> bool:

@@ -172,7 +172,8 @@ class LogClock:
             self._take(time.monotonic() + LOCK_WAIT_S)
             try:
                 at = max(time.time_ns(), self._read() + 1, after + 1)
-                os.pwrite(self._descriptor, _line(at), 0)
+                digits = b"%020d" % at
+                os.pwrite(self._descriptor, b"%08x %s\n" % (zlib.crc32(digits), digits), 0)
                 yield at
             finally:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -214,8 +215,3 @@ class LogClock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def _line(at: int) -> bytes:
-    digits = b"%020d" % at
-    return b"%08x %s\n" % (zlib.crc32(digits), digits)

@@ -115,10 +115,7 @@ def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None
 
 
 def find_outcome(folder: Path, operation: OperationId) -> Outcome | None:
-    """Outcome of an operation; None if it waits or its outcome is gone.
-
-    A damaged line is ignored.
-    """
+    """Outcome of an operation; None if it waits or its outcome is gone. A damaged line is ignored."""
     try:
         data = (folder / OUTCOMES_FOLDER / f"{operation.writer}.jsonl").read_bytes()
     except FileNotFoundError:
