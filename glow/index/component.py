@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,9 +151,6 @@ class Corpus(Protocol):
         ...
 
 
-AT_ONCE = 1024
-
-
 class ComponentOptions(StrictModel):
     """Options of `glow build` for one component."""
 
@@ -166,11 +163,6 @@ class Rules:
     hashes: Mapping[str, str] = field(default_factory=dict)
     # Name -> input artifact, for the manifest
     parents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-C = TypeVar("C", bound=Rules)
-O = TypeVar("O", bound=ComponentOptions)
-B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +184,11 @@ class Explained(NamedTuple):
     because: Mapping[str, str]  # word of the query -> the document's word that it matches through
 
 
-class Component(ABC, Key[S, R], Generic[S, R, C, O]):
-    """One component of an index. Only it knows its files, options and terms; methods with a body are optional."""
+class Component(ABC, Key[S, R], Generic[S, R]):
+    """One component of an index. Only it knows its files, options and terms; methods with a body are optional.
+
+    `options` and `rules` are of its own types.
+    """
 
     stage: ClassVar[str]  # of a build and of `compact`, in reports and progress
     # Its files below a segment, for building and merging; a trailing slash marks a directory
@@ -210,43 +205,43 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
     # Building.
 
     @abstractmethod
-    def rules(self, options: O, asked: Asked) -> C | None:
+    def rules(self, options: Any, asked: Asked) -> Rules | None:
         """How a build makes it; None: it was not requested."""
 
     @abstractmethod
-    def rules_of(self, segment: Segment, *, delta: bool) -> C | None:
+    def rules_of(self, segment: Segment, *, delta: bool) -> Rules | None:
         """How a segment's was made, to extend it (`delta`) or to replace it; None: the segment lacks it."""
 
-    def check_model(self, rules: C, model: Model) -> None:
+    def check_model(self, rules: Any, model: Model) -> None:
         """Refuses a model that cannot make the segment's kind, before reading anything."""
         return None
 
-    def check_rows(self, rows: Rows, rules: C) -> None:
+    def check_rows(self, rows: Rows, rules: Any) -> None:
         """Refuses a number of rows, as soon as that is known."""
         return None
 
-    def prepare(self, corpus: Corpus, rules: C) -> None:
+    def prepare(self, corpus: Corpus, rules: Any) -> None:
         """Writes into `corpus.made.folder` what encoding needs; called again if documents were left out."""
         return None
 
-    def encoding(self, made: Segment, rules: C) -> EncodeJob | None:
+    def encoding(self, made: Segment, rules: Any) -> EncodeJob | None:
         """The job that makes its records, in the only pass over the texts; None: it needs none."""
         return None
 
     @abstractmethod
-    def build(self, corpus: Corpus, rules: C) -> None:
+    def build(self, corpus: Corpus, rules: Any) -> None:
         """Writes its files into `corpus.made.folder`."""
 
     @abstractmethod
     def merge(
         self,
         kept: Sequence[MergeSource],
-        rules: C,
+        rules: Any,
         made: Segment,  # the new segment; the components before this one are merged, and open in it
     ) -> None:
         """Merges the live rows of several segments into one, in order; nothing is encoded or tokenized again."""
 
-    def report(self, made: Segment, rules: C, seconds: Mapping[str, float]) -> dict[str, Any]:
+    def report(self, made: Segment, rules: Any, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Its entries in `report.json`, JSON values."""
         return {}
 
@@ -283,31 +278,3 @@ class Component(ABC, Key[S, R], Generic[S, R, C, O]):
     def explain(self, reader: R, retriever: str, words: Sequence[str], hit: Explained) -> dict[str, Any]:
         """Its entries in the explanation of a hit, JSON values; empty if the retriever does not use it."""
         return {}
-
-
-class RowComponent(Component[S, R, C, O], Generic[S, R, C, O, B]):
-    """A component that is written row by row: building and merging share one `write` over blocks from two sources."""
-
-    @abstractmethod
-    def blocks(self, corpus: Corpus, rules: C) -> Iterator[B]:
-        """The blocks of new rows, in order."""
-
-    @abstractmethod
-    def stored(self, reader: S, rows: NDArray[np.int64]) -> B:
-        """The stored block of given rows, int64 [m], unchanged."""
-
-    @abstractmethod
-    def write(self, folder: Path, rules: C, blocks: Iterator[B]) -> None:
-        """Writes the files into a segment's directory."""
-
-    def build(self, corpus: Corpus, rules: C) -> None:
-        self.write(corpus.made.folder, rules, self.blocks(corpus, rules))
-
-    def merge(self, kept: Sequence[MergeSource], rules: C, made: Segment) -> None:
-        self.write(made.folder, rules, self._stored(kept))
-
-    def _stored(self, kept: Sequence[MergeSource]) -> Iterator[B]:
-        for each in kept:
-            reader, rows = each.segment[self], each.rows(self.per)
-            for start in range(0, len(rows), AT_ONCE):
-                yield self.stored(reader, rows[start : start + AT_ONCE])

@@ -298,7 +298,7 @@ class PassagesRules(Rules):
     cut: PassageOptions  # field and limit
 
 
-class Passages(Component[PassageMap, PassageMap, PassagesRules, PassagesOptions]):
+class Passages(Component[PassageMap, PassageMap]):
     """Passages of long documents; each vector then belongs to a passage."""
 
     name = "passages"

@@ -342,7 +342,7 @@ FIRST_LETTER, SWAPPED = 2.0, 1.0
 """In units of the logarithm of a document frequency."""
 
 
-class Spelling(Component[SpellingTable, tuple[SpellingTable, ...], Rules, ComponentOptions]):
+class Spelling(Component[SpellingTable, tuple[SpellingTable, ...]]):
     """Words of the lexical index before stemming, for typo correction."""
 
     name, label, stage = "spelling", "spelling", "spelling"

@@ -341,7 +341,7 @@ class SegmentedDocuments:
 DOCUMENTS_FILE = "documents.sqlite"
 
 
-class StoredFields(Component[StoredDocuments, DocumentsView, Rules, ComponentOptions]):
+class StoredFields(Component[StoredDocuments, DocumentsView]):
     """Fields and metadata of every document; other components are built from them, so this one comes first."""
 
     name = "stored_fields"

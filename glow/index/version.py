@@ -39,7 +39,7 @@ from glow.options import StrictModel
 from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.text import Analyzer, Preprocessor
 
-COMPONENTS: list[Component[Any, Any, Any, Any]] = [
+COMPONENTS: list[Component[Any, Any]] = [
     STORED_FIELDS,
     COLUMNS,
     PASSAGES,
@@ -52,7 +52,7 @@ COMPONENTS: list[Component[Any, Any, Any, Any]] = [
 """A list, so that a test can add a component."""
 
 
-AnyComponent = Component[Any, Any, Any, Any]
+AnyComponent = Component[Any, Any]
 STORED_PATH = f"{STORED_FOLDER}/"
 Stage = Callable[[AnyComponent], AbstractContextManager[object]]
 """Context manager of a component's merge, such as a stage of a report."""

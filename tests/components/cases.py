@@ -40,7 +40,7 @@ from glow_index_builder.options import BuildOptions
 from tests.components.kinds import NEW, OLD, document_of
 from tests.components.probes import PROBES, Seen
 
-AnyComponent = Component[Any, Any, Any, Any]
+AnyComponent = Component[Any, Any]
 
 
 @dataclass

@@ -18,11 +18,12 @@ from glow.index import (
     DELTA,
     REPORT_FILE,
     Asked,
+    Component,
     ComponentOptions,
     Corpus,
     Explained,
     Index,
-    RowComponent,
+    MergeSource,
     Rules,
     Segment,
     Segments,
@@ -74,7 +75,7 @@ class SegmentedLengths:
         return self._segments.gather(rows, StoredLengths.read)
 
 
-class LengthsComponent(RowComponent[StoredLengths, Lengths, Rules, ComponentOptions, Words]):
+class LengthsComponent(Component[StoredLengths, Lengths]):
     """How many words every document's fields hold."""
 
     name, label, stage, part = "lengths", "lengths", "lengths", "lengths"
@@ -88,21 +89,22 @@ class LengthsComponent(RowComponent[StoredLengths, Lengths, Rules, ComponentOpti
         """As the segment has it: there is nothing to choose."""
         return Rules() if segment.get(self) is not None else None
 
-    def blocks(self, corpus: Corpus, rules: Rules) -> Iterator[Words]:
-        """Words between spaces."""
+    def build(self, corpus: Corpus, rules: Rules) -> None:
+        """Counts words between spaces."""
+        counts = []
         for document in corpus.documents():
             texts = (text for values in document.fields.values() for text in values)
-            yield np.array([sum(len(text.split()) for text in texts)], np.int32)
+            counts.append(sum(len(text.split()) for text in texts))
             corpus.advance(1)
+        self._write(corpus.made.folder, [np.array(counts, np.int32)])
 
-    def stored(self, reader: StoredLengths, rows: NDArray[np.int64]) -> Words:
-        """As it is read."""
-        return reader.read(rows)
+    def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
+        """Copies those of live documents."""
+        self._write(made.folder, [each.segment[self].read(each.rows(self.per)) for each in kept])
 
-    def write(self, folder: Path, rules: Rules, blocks: Iterator[Words]) -> None:
-        """Writes the file."""
+    def _write(self, folder: Path, blocks: list[Words]) -> None:
         (folder / FILE).parent.mkdir()
-        np.save(folder / FILE, np.concatenate([np.empty(0, np.int32), *blocks]), allow_pickle=False)
+        np.save(folder / FILE, np.concatenate(blocks), allow_pickle=False)
 
     def open(self, segment: Segment) -> StoredLengths | None:
         """Maps the file; None in a version that was built before there was one."""

@@ -95,7 +95,7 @@ def _holders(field: Field, rows: NDArray[np.int64]) -> int:
 SHOWN_COLUMNS = 200
 
 
-class MetadataColumns(Component[Columns, FilteredColumns, Rules, ComponentOptions]):
+class MetadataColumns(Component[Columns, FilteredColumns]):
     """Metadata for filters, facets and sorting, and the rank of each document's id; built and merged from stored documents."""
 
     name = "columns"

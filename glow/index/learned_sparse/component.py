@@ -206,7 +206,7 @@ class LearnedRules(Rules):
     index: str = ""  # its name, for messages; empty: there is none yet
 
 
-class LearnedSparse(Component[StoredLearned, LearnedView, LearnedRules, LearnedOptions]):
+class LearnedSparse(Component[StoredLearned, LearnedView]):
     """Learned impacts, searched together with those of BM25."""
 
     name, label, stage, prepares = "learned_sparse", "learned impacts", "learned", "learned-words"

@@ -413,7 +413,7 @@ _COLLECTIONS: WeakValueDictionary[tuple[str, str], Collection] = WeakValueDictio
 class Stored:
     """One component in a collection."""
 
-    component: Component[Any, Any, Any, Any]
+    component: Component[Any, Any]
     per: RowUnit  # unit of its rows
     fields: Mapping[str, FieldType]  # of an entity, besides the sparse vector
     stays: tuple[str, ...]  # names of its files that stay in the version's directory
@@ -434,7 +434,7 @@ STORED: Mapping[str, Stored] = {
 }  # fmt: skip
 
 
-def open_stored(component: Component[Any, Any, Any, Any], segment: Segment) -> Any:
+def open_stored(component: Component[Any, Any], segment: Segment) -> Any:
     """What reads a component from a collection; None if the segment does not have it in one."""
     header = stored_header(segment)
     if header is not None:

@@ -54,7 +54,7 @@ class PostingsRules(Rules):
     stems: Path | None = None
 
 
-class Postings(Component[SegmentImpacts, ImpactsView, PostingsRules, PostingsOptions]):
+class Postings(Component[SegmentImpacts, ImpactsView]):
     """Inverted index of the documents' terms."""
 
     name, label, stage = "postings", "impacts", "lexical"

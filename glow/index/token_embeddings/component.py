@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glow.artifact import RERANK_WEIGHT_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
 from glow.errors import MismatchError
-from glow.index.component import Asked, ComponentOptions, Corpus, Records, RowComponent, Rules, Texts
+from glow.index.component import Asked, Component, ComponentOptions, Corpus, Records, Rules, Texts
 from glow.index.segment import MergeSource, Segment, Segments
 from glow.index.token_embeddings.store import (
     STATES_FILES,
@@ -147,9 +147,7 @@ class TokenEmbeddingsRules(Rules):
     copied: tuple[str, ...] = ()  # files of the re-ranker to copy into a new index
 
 
-class TokenEmbeddings(
-    RowComponent[StoredStates, StatesView, TokenEmbeddingsRules, TokenEmbeddingsOptions, CodedStates]
-):
+class TokenEmbeddings(Component[StoredStates, StatesView]):
     """Token embeddings of every document or passage, and in a new index a copy of their re-ranker."""
 
     name = "token_embeddings"
@@ -189,26 +187,11 @@ class TokenEmbeddings(
         """The re-ranker reads the same texts as the document tower."""
         return StatesJob(rules.folder, rules.header.size)
 
-    def blocks(self, corpus: Corpus, rules: TokenEmbeddingsRules) -> Iterator[CodedStates]:
-        """The encoded rows."""
-        for records in corpus.encoded.records(self.name):
-            if len(records.counts):
-                yield coded_of(records)
-
-    def stored(self, reader: StoredStates, rows: NDArray[np.int64]) -> CodedStates:
-        """Copies the codes without decoding."""
-        return reader.coded(rows)
-
-    def write(self, folder: Path, rules: TokenEmbeddingsRules, blocks: Iterator[CodedStates]) -> None:
-        """Writes the store in constant memory."""
-        with TokenEmbeddingsWriter(folder / STATES_FOLDER, rules.header) as writer:
-            for block in blocks:
-                writer.add(block)
-            writer.close()
-
     def build(self, corpus: Corpus, rules: TokenEmbeddingsRules) -> None:
         """Writes the store, and copies the re-ranker; a delta uses its base's copy."""
-        super().build(corpus, rules)
+        encoded = corpus.encoded.records(self.name)
+        blocks = (coded_of(records) for records in encoded if len(records.counts))
+        _write(corpus.made.folder / STATES_FOLDER, rules.header, blocks)
         if rules.copied:
             target = corpus.made.folder / RERANKER_FOLDER
             target.mkdir()
@@ -216,10 +199,16 @@ class TokenEmbeddings(
                 shutil.copyfile(rules.folder / name, target / name)
 
     def merge(self, kept: Sequence[MergeSource], rules: TokenEmbeddingsRules, made: Segment) -> None:
-        """Copies the codes of live rows; stores of different re-rankers are refused."""
+        """Copies the codes of live rows without decoding; stores of different re-rankers are refused."""
         for each in kept:
             each.segment[self].require_model(rules.header.model)
-        super().merge(kept, rules, made)
+        blocks = (
+            each.segment[self].coded(rows[start : start + AT_ONCE])
+            for each in kept
+            for rows in (each.rows(self.per),)
+            for start in range(0, len(rows), AT_ONCE)
+        )
+        _write(made.folder / STATES_FOLDER, rules.header, blocks)
 
     def report(
         self, made: Segment, rules: TokenEmbeddingsRules, seconds: Mapping[str, float]
@@ -262,6 +251,15 @@ class TokenEmbeddings(
 
 
 TOKEN_EMBEDDINGS = TokenEmbeddings()
+AT_ONCE = 1024
+"""Rows that are copied together."""
+
+
+def _write(folder: Path, header: StatesHeader, blocks: Iterator[CodedStates]) -> None:
+    with TokenEmbeddingsWriter(folder, header) as writer:
+        for block in blocks:
+            writer.add(block)
+        writer.close()
 
 
 def _check_reranker(segment: Segment, states: TokenEmbeddingStore) -> None:

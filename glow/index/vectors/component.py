@@ -115,7 +115,7 @@ class SegmentedDense:
 NOTES_FOLDER = "import"
 
 
-class Vectors(Component[StoredVectors, DenseView, VectorRules, VectorOptions]):
+class Vectors(Component[StoredVectors, DenseView]):
     """A vector of each document, or of each passage; a delta's vectors are always `flat`, on the CPU and in a file."""
 
     name = "vectors"
