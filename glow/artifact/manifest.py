@@ -20,8 +20,8 @@ from glow.options import StrictModel, describe
 
 MANIFEST_FILE = "manifest.json"
 """Format, origin, hashes and checksums of all other files."""
-FORMAT_VERSION = 1
 Kind = Literal["checkpoint", "model", "reranker", "index"]
+FORMATS: Mapping[Kind, int] = {"checkpoint": 1, "model": 1, "reranker": 1, "index": 2}
 
 
 class FileRecord(StrictModel):
@@ -113,11 +113,11 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     try:
         body = json.loads(raw)
         version = body.get("format")
-        if version != FORMAT_VERSION:
-            newer = isinstance(version, int) and version > FORMAT_VERSION
+        if version != FORMATS[kind]:
+            newer = isinstance(version, int) and version > FORMATS[kind]
             remedy = "use a newer GLOW" if newer else "build it again with this GLOW"
             raise FormatError(
-                f"{kind} {folder.name}: {MANIFEST_FILE} has format {version!r}, expected {FORMAT_VERSION}; {remedy}"
+                f"{kind} {folder.name}: {MANIFEST_FILE} has format {version!r}, expected {FORMATS[kind]}; {remedy}"
             )
         body.pop("checksum", None)
         manifest = Manifest.model_validate(body)
@@ -228,7 +228,7 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
         writer = ArtifactWriter(folder)
         yield writer
         manifest = Manifest(
-            format=FORMAT_VERSION,
+            format=FORMATS[kind],
             kind=kind,
             name=target.name,
             hashes=writer.hashes,

@@ -90,7 +90,6 @@ class LengthsComponent(Component[StoredLengths, Lengths]):
         return Rules() if segment.get(self) is not None else None
 
     def build(self, corpus: Corpus, rules: Rules) -> None:
-        """Counts words between spaces."""
         counts = []
         for document in corpus.documents():
             texts = (text for values in document.fields.values() for text in values)
@@ -99,7 +98,6 @@ class LengthsComponent(Component[StoredLengths, Lengths]):
         self._write(corpus.made.folder, [np.array(counts, np.int32)])
 
     def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
-        """Copies those of live documents."""
         self._write(made.folder, [each.segment[self].read(each.rows(self.per)) for each in kept])
 
     def _write(self, folder: Path, blocks: list[Words]) -> None:
