@@ -21,7 +21,7 @@ from glow.options import StrictModel, describe
 MANIFEST_FILE = "manifest.json"
 """Format, origin, hashes and checksums of all other files."""
 Kind = Literal["checkpoint", "model", "reranker", "index"]
-FORMATS: Mapping[Kind, int] = {"checkpoint": 1, "model": 1, "reranker": 1, "index": 2}
+FORMATS: Mapping[str, int] = {"checkpoint": 1, "model": 1, "reranker": 1, "index": 2}
 
 
 class FileRecord(StrictModel):
@@ -112,12 +112,12 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
         ) from error
     try:
         body = json.loads(raw)
-        version = body.get("format")
-        if version != FORMATS[kind]:
-            newer = isinstance(version, int) and version > FORMATS[kind]
+        version, expected = body.get("format"), FORMATS.get(str(body.get("kind")), FORMATS[kind])
+        if version != expected:
+            newer = isinstance(version, int) and version > expected
             remedy = "use a newer GLOW" if newer else "build it again with this GLOW"
             raise FormatError(
-                f"{kind} {folder.name}: {MANIFEST_FILE} has format {version!r}, expected {FORMATS[kind]}; {remedy}"
+                f"{kind} {folder.name}: {MANIFEST_FILE} has format {version!r}, expected {expected}; {remedy}"
             )
         body.pop("checksum", None)
         manifest = Manifest.model_validate(body)

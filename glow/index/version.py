@@ -147,11 +147,14 @@ def _layouts(
     if len(firsts) < len(segments):
         return documents, documents, None
     starts = np.cumsum([0, *(first[-1] for first in firsts)])
-    joined = [first[:-1] + start for first, start in zip(firsts, starts, strict=False)]
-    first = np.concatenate([*joined, starts[-1:]]).astype(np.uint32)
-    live = np.ones(len(documents), np.bool_)
-    live[gone] = False
-    lost = Rows(len(documents), first).held("vector", ~live)
+    first, lost = firsts[0], NO_ROWS
+    if len(firsts) > 1:
+        joined = [own[:-1] + start for own, start in zip(firsts, starts, strict=False)]
+        first = np.concatenate([*joined, starts[-1:]]).astype(np.uint32)
+    if len(gone):
+        live = np.ones(len(documents), np.bool_)
+        live[gone] = False
+        lost = Rows(len(documents), first).held("vector", ~live)
     return documents, RowLayout(np.diff(starts).tolist(), lost), first
 
 

@@ -37,7 +37,7 @@ def remake(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 def test_a_manifest_is_read_as_it_was_written(artifact: Path) -> None:
     manifest = verify(artifact, "index")
-    assert (manifest.format, manifest.kind, manifest.name) == (1, "index", "v1")
+    assert (manifest.format, manifest.kind, manifest.name) == (2, "index", "v1")
     assert manifest.hashes == {"model": "a" * 64}
     assert manifest.parents == {"model": {"name": "toy"}}
     assert manifest.parameters == {"kind": "flat", "share": 0.5}
@@ -140,15 +140,15 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(artifact: Path, name: st
 
 
 def test_a_newer_format_says_that_a_newer_glow_may_read_it(artifact: Path) -> None:
-    remake(artifact, lambda body: body.update(format=2))
-    with pytest.raises(FormatError, match="format 2, expected 1; use a newer GLOW"):
+    remake(artifact, lambda body: body.update(format=3))
+    with pytest.raises(FormatError, match="format 3, expected 2; use a newer GLOW"):
         verify(artifact, "index")
 
 
-@pytest.mark.parametrize("format_version", [0, None, "1", 1.5, [1]])
+@pytest.mark.parametrize("format_version", [0, None, "2", 1.5, [2]])
 def test_another_format_says_to_build_again(artifact: Path, format_version: object) -> None:
     remake(artifact, lambda body: body.update(format=format_version))
-    with pytest.raises(FormatError, match="expected 1; build it again"):
+    with pytest.raises(FormatError, match="expected 2; build it again"):
         verify(artifact, "index")
 
 

@@ -128,7 +128,7 @@ def test_a_large_build_tells_what_it_will_take(
     build: Run, long_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for most, is_told in ((30, False), (29, True)):
-        monkeypatch.setattr("glow_index_builder.building.steps.MANY_DOCUMENTS", most)
+        monkeypatch.setattr("glow_index_builder.building.builder.MANY_DOCUMENTS", most)
         done = build(long_file, "--passages")
         told = re.search(
             r"(\d+) texts to encode: about 0\.0 hours at the rate of the first (\d+), and 225 MiB",
