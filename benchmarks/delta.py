@@ -139,7 +139,7 @@ def _write(chosen: dict[str, Any], folder: Path) -> None:
 def _timed(arguments: list[str], folder: Path, is_visible: Callable[[], bool]) -> Seconds:
     """Seconds from a command's start to its end and to the visible change, and of its stages."""
     started = time.perf_counter()
-    command = [sys.executable, "-m", "index_builder", *arguments, "--json", str(folder / "report.json")]
+    command = [sys.executable, "-m", "glow", *arguments, "--json", str(folder / "report.json")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     ended = visible = 0.0
     while not (ended and visible) and time.perf_counter() - started < 10 * WAIT_S:
@@ -161,7 +161,8 @@ def _service(root: Path, folder: Path) -> Iterator[httpx.Client]:
     command = [
         sys.executable,
         "-m",
-        "service",
+        "glow",
+        "serve",
         "--index-root",
         str(root),
         "--port",
