@@ -158,18 +158,8 @@ def _service(root: Path, folder: Path) -> Iterator[httpx.Client]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "serve",
-        "--index-root",
-        str(root),
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-    ]
+    command = [sys.executable, "-m", "glow", "serve", "--index-root", str(root), "--port", str(port)]
+    command += ["--workers", "1"]
     with (folder / "service.log").open("wb") as log:
         process = subprocess.Popen(command, stderr=log)
     try:

@@ -199,7 +199,9 @@ class Explainer:
             if number < 0:
                 specials += share
                 continue
-            key = names[place], tokens.words[number]
+            word = tokens.words[number]
+            # Fields that are one text have one [SEP]: then a word belongs to the first field that has it.
+            key = next((name for name in names[place:] if counts[name][word]), names[place]), word
             weights[key] = weight
             shares[key] = shares.get(key, 0.0) + share
         terms = [

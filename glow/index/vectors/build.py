@@ -70,7 +70,7 @@ class VectorOptions(ComponentOptions):
     )
     store: str | None = option(
         None,
-        "Store documents, postings, vectors and token vectors in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db "
+        "Store documents, postings, vectors and token embeddings in Milvus: milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db "
         "without a server.",
         metavar="ADDRESS",
     )
