@@ -348,7 +348,7 @@ def cors_options(origins: str) -> dict[str, Any]:
         "allow_methods": ("GET", "HEAD", "POST"),
         "allow_headers": ("Authorization", "Content-Type", "X-API-Key", "X-Request-ID"),
         "expose_headers": ("Retry-After", "Server-Timing", "X-Index-Version", "X-Request-ID"),
-        "allow_credentials": False,  # there are no cookies: only a page's own script sends a key
+        "allow_credentials": False,  # no cookies are used: only a page's own script sends a key
         "max_age": 600,
     }
 

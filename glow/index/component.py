@@ -185,10 +185,7 @@ class Explained(NamedTuple):
 
 
 class Component(ABC, Key[S, R], Generic[S, R]):
-    """One component of an index. Only it knows its files, options and terms; methods with a body are optional.
-
-    `options` and `rules` are of its own types.
-    """
+    """One component of an index. Only it knows its files, options and rules; methods with a body are optional."""
 
     stage: ClassVar[str]  # of a build and of `compact`, in reports and progress
     # Its files below a segment, for building and merging; a trailing slash marks a directory

@@ -212,17 +212,6 @@ class RowLayout:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def owner(self, row: int) -> tuple[int, int]:
-        """The segment that has a row, and the row's number there."""
-        segment = int(np.searchsorted(self.starts, row, "right")) - 1
-        return segment, row - int(self.starts[segment])
-
-    def is_gone(self, row: int) -> bool:
-        """Whether a row is deleted."""
-        segment, own = self.owner(row)
-        alive = self.alive[segment]
-        return alive is not None and not alive.mask[own]
-
     def split_rows(
         self, rows: NDArray[np.int64], *, with_empty: bool = False
     ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
@@ -294,8 +283,8 @@ class Segments(Generic[S]):
 
     def owner(self, row: int) -> tuple[S, int]:
         """The reader that has a row, and the row's number there."""
-        segment, own = self.layout.owner(row)
-        return self.readers[segment], own
+        segment = int(np.searchsorted(self.layout.starts, row, "right")) - 1
+        return self.readers[segment], row - int(self.layout.starts[segment])
 
     def collect(self, rows: Sequence[int], read: Callable[[S, list[int]], list[Item]]) -> list[Item]:
         """As `gather`, for results that are not arrays."""

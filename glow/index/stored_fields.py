@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from glow.errors import DocumentNotFoundError, FormatError, MismatchError, RecordError
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.ranking import RowMask
 from glow.index.segment import MergeSource, Segment, Segments
 from glow.records import Document
 
@@ -282,9 +283,10 @@ class SegmentedDocuments:
     """Documents of all segments: later ones replace earlier ones with the same id."""
 
     def __init__(self, segments: Segments[StoredDocuments]) -> None:
-        self._segments = segments
-        self._rows = segments.layout
-        self.count = self._rows.count  # number of live documents; rows exceed it if some are deleted
+        self._segments, layout = segments, segments.layout
+        self.count = layout.count  # number of live documents; rows exceed it if some are deleted
+        # First row of each segment, its reader, and a mask of its live rows; None: all
+        self._parts = [*zip(layout.starts.tolist(), segments.readers, layout.alive, strict=False)]
 
     def find(self, document_id: str) -> int | None:
         """The row of an id; None if it does not exist or is deleted."""
@@ -293,13 +295,11 @@ class SegmentedDocuments:
     def find_all(self, ids: Sequence[str]) -> list[int | None]:
         """The row of each id; None if it does not exist or is deleted."""
         found: list[int | None] = [None] * len(ids)
-        for start, reader in reversed(
-            [*zip(self._rows.starts.tolist(), self._segments.readers, strict=False)]
-        ):
+        for start, reader, alive in reversed(self._parts):
             missing = [place for place, row in enumerate(found) if row is None]
             rows = reader.find_all([ids[place] for place in missing])
             for place, row in zip(missing, rows, strict=True):
-                if row is not None and not self._rows.is_gone(start + row):
+                if row is not None and (alive is None or alive.mask[row]):
                     found[place] = start + row
         return found
 
@@ -320,22 +320,24 @@ class SegmentedDocuments:
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the live documents of rows `start` to `stop` (not included; None: to the end)."""
-        stop = len(self._rows) if stop is None else stop
-        for first, reader in zip(self._rows.starts.tolist(), self._segments.readers, strict=False):
+        stop = len(self._segments) if stop is None else stop
+        for first, reader, alive in self._parts:
             begin = max(start - first, 0)
-            for row, document in enumerate(reader.scan(begin, max(stop - first, 0)), first + begin):
-                if not self._rows.is_gone(row):
+            for row, document in enumerate(reader.scan(begin, max(stop - first, 0)), begin):
+                if alive is None or alive.mask[row]:
                     yield document
 
     def by_id(self) -> Iterator[tuple[str, int, str, str]]:
         """As `DocumentStore.by_id`, without deleted documents."""
-        parts = zip(self._rows.starts.tolist(), self._segments.readers, strict=False)
-        return heapq.merge(*(self._live(*part) for part in parts), key=itemgetter(0))
+        return heapq.merge(*(_live_by_id(*part) for part in self._parts), key=itemgetter(0))
 
-    def _live(self, start: int, reader: StoredDocuments) -> Iterator[tuple[str, int, str, str]]:
-        for name, row, fields, rest in reader.by_id():
-            if not self._rows.is_gone(start + row):
-                yield name, start + row, fields, rest
+
+def _live_by_id(
+    start: int, reader: StoredDocuments, alive: RowMask | None
+) -> Iterator[tuple[str, int, str, str]]:
+    for name, row, fields, rest in reader.by_id():
+        if alive is None or alive.mask[row]:
+            yield name, start + row, fields, rest
 
 
 DOCUMENTS_FILE = "documents.sqlite"

@@ -80,7 +80,7 @@ class Encoder:
         self.outputs = tuple(value.name for value in self._session.get_outputs())
 
     def _check(self, name: str) -> int:
-        """D of the tower; its inputs and outputs must be those that `run` uses."""
+        """The tower's dimensions, D; refuses a graph without the inputs and outputs that `run` uses."""
         inputs = {value.name for value in self._session.get_inputs()}
         outputs = {value.name: value.shape for value in self._session.get_outputs()}
         dimensions = outputs.get(VECTOR, [None])[-1]

@@ -263,7 +263,7 @@ class _Build:
             )
 
     def _build(self, work: WorkFolder, corpus: MadeCorpus) -> None:
-        """Builds every component in turn; those that reading or preparing made already are only opened."""
+        """Builds the components in order; one that an earlier step wrote is only opened."""
         for component in self._components():
             if not corpus.made.has_any(component.paths):
                 per = component.per

@@ -48,7 +48,7 @@ from glow_index_builder.versions import VersionWriter, derive, disk_errors
 def write_segment(
     documents: Iterable[Document],
     live: OpenVersion,
-    model: Model | None,  # None: there are no documents
+    model: Model | None,  # None if no documents are given
     folder: Path,
     advance: Advance,
     threads: int = 1,  # encoding threads, >= 1

@@ -65,7 +65,7 @@ def encode_blocks(
     resumed, failures, poison = len(done), 0, dict[int, str]()
 
     def encode(run: Run, blocks: Sequence[Block], *, careful: bool) -> list[Block]:
-        """Encodes blocks and returns those that failed, in order."""
+        """Encodes blocks; returns the failed ones, in order."""
         nonlocal failures
         failed: list[Block] = []
         for block in run(blocks, careful) if blocks else ():

@@ -283,7 +283,7 @@ class RowSearch:
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def score(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The scores of given rows, float32 [m]; 0 for those that do not match."""
+        """The scores of given rows, float32 [m]; 0 for a row without a match."""
         wanted, places = np.unique(rows, return_inverse=True)
         found, hits = self.among(wanted, len(wanted))
         scores = np.zeros(len(wanted), np.float32)

@@ -8,6 +8,7 @@ m   rows        v   words       t   tokens
 """
 
 import base64
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,16 +218,16 @@ ALWAYS = {0: 1.0}
 """A collection needs a vector of each entity; no query has this dimension, so it never adds to a score."""
 
 
-class SparseSearch:
+class SparseSearch(ABC):
     """Searches sparse vectors of terms, with Milvus' own scores; arguments and results as for `ImpactIndex`."""
 
     is_remote = True
     collection: Collection  # of the documents
     filters: FilterFields | None  # translates filters; None: they are sent as rows
 
+    @abstractmethod
     def terms(self, words: Sequence[str]) -> dict[int, float]:
         """The terms of a query: dimension of the vectors -> factor of its number."""
-        raise NotImplementedError
 
     def search(
         self,
