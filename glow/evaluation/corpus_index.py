@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import documents_hash
 from glow.evaluation.task import Corpus
-from glow.index import DEFAULT_FUSION, UNCALIBRATED, CalibratedFusion, Fusion, Key, Rows, View
+from glow.index import Index, Rows, View
+from glow.index.models import Models
 from glow.index.postings import IMPACTS_FOLDER, POSTINGS, ImpactIndex, build_lexical
+from glow.index.segment import Segment
 from glow.index.spelling import SPELLING_FOLDER, Speller, SpellingTable, build_spelling
 from glow.index.vectors import VECTORS, build_dense
 from glow.records import Document
@@ -37,7 +39,6 @@ from glow.text import (
     select_terms,
 )
 
-R = TypeVar("R")
 Progress = Callable[[int, int], None]
 """Called with the numbers of documents encoded so far and in all."""
 
@@ -53,46 +54,38 @@ class DenseOptions:
     cache: Path | None = None  # directory that keeps document vectors between runs
 
 
-class CorpusIndex:
-    """An encoded corpus with an exact vector index and optionally a lexical index; searched like an `Index`.
+def corpus_index(
+    model: Model,
+    corpus: Corpus,
+    options: DenseOptions,
+    *,
+    has_words: bool,
+    progress: Progress | None = None,
+) -> tuple[Index, list[str]]:
+    """An encoded corpus with exact vectors and optionally a lexical component, and the documents' ids in row order.
 
-    Documents without text in the model's fields are left out, as in a build. `fusion`, `calibration`, `order`,
-    `speller`, `holds` and `corpus_index[VECTORS]` are as for `Index`.
+    Documents without text in the model's fields are left out, as in a build. Nothing is stored of documents but ids.
     """
-
-    fusion: Fusion = DEFAULT_FUSION
-    calibration: CalibratedFusion = UNCALIBRATED  # only ranks are measured
-
-    def __init__(
-        self,
-        model: Model,
-        corpus: Corpus,
-        options: DenseOptions,
-        *,
-        has_words: bool,
-        progress: Progress | None = None,
-    ) -> None:
+    if has_words:
+        check_analyzer(options.analyzer, model.preprocessor.weighting.unit)
+    analyzer = Analyzer(options.analyzer if has_words else "plain")
+    own = model.preprocessor.terms
+    ids, corpus_words, corpus_terms = _statistics(model, corpus, analyzer)
+    terms = select_terms(options.term_stats, corpus_words, own)
+    preprocessor = model.with_terms(terms, caps_unknown=True)
+    encoder = model.encoder("query", options.device, options.threads)
+    shape = (len(ids), encoder.dimensions)
+    path = _cache_path(model, corpus, terms, options)
+    vectors = _cached(path, shape)
+    if vectors is None:
+        vectors = _encode(model, corpus, preprocessor, options, shape, progress)
+        _store(path, vectors)
+    readers: dict[str, Any] = {VECTORS.name: build_dense(vectors, "flat")}
+    # Mapped files outlive their directory.
+    with tempfile.TemporaryDirectory(prefix="glow-corpus-") as temporary:
+        folder = Path(temporary)
         if has_words:
-            check_analyzer(options.analyzer, model.preprocessor.weighting.unit)
-        analyzer = Analyzer(options.analyzer if has_words else "plain")
-        own = model.preprocessor.terms
-        self.ids, corpus_words, corpus_terms = _statistics(model, corpus, analyzer)  # ids in row order
-        terms = select_terms(options.term_stats, corpus_words, own)
-        self.preprocessor = model.with_terms(terms, caps_unknown=True)
-        self.encoder = model.encoder("query", options.device, options.threads)
-        shape = (len(self.ids), self.encoder.dimensions)
-        # Its files are memory-mapped, so the directory lives as long as this object.
-        self._folder = tempfile.TemporaryDirectory(prefix="glow-corpus-")
-        folder = Path(self._folder.name)
-        path = _cache_path(model, corpus, terms, options)
-        vectors = _cached(path, shape)
-        if vectors is None:
-            vectors = _encode(model, corpus, self.preprocessor, options, shape, progress)
-            _store(path, vectors)
-        readers: dict[str, Any] = {VECTORS.name: build_dense(vectors, "flat")}
-        self.order = _id_ranks(self.ids)
-        if has_words:
-            schema, pieces = self.preprocessor.schema, self.preprocessor.pieces
+            schema, pieces = preprocessor.schema, preprocessor.pieces
             words = (lexical_words(document, schema, pieces) for document in _documents(model, corpus))
             stems = select_terms(options.term_stats, corpus_terms, analyzer.table(own))
             spell = partial(build_spelling, folder / SPELLING_FOLDER)
@@ -100,20 +93,12 @@ class CorpusIndex:
                 folder / IMPACTS_FOLDER, words, corpus_words, stems, analyzer=analyzer, on_words=spell
             )
             readers[POSTINGS.name] = ImpactIndex.open(folder / IMPACTS_FOLDER)
-        self._view = View("of a corpus in memory", Rows(len(self.ids)), readers)
-        self.speller = _speller(self.preprocessor, self._view, corpus_words, folder)
-
-    def holds(self, component: Key[Any, Any]) -> bool:
-        """As `Index.holds`."""
-        return self._view.holds(component)
-
-    def __getitem__(self, component: Key[Any, R]) -> R:
-        """As `Index.__getitem__`."""
-        return self._view[component]
-
-    def names(self, rows: Sequence[int]) -> list[str]:
-        """The ids of the documents in these rows."""
-        return [self.ids[row] for row in rows]
+        rows = Rows(len(ids))
+        view = View("of a corpus in memory", rows, readers)
+        speller = _speller(preprocessor, view, corpus_words, folder)
+    models = Models({}, (options.device, options.threads), preprocessor, encoder, None, None)
+    base = Segment(view.name, folder, folder, "", {}, {}, {}, rows, options.device, readers)
+    return Index(model.manifest, models, base, None, view, _id_ranks(ids), speller=speller), ids
 
 
 def _speller(preprocessor: Preprocessor, view: View, words: TermTable, folder: Path) -> Speller | None:

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from glow.artifact import IndexRoot
 from glow.errors import ConfigError, DependencyError, InputError, MismatchError
-from glow.evaluation.corpus_index import CorpusIndex, DenseOptions, Progress
+from glow.evaluation.corpus_index import DenseOptions, Progress, corpus_index
 from glow.evaluation.runs import Run
 from glow.evaluation.task import Corpus
-from glow.index import Index, Searchable
+from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document, Hit, Query
-from glow.runtime import Device, Encoder, Model
+from glow.runtime import Device, Model
 from glow.schema import FieldSchema
 from glow.search import (
     DEFAULT_CANDIDATES,
@@ -106,7 +106,7 @@ def open_version(
         return [document.id for document in index[STORED_FIELDS].rows(list(rows))]
 
     ids = [row[0] for row in index[STORED_FIELDS].by_id()]
-    return index, ServedRetriever(index, index.encoder, ids, names, kind, reranking=reranking)
+    return index, ServedRetriever(index, ids, names, kind, reranking=reranking)
 
 
 class ServedRetriever:
@@ -114,8 +114,7 @@ class ServedRetriever:
 
     def __init__(
         self,
-        index: Searchable,
-        encoder: Encoder,  # the query tower
+        index: Index,
         ids: list[str],  # of the searchable documents
         names: Callable[[Sequence[int]], Sequence[str]],  # maps rows to document ids
         kind: RetrieverKind,
@@ -125,7 +124,7 @@ class ServedRetriever:
         self.ids = ids
         self.typos: Typos = typos
         self._reranking = reranking
-        self._index, self._encoder, self._names, self._kind = index, encoder, names, kind
+        self._index, self._names, self._kind = index, names, kind
 
     def search(self, queries: Sequence[Query], k: int) -> Run:
         """At most k hits of each query, best first; a query without a word finds nothing, as in the service."""
@@ -137,7 +136,7 @@ class ServedRetriever:
             if self._kind in ("lexical", "learned-sparse"):
                 vectors: Sequence[NDArray[np.float32] | None] = [None] * len(block)
             else:
-                vectors = list(self._encoder.encode([reading.tokens for _, reading in block]))
+                vectors = list(self._index.encoder.encode([reading.tokens for _, reading in block]))
             for (query, reading), vector in zip(block, vectors, strict=True):
                 ranked = self._rank(reading, vector, k)
                 rows, scores = ranked.rows[:k].tolist(), ranked.scores[:k].tolist()
@@ -148,7 +147,6 @@ class ServedRetriever:
     def _rank(self, reading: AnalyzedQuery, vector: NDArray[np.float32] | None, k: int) -> RankedDocuments:
         if self._reranking is None:
             return self._first(reading, vector, k)
-        assert isinstance(self._index, Index)  # noqa: S101 - `open_version` gives no other
         ranked = self._first(reading, vector, max(k, DEFAULT_CANDIDATES))  # as a service gathers them
         unit = score_unit(self._index, self._kind, None)
         return rerank(self._index, reading.text, ranked, self._reranking, unit, vector)[0]
@@ -165,23 +163,23 @@ class ServedRetriever:
 
 
 class DenseRetriever(ServedRetriever):
-    """Dense retrieval over a corpus in memory; arguments as for `CorpusIndex`."""
+    """Dense retrieval over a corpus in memory; arguments as for `corpus_index`."""
 
     def __init__(
         self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
     ) -> None:
-        index = CorpusIndex(model, corpus, options, has_words=False, progress=progress)
-        super().__init__(index, index.encoder, index.ids, index.names, "dense")
+        index, ids = corpus_index(model, corpus, options, has_words=False, progress=progress)
+        super().__init__(index, ids, lambda rows: [ids[row] for row in rows], "dense")
 
 
 class HybridRetriever(ServedRetriever):
-    """Hybrid retrieval over a corpus in memory with the default fusion; arguments as for `CorpusIndex`."""
+    """Hybrid retrieval over a corpus in memory with the default fusion; arguments as for `corpus_index`."""
 
     def __init__(
         self, model: Model, corpus: Corpus, options: DenseOptions, progress: Progress | None = None
     ) -> None:
-        index = CorpusIndex(model, corpus, options, has_words=True, progress=progress)
-        super().__init__(index, index.encoder, index.ids, index.names, "hybrid")
+        index, ids = corpus_index(model, corpus, options, has_words=True, progress=progress)
+        super().__init__(index, ids, lambda rows: [ids[row] for row in rows], "hybrid")
 
 
 class FusedRetriever:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,24 +280,6 @@ def _segment(
 
 R = TypeVar("R")
 
-
-class Searchable(Protocol):
-    """An index for searches; `Index` describes each method."""
-
-    @property
-    def preprocessor(self) -> Preprocessor: ...
-    @property
-    def fusion(self) -> Fusion: ...
-    @property
-    def calibration(self) -> CalibratedFusion: ...
-    @property
-    def order(self) -> NDArray[np.uint32]: ...
-    @property
-    def speller(self) -> Speller | None: ...
-    def holds(self, component: Key[Any, Any]) -> bool: ...
-    def __getitem__(self, component: Key[Any, R]) -> R: ...
-
-
 REPORT_FILE = "report.json"
 """Report of the build: counts, times and sizes."""
 PLAIN = Analyzer()
@@ -315,6 +297,7 @@ class Index:
     base: Segment  # the open files outside the delta, for `open` of a version that shares some
     delta: Delta | None  # changes since the base; None if there are none
     view: View  # the components, for searches
+    order: NDArray[np.uint32]  # the rank of each row's id in code point order, which breaks ties
     fusion: Fusion = DEFAULT_FUSION  # default fusion of a hybrid search
     rerank_weight: RerankWeight = DEFAULT_RERANK_WEIGHT  # weight of a re-ranker's score
     # Corrects the words of queries; None in a version without a lexical component
@@ -358,6 +341,7 @@ class Index:
             base,
             delta,
             view,
+            view[COLUMNS].columns.order,
             fusion,
             rerank_weight,
             _speller(models, view),
@@ -419,11 +403,6 @@ class Index:
     def analyzer(self) -> Analyzer:
         """Analyzer of its lexical index; without one, words are terms."""
         return self[POSTINGS].analyzer if self.holds(POSTINGS) else PLAIN
-
-    @property
-    def order(self) -> NDArray[np.uint32]:
-        """The rank of each row's id in code point order, which breaks ties."""
-        return self[COLUMNS].columns.order
 
     @property
     def model(self) -> str:

@@ -9,25 +9,22 @@ It depends on no other hit, so a filter does not change it.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import StoreError
-from glow.index import Fusion, RerankWeight, Searchable, best
+from glow.index import Fusion, Index, best
 from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.records import Document
-from glow.runtime import Reranker
 from glow.search.retrievers import RankedDocuments, Retriever, rows_read
 from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
 
 __all__ = [
     "MAX_DEPTH",
     "AttendedWord",
-    "Rerankable",
     "Reranking",
     "attended_words",
     "rerank",
@@ -38,15 +35,6 @@ MAX_DEPTH = 200
 BATCH_TOKENS = 2048
 FIRST_PAGE = 10
 """Number of hits that are re-ranked before all others: people look at them even if time runs out."""
-
-
-class Rerankable(Searchable, Protocol):
-    """An index version with what a re-ranker needs."""
-
-    @property
-    def reranker(self) -> Reranker | None: ...
-    @property
-    def rerank_weight(self) -> RerankWeight: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +48,7 @@ class Reranking:
     depth: int = 50
 
 
-def score_unit(index: Rerankable, retriever: Retriever, fusion: Fusion | None) -> float:
+def score_unit(index: Index, retriever: Retriever, fusion: Fusion | None) -> float:
     """The unit of the re-ranker's scores: the scale of a retriever's scores, > 0.
 
     It is 1 for dense and hybrid scores, the largest impact for lexical ones, and that of the first rank for reciprocal ranks.
@@ -78,7 +66,7 @@ def score_unit(index: Rerankable, retriever: Retriever, fusion: Fusion | None) -
 
 
 def rerank(
-    index: Rerankable,
+    index: Index,
     text: str,
     ranked: RankedDocuments,
     wanted: Reranking,
@@ -135,7 +123,7 @@ class AttendedWord:
 
 
 def attended_words(
-    index: Rerankable,
+    index: Index,
     text: str,
     rows: Sequence[int],
     passages: Sequence[int | None],

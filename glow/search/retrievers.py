@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import Calibration, Fusion, Ranking, RowMask, Searchable, best, run_all
+from glow.index import Calibration, Fusion, Index, Ranking, RowMask, best, run_all
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, Folded, PassageMap
 from glow.index.postings import POSTINGS, ImpactsView
@@ -53,7 +53,7 @@ class EncodedQuery:
     vector: NDArray[np.float32]
 
 
-def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
+def unknown_words(index: Index, tokens: WeightedTokens) -> tuple[str, ...]:
     """Words of a query that no document holds, nor any word of the same stem; none if the index has no lexical component."""
     if not index.holds(POSTINGS):
         return ()
@@ -61,14 +61,14 @@ def unknown_words(index: Searchable, tokens: WeightedTokens) -> tuple[str, ...]:
     return tuple(word for word in words if not holds(word))
 
 
-def is_known(index: Searchable, word: str) -> bool:
+def is_known(index: Index, word: str) -> bool:
     """Whether any document holds a word; punctuation always counts as known."""
     if index.speller is not None:
         return is_punctuation(word) or index.speller.knows(word)
     return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
 
 
-def analyze_query(index: Searchable, text: str, typos: Typos = "auto") -> AnalyzedQuery:
+def analyze_query(index: Index, text: str, typos: Typos = "auto") -> AnalyzedQuery:
     """Analyzes a query for an index.
 
     Args:
@@ -133,7 +133,7 @@ def search_documents(
 
 
 def dense_scorer(
-    index: Searchable, vector: NDArray[np.float32]
+    index: Index, vector: NDArray[np.float32]
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]] | None:
     """Returns a function that computes documents' scores for one query, or None.
 
@@ -190,7 +190,7 @@ def best_passages(
 
 
 def rows_read(
-    index: Searchable,
+    index: Index,
     documents: NDArray[np.int64],
     known: Mapping[int, int],
     vector: NDArray[np.float32] | None,
@@ -284,7 +284,7 @@ class HybridCandidates:
 
 
 def rank_dense(
-    index: Searchable,
+    index: Index,
     vector: Vector,
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
@@ -317,7 +317,7 @@ def rank_dense(
 
 
 def rank_lexical(
-    index: Searchable, text: str, k: int, allowed: RowMask | None = None, by: Words = "lexical"
+    index: Index, text: str, k: int, allowed: RowMask | None = None, by: Words = "lexical"
 ) -> RankedDocuments:
     """The k documents that match a query's words best; none without a match.
 
@@ -333,7 +333,7 @@ def rank_lexical(
 
 
 def rank_hybrid(
-    index: Searchable,
+    index: Index,
     query: EncodedQuery,
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
@@ -358,7 +358,7 @@ def rank_hybrid(
 
 
 def fuse_hybrid(
-    index: Searchable,
+    index: Index,
     gathered: HybridCandidates,
     k: int,
     fusion: Fusion,
@@ -403,7 +403,7 @@ def fuse_hybrid(
 
 
 def gather_hybrid(
-    index: Searchable,
+    index: Index,
     query: EncodedQuery,
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
@@ -442,7 +442,7 @@ def gather_hybrid(
     )
 
 
-def words_of(index: Searchable, by: Words) -> ImpactsView:
+def words_of(index: Index, by: Words) -> ImpactsView:
     """The inverted index for lexical retrieval; requests that need a missing one are refused earlier."""
     return index[LEARNED_SPARSE] if by == "learned" else index[POSTINGS]
 
@@ -452,11 +452,11 @@ def reads_head(fusion: Fusion) -> bool:
     return fusion.method == "convex" and fusion.weights.lexical > 0
 
 
-def _is_exact(index: Searchable, params: SearchParams) -> bool:
+def _is_exact(index: Index, params: SearchParams) -> bool:
     return index[VECTORS].kind == "flat" or params.exact
 
 
-def _true_scores(index: Searchable, vector: Vector, rows: NDArray[np.int64]) -> Vector:
+def _true_scores(index: Index, vector: Vector, rows: NDArray[np.int64]) -> Vector:
     score = dense_scorer(index, vector)
     assert score is not None  # noqa: S101 - only where vectors can be read
     return score(rows)
