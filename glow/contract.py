@@ -302,6 +302,12 @@ class Query(Record, frozen=True):
     terms: Annotated[tuple[QueryTerm, ...], says("Distinct words, in order.")]
     corrected: Annotated[Correction | None, says("Corrected typos and codes.")] = None
     unknown: Annotated[tuple[str, ...], says("Words that no document contains.")] = ()
+    synonyms: Annotated[dict[str, tuple[str, ...]], says("Words of the query and their synonyms.")] = (
+        msgspec.field(default_factory=dict)
+    )
+    completed: Annotated[
+        tuple[str, ...], says("Words that begin with the last one, frequent ones first.")
+    ] = ()
     explanation: Annotated[QueryExplanation | None, says("Terms with their weights and attention.")] = None
 
     @property
@@ -361,6 +367,17 @@ class Facet(Record, frozen=True):
     approximate: Annotated[bool, says("Whether only some of the matching documents were counted.")]
 
 
+class Matching(Record, frozen=True, omit_defaults=False):
+    """Why documents match."""
+
+    words: Annotated[
+        str,
+        one_of("all", "some", "none"),
+        says("Whether they hold all words of the query, most of them by idf (with `any`: some), or none do."),
+    ]
+    similar: Annotated[int, says("Documents that match only because they are near.")]
+
+
 Confidence = Annotated[str, one_of("high", "low", "none")]
 
 
@@ -370,6 +387,8 @@ class FoundHits(Record, frozen=True):
     index: Annotated[IndexName, says("Index that was searched.")]
     query: Annotated[Query, says("The query as GLOW read it.")]
     hits: Annotated[tuple[Hit, ...], says("Hits, best first.")]
+    total: Annotated[int | None, says("Number of matches; left out if it is not known.")] = None
+    matching: Annotated[Matching | None, says("Why they match.")] = None
     confidence: Annotated[Confidence | None, says("Rating of the first hit.")] = None
     facets: Annotated[dict[str, Facet], says("Counts of each metadata field.")] = msgspec.field(
         default_factory=dict
@@ -393,6 +412,8 @@ class BatchItem(Record, frozen=True):
     index: Annotated[IndexName | None, says("Index that was searched.")] = None
     query: Annotated[Query | None, says("The query as GLOW read it.")] = None
     hits: Annotated[tuple[Hit, ...] | None, says("Hits, best first.")] = None
+    total: Annotated[int | None, says("Number of matches; left out if it is not known.")] = None
+    matching: Annotated[Matching | None, says("Why they match.")] = None
     confidence: Annotated[Confidence | None, says("Rating of the first hit.")] = None
     facets: Annotated[dict[str, Facet], says("Counts of each metadata field.")] = msgspec.field(
         default_factory=dict

@@ -37,6 +37,9 @@ class PagedOptions(TypedDict, total=False):
         vector: query vector of the index's dimensions, in place of a query.
         like: document in place of a query: `{"id": "d42"}`.
         typos: `off` searches the query as it is typed.
+        match: which documents match: with `all` words, with `any`, or `auto`.
+        syntax: `plain` reads no phrases and exclusions.
+        prefix: whether the last word is the start of one.
         fusion: how `hybrid` fuses: `{"method": "convex" | "rrf", "k": 60, "weights": {"dense": 0.7, "lexical": 0.3}}`.
         rerank: True, or `{"depth": 50}`.
         filter: `{"and": […]}`, `{"or": […]}`, `{"not": {…}}`, or `{"field": "year", "gte": 2000, "lt": 2010}`.
@@ -61,6 +64,9 @@ class PagedOptions(TypedDict, total=False):
     vector: Sequence[float] | None
     like: Mapping[str, Any] | None
     typos: Literal["auto", "off"] | None
+    match: Literal["auto", "all", "any"] | None
+    syntax: Literal["auto", "plain"] | None
+    prefix: bool | None
     fusion: Mapping[str, Any] | None
     rerank: bool | Mapping[str, Any] | None
     filter: Mapping[str, Any] | None

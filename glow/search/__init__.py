@@ -10,6 +10,17 @@ from glow.search.calibration import (
     signs_of,
 )
 from glow.search.hybrid import HEAD, Fused, Scorer, contributions, fuse, fuse_rankings, rrf, uncertainty
+from glow.search.query import (
+    AnalyzedQuery,
+    Constraint,
+    Match,
+    Others,
+    Syntax,
+    Typos,
+    analyze_query,
+    is_known,
+    unknown_words,
+)
 from glow.search.reranking import (
     MAX_DEPTH,
     AttendedWord,
@@ -22,30 +33,25 @@ from glow.search.reranking import (
 from glow.search.retrievers import (
     DEFAULT_CANDIDATES,
     RETRIEVERS,
-    AnalyzedQuery,
     EncodedQuery,
     RankedDocuments,
     Retriever,
     RetrieverOrAuto,
-    Typos,
     Words,
-    analyze_query,
     fuse_hybrid,
     gather_hybrid,
-    is_known,
     rank_dense,
     rank_hybrid,
     rank_lexical,
     reads_head,
     rows_read,
     search_documents,
-    unknown_words,
 )
 
 __all__ = [
     "DEFAULT_CANDIDATES", "HEAD", "MAX_DEPTH", "RETRIEVERS", "SHARPNESS", "AnalyzedQuery", 
-    "Arrangement", "AttendedWord", "Confidence", "EncodedQuery", "FilterBoost", "Fused", 
-    "RankedDocuments", "RecencyBoost", "Reranking", "Retriever", "RetrieverOrAuto", "Scorer", "SortKey", "Typos",
+    "Arrangement", "AttendedWord", "Confidence", "Constraint", "EncodedQuery", "FilterBoost", "Fused", "Match", "Others",
+    "RankedDocuments", "RecencyBoost", "Reranking", "Retriever", "RetrieverOrAuto", "Scorer", "SortKey", "Syntax", "Typos",
     "Words", "analyze_query", "arrange", "attended_words", "confidence_of",
     "contributions", "fit_logistic", "fuse", "fuse_hybrid", "fuse_rankings", "gather_hybrid", "is_known", "mixed",
     "probabilities", "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "rerank", "rows_read", "rrf",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from glow.index import RRF_K, Fusion, Ranking, best, run_all
 from glow.index.postings import ImpactsView
 from glow.records import Hit
+from glow.search.query import NO_OTHERS, Others
 from glow.text import searched_words
 
 DEPTH = 8
@@ -32,6 +33,7 @@ def coverage_scorer(
     words: Sequence[str],
     # Weight of a word, >= 0; from statistics that no delta changes, so that scores stay the same
     idf: Callable[[str], float],
+    others: Others = NO_OTHERS,  # what else counts as a word; one that consists of several words needs all
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
     """Returns a function that computes the factors of documents' lexical scores.
 
@@ -46,12 +48,28 @@ def coverage_scorer(
     def covered(documents: NDArray[np.int64]) -> NDArray[np.float32]:
         if total <= 0.0:
             return np.ones(len(documents), np.float32)
-        held = np.where(impacts.by_word(list(counts), documents) > 0, shares / total, 0.0).sum(axis=1)
+        held = np.where(held_words(impacts, list(counts), documents, others), shares / total, 0.0).sum(axis=1)
         # The rounding of many fractions may make their sum exceed 1.
         share: NDArray[np.float32] = (np.minimum(held, 1.0) ** power).astype(np.float32)
         return share
 
     return covered
+
+
+def held_words(
+    impacts: ImpactsView, words: Sequence[str], documents: NDArray[np.int64], others: Others = NO_OTHERS
+) -> NDArray[np.bool_]:
+    """Whether each document, int64 [m], holds each word or what else counts as it: bool [m, words]."""
+    every = list(
+        dict.fromkeys([*words, *(each for word in words for other in others.get(word, ()) for each in other)])
+    )
+    found = impacts.by_word(every, documents) > 0
+    held: NDArray[np.bool_] = found[:, : len(words)].copy()
+    place = {word: at for at, word in enumerate(every)}
+    for at, word in enumerate(words):
+        for other in others.get(word, ()):
+            held[:, at] |= found[:, [place[each] for each in other]].all(axis=1)
+    return held
 
 
 def rrf(

@@ -19,25 +19,7 @@ from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import GPU_MAX_HITS, VECTORS, DenseView, SearchParams
 from glow.search.calibration import Confidence, confidence_of, probabilities
 from glow.search.hybrid import HEAD, Scorer, coverage_scorer, fuse_rankings, lexical_share
-from glow.text import WeightedTokens, is_punctuation, searched_words
-
-Typos = Literal["auto", "off"]
-"""`auto` corrects words that the index does not know if the index suggests a clear correction; `off` does not."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AnalyzedQuery:
-    """A query as it is searched.
-
-    Attributes:
-        text: after correction, for lexical and dense retrieval.
-        tokens: the query encoder's input.
-        corrected: unknown word -> its correction.
-    """
-
-    text: str
-    tokens: WeightedTokens
-    corrected: Mapping[str, str] = field(default_factory=dict)
+from glow.search.query import NO_OTHERS, Others
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,43 +29,21 @@ class EncodedQuery:
     Attributes:
         text: for lexical retrieval.
         vector: float32 [D], L2-normalized.
+        others: what else counts as a word of the text.
     """
 
     text: str
     vector: NDArray[np.float32]
+    others: Others = field(default_factory=dict)
 
 
-def unknown_words(index: Index, tokens: WeightedTokens) -> tuple[str, ...]:
-    """Words of a query that no document holds, nor any word of the same stem; none if the index has no lexical component."""
-    if not index.holds(POSTINGS):
-        return ()
-    words, holds = dict.fromkeys(searched_words(tokens.words)), index[POSTINGS].holds
-    return tuple(word for word in words if not holds(word))
-
-
-def is_known(index: Index, word: str) -> bool:
-    """Whether any document holds a word; punctuation always counts as known."""
-    if index.speller is not None:
-        return is_punctuation(word) or index.speller.knows(word)
-    return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
-
-
-def analyze_query(index: Index, text: str, typos: Typos = "auto") -> AnalyzedQuery:
-    """Analyzes a query for an index.
-
-    Args:
-        index: its words decide what is a typo.
-        text: any string.
-        typos: `off` leaves typos as they are.
-    """
-    preprocessor, speller = index.preprocessor, index.speller
-    words = preprocessor.pieces.words(text)
-    if typos == "off" or speller is None or not speller.suspects(words):
-        return AnalyzedQuery(text, preprocessor.query_words(words))
-    correction = speller.correct(text)
-    if not correction.words:
-        return AnalyzedQuery(text, preprocessor.query_words(words))
-    return AnalyzedQuery(correction.text, preprocessor.query(correction.text), correction.words)
+def words_searched(index: Index, text: str, others: Others) -> list[str]:
+    """The words of lexical retrieval: those of a text, as preprocessing yields them, and what else counts as them."""
+    words = index.preprocessor.pieces.words(text)
+    return [
+        *words,
+        *(word for name in dict.fromkeys(words) for each in others.get(name, ()) for word in each),
+    ]
 
 
 def search_documents(
@@ -317,7 +277,12 @@ def rank_dense(
 
 
 def rank_lexical(
-    index: Index, text: str, k: int, allowed: RowMask | None = None, by: Words = "lexical"
+    index: Index,
+    text: str,
+    k: int,
+    allowed: RowMask | None = None,
+    by: Words = "lexical",
+    others: Others = NO_OTHERS,
 ) -> RankedDocuments:
     """The k documents that match a query's words best; none without a match.
 
@@ -326,8 +291,9 @@ def rank_lexical(
         text: of the query.
         k, allowed: as for `rank_dense`.
         by: BM25 only, or with learned impacts, by which a document also matches words that it lacks.
+        others: what else counts as a word of the text.
     """
-    words = index.preprocessor.pieces.words(text)
+    words = words_searched(index, text, others)
     scores, rows = words_of(index, by).search(words, k, allowed, index.order)
     return RankedDocuments(scores, rows, {by: scores}, {})
 
@@ -416,7 +382,8 @@ def gather_hybrid(
     """
     vector = query.vector
     by: Words = "learned" if index.holds(LEARNED_SPARSE) else "lexical"
-    words, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
+    asked, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
+    words = words_searched(index, query.text, query.others) if query.others else asked
     searches: list[Callable[[], Any]] = [
         lambda: rank_dense(index, vector, k, params, allowed),
         lambda: impacts.search(words, k, allowed, index.order),
@@ -436,8 +403,8 @@ def gather_hybrid(
         lexical_scale=impacts.largest,
         head=head,
         words=by,
-        score_covered=coverage_scorer(impacts, words, index.preprocessor.weigher.idf),
-        lexical_share=lexical_share(words),
+        score_covered=coverage_scorer(impacts, asked, index.preprocessor.weigher.idf, query.others),
+        lexical_share=lexical_share(asked),
         waits=waits,
     )
 

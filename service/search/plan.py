@@ -19,10 +19,12 @@ from glow.search import (
     DEFAULT_CANDIDATES,
     Arrangement,
     FilterBoost,
+    Match,
     RecencyBoost,
     Reranking,
     Retriever,
     SortKey,
+    Syntax,
     Typos,
 )
 from glow.text import Highlighting
@@ -80,6 +82,9 @@ class SearchPlan:
     max_bytes: int = 0  # most bytes of all hits in total; 0 for no limit
     may_cut: bool = False  # whether hits may be cut to fit
     typos: Typos = "auto"  # whether to correct typos in the query
+    match: Match = "auto"  # which documents match
+    syntax: Syntax = "auto"  # whether to read phrases, exclusions and fields in the query
+    prefix: bool = False  # whether the last word is the start of one
     arrangement: Arrangement | None = None  # boosts, sorting and grouping of the candidates; None for none
     source: Source = "text"
     vector: tuple[float, ...] | None = None  # L2-normalized, if it is the source
@@ -150,6 +155,9 @@ def plan_search(request: SearchRequest, settings: Settings, index: Index) -> Sea
         max_bytes=MAX_ANSWER_BYTES,
         may_cut=request.allow_truncated is not False,
         typos=request.typos,
+        match=request.match,
+        syntax=request.syntax,
+        prefix=request.prefix,
         arrangement=_arrangement(request, columns),
         source=source,
         vector=_unit_vector(request.vector or (), index) if source == "vector" else None,

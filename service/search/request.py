@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glow.errors import Fault
-from glow.search import MAX_DEPTH, Retriever
+from glow.search import MAX_DEPTH, Match, Retriever, Syntax
 from glow_service.errors import RequestError
 
 # Pydantic checks every member of a list before it reports errors, so lists need limits.
@@ -185,6 +185,14 @@ class SearchRequest(Shape):
         False,
         description="Return partial results after the deadline or without the vector store; `degraded` says what is missing.",
     )
+    match: Match = Field(
+        "auto",
+        description="Which documents match: with all words, with any, or `auto`: all, or most if too few hold all.",
+    )
+    syntax: Syntax = Field(
+        "auto", description='`auto` reads `"a phrase"`, `-word` and `field:word`; `plain` reads words alone.'
+    )
+    prefix: bool = Field(False, description="Whether the last word is the start of one.")
     typos: Literal["auto", "off"] = Field(
         "auto", description="Correction of words one edit away from an indexed word, and of hyphens in codes."
     )
