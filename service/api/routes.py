@@ -134,7 +134,7 @@ _MEDIA_TYPES = {
 }
 _SCRIPTS = (
     "address app docs dom examples explanation feedback filters keys marks problem reading request results server "
-    "stop-words typing"
+    "sort stop-words typing"
 ).split()
 _STYLES = ("docs", "style", "results", "explanation", "filters")
 _STATIC = (*(f"{name}.js" for name in _SCRIPTS), *(f"{name}.css" for name in _STYLES), "icon.svg")

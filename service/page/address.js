@@ -1,5 +1,5 @@
 // The address contains the state of the page, so that reload, back, bookmarks and links work:
-// /?q=bees&page=2&retriever=hybrid&f.lang=en&f.lang=de&f.year=2000..2010
+// /?q=bees&page=2&retriever=hybrid&sort=-year&f.lang=en&f.lang=de&f.year=2000..2010
 
 const FILTER = "f.";
 // Kinds of a change of the query: while it is typed, and after Enter.
@@ -7,7 +7,7 @@ export const TYPING = "typing";
 export const TYPED = "typed";
 
 export function emptyState() {
-  return { query: "", page: 1, retriever: "", typos: "", rerank: "", filters: new Map() };
+  return { query: "", page: 1, retriever: "", typos: "", rerank: "", sort: "", filters: new Map() };
 }
 
 export function readAddress() {
@@ -18,6 +18,7 @@ export function readAddress() {
     else if (name === "retriever") state.retriever = value;
     else if (name === "typos") state.typos = value === "off" ? value : "";
     else if (name === "rerank") state.rerank = value === "on" ? value : "";
+    else if (name === "sort") state.sort = value;
     else if (name.startsWith(FILTER) && value) addValue(state.filters, name.slice(FILTER.length), value);
   }
   return state;
@@ -28,12 +29,13 @@ function addValue(filters, field, value) {
   if (!known.includes(value)) filters.set(field, [...known, value]);
 }
 
-export function addressOf({ query, page, retriever, typos, rerank, filters }) {
+export function addressOf({ query, page, retriever, typos, rerank, sort, filters }) {
   if (!query) return "/";
   const parts = [["q", query]];
   if (retriever) parts.push(["retriever", retriever]);
   if (typos) parts.push(["typos", typos]);
   if (rerank) parts.push(["rerank", rerank]);
+  if (sort) parts.push(["sort", sort]);
   for (const [field, values] of filters) parts.push(...values.map((value) => [FILTER + field, value]));
   if (page > 1) parts.push(["page", page]);
   return "/?" + parts.map((pair) => pair.map(encodeURIComponent).join("=")).join("&");

@@ -1,7 +1,7 @@
 // The search page: the address contains its state, and every change of the state starts a search.
 
 import { addressOf, emptyState, pushAddress, readAddress, TYPED, TYPING } from "./address.js";
-import { at } from "./dom.js";
+import { at, clear, make } from "./dom.js";
 import { showExamples } from "./examples.js";
 import { showAttended, showExplanation, showFault, showWaiting } from "./explanation.js";
 import { showFilters } from "./filters.js";
@@ -11,6 +11,7 @@ import { showTerms, showTimings } from "./reading.js";
 import { abilitiesOf, explainBody, lastPage, NO_INDEX, searchBody } from "./request.js";
 import { RETRIEVER_NAMES, showResults, showVerdict } from "./results.js";
 import { ask, canBeKey, NO_KEY, useKey } from "./server.js";
+import { offerSorts, showSort } from "./sort.js";
 import { settle, stopTyping, watchTyping } from "./typing.js";
 
 const input = at("query");
@@ -31,8 +32,9 @@ async function describeIndex() {
   const info = await ask("/info");
   able = abilitiesOf(info);
   const documents = info.index.documents.toLocaleString("en");
-  at("about").textContent = `${documents} documents · ${info.index.model.split("@")[0]}`;
-  showRetrievers();
+  clear(at("about")).append(`${documents} ${info.index.documents === 1 ? "document" : "documents"}`, make("span", "hint", ` · ${info.index.model.split("@")[0]}`));
+  offerSorts(able);
+  showChoices();
 }
 
 // Requested once; after a failure, the next search requests it again.
@@ -44,7 +46,8 @@ function knowIndex() {
   return described;
 }
 
-function showRetrievers() {
+function showChoices() {
+  showSort(state);
   at("retrievers").hidden = able.retrievers.length < 2;
   for (const radio of at("retrievers").querySelectorAll("input")) {
     radio.checked = radio.value === (state.retriever || able.retrievers[0]);
@@ -93,7 +96,7 @@ function show(result, movesFocus, isTyping) {
   shown = state;
   typed = isTyping ? { address: addressOf(state), result } : null;
   for (const id of ["welcome", "examples"]) at(id).hidden = true;
-  showRetrievers();
+  showChoices();
   showTerms(result.query);
   showFilters(result, state, able, choose);
   showResults(result, state, able, explain);
@@ -164,7 +167,7 @@ function choose(field, texts) {
 function fromAddress() {
   state = readAddress();
   input.value = state.query;
-  showRetrievers();
+  showChoices();
   go();
 }
 
@@ -188,6 +191,8 @@ at("retrievers").addEventListener("change", ({ target }) => {
 at("rerank").addEventListener("change", ({ target }) => {
   change({ rerank: target.checked ? "on" : "", query: input.value.trim() });
 });
+
+at("sort").addEventListener("change", ({ target }) => change({ sort: target.value }));
 
 for (const [id, by] of [["previous", -1], ["next", 1]]) {
   at(id).addEventListener("click", (event) => {

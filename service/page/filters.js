@@ -6,7 +6,7 @@ import { boundsOf, daysOf, isFaceted, isRange } from "./request.js";
 // Shows the filters of a result; `choose(field, texts)` is called with the new values for a field.
 export function showFilters(result, state, able, choose) {
   const focused = document.activeElement?.dataset?.choice;
-  const groups = able.offered.map((field) => groupOf(field, able.columns[field], own(result.facets, field), state.filters.get(field) ?? [], choose));
+  const groups = able.shown.map((field) => groupOf(field, able.columns[field], own(result.facets, field), state.filters.get(field) ?? [], choose));
   clear(at("filter-groups")).append(...groups.filter(Boolean));
   showChosen(state, able, choose);
   at("filters").hidden = !at("filter-groups").childNodes.length;
@@ -64,13 +64,13 @@ function rangeOf(field, column, chosen, choose) {
     });
     return input;
   });
-  return [make("div", "range", ...inputs)];
+  return [make("div", isDate ? "range days" : "range", ...inputs)];
 }
 
 function showChosen(state, able, choose) {
   const chips = [...state.filters].flatMap(([field, texts]) => texts.map((text) => chip(field, text, () => choose(field, texts.filter((other) => other !== text)))));
-  if (state.filters.size > 1) {
-    const all = make("button", "plain", "Take all off");
+  if (chips.length > 1) {
+    const all = make("button", "plain", "Clear filters");
     all.type = "button";
     all.addEventListener("click", () => choose(null, []));
     chips.push(all);
@@ -82,7 +82,7 @@ function showChosen(state, able, choose) {
 function chip(field, text, remove) {
   const button = make("button", "chip", `${field}: ${text.replace("..", " to ").trim()}`, make("span", "", " ×"));
   button.type = "button";
-  button.setAttribute("aria-label", `Take off the filter ${field}: ${text}`);
+  button.setAttribute("aria-label", `Remove filter ${field}: ${text}`);
   button.addEventListener("click", remove);
   return button;
 }

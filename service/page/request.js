@@ -8,13 +8,15 @@ const TIMEOUT_MS = 10_000;
 const SAMPLES = 30;
 const FACET_VALUES = 8;
 const MOST_FACETS = 8;
+const MOST_SORT_FIELDS = 12;
+const MOST_SORT_STRINGS = 3;
 // Fields with more values identify documents rather than group them.
 const MOST_DISTINCT = 200;
 const FEW_DISTINCT = 12;
 const MOST_SHARE_OF_FEW = 0.5;
 const MOST_SHARE = 0.05;
 
-export const NO_INDEX = { columns: {}, offered: [], retrievers: ["dense"], canExplain: false, canRerank: false, canTell: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
+export const NO_INDEX = { columns: {}, offered: [], shown: [], sortable: [], retrievers: ["dense"], canExplain: false, canRerank: false, canTell: false, pageSize: PAGE_SIZE, most: 11, candidates: 100, timeoutMs: 1_000 };
 
 // The features of an index, from /info.
 export function abilitiesOf(info) {
@@ -23,9 +25,13 @@ export function abilitiesOf(info) {
   const columns = components.includes("columns") ? index.columns ?? {} : {};
   const listed = (settings.page_filters ?? "").split(",").map((name) => name.trim()).filter((name) => Object.hasOwn(columns, name));
   const most = settings.max_top_k ?? PAGE_SIZE + 1;
+  const known = Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }]));
+  const offered = listed.length ? listed : Object.keys(columns).sort(byUse(columns));
   return {
-    columns: Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, { ...column, type: [].concat(column.type)[0], isListed: listed.includes(name) }])),
-    offered: listed.length ? listed : Object.keys(columns).sort(byUse(columns)),
+    columns: known,
+    offered,
+    shown: listed.length ? listed : Object.keys(columns).sort(),
+    sortable: sortableOf(known, offered),
     retrievers: components.includes("impacts") ? ["hybrid", "dense", "lexical", ...(components.includes("learned") ? ["learned-sparse"] : [])] : ["dense"],
     canExplain: components.includes("explain"),
     canRerank: components.includes("rerank"),
@@ -43,6 +49,12 @@ export function abilitiesOf(info) {
 
 // Sorts by number of documents, then by fewer values.
 const byUse = (columns) => (one, other) => columns[other].documents - columns[one].documents || columns[one].distinct - columns[other].distinct;
+
+// Numbers and dates, and strings that are offered as filters.
+function sortableOf(columns, offered) {
+  const strings = offered.filter((name) => columns[name].type === "string" && isFaceted(columns[name])).slice(0, MOST_SORT_STRINGS);
+  return Object.keys(columns).filter((name) => isRange(columns[name]) || strings.includes(name)).slice(0, MOST_SORT_FIELDS);
+}
 
 // "module:3": at most three results per value of the metadata field `module`.
 function groupOf(setting, columns) {
@@ -77,6 +89,7 @@ export function searchBody(state, able) {
   if (able.retrievers.length > 1) body.retriever = retriever;
   if (state.typos) body.typos = state.typos;
   if (state.rerank && able.canRerank) body.rerank = true;
+  if (state.sort) body.sort = [sortKey(state.sort), { field: "score", order: "desc" }];
   if (able.groupBy) body.group_by = able.groupBy;
   const filter = filterOf(state.filters, able.columns);
   if (filter) body.filter = filter;
@@ -84,6 +97,9 @@ export function searchBody(state, able) {
   if (facets.length) body.facets = facets.map((field) => ({ field, limit: FACET_VALUES }));
   return body;
 }
+
+// "price": ascending; "-price": descending.
+const sortKey = (sort) => (sort.startsWith("-") ? { field: sort.slice(1), order: "desc" } : { field: sort, order: "asc" });
 
 // The same search again, for one hit with its explanation.
 export function explainBody(state, able, hit) {

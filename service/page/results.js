@@ -7,8 +7,8 @@ import { snippetOf, titleOf } from "./marks.js";
 
 export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", "learned-sparse": "Synonyms" };
 const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", fused: "together", rerank: "re-ranked" };
-const DOUBTS = { low: "These may not answer your question.", none: "Probably nothing here answers this." };
 const MOST_FACTS = 4;
+const LONG_FACT = 40;
 
 export const partName = (part) => PART_NAMES[part] ?? part;
 
@@ -17,7 +17,7 @@ export function showResults(result, state, able, explain) {
   const hits = result.hits.slice(0, able.pageSize);
   clear(at("hits")).append(...hits.map((hit) => showHit(hit, result, able, explain)));
   at("hits").start = hits[0]?.rank ?? 1;
-  at("found-title").textContent = `${sentenceOf(hits, state.page)} in ${Math.ceil(result.took_ms)} ms`;
+  at("found-title").textContent = `${sentenceOf(hits, state.page, result.total)} in ${Math.ceil(result.took_ms)} ms`;
   showCorrected(result.query, state);
   showNothing(hits, state, able);
   showPages(result, state, able);
@@ -28,14 +28,17 @@ export function showResults(result, state, able, explain) {
 
 // Announces the number of results and doubts about them, once the user stops typing.
 export function showVerdict(result, state, able) {
-  at("status").textContent = sentenceOf(result.hits.slice(0, able.pageSize), state.page);
+  at("status").textContent = sentenceOf(result.hits.slice(0, able.pageSize), state.page, result.total);
   showDoubt(result);
 }
 
-function sentenceOf(hits, page) {
+// The total is missing if the service cannot count the matches.
+function sentenceOf(hits, page, total) {
   if (hits.length === 0) return page > 1 ? "Nothing more found" : "Nothing found";
-  if (page > 1) return `Results ${hits[0].rank} to ${hits.at(-1).rank}`;
-  return hits.length === 1 ? "1 result" : `${hits.length} results`;
+  const of = total === undefined ? "" : ` of ${total.toLocaleString("en")}`;
+  if (page > 1) return `Results ${hits[0].rank} to ${hits.at(-1).rank}${of}`;
+  const count = total ?? hits.length;
+  return count === 1 ? "1 result" : `${count.toLocaleString("en")} results`;
 }
 
 // Shows the corrected query, with a link to the typed one.
@@ -47,18 +50,18 @@ function showCorrected({ corrected }, state) {
   clear(at("corrected")).append("Showing results for ", make("b", "", corrected.text), " · ", back);
 }
 
-// Shows low confidence, and words that no document contains.
+// Shows that nothing answers the query, and words that no document contains.
 function showDoubt({ hits, confidence, query }) {
   const unknown = query.unknown ?? [];
   const words = unknown.length ? `No document holds ${unknown.map((word) => `“${word}”`).join(", ")}.` : "";
-  const doubt = hits.length ? own(DOUBTS, confidence) : "";
+  const doubt = hits.length && confidence === "none" ? "Probably nothing here answers this." : "";
   at("doubt").hidden = !(words || doubt);
   at("doubt").textContent = [doubt, words].filter(Boolean).join(" ");
 }
 
 function showNothing(hits, state, able) {
   at("nothing").hidden = hits.length > 0;
-  const sentence = state.filters.size ? "No document passes these filters and answers the query. Take a filter off, or use other words." : "Use other words, or fewer of them.";
+  const sentence = state.filters.size ? "No results match these filters. Remove a filter, or use other words." : "Use other words, or fewer of them.";
   const asked = state.retriever || able.retrievers[0];
   const others = able.retrievers.filter((name) => name !== asked && !(asked === "hybrid" && name !== "dense"));
   const links = others.map((name) => {
@@ -109,15 +112,18 @@ function showHit(hit, { request_id, query, confidence }, able, explain) {
 }
 
 function showScore(hit, isProbability) {
-  const score = make("span", "score", isProbability ? `${Math.round(100 * hit.score)} %` : number(hit.score));
-  score.title = isProbability ? "how likely this answers the query" : "score of this result";
-  return score;
+  return make("span", "score", isProbability ? `${Math.round(100 * hit.score)} % likely` : `score ${number(hit.score)}`);
 }
 
 // Metadata of the document, from fields that can be filtered.
 function facts(metadata, columns) {
   const named = Object.keys(columns).filter((name) => !name.includes(".") && values(own(metadata, name)).length);
-  return named.slice(0, MOST_FACTS).map((name) => make("span", "fact", `${name} `, make("b", "", values(own(metadata, name)).join(", "))));
+  return named.slice(0, MOST_FACTS).map((name) => {
+    const text = values(own(metadata, name)).join(", ");
+    const fact = make("span", "fact", `${name} `, make("b", "", text));
+    if (text.length > LONG_FACT) fact.title = text; // the style sheet cuts it
+    return fact;
+  });
 }
 
 function whyButton(hit, title, item, foot, explain) {

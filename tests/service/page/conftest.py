@@ -20,7 +20,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync", "--no-first-run"]
 WAIT_MS = 60_000
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
-WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 320, "height": 844}
 
 
 @dataclass

@@ -27,7 +27,7 @@ def test_a_ticked_value_filters_stays_in_the_address_and_can_be_taken_off(tab: A
     page.reload()
     assert facts(tab, "lang") == {"de"}
     assert page.locator(".tick", has_text="de").locator("input").is_checked()
-    page.get_by_role("button", name="Take off the filter lang: de").click()
+    page.get_by_role("button", name="Remove filter lang: de").click()
     page.wait_for_function("!location.search.includes('f.lang')")
     assert facts(tab, "lang") == {"en", "de", "fr"}
     page.go_back()
@@ -40,7 +40,7 @@ def test_values_of_a_field_add_up_and_fields_and_ranges_narrow_each_other(tab: A
     tab.open("water", "&f.lang=de&f.lang=fr&f.short=true&f.year=2010..2020")
     assert facts(tab, "lang") == {"de", "fr"} and facts(tab, "short") == {"true"}
     assert facts(tab, "year") <= {str(year) for year in range(2010, 2021)}
-    page.get_by_role("button", name="Take all off").click()
+    page.get_by_role("button", name="Clear filters").click()
     page.wait_for_function("location.search === '?q=water'")
     assert facts(tab, "short") == {"true", "false"}
     page.get_by_label("year from").fill("2022")
@@ -48,7 +48,7 @@ def test_values_of_a_field_add_up_and_fields_and_ranges_narrow_each_other(tab: A
     page.wait_for_url("**&f.year=2022..")
     page.locator(".chip", has_text="year").wait_for()
     assert facts(tab, "year") == {"2022", "2023", "2024"}
-    page.get_by_role("button", name="Take off the filter year").click()
+    page.get_by_role("button", name="Remove filter year").click()
     page.wait_for_url("**/?q=water")
     page.get_by_label("day from").fill("2024-10-15")
     page.wait_for_url("**&f.day=2024-10-15..")
@@ -56,10 +56,30 @@ def test_values_of_a_field_add_up_and_fields_and_ranges_narrow_each_other(tab: A
     assert {day[:7] for day in facts(tab, "day")} <= {"2024-10", "2024-11", "2024-12"}
 
 
+def test_the_order_can_be_chosen_and_stays_in_the_address(tab: Any) -> None:
+    page = tab.page
+    best = tab.titles("water")
+    box = page.get_by_label("Sort by")
+    texts = box.locator("option").all_inner_texts()
+    assert texts[:3] == ["Best first", "day: oldest first", "day: newest first"]
+    assert {"year: low to high", "lang: A to Z"} <= set(texts) and len(texts) == 7
+    box.select_option("year: high to low")
+    page.wait_for_url("**&sort=-year")
+    for _ in ("chosen", "reloaded"):
+        titles = tab.titles()
+        years = page.locator("#hits .fact", has_text="year").all_inner_texts()
+        assert years == sorted(years, reverse=True) and titles != best
+        assert tab.sent[-1]["sort"][0] == {"field": "year", "order": "desc"}
+        page.reload()
+    box.select_option("Best first")
+    page.wait_for_url("**/?q=water")
+    assert tab.titles() == best
+
+
 def test_filters_that_nothing_passes_or_the_index_lacks_say_what_to_do(tab: Any) -> None:
     tab.expected.append("422")
     tab.open("water", "&f.year=1900..1901")
-    tab.page.locator("#nothing", has_text="Take a filter off").wait_for()
+    tab.page.locator("#nothing", has_text="No results match these filters").wait_for()
     assert tab.page.locator("#found-title").inner_text().startswith("Nothing found")
     tab.open("water", "&f.nope=1")
     assert "nope" in tab.alert() and "lang" in tab.alert()

@@ -36,7 +36,7 @@ def test_results_are_near_the_box_and_details_are_folded(tab: Any) -> None:
     assert box("#hits > li")["y"] - box("#form")["y"] - box("#form")["height"] <= 200
     line = page.locator("#how summary")
     assert re.fullmatch(r"10 results in \d+ ms · how this was searched", line.inner_text())
-    assert re.fullmatch(r"\d+ %|[\d.]+", page.locator("#hits .score").first.inner_text())
+    assert re.fullmatch(r"\d+ % likely|score [\d.]+", page.locator("#hits .score").first.inner_text())
     parts = [page.locator(part).first for part in ("#terms", "#timings", "#hits .parts")]
     assert [part.is_visible() for part in parts] == [False] * 3
     line.click()
@@ -73,6 +73,9 @@ def test_keys_step_through_results_open_and_explain_them(tab: Any) -> None:
     for key, place in (("ArrowDown", 0), ("ArrowDown", 1), ("j", 2), ("k", 1), ("ArrowUp", 0)):
         page.keyboard.press(key)
         assert tab.focus() == titles[place]
+    ring = page.locator("#hits > li:has([data-step]:focus)")
+    ring = ring.evaluate("li => [getComputedStyle(li).outlineStyle, getComputedStyle(li).overflow]")
+    assert ring == ["solid", "visible"], "the focus is shown around the whole result"
     page.keyboard.press("e")
     region = page.get_by_role("region", name=f"Why “{titles[0]}” was found")
     region.locator("table").first.wait_for()
@@ -108,6 +111,9 @@ def test_axe_finds_nothing_wrong_in_any_state(tab: Any) -> None:
     page.locator("#how summary").click()
     page.get_by_role("button", name="Why this result").first.click()
     page.get_by_role("columnheader", name="Score change").wait_for()
+    assert tab.findings() == []
+    tab.open("zzzz qqqq", "&retriever=lexical")
+    page.locator("#nothing a").first.wait_for()
     assert tab.findings() == []
     tab.search("x" * 10_001)
     tab.alert()

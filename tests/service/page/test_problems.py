@@ -16,7 +16,7 @@ def test_a_key_is_asked_for_replaced_where_it_is_wrong_and_stays_in_its_tab(
 ) -> None:
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     with serve(full_index, api_keys=f"tester:{digest}") as http, open_page(http.base_url) as tab:
-        page, field = tab.page, tab.page.get_by_label("Key", exact=True)
+        page, field = tab.page, tab.page.get_by_label("API key", exact=True)
         tab.expected += ["401", "403"]
         tab.open()
         assert "needs a key" in tab.alert() and tab.focus() == "key"
@@ -56,7 +56,7 @@ def test_a_key_is_asked_for_replaced_where_it_is_wrong_and_stays_in_its_tab(
         send = other.locator("#get_info").get_by_role("button", name="Send")
         send.click()
         other.locator("#get_info pre", has_text="401").wait_for()
-        other.get_by_label("Key, where").fill(KEY)
+        other.get_by_label("API key (if required)").fill(KEY)
         other.get_by_role("button", name="Use key").click()
         other.get_by_text("The key is used from now on.").wait_for()
         send.click()

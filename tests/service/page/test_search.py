@@ -108,14 +108,14 @@ def test_what_is_doubtful_is_said(tab: Any) -> None:
     tab.change("**/search", lambda body: body.update(changed))
     for query, confidence, text in (
         ("bees", "high", ""),
-        ("honey", "low", "These may not answer your question."),
+        ("honey", "low", ""),
         ("water", "none", "Probably nothing here answers this."),
     ):
         changed["confidence"] = confidence
         tab.search(query)
         tab.shown(query)
         assert (doubt.inner_text() if doubt.is_visible() else "") == text
-        assert re.fullmatch(r"-?\d+ %", page.locator("#hits .score").first.inner_text())
+        assert re.fullmatch(r"\d+ % likely", page.locator("#hits .score").first.inner_text())
 
 
 SNIPPETS = (
@@ -345,7 +345,7 @@ def test_settings_choose_examples_filters_groups_and_feedback(
         assert [each.id for each in read_feedback(path)] == [sent["id"]] * 2
         # What is not offered can still stand in the address.
         tab.titles("water", "&f.short=true")
-        assert page.get_by_label("Take off the filter short: true").is_visible()
+        assert page.get_by_label("Remove filter short: true").is_visible()
 
 
 def test_every_file_that_the_page_names_is_served_and_no_other(make_app: Any, toy_index: Path) -> None:
