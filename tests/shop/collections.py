@@ -13,14 +13,14 @@ MANY = {"headphones": 15, "desk lamp": 15}
 """Products of the types that the tests ask most for; the others have seven or eight."""
 FITTINGS = (
     "It fits on your desk.",
-    "Goes well with a {other}.",
-    "A gift for people who already own a {other}.",
+    "Goes well with our {other}.",
+    "A gift for people who have a {other} already.",
     "Tested by {brand} for ten years of use.",
     "Delivered with a guarantee of two years.",
     "Spare parts are in stock.",
     "Packed in cardboard without plastic.",
     "Easy to clean with a damp cloth.",
-    "Not suited to replace a {other}.",
+    "Not made to replace your {other}.",
 )
 OPENINGS = (
     "Hello, I need your help.",
@@ -174,6 +174,7 @@ def product_queries() -> list[Case]:
     for row in _rows("product_types.txt"):
         cases.append(Case(row[0], _ids(every, type=row[0]), "type"))
         cases.append(Case(f"what do I need to {row[-1]}", _ids(every, type=row[0]), "question"))
+    cases += (Case(brand.lower(), _ids(every, brand=brand), "brand") for brand in BRANDS)
     pairs = sorted({(each["brand"], each["type"]) for each in every})
     for brand, name in rng.sample(pairs, 100):
         cases.append(Case(f"{brand.lower()} {name}", _ids(every, brand=brand, type=name), "brand and type"))
