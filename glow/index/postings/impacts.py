@@ -150,6 +150,7 @@ class ImpactsView(Protocol):
     def score(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
     def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
     def holds(self, word: str) -> bool: ...
+    def rows_with(self, word: str) -> NDArray[np.int64]: ...
     def bound(self, words: Sequence[str]) -> float: ...
 
 
@@ -257,6 +258,11 @@ class ImpactIndex:
         """Whether any document has a word, or another with the same term."""
         return self.vocabulary.row(self.analyzer.term(word)) >= 0
 
+    def rows_with(self, word: str) -> NDArray[np.int64]:
+        """The documents that hold a word, or another with the same term; int64 [m], ascending."""
+        row = self.vocabulary.row(self.analyzer.term(word))
+        return self.postings.list(row, 1.0).rows.astype(np.int64) if row >= 0 else np.empty(0, np.int64)
+
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores: the sum of the largest impacts of a query's words; 0 without words."""
         counted = count_terms(self.analyzer, words)
@@ -341,6 +347,17 @@ class SegmentedImpacts(Generic[W]):
     def holds(self, word: str) -> bool:
         """Whether any document has a word, or another with the same term; deleted documents count until the next build."""
         return any(reader.holds(word) for reader in self._segments.readers)
+
+    def rows_with(self, word: str) -> NDArray[np.int64]:
+        """The documents that hold a word, or another with the same term; int64 [m], ascending."""
+        layout = self._segments.layout
+        parts = zip(layout.starts.tolist(), self._segments.readers, layout.alive, strict=False)
+        held = [
+            start + (rows if alive is None else rows[alive.mask[rows]])
+            for start, reader, alive in parts
+            for rows in (reader.rows_with(word),)
+        ]
+        return np.concatenate(held)
 
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores."""
