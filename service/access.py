@@ -26,7 +26,7 @@ from starlette.types import Scope
 from glow.errors import ConfigError, GlowError
 from glow.index import Index
 from glow.index.columns import COLUMNS
-from glow.index.columns.filters import parse_filter
+from glow.index.columns.filters import CONDITIONS, parse_filter
 from glow.index.stored_fields import STORED_FIELDS, not_found
 from glow.options import StrictModel, describe
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
@@ -215,19 +215,28 @@ def _verdict(value: Any, place: str, depth: int = 1) -> bool | None:
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"{place} filter is nested deeper than {MAX_DEPTH} levels")
-    key, inner = next(iter(value.items()), (None, None)) if isinstance(value, dict) else (None, None)
-    if key == "not" and len(value) == 1:
-        verdict = _verdict(inner, place, depth + 1)
-        return None if verdict is None else not verdict
-    if key in ("and", "or") and len(value) == 1 and isinstance(inner, list):
-        verdicts = {_verdict(each, place, depth + 1) for each in inner}
-        decisive = key == "or"
-        return decisive if decisive in verdicts else None if None in verdicts else not decisive
-    if not isinstance(value, dict) or not isinstance(value.get("field"), str):
-        raise ValueError(
-            f"{place} filter has {str(value)[:60]}, expected and, or, not, or a condition with a field"
-        )
-    return None
+    if not isinstance(value, dict) or not isinstance(value.get("field", ""), str):
+        raise ValueError(f"{place} filter has {str(value)[:60]}, expected an object of fields and conditions")
+    if "field" in value:
+        return None
+    verdicts = set[bool | None]()
+    for name, inner in value.items():
+        if name == "not":
+            verdict = _verdict(inner, place, depth + 1)
+            verdicts.add(None if verdict is None else not verdict)
+        elif name in CONDITIONS:
+            raise ValueError(f"{place} filter has {name!r} without a field")
+        elif name not in ("and", "or"):
+            verdicts.add(None)
+        elif isinstance(inner, list):
+            verdicts.add(_joined({_verdict(each, place, depth + 1) for each in inner}, decisive=name == "or"))
+        else:
+            raise ValueError(f"{place} filter has {name} = {str(inner)[:60]}, expected a list of filters")
+    return _joined(verdicts, decisive=False)
+
+
+def _joined(verdicts: set[bool | None], *, decisive: bool) -> bool | None:
+    return decisive if decisive in verdicts else None if None in verdicts else not decisive
 
 
 def require_visible(document_id: str, tenant: Tenant | None, index: Index, check: Callable[[], None]) -> None:

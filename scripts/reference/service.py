@@ -44,7 +44,13 @@ def http_page() -> str:
         told = [(status, each["description"].partition(" with code ")[2]) for status, each in responses]
         problems = [(status, code(*codes.split(", "))) for status, codes in told if codes]
         in_path = [
-            (code(p["name"]), "string", "required", "", p["description"])
+            (
+                code(p["name"]),
+                p["schema"]["type"],
+                "required" if p.get("required") else "",
+                "",
+                p["description"],
+            )
             for p in operation.get("parameters", ())
         ]
         request = table(FIELD, [*in_path, *_rows(body, shapes)])

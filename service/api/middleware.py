@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from glow.errors import GlowError
 from glow_service.api.context import RequestContext, new_context
 from glow_service.api.problems import problem_response
+from glow_service.api.routes import ROUTES
 from glow_service.errors import (
     DeadlineError,
     KeyMissingError,
@@ -35,6 +36,7 @@ SUMMARY_S = 1.0
 _FLOODS = frozenset(kind.code for kind in (OverloadedError, RateLimitError, KeyMissingError, KeyRefusedError))
 _NO_ROUTE = "unmatched"
 _DOCUMENTS = ("/documents/", "/v1/documents/")
+_SEARCHES = ("/search", "/v1/search")
 # A response is data: browsers must not run it, frame it or guess its type. The page sets its own policy.
 _SECURITY_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -121,7 +123,8 @@ class RequestMiddleware:
             error = _named(error, scope)
         elif isinstance(error, RequestValidationError):
             places = [{**each, "loc": each["loc"][1:]} for each in error.errors()]  # without "body"
-            error = faults_of(places, error.body)
+            shape = next((each.body for each in ROUTES if each.handler is scope.get("endpoint")), None)
+            error = faults_of(places, error.body, shape)
         context.code = error.code if isinstance(error, GlowError) else GlowError.code
         if context.code in self._refusals:
             self._refusals[context.code].inc()
@@ -167,8 +170,10 @@ class RequestMiddleware:
 def _is_work(scope: Scope) -> bool:
     """Whether a request needs a slot; health, metrics, admin and the page work even under overload."""
     path: str = scope["path"]
+    if path.startswith(_DOCUMENTS) or path in _SEARCHES:
+        return True
     # Rollback must work, especially under overload.
-    return path.startswith(_DOCUMENTS) or (scope["method"] == "POST" and not path.startswith("/admin/"))
+    return bool(scope["method"] == "POST") and not path.startswith("/admin/")
 
 
 def _headers(context: RequestContext, message: Message) -> list[tuple[bytes, bytes]]:

@@ -72,6 +72,7 @@ class Route:
     tag: str
     example: dict[str, Any] | None  # an example of its request's body
     most_bytes: MostBytes  # largest body
+    parameters: Callable[[], list[dict[str, Any]]]  # of the address, for OpenAPI
 
 
 ROUTES: list[Route] = []
@@ -87,11 +88,14 @@ def route(
     tag: str = "operations",
     example: dict[str, Any] | None = None,
     most_bytes: MostBytes = lambda settings: settings.max_body_bytes,
+    parameters: Callable[[], list[dict[str, Any]]] = list,
 ) -> Callable[[_H], _H]:
     """Declares a route. A handler with the argument `body` gets it validated; others read the request themselves."""
 
     def declare(handler: _H) -> _H:
-        ROUTES.append(Route(paths, method, handler, errors, answer, body, tag, example, most_bytes))
+        ROUTES.append(
+            Route(paths, method, handler, errors, answer, body, tag, example, most_bytes, parameters)
+        )
         return handler
 
     return declare
@@ -186,6 +190,8 @@ def _extra(declared: Route, path: str) -> dict[str, Any]:
     with_key: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
     choices = {Access.OPEN: [], Access.KEY: [{}, *with_key], Access.ADMIN: with_key, Access.WRITE: with_key}
     extra: dict[str, Any] = {"security": choices[access_of(path, declared.method)]}
+    if parameters := declared.parameters():
+        extra["parameters"] = parameters
     if declared.answer:
         extra["responses"] = {"200": {"description": "Success.", "content": _json(declared.answer)}}
     if declared.body:

@@ -39,6 +39,8 @@ from glow_service.search import (
     SearchRequest,
     fault,
     index_name,
+    members_of_address,
+    parameters,
     parsed,
 )
 from glow_service.state import Service, service_of
@@ -52,21 +54,23 @@ _EXAMPLE: dict[str, Any] = {
 _logger = logging.getLogger(__name__)
 
 
+_SEARCH_ERRORS = (
+    DocumentNotFoundError,
+    errors.AnswerTooLargeError,
+    QueryError,
+    FilterError,
+    errors.QueryTooLongError,
+    errors.NotAvailableError,
+    errors.OverloadedError,
+    errors.NotReadyError,
+)
+
+
 @route(
     "POST",
     "/search",
     "/v1/search",
-    errors=(
-        *BODY_ERRORS,
-        DocumentNotFoundError,
-        errors.AnswerTooLargeError,
-        QueryError,
-        FilterError,
-        errors.QueryTooLongError,
-        errors.NotAvailableError,
-        errors.OverloadedError,
-        errors.NotReadyError,
-    ),
+    errors=(*BODY_ERRORS, *_SEARCH_ERRORS),
     answer=SearchResult,
     body=SearchRequest,
     tag="search",
@@ -88,6 +92,24 @@ async def post_search(request: Request, body: SearchRequest) -> Response:
     note(service, context, index, plan, answer)
     before, after = answer.envelope()
     return json_answer(answer.result.enclose({**head_of(context, service.request_ids), **before}, after))
+
+
+@route(
+    "GET",
+    "/search",
+    "/v1/search",
+    errors=(errors.RequestError, errors.DeadlineError, *_SEARCH_ERRORS),
+    answer=SearchResult,
+    tag="search",
+    parameters=parameters,
+)
+async def get_search(request: Request) -> Response:
+    """Searches for documents, as `POST /search` does; lists have commas, and objects are JSON."""
+    response = await post_search(
+        request, parsed(SearchRequest, members_of_address(request.scope["query_string"]))
+    )
+    response.headers["cache-control"] = "no-store"
+    return response
 
 
 # `POST /search/batch`: several searches at once, each with its own result or problem.

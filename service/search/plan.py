@@ -145,7 +145,9 @@ def plan_search(request: SearchRequest, settings: Settings, index: Index) -> Sea
         params=SearchParams(request.params.ef_search, request.params.nprobe, request.params.exact),
         retriever=retriever,
         fusion=_fusion(request, retriever, index.fusion),
-        filter=None if expression is None else parse_filter(expression, columns, MAX_FILTER_TERMS),
+        filter=None
+        if expression is None or (not expression and source != "browse")
+        else parse_filter(expression, columns, MAX_FILTER_TERMS),
         facets=parse_facets([facet.model_dump() for facet in request.facets or ()], columns),
         highlight=_highlight(request, shown, index),
         explain=_explains(request),

@@ -1,10 +1,13 @@
-"""The body of `POST /search`, and the faults of a body that does not have its shape."""
+"""The members of a search, in the body or the address of a request, and the faults of what is not one."""
 
 import reprlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, TypeVar, get_args
+from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from glow.errors import Fault
 from glow.search import MAX_DEPTH, Match, Retriever, Syntax
@@ -91,6 +94,38 @@ class SortBody(Shape):
     )
 
 
+def _facets(value: Any) -> Any:
+    """Short facets in their long form: `"brand"` is `[{"field": "brand"}]`."""
+    return [{"field": each} if isinstance(each, str) else each for each in _listed(value)]
+
+
+def _sort(value: Any) -> Any:
+    """Short sort keys in their long form: `"-price"` is `[{"field": "price", "order": "desc"}]`. A score is descending."""
+    keys = [{"field": each} if isinstance(each, str) else each for each in _listed(value)]
+    for key, given in zip(keys, _listed(value), strict=True):
+        if isinstance(given, str) and (given.startswith("-") or given == "score"):
+            key.update(field=given.removeprefix("-"), order="desc")
+    return keys
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+_Facet = str | FacetBody
+_Facets = Annotated[list[_Facet], Field(max_length=MOST_FACETS)]
+_SortKey = str | SortBody
+_SortKeys = Annotated[list[_SortKey], Field(max_length=MOST_SORT_KEYS)]
+Facets = Annotated[
+    Annotated[list[FacetBody], Field(max_length=MOST_FACETS)],
+    BeforeValidator(_facets, json_schema_input_type=_Facet | _Facets),
+]
+SortKeys = Annotated[
+    Annotated[list[SortBody], Field(max_length=MOST_SORT_KEYS)],
+    BeforeValidator(_sort, json_schema_input_type=_SortKey | _SortKeys),
+]
+
+
 class RecencyBody(Shape):
     """Boost of recent documents."""
 
@@ -150,16 +185,14 @@ class SearchRequest(Shape):
     fusion: FusionBody | None = Field(None, description="Fusion of a `hybrid` search.")
     filter: dict[str, Any] | None = Field(None, description="Restricts the documents; see docs/filters.md.")
     min_score: float | None = Field(None, description="Lowest score of a hit.")
-    sort: list[SortBody] | None = Field(
-        None, max_length=MOST_SORT_KEYS, description="Sort keys for the candidates; default: by score."
+    sort: SortKeys | None = Field(
+        None, description="Sort keys, such as `-price` for the highest first; default: by score."
     )
     boosts: list[BoostBody] | None = Field(
         None, max_length=MOST_BOOSTS, description="Boosts of the candidates' scores."
     )
     group_by: GroupBody | None = Field(None, description="Limits the hits per value of a metadata field.")
-    facets: list[FacetBody] | None = Field(
-        None, max_length=MOST_FACETS, description="Metadata fields to count over the candidates."
-    )
+    facets: Facets | None = Field(None, description="Metadata fields to count over the candidates.")
     fields: list[str] | None = Field(
         None,
         max_length=MOST_FIELDS,
@@ -201,6 +234,72 @@ class SearchRequest(Shape):
     )
 
 
+# The same members in an address: `?q=desk+lamp&k=5&sort=-price&filter={"brand":"Acme"}`.
+
+MAX_PARAMETERS = 100
+SHORT_NAMES = {"q": "query", "k": "top_k"}
+
+
+def members_of(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The members of a search whose values are texts: lists have commas, everything else is as in JSON."""
+    members: dict[str, Any] = {}
+    for given, text in pairs:
+        name = SHORT_NAMES.get(given, given)
+        if name in members:
+            raise fault(_pointer((name,)), "found twice; give several values with commas")
+        members[name] = _value(name, text)
+    return members
+
+
+def members_of_address(query: bytes) -> dict[str, Any]:
+    """The members of a search from the part of an address behind `?`."""
+    try:
+        pairs = parse_qsl(
+            query.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS
+        )
+    except ValueError:
+        raise fault("", f"expected at most {MAX_PARAMETERS} parameters, in UTF-8") from None
+    return members_of(pairs)
+
+
+def _value(name: str, text: str) -> Any:
+    is_json = text.startswith(("{", "["))
+    if name in _LISTS and not is_json:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if name not in _LISTS and (_PLAIN.get(name, {}).get("type") == "string" or name not in _MEMBERS):
+        return text
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if is_json:
+            raise fault(f"/{name}", f"not JSON: {error.msg} at character {error.pos}") from None
+        return text  # its check says what was expected
+
+
+def parameters() -> list[dict[str, Any]]:
+    """The parameters of `GET /search`, for OpenAPI: plain values as they are, others as texts."""
+    short = {name: short for short, name in SHORT_NAMES.items()}
+    found = []
+    for name, schema in _MEMBERS.items():
+        form = " Names with commas." if name in _LISTS else " As JSON." if name not in _PLAIN else ""
+        each = {"name": short.get(name, name), "in": "query", "schema": _PLAIN.get(name, _TEXT)}
+        found.append({**each, "description": (schema.get("description", "") + form).strip()})
+    return found
+
+
+_MEMBERS: dict[str, Any] = SearchRequest.model_json_schema()["properties"]
+_TEXT = {"type": "string"}
+_LISTS = ("fields", "facets", "sort")
+_KEPT = ("type", "enum", "minimum", "maximum")
+_PLAIN = {
+    name: {key: each[key] for key in _KEPT if key in each}
+    for name, schema in _MEMBERS.items()
+    for each in schema.get("anyOf", [schema])
+    if each.get("type") in ("string", "integer", "number", "boolean")
+}
+"""Schemas of the members that have plain values."""
+
+
 # Faults: pydantic's errors, with JSON pointers to places in the body.
 
 MAX_FAULTS = 20
@@ -218,17 +317,22 @@ def parsed(shape: type[_S], value: Any) -> _S:
     try:
         return shape.model_validate(value)
     except ValidationError as error:
-        raise faults_of(error.errors(include_url=False, include_context=False), value) from error
+        raise faults_of(error.errors(include_url=False, include_context=False), value, shape) from error
 
 
-def faults_of(errors: Sequence[Mapping[str, Any]], body: Any) -> RequestError:
-    """The `RequestError` of pydantic's errors; its pointers refer to places in the body."""
+def faults_of(
+    errors: Sequence[Mapping[str, Any]], body: Any, shape: type[BaseModel] | None = None
+) -> RequestError:
+    """The `RequestError` of pydantic's errors; its pointers refer to places in the body, which should have the shape."""
     faults: dict[str, Fault] = {}
     for error in errors:
         pointer, is_inner = _place(error["loc"], body)
         # If a value may have several types, the error inside one of them is the most useful.
         if is_inner or pointer not in faults:
-            faults.setdefault(pointer, Fault(pointer, _detail(error)))
+            # Comparing names takes time, and only the first faults are told.
+            faults.setdefault(
+                pointer, Fault(pointer, _detail(error, shape if len(faults) < MAX_FAULTS else None))
+            )
     outer = {pointer for pointer in faults if any(other.startswith(f"{pointer}/") for other in faults)}
     listed = [fault for pointer, fault in faults.items() if pointer not in outer][:MAX_FAULTS]
     return refusal(listed)
@@ -260,12 +364,49 @@ def _pointer(location: tuple[int | str, ...]) -> str:
     return "".join("/" + str(part)[:80].replace("~", "~0").replace("/", "~1") for part in location)
 
 
-def _detail(error: Mapping[str, Any]) -> str:
+def _detail(error: Mapping[str, Any], shape: type[BaseModel] | None) -> str:
     if error["type"] == "missing":
         return "required, but missing"
     if error["type"] == "extra_forbidden":
-        return "unknown field; /openapi.json lists the known ones"
+        name, known = str(error["loc"][-1]), _known(shape, error["loc"][:-1])
+        near = nearest(name, known)
+        hint = f"did you mean {near!r}?" if near else "/openapi.json lists the known ones"
+        return f"unknown field {name!r:.80}; {hint}"
+    if error["type"] in ("model_type", "model_attributes_type"):
+        return f"expected an object, found {_SHORT.repr(error['input']):.80}"
     return f"{error['msg']}, found {_SHORT.repr(error['input']):.80}"
+
+
+def _known(shape: Any, location: Sequence[int | str]) -> Sequence[str]:
+    """The members of the object at a location of pydantic's."""
+    for part in location:
+        if shape is not None and part in shape.model_fields:
+            shape = _shape_in(shape.model_fields[part].annotation)
+    return () if shape is None else tuple(shape.model_fields)
+
+
+def _shape_in(annotation: Any) -> type[Shape] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Shape):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _shape_in(each))), None)
+
+
+_COUNT = ("top_k", "limit", "size")
+_ELSEWHERE = {
+    **dict.fromkeys(("k", "n", "limit", "size", "count", "topk", "per_page"), _COUNT),
+    **dict.fromkeys(("q", "text", "search", "input"), ("query", "input")),
+    **dict.fromkeys(("where", "filters", "filter_by"), ("filter",)),
+    **dict.fromkeys(("order", "order_by", "sort_by"), ("sort", "order")),
+    **dict.fromkeys(("from", "skip", "start"), ("offset",)),
+    **dict.fromkeys(("aggs", "facet_by"), ("facets",)),
+}
+"""Names in other search engines, and the members here."""
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """The known name that is probably meant."""
+    meant = [each for each in _ELSEWHERE.get(name.lower(), ()) if each in known]
+    return next(iter(meant or get_close_matches(name[:40].lower(), known, 1, 0.7)), None)
 
 
 def refusal(faults: Sequence[Fault]) -> RequestError:

@@ -28,7 +28,7 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("search", {"query": "\0\x1b[31m"}, "NUL character"),
     ("search", {"query": "bees", "top_k": "many"}, "valid integer"),
     ("search", {"query": "bees", "filter": {"field": "nobody", "eq": 1}}, "no field 'nobody'"),
-    ("search", {"query": "bees", "filter": {"__proto__": {}}}, "expected 'and', 'or', 'not' or 'field'"),
+    ("search", {"query": "bees", "filter": {"__proto__": {}}}, "no field '__proto__'"),
     (
         "search",
         {"query": "bees", "filter": {"or": [{"field": "lang", "eq": "en"}] * 3_000}},

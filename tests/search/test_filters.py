@@ -229,7 +229,7 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         (
             {"field": "year", "eq": 1, "lt": 2},
             "/filter",
-            "expected one condition, found 'field', 'eq', 'lt'; use 'and'",
+            "expected one condition, found 'eq', 'lt'; use 'and'",
         ),
         (
             {"field": "year", "eq": None},
@@ -243,8 +243,9 @@ KNOWN = "known: lang (strings), mixed (numbers, strings), open (booleans), tags 
         ({"field": "year"}, "/filter", "expected a condition (eq, in, exists, gt, gte, lt, lte), found none"),
         ({"field": "year", "ne": 1}, "/filter", "expected a condition (eq, in, exists, gt, gte, lt, lte), found 'ne'"),
         ({"field": 3, "eq": 1}, "/filter/field", "expected the name of a field, found 3"),
-        ({}, "/filter", "expected 'and', 'or', 'not' or 'field', found nothing"),
-        ({"and": [], "or": []}, "/filter", "'and' must be the only key, found 'and', 'or'"),
+        ({"eq": 1}, "/filter", "'eq' needs a field: {'price': {'eq': …}}"),
+        ({"a/b": 1}, "/filter/a~1b", f"no field 'a/b'; {KNOWN}"),
+        ({"year": {}}, "/filter/year", "expected a condition (eq, in, exists, gt, gte, lt, lte), found none"),
         ({"and": {}}, "/filter/and", "expected a list of filters, found an object"),
         ([], "/filter", "expected an object, found a list"),
         (None, "/filter", "expected an object, found null"),
@@ -290,6 +291,7 @@ def test_size_and_depth_are_bounded(columns: Columns) -> None:
         deep = {"not": deep}
     assert faults_of(deep, columns)[0][1] == "nested deeper than 16 levels"
     assert faults_of({"and": [leaf, leaf]}, columns, max_terms=2)[0][0] == "/filter/and/1"
+    assert faults_of({"year": 1, "lang": "en"}, columns, max_terms=1)[0][0] == "/filter/lang"
     assert faults_of({"not": leaf}, columns, max_depth=1)[0][0] == "/filter/not"
 
 
@@ -304,6 +306,8 @@ def test_equal_filters_have_one_form(columns: Columns) -> None:
     assert form({"not": {"not": a}}) == form({"and": [a]}) == OneOf("year", "number", (2000,))
     assert repr(form({"field": "year", "eq": 2000.0})) == repr(form(a))
     assert form({"field": "mixed", "eq": 1}) != form({"field": "mixed", "eq": "1"})
+    assert form({"lang": "en", "year": 2000}) == form({"and": [a, b]}) and form({}) == And(())
+    assert form({"year": {"gte": 1, "lt": 2}}) == form({"field": "year", "gte": 1, "lt": 2})
     assert form({"and": []}) == And(()) and form({"or": []}) == form({"field": "year", "in": []}) == Or(())
     assert form({"field": "tags", "exists": False}) == Not(Exists("tags"))
     assert form({"field": "year", "gte": 1, "lt": 2}) == Between("year", "number", 1, 2, True, False)

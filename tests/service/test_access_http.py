@@ -51,7 +51,7 @@ def test_what_is_closed_tells_nothing_of_what_there_is(client: httpx.Client) -> 
     for method in ("GET", "DELETE", "OPTIONS", "HEAD"):
         assert client.request(method, "/search").status_code == 401
     assert_problem(client.get("/nope", headers=WITH_KEY), 404, "not_found")
-    assert_problem(client.get("/search", headers=WITH_KEY), 405, "method_not_allowed")
+    assert_problem(client.put("/search", headers=WITH_KEY), 405, "method_not_allowed")
 
 
 def test_an_escaped_path_is_judged_as_the_router_sees_it(client: httpx.Client) -> None:

@@ -168,7 +168,7 @@ def test_an_unknown_path_is_a_404(http: httpx.Client, path: str) -> None:
 
 
 def test_a_wrong_method_is_a_405_that_names_the_right_one(http: httpx.Client) -> None:
-    for method, path, allowed in (("GET", "/search", "POST"), ("DELETE", "/info", "GET")):
+    for method, path, allowed in (("PUT", "/search", "POST"), ("DELETE", "/info", "GET")):
         response = http.request(method, path)
         assert allowed in assert_problem(response, 405, "method_not_allowed").detail
         assert response.headers["allow"] == allowed

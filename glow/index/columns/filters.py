@@ -1,6 +1,6 @@
 """Filters: their terms, and how they are read from JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import isfinite
@@ -145,6 +145,9 @@ SHOWN_CHARACTERS = 80
 MAX_WHOLE = 2**63 - 1
 BOUNDS = ("gt", "gte", "lt", "lte")
 CONDITIONS = ("eq", "in", "exists", *BOUNDS)
+GROUPS = ("and", "or", "not")
+FIELD = "field"
+"""The member that names the field of a long condition, `{"field": "price", "eq": 5}`; the short one is `{"price": 5}`."""
 _PLURALS: Mapping[ValueType, str] = {
     "string": "strings",
     "number": "numbers",
@@ -159,7 +162,7 @@ def count_terms(value: Any) -> int:
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
-            terms += 1
+            terms += 1 if FIELD in item else max(1, len(item))
             waiting += [each for each in item.values() if isinstance(each, dict | list)]
         else:
             nested = (
@@ -233,46 +236,66 @@ class _Parser:
         self._terms = 0
 
     def node(self, value: Any, pointer: str, depth: int) -> Expression | None:
-        """A group or a condition; None if it is invalid."""
+        """All members of an object; None if one is invalid."""
         if depth > self._max_depth:
             self._stop(pointer, f"nested deeper than {self._max_depth} levels")
+        if not isinstance(value, dict) or not value or FIELD in value:
+            return self._tried(pointer, lambda: self._condition(value, pointer))
+        terms = [self._member(name, inner, pointer, depth) for name, inner in value.items()]
+        return all_of(term for term in terms if term)
+
+    def _tried(self, pointer: str, parse: Callable[[], Expression | None]) -> Expression | None:
+        """A counted part; None if it is invalid."""
         self._count(1, pointer)
         try:
-            return self._group(value, pointer, depth)
+            return parse()
         except FilterError as error:
             self.faults += error.faults
             if len(self.faults) >= MAX_FAULTS:
                 raise _Stop(self.faults) from error
             return None
 
-    def _group(self, value: Any, pointer: str, depth: int) -> Expression | None:
-        if not isinstance(value, dict):
-            raise _refused(pointer, f"expected an object, found {_shown(value)}")
-        groups = [key for key in ("and", "or", "not") if key in value]
-        if not groups:
-            return self._condition(value, pointer)
-        if len(value) != 1:
-            raise _refused(pointer, f"{groups[0]!r} must be the only key, found {_keys(value)}")
-        (key, inner), at = *value.items(), f"{pointer}/{groups[0]}"
-        if key == "not":
+    def _member(self, name: str, inner: Any, pointer: str, depth: int) -> Expression | None:
+        """A group, or a short condition: `{"price": 5}`, `{"lang": ["en", "de"]}`, `{"year": {"gte": 2020}}`."""
+        at = f"{pointer}/{name[:SHOWN_CHARACTERS].replace('~', '~0').replace('/', '~1')}"
+        if name in GROUPS:
+            return self._tried(at, lambda: self._group(name, inner, at, depth))
+        return self._tried(at, lambda: self._short(name, inner, pointer, at))
+
+    def _group(self, name: str, inner: Any, at: str, depth: int) -> Expression | None:
+        if name == "not":
             term = self.node(inner, at, depth + 1)
             return negated(term) if term else None
         if not isinstance(inner, list):
             raise _refused(at, f"expected a list of filters, found {_shown(inner)}")
         terms = [self.node(item, f"{at}/{place}", depth + 1) for place, item in enumerate(inner)]
         whole = [term for term in terms if term]
-        return all_of(whole) if key == "and" else any_of(whole)
+        return all_of(whole) if name == "and" else any_of(whole)
 
-    def _condition(self, value: Mapping[str, Any], pointer: str) -> Expression:
-        if "field" not in value:
-            raise _refused(pointer, f"expected 'and', 'or', 'not' or 'field', found {_keys(value)}")
-        field = field_of(self._columns, value["field"], f"{pointer}/field")
-        names = [key for key in value if key != "field"]
+    def _short(self, name: str, inner: Any, pointer: str, at: str) -> Expression:
+        if name in CONDITIONS and name not in self._columns.fields:
+            raise _refused(pointer, f"{name!r} needs a field: {{'price': {{{name!r}: …}}}}")
+        field = field_of(self._columns, name, at)
+        if isinstance(inner, dict):
+            return self._conditions(field, inner, at)
+        return self._in(field, inner, at) if isinstance(inner, list) else self._equal(field, inner, at)
+
+    def _condition(self, value: Any, pointer: str) -> Expression:
+        if not isinstance(value, dict):
+            raise _refused(pointer, f"expected an object, found {_shown(value)}")
+        if not value:
+            return And(())
+        field = field_of(self._columns, value[FIELD], f"{pointer}/{FIELD}")
+        rest = {key: inner for key, inner in value.items() if key != FIELD}
+        return self._conditions(field, rest, pointer)
+
+    def _conditions(self, field: Field, value: Mapping[str, Any], pointer: str) -> Expression:
+        names = list(value)
         unknown = [key for key in names if key not in CONDITIONS]
         if unknown or not names:
             shown = _shown(unknown[0]) if unknown else "none"
             raise _refused(pointer, f"expected a condition ({', '.join(CONDITIONS)}), found {shown}")
-        if names[0] in BOUNDS and all(name in BOUNDS for name in names):
+        if all(name in BOUNDS for name in names):
             return self._range(field, value, names, pointer)
         if len(names) != 1:
             raise _refused(pointer, f"expected one condition, found {_keys(value)}; use 'and'")
@@ -325,7 +348,7 @@ class _Parser:
                 raise _refused(
                     f"{pointer}/{name}",
                     f"field {_shown(field.name)} holds dates, found {_shown(bounds[name])}; expected one such as "
-                    "'2024-05-01', '2024-05-01T10:00:00Z' or 'now-7d'",
+                    "'2024', '2024-05-01', '2024-05-01T10:00:00Z' or 'now-7d'",
                 )
         found = {name: span for name, span in spans.items() if span is not None}
         low = next((found[name].first if name == "gte" else found[name].last for name in lows), None)

@@ -5,6 +5,7 @@ n   documents
 
 import re
 from bisect import bisect_left, bisect_right
+from calendar import monthrange
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -80,6 +81,8 @@ def _walk(name: str, value: Any) -> Iterator[tuple[str, Scalar]]:
 _DATE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
+_PART = re.compile(r"([0-9]{4})(?:-(0[1-9]|1[0-2]))?")
+"""A month or a year, in a request only."""
 _DURATION = re.compile(r"([0-9]{1,6})([smhdwMy])")
 _NOW = re.compile(r"now(?:([+-])([0-9]{1,6}[smhdwMy]))?")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "M": 2_629_746, "y": 31_556_952}
@@ -119,7 +122,7 @@ def now_s(
 
 
 def span_of(
-    text: str,  # a date as in documents, or `now`, `now-7d`, `now+1h`, with the units of `duration_s`
+    text: str,  # a date as in documents, a month or year such as `2024-05`, or `now`, `now-7d`, `now+1h`, with the units of `duration_s`
     now: datetime | None = None,  # the time; None: the clock's
 ) -> DateSpan | None:
     """The meaning of a date in a request; None if the text is not a date."""
@@ -129,6 +132,11 @@ def span_of(
         if sign:
             seconds += (duration_s(duration) or 0) * (1 if sign == "+" else -1)
         return DateSpan(seconds * 1_000_000, seconds * 1_000_000)
+    if part := _PART.fullmatch(text):
+        year, month = part[1], part[2]
+        days = monthrange(int(year), int(month or 12))[1] if int(year) else 0
+        low, high = span_of(f"{year}-{month or '01'}-01"), span_of(f"{year}-{month or 12}-{days}")
+        return DateSpan(low.first, high.last) if low and high else None
     moment = _moment(text)
     if moment is None:
         return None
