@@ -190,8 +190,11 @@ async def read_object(request: Request, max_bytes: int, deadline: Deadline = NEV
 
 
 def _parse(body: bytes) -> Any:
-    """The parsed value; raises if an object or list in it is too large."""
-    value = orjson.loads(body)
+    return bounded(orjson.loads(body))
+
+
+def bounded(value: Any) -> Any:
+    """A JSON value; raises if an object or list in it is too large."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

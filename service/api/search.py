@@ -18,7 +18,7 @@ from glow.index.columns.filters import count_terms
 from glow_service import errors
 from glow_service.access import client_of_scope
 from glow_service.api.answers import count_late, find, note, plan_of
-from glow_service.api.body import BatchRequest, FeedbackRequest, read_object
+from glow_service.api.body import BatchRequest, FeedbackRequest, bounded, read_object
 from glow_service.api.context import (
     RequestContext,
     context_of,
@@ -106,7 +106,7 @@ async def post_search(request: Request, body: SearchRequest) -> Response:
 async def get_search(request: Request) -> Response:
     """Searches for documents, as `POST /search` does; lists have commas, and objects are JSON."""
     response = await post_search(
-        request, parsed(SearchRequest, members_of_address(request.scope["query_string"]))
+        request, parsed(SearchRequest, bounded(members_of_address(request.scope["query_string"])))
     )
     response.headers["cache-control"] = "no-store"
     return response

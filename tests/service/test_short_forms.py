@@ -101,6 +101,7 @@ def test_an_address_says_what_a_body_says(client: httpx.Client, path: str) -> No
         ("q=bees&filter={%22prize%22:5}", "/filter/prize", "no field 'prize'"),
         ("q=%ff", "", "in UTF-8"),
         ("&".join(f"x{n}=" for n in range(200)), "", "at most 100 parameters"),
+        (f"q=bees&boosts=[{{{','.join(f'%22x{n}%22:1' for n in range(101))}}}]", "", "at most 100 members"),
         ("k=3", "/query", "required, but missing"),
     ],
 )
