@@ -12,7 +12,6 @@ from glow.search.calibration import (
 from glow.search.hybrid import HEAD, Fused, Scorer, contributions, fuse, fuse_rankings, rrf, uncertainty
 from glow.search.query import (
     AnalyzedQuery,
-    Constraint,
     Match,
     Others,
     Syntax,
@@ -47,13 +46,14 @@ from glow.search.retrievers import (
     rows_read,
     search_documents,
 )
+from glow.search.syntax import Constraint, constraint_mask, reads_documents
 
 __all__ = [
     "DEFAULT_CANDIDATES", "HEAD", "MAX_DEPTH", "RETRIEVERS", "SHARPNESS", "AnalyzedQuery", 
     "Arrangement", "AttendedWord", "Confidence", "Constraint", "EncodedQuery", "FilterBoost", "Fused", "Match", "Others",
     "RankedDocuments", "RecencyBoost", "Reranking", "Retriever", "RetrieverOrAuto", "Scorer", "SortKey", "Syntax", "Typos",
-    "Words", "analyze_query", "arrange", "attended_words", "confidence_of",
+    "Words", "analyze_query", "arrange", "attended_words", "confidence_of", "constraint_mask",
     "contributions", "fit_logistic", "fuse", "fuse_hybrid", "fuse_rankings", "gather_hybrid", "is_known", "mixed",
-    "probabilities", "rank_dense", "rank_hybrid", "rank_lexical", "reads_head", "rerank", "rows_read", "rrf",
+    "probabilities", "rank_dense", "rank_hybrid", "rank_lexical", "reads_documents", "reads_head", "rerank", "rows_read", "rrf",
     "score_unit", "search_documents", "signs_of", "uncertainty", "unknown_words",
 ]  # fmt: skip

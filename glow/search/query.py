@@ -1,12 +1,14 @@
 """A query as it is searched: its words, what else counts as each, and what its documents must hold or lack."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
 from glow.index import Index
 from glow.index.postings import POSTINGS
+from glow.index.spelling import Correction
+from glow.search.syntax import Constraint, Part, fields_of, parse, searched_text
 from glow.text import WeightedTokens, is_punctuation, searched_words
 
 Typos = Literal["auto", "off"]
@@ -20,15 +22,6 @@ Match = Literal["auto", "all", "any"]
 Others = Mapping[str, tuple[tuple[str, ...], ...]]
 """Word of a query -> what else counts as it: synonyms and completions, each of one word or more."""
 NO_OTHERS: Others = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """What every hit must hold, or must not: a word or a phrase."""
-
-    words: tuple[str, ...]  # as preprocessing yields them, in their order; at least one
-    field: str = ""  # the text field that holds them; "" for any
-    excluded: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,19 +54,34 @@ def is_known(index: Index, word: str) -> bool:
     return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
 
 
-def analyze_query(index: Index, text: str, typos: Typos = "auto") -> AnalyzedQuery:
+def analyze_query(index: Index, text: str, typos: Typos = "auto", syntax: Syntax = "plain") -> AnalyzedQuery:
     """Analyzes a query for an index.
 
     Args:
         index: its words decide what is a typo.
         text: any string.
-        typos: `off` leaves typos as they are.
+        typos: `off` leaves typos as they are; words of phrases and excluded words always stay.
+        syntax: `auto` reads phrases, exclusions and fields, if the index has a lexical component.
     """
     preprocessor, speller = index.preprocessor, index.speller
-    words = preprocessor.pieces.words(text)
-    if typos == "off" or speller is None or not speller.suspects(words):
-        return AnalyzedQuery(text, preprocessor.query_words(words))
-    correction = speller.correct(text)
-    if not correction.words:
-        return AnalyzedQuery(text, preprocessor.query_words(words))
-    return AnalyzedQuery(correction.text, preprocessor.query(correction.text), correction.words)
+    searched, parts = text, tuple[Part, ...]((Part(text),))
+    if syntax == "auto" and index.holds(POSTINGS):
+        searched, parts = parse(text, fields_of(index))
+    found = (part.constraint(preprocessor.pieces) for part in parts)
+    constraints = tuple(each for each in found if each is not None)
+    words = preprocessor.pieces.words(searched)
+    corrected: dict[str, str] = {}
+    if typos != "off" and speller is not None and speller.suspects(words):
+        corrections = [
+            speller.correct(part.text) if part.may_be_corrected else Correction(part.text, {})
+            for part in parts
+        ]
+        for each in corrections:
+            corrected |= each.words
+        if corrected:
+            pairs = zip(parts, corrections, strict=True)
+            searched = searched_text(replace(part, text=each.text) for part, each in pairs)
+            words = preprocessor.pieces.words(searched)
+    return AnalyzedQuery(
+        searched, preprocessor.query_words(words), corrected=corrected, constraints=constraints
+    )

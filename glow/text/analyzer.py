@@ -93,6 +93,10 @@ class Analyzer:
         """
         return word if self.name == "plain" or len(word) > MAX_WORD_CHARACTERS else self._cached(word)
 
+    def folded(self, word: str) -> str:
+        """A word without differences that no term has, such as accents, but no stem."""
+        return word if self.name == "plain" or word.isascii() else _folded(word)
+
     def table(self, words: TermTable) -> TermTable:
         """Term statistics computed from word statistics, for a collection whose documents are not available.
 

@@ -26,6 +26,7 @@ from glow.search import (
     SortKey,
     Syntax,
     Typos,
+    reads_documents,
 )
 from glow.text import Highlighting
 from glow_service.errors import NotAvailableError, QueryTooLongError
@@ -108,6 +109,7 @@ class SearchPlan:
             snippet_chars *= len(self.highlight.fields)
         return (
             self.explain
+            or (self.syntax == "auto" and reads_documents(self.text))
             or self.rerank is not None
             or self.top_k > PLAIN_HITS
             or len(self.text) > PLAIN_QUERY_CHARS

@@ -21,12 +21,14 @@ from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.search import (
     Confidence,
+    Constraint,
     EncodedQuery,
     RankedDocuments,
     Words,
     analyze_query,
     arrange,
     attended_words,
+    constraint_mask,
     fuse_hybrid,
     gather_hybrid,
     rank_dense,
@@ -91,7 +93,7 @@ class SearchSession:
     """
 
     __slots__ = (
-        "_confidence", "_explanations", "_facets", "_reader", "clock", "corrected", "deadline", "index",
+        "_confidence", "_explanations", "_facets", "_reader", "clock", "constraints", "corrected", "deadline", "index",
         "left_out", "may_move", "plan", "ranked", "text", "tokens",
     )  # fmt: skip
 
@@ -103,6 +105,7 @@ class SearchSession:
         self.tokens: WeightedTokens | None = None
         self.text = plan.text
         self.corrected: Mapping[str, str] = {}
+        self.constraints: tuple[Constraint, ...] = ()
         self.ranked: RankedDocuments | None = None
         self.left_out: tuple[str, ...] = ()
         self.may_move = False  # whether `retrieve` raises `LongHitsError` before it reads long hits
@@ -128,9 +131,10 @@ class SearchSession:
 
     def preprocess(self) -> WeightedTokens:
         """Makes the query encoder's input of the query text."""
-        reading = analyze_query(self.index, self.plan.text, self.plan.typos)
+        reading = analyze_query(self.index, self.plan.text, self.plan.typos, self.plan.syntax)
         require_words(reading.tokens)
         self.text, self.tokens, self.corrected = reading.text, reading.tokens, reading.corrected
+        self.constraints = reading.constraints
         self.clock.lap("preprocess")
         return reading.tokens
 
@@ -170,9 +174,11 @@ class SearchSession:
     # Filter.
 
     def _filter(self) -> RowMask | None:
-        if self.plan.filter is None:
+        if self.plan.filter is None and not self.constraints:
             return None
-        allowed = self._mask(self.plan.filter)
+        allowed = None if self.plan.filter is None else self._mask(self.plan.filter)
+        if self.constraints:
+            allowed = constraint_mask(self.index, self.constraints, allowed, self.clock.check)
         self.clock.lap("filter")
         return allowed
 

@@ -1,0 +1,219 @@
+"""The syntax of queries: `"a phrase"`, `-word`, `-"a phrase"`, `field:word`; what is not well formed is words.
+
+A constraint becomes a mask of rows. The postings name the documents that hold its words, and their stored texts decide.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index import Index, RowMask
+from glow.index.postings import POSTINGS
+from glow.index.stored_fields import STORED_FIELDS
+from glow.text import WordPieces, is_indexed, is_punctuation
+
+MAX_PARTS = 16
+"""Most phrases, exclusions and fields of a query; what follows them is words."""
+LEAST_EXCLUDED = 3
+"""Characters of an excluded word: shorter ones are options of commands, as in `ls -la`."""
+_PART = re.compile(
+    r"(?<!\S)(?P<minus>-?)(?:(?P<field>[^\W_][^\s:\"“”„]*):)?"
+    r"(?:[\"“„](?P<phrase>[^\"“”„]*)[\"“”](?!\w)|(?P<word>[^\W_][^\s\"“”„]*)(?!\S))"
+)
+_SENTENCE_MARKS = ".,;:!?"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What every hit must hold, or must not: a word or a phrase."""
+
+    words: tuple[str, ...]  # as preprocessing yields them, in their order; at least one
+    field: str = ""  # the text field that holds them; "" for any
+    excluded: bool = False
+    is_exact: bool = True  # whether other forms of the words, of the same stems, do not count
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a query: plain text, or what has a meaning in its syntax."""
+
+    text: str  # as it is searched
+    field: str = ""
+    excluded: bool = False
+    is_phrase: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is words alone."""
+        return not (self.field or self.excluded or self.is_phrase)
+
+    @property
+    def may_be_corrected(self) -> bool:
+        """Whether it may have typos; what was typed decides which documents are excluded or hold a phrase."""
+        return not (self.excluded or self.is_phrase)
+
+    def constraint(self, pieces: WordPieces) -> Constraint | None:
+        """What documents must hold or lack for it; None for words alone.
+
+        Punctuation counts only beside a single word, as in C++.
+        """
+        if self.is_plain:
+            return None
+        words = pieces.words(self.text.rstrip(_SENTENCE_MARKS))
+        bare = [word for word in words if not is_punctuation(word)]
+        return Constraint(
+            tuple(map(str, bare if len(bare) > 1 else words)), self.field, self.excluded, self.is_phrase
+        )
+
+
+def parse(
+    text: str,  # of a query
+    field_names: Collection[str],  # the fields that a query may name
+) -> tuple[str, tuple[Part, ...]]:
+    """The text to search, and the parts of a query in their order; a query without syntax is one plain part."""
+    parts, end = list[Part](), 0
+    for match in _PART.finditer(text):
+        part = _part(match, field_names)
+        if part is not None and len(parts) < 2 * MAX_PARTS:  # each with the plain text before it
+            parts += [Part(text[end : match.start()]), part]
+            end = match.end()
+    if not parts:
+        return text, (Part(text),)
+    parts.append(Part(text[end:]))
+    searched = searched_text(parts)
+    if not any(letter.isalnum() for letter in searched):  # exclusions alone
+        return text, (Part(text),)
+    return searched, tuple(part for part in parts if part.text)
+
+
+def searched_text(parts: Iterable[Part]) -> str:
+    """The text of parts without what is excluded."""
+    return "".join("" if part.excluded else part.text for part in parts).strip()
+
+
+def fields_of(index: Index) -> tuple[str, ...]:
+    """The fields that a query may name."""
+    return tuple(spec.name for spec in index.preprocessor.schema.fields if spec.kind == "text")
+
+
+def reads_documents(text: str) -> bool:
+    """Whether the syntax of a query may need stored texts: it has a phrase or a field."""
+    return any(match["field"] or match["phrase"] for match in _PART.finditer(text))
+
+
+def _part(match: re.Match[str], field_names: Collection[str]) -> Part | None:
+    """What a match stands for; None: words."""
+    field, excluded = match["field"] or "", bool(match["minus"])
+    text, is_phrase = match["phrase"] or match["word"] or "", match["word"] is None
+    is_short = excluded and not is_phrase and len(match[0]) - 1 < LEAST_EXCLUDED
+    if is_short or (field and field not in field_names) or not any(map(str.isalnum, text)):
+        return None
+    part = Part(text, field, excluded, is_phrase)
+    return None if part.is_plain else part
+
+
+Check = Callable[[], None]
+MOST_REMOTE = 1_000
+"""Documents to verify for a constraint if a vector store has the postings: the best ones for its words."""
+DOCUMENTS_AT_ONCE = 64
+
+
+def constraint_mask(
+    index: Index,  # with a lexical component
+    constraints: Sequence[Constraint],
+    allowed: RowMask | None,  # the documents that may be found otherwise; None: all
+    check: Check,  # called every few documents; what it raises ends the work
+) -> RowMask | None:
+    """The documents that satisfy every constraint; None: all.
+
+    A constraint that no allowed document satisfies restricts nothing, so that its words are searched as words.
+    """
+    live = _live(index) if allowed is None else allowed.mask
+    mask = live.copy()
+    for constraint in constraints:
+        check()
+        rows = _rows(index, constraint, allowed, live, check)
+        if constraint.excluded:
+            mask[rows] = False
+        elif len(rows):
+            held = np.zeros_like(mask)
+            held[rows] = True
+            mask &= held
+    return allowed if np.array_equal(mask, live) else RowMask(mask)
+
+
+def _live(index: Index) -> NDArray[np.bool_]:
+    """The documents that are not deleted, bool [n]."""
+    live = np.ones(index.view.rows.documents, np.bool_)
+    if index.delta is not None:
+        live[index.delta.rows.tombstones] = False
+    return live
+
+
+def _rows(
+    index: Index,
+    constraint: Constraint,
+    allowed: RowMask | None,
+    live: NDArray[np.bool_],  # the rows of `allowed`, without deleted ones
+    check: Check,
+) -> NDArray[np.int64]:
+    """The allowed documents that hold the words of a constraint, ascending."""
+    impacts, stored = index[POSTINGS], index[STORED_FIELDS]
+    indexed = [word for word in constraint.words if is_indexed(word)]
+    if impacts.is_remote:
+        rows = np.sort(impacts.search(indexed, MOST_REMOTE, allowed, index.order)[1])
+    else:
+        held = sorted(map(impacts.rows_with, dict.fromkeys(indexed)), key=len)
+        rows = reduce(_in_both, held) if held else np.empty(0, np.int64)
+    rows = rows[live[rows]]
+    is_verbatim = constraint.is_exact and impacts.analyzer.name != "plain"
+    if len(constraint.words) == 1 and not constraint.field and not is_verbatim:
+        return rows
+    fields = (constraint.field,) if constraint.field else fields_of(index)
+    holds, found = _matcher(index, constraint), list[int]()
+    for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
+        check()
+        some = rows[start : start + DOCUMENTS_AT_ONCE].tolist()
+        for row, document in zip(some, stored.rows(some), strict=True):
+            if any(holds(value) for name in fields for value in document.fields.get(name, ())):
+                found.append(row)
+    return np.array(found, np.int64)
+
+
+def _in_both(few: NDArray[np.int64], many: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of the shorter of two ascending lists that are in the other one."""
+    return few[many[np.minimum(np.searchsorted(many, few), len(many) - 1)] == few] if len(few) else few
+
+
+_BLANKS_AND_MARKS = r"\t\n\r !-/:-@\[-`{-~"
+_UNSURE = re.compile(r"[^\t\n\r -~]")
+"""In other text, words are what stands between ASCII blanks and marks."""
+
+
+def _matcher(index: Index, constraint: Constraint) -> Callable[[str], bool]:
+    """Whether a text holds the words of a constraint one after another, marks between them aside."""
+    pieces, analyzer = index.preprocessor.pieces, index[POSTINGS].analyzer
+    is_whole = index.preprocessor.weighting.unit == "word"
+    split = pieces.whole_words if is_whole else pieces.words
+    as_compared = analyzer.folded if constraint.is_exact else analyzer.term
+    wanted = [as_compared(word) for word in constraint.words]
+    has_marks = any(map(is_punctuation, wanted))
+
+    def compare(text: str) -> bool:
+        words = [as_compared(word) for word in split(text) if has_marks or not is_punctuation(word)]
+        return any(
+            words[place : place + len(wanted)] == wanted
+            for place, word in enumerate(words)
+            if word == wanted[0]
+        )
+
+    if not (constraint.is_exact and is_whole and all(word.isascii() and word.isalnum() for word in wanted)):
+        return compare
+    sequence = f"[{_BLANKS_AND_MARKS}]+".join(wanted)
+    around = f"[^{_BLANKS_AND_MARKS}]"
+    pattern = re.compile(f"(?<!{around}){sequence}(?!{around})", re.IGNORECASE | re.ASCII)
+    return lambda text: bool(pattern.search(text)) or (bool(_UNSURE.search(text)) and compare(text))
