@@ -224,14 +224,12 @@ def _verdict(value: Any, place: str, depth: int = 1) -> bool | None:
         if name == "not":
             verdict = _verdict(inner, place, depth + 1)
             verdicts.add(None if verdict is None else not verdict)
-        elif name in CONDITIONS:
-            raise ValueError(f"{place} filter has {name!r} without a field")
-        elif name not in ("and", "or"):
-            verdicts.add(None)
-        elif isinstance(inner, list):
+        elif name in ("and", "or") and isinstance(inner, list):
             verdicts.add(_joined({_verdict(each, place, depth + 1) for each in inner}, decisive=name == "or"))
+        elif name in ("and", "or", *CONDITIONS):
+            raise ValueError(f"{place} filter has {name} = {str(inner)[:60]}, expected a list, or a field")
         else:
-            raise ValueError(f"{place} filter has {name} = {str(inner)[:60]}, expected a list of filters")
+            verdicts.add(None)
     return _joined(verdicts, decisive=False)
 
 

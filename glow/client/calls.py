@@ -42,9 +42,9 @@ class PagedOptions(TypedDict, total=False):
         prefix: whether the last word is the start of one.
         fusion: how `hybrid` fuses: `{"method": "convex" | "rrf", "k": 60, "weights": {"dense": 0.7, "lexical": 0.3}}`.
         rerank: True, or `{"depth": 50}`.
-        filter: `{"and": […]}`, `{"or": […]}`, `{"not": {…}}`, or `{"field": "year", "gte": 2000, "lt": 2010}`.
+        filter: `{"price": 5, "lang": ["en", "de"], "year": {"gte": 2000, "lt": 2010}}`, and more in docs/filters.md.
         min_score: lowest score of a hit.
-        sort: `[{"field": "year", "order": "desc"}, {"field": "score"}]`.
+        sort: `["-year", "score"]`, or objects such as `{"field": "year", "order": "desc"}`.
         boosts: `[{"filter": {…}, "factor": 2}, {"recency": {"field": "published", "half_life": "30d"}}]`.
         group_by: `{"field": "author", "size": 1}`.
         fields: names of the fields and metadata to return; default: all.
@@ -71,11 +71,11 @@ class PagedOptions(TypedDict, total=False):
     rerank: bool | Mapping[str, Any] | None
     filter: Mapping[str, Any] | None
     min_score: float | None
-    sort: Sequence[Mapping[str, Any]] | None
+    sort: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
     boosts: Sequence[Mapping[str, Any]] | None
     group_by: Mapping[str, Any] | None
     fields: Sequence[str] | None
-    facets: Sequence[str | Mapping[str, Any]] | None
+    facets: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
     highlight: bool | Mapping[str, Any] | None
     vectors: bool | None
     explain: bool | Mapping[str, Any] | None
@@ -246,11 +246,7 @@ def search_batch(searches: Sequence[str | SearchRequest]) -> Call[BatchResult]:
 
 
 def _search_body(request: SearchRequest) -> dict[str, Any]:
-    body: dict[str, Any] = {name: value for name, value in request.items() if value is not None}
-    facets = request.get("facets")
-    if facets is not None:
-        body["facets"] = [{"field": facet} if isinstance(facet, str) else facet for facet in facets]
-    return body
+    return {name: value for name, value in request.items() if value is not None}
 
 
 def document(document_id: str) -> Call[Document]:

@@ -39,10 +39,9 @@ from glow_service.search import (
     SearchRequest,
     fault,
     index_name,
-    members_of_address,
-    parameters,
     parsed,
 )
+from glow_service.search.request import members_of_address, parameters
 from glow_service.state import Service, service_of
 
 _EXAMPLE: dict[str, Any] = {
@@ -105,9 +104,8 @@ async def post_search(request: Request, body: SearchRequest) -> Response:
 )
 async def get_search(request: Request) -> Response:
     """Searches for documents, as `POST /search` does; lists have commas, and objects are JSON."""
-    response = await post_search(
-        request, parsed(SearchRequest, bounded(members_of_address(request.scope["query_string"])))
-    )
+    members = bounded(members_of_address(request.scope["query_string"]))
+    response = await post_search(request, parsed(SearchRequest, members))
     response.headers["cache-control"] = "no-store"
     return response
 

@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlencode
 
 from msgspec import json
 from pydantic import model_validator
@@ -21,9 +22,10 @@ from glow.index import Index
 from glow.options import StrictModel
 from glow.search import RetrieverOrAuto
 from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
+from glow_service.search.request import members_of_address
 from glow_service.settings import Settings
 
-KEY_VARIABLE = "GLOW_API_KEY"
+KEY_VARIABLE, ROOT_VARIABLE = "GLOW_API_KEY", "GLOW_INDEX_ROOT"
 MARK = re.compile(r"(<em[^>]*>)(.*?)</em>", re.DOTALL)
 _CONTROLS = {code: " " for code in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
 SNIPPET_FIELDS = 2
@@ -33,18 +35,25 @@ class SearchOptions(StrictModel):
     """Options of `glow search`; exactly one of `index_root` and `url` is required."""
 
     text: str = option(..., "The query.", is_argument=True, metavar="TEXT")
-    index_root: Path | None = option(None, "Local index root, whose live version is searched.")
+    index_root: Path | None = option(
+        None, "Local index root, whose live version is searched.", env=ROOT_VARIABLE
+    )
     url: str = option(
         "", f"Service to search instead, such as http://127.0.0.1:8080; API key in {KEY_VARIABLE}."
     )
     top_k: int = option(10, "Hits to show.", ge=1, le=100)
     retriever: RetrieverOrAuto = option("auto", "Retriever; auto: the default of the service.")
+    filter: str = option("", 'Restricts the hits, such as \'{"price": {"lte": 50}}\'.', metavar="JSON")
+    sort: str = option("", "Sort keys with commas; `-price` begins with the highest.", metavar="KEYS")
+    facets: str = option("", "Metadata fields to count, with commas.", metavar="NAMES")
+    fields: str = option("", "Fields and metadata to return, with commas.", metavar="NAMES")
     rerank: bool = option(False, "Re-rank the first hits with the index's re-ranker.")
     json_output: bool = option(False, "Print the response as JSON, as for POST /search.", flag="--json")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        if (self.index_root is None) == (not self.url):
+        is_preset = str(self.index_root) == os.environ.get(ROOT_VARIABLE)  # then an address may replace it
+        if (self.index_root is None) == (not self.url) and not (is_preset and self.url):
             raise ValueError("give either --index-root DIR or --url http://…")
         return self
 
@@ -56,7 +65,7 @@ def search_command(options: SearchOptions) -> None:
     if options.json_output:
         sys.stdout.write(json.format(encode(answer), indent=2).decode() + "\n")
     else:
-        _print(answer, Console(highlight=False, soft_wrap=True))
+        _print(answer, Console(highlight=False, soft_wrap=True), has_fields=bool(options.fields))
 
 
 def _search_index(options: SearchOptions) -> FoundHits:
@@ -79,10 +88,13 @@ def _members(options: SearchOptions) -> dict[str, Any]:
     members: dict[str, Any] = {"top_k": options.top_k, "highlight": True}
     if options.retriever != "auto":
         members["retriever"] = options.retriever
+    names = ("filter", "sort", "facets", "fields")
+    given = {name: getattr(options, name) for name in names if getattr(options, name)}
+    members |= members_of_address(urlencode(given).encode())
     return {**members, "rerank": True} if options.rerank else members
 
 
-def _print(answer: FoundHits, console: Console) -> None:
+def _print(answer: FoundHits, console: Console, *, has_fields: bool) -> None:
     query, hits = answer.query, answer.hits
     if query.corrected is not None:
         console.print(Text(f"showing results for {printable(query.searched)!r}", "italic"))
@@ -94,11 +106,21 @@ def _print(answer: FoundHits, console: Console) -> None:
         title, url = (printable(hit.text(name)) for name in ("title", "url"))
         console.print(Text.assemble(f"{hit.rank:>3}  ", (title or hit.id, "bold"), f"  {hit.score:.4f}"))
         console.print(Text("     " + "  ".join(filter(None, (hit.id, url))), "dim"))
+        for name, value in {**hit.fields, **hit.metadata}.items() if has_fields else ():
+            if name not in ("title", "url"):
+                console.print(f"     {printable(name)}: {_text(value):.200}", markup=False)
         for name, snippets in list((hit.highlights or {}).items())[-SNIPPET_FIELDS:]:
             if name not in ("title", "url"):
                 console.print(Text.assemble("     ", _marked(" ".join(snippets))))
+    for name, facet in answer.facets.items():
+        counts = ", ".join(f"{_text(each.value)} {each.count}" for each in facet.values)
+        console.print(f"{printable(name)}: {counts}", markup=False)
     version = answer.index.version
     console.print(Text(f"{len(hits)} hits of {version}" if hits else f"nothing found in {version}", "dim"))
+
+
+def _text(value: object) -> str:
+    return printable(value if isinstance(value, str) else encode(value).decode())
 
 
 def _marked(snippet: str) -> Text:

@@ -1,7 +1,7 @@
 """The members of a search, in the body or the address of a request, and the faults of what is not one."""
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import parse_qsl
@@ -94,35 +94,29 @@ class SortBody(Shape):
     )
 
 
-def _facets(value: Any) -> Any:
-    """Short facets in their long form: `"brand"` is `[{"field": "brand"}]`."""
-    return [{"field": each} if isinstance(each, str) else each for each in _listed(value)]
+def _short(kind: type[Shape], most: int, long: Callable[[str], dict[str, str]]) -> BeforeValidator:
+    """Reads a list in which texts stand for objects, or one of its items."""
+
+    def read(value: Any) -> list[Any]:
+        items = value if isinstance(value, list) else [value]
+        return [long(each) if isinstance(each, str) else each for each in items]
+
+    item: Any = str | kind
+    return BeforeValidator(read, json_schema_input_type=item | Annotated[list[item], Field(max_length=most)])
 
 
-def _sort(value: Any) -> Any:
-    """Short sort keys in their long form: `"-price"` is `[{"field": "price", "order": "desc"}]`. A score is descending."""
-    keys = [{"field": each} if isinstance(each, str) else each for each in _listed(value)]
-    for key, given in zip(keys, _listed(value), strict=True):
-        if isinstance(given, str) and (given.startswith("-") or given == "score"):
-            key.update(field=given.removeprefix("-"), order="desc")
-    return keys
+def _sort_key(text: str) -> dict[str, str]:
+    is_descending = text.startswith("-") or text == "score"
+    return {"field": text.removeprefix("-"), "order": "desc" if is_descending else "asc"}
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-_Facet = str | FacetBody
-_Facets = Annotated[list[_Facet], Field(max_length=MOST_FACETS)]
-_SortKey = str | SortBody
-_SortKeys = Annotated[list[_SortKey], Field(max_length=MOST_SORT_KEYS)]
 Facets = Annotated[
-    Annotated[list[FacetBody], Field(max_length=MOST_FACETS)],
-    BeforeValidator(_facets, json_schema_input_type=_Facet | _Facets),
+    list[FacetBody],
+    Field(max_length=MOST_FACETS),
+    _short(FacetBody, MOST_FACETS, lambda name: {"field": name}),
 ]
 SortKeys = Annotated[
-    Annotated[list[SortBody], Field(max_length=MOST_SORT_KEYS)],
-    BeforeValidator(_sort, json_schema_input_type=_SortKey | _SortKeys),
+    list[SortBody], Field(max_length=MOST_SORT_KEYS), _short(SortBody, MOST_SORT_KEYS, _sort_key)
 ]
 
 
@@ -240,26 +234,19 @@ MAX_PARAMETERS = 100
 SHORT_NAMES = {"q": "query", "k": "top_k"}
 
 
-def members_of(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The members of a search whose values are texts: lists have commas, everything else is as in JSON."""
+def members_of_address(query: bytes) -> dict[str, Any]:
+    """The members of a search from the part of an address behind `?`: lists have commas, the rest is as in JSON."""
     members: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(query.decode(), True, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise fault("", f"expected at most {MAX_PARAMETERS} parameters, in UTF-8") from None
     for given, text in pairs:
         name = SHORT_NAMES.get(given, given)
         if name in members:
             raise fault(_pointer((name,)), "found twice; give several values with commas")
         members[name] = _value(name, text)
     return members
-
-
-def members_of_address(query: bytes) -> dict[str, Any]:
-    """The members of a search from the part of an address behind `?`."""
-    try:
-        pairs = parse_qsl(
-            query.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS
-        )
-    except ValueError:
-        raise fault("", f"expected at most {MAX_PARAMETERS} parameters, in UTF-8") from None
-    return members_of(pairs)
 
 
 def _value(name: str, text: str) -> Any:
@@ -278,21 +265,20 @@ def _value(name: str, text: str) -> Any:
 
 def parameters() -> list[dict[str, Any]]:
     """The parameters of `GET /search`, for OpenAPI: plain values as they are, others as texts."""
-    short = {name: short for short, name in SHORT_NAMES.items()}
-    found = []
+    short, found = {name: short for short, name in SHORT_NAMES.items()}, []
     for name, schema in _MEMBERS.items():
-        form = " Names with commas." if name in _LISTS else " As JSON." if name not in _PLAIN else ""
-        each = {"name": short.get(name, name), "in": "query", "schema": _PLAIN.get(name, _TEXT)}
-        found.append({**each, "description": (schema.get("description", "") + form).strip()})
+        form = " Names with commas." if name in _LISTS else "" if name in _PLAIN else " As JSON."
+        text, plain = schema.get("description", "") + form, _PLAIN.get(name, {"type": "string"})
+        found.append(
+            {"name": short.get(name, name), "in": "query", "schema": plain, "description": text.strip()}
+        )
     return found
 
 
 _MEMBERS: dict[str, Any] = SearchRequest.model_json_schema()["properties"]
-_TEXT = {"type": "string"}
 _LISTS = ("fields", "facets", "sort")
-_KEPT = ("type", "enum", "minimum", "maximum")
 _PLAIN = {
-    name: {key: each[key] for key in _KEPT if key in each}
+    name: {key: each[key] for key in ("type", "enum", "minimum", "maximum") if key in each}
     for name, schema in _MEMBERS.items()
     for each in schema.get("anyOf", [schema])
     if each.get("type") in ("string", "integer", "number", "boolean")
@@ -329,10 +315,8 @@ def faults_of(
         pointer, is_inner = _place(error["loc"], body)
         # If a value may have several types, the error inside one of them is the most useful.
         if is_inner or pointer not in faults:
-            # Comparing names takes time, and only the first faults are told.
-            faults.setdefault(
-                pointer, Fault(pointer, _detail(error, shape if len(faults) < MAX_FAULTS else None))
-            )
+            known = shape if len(faults) < MAX_FAULTS else None  # comparing names takes time
+            faults.setdefault(pointer, Fault(pointer, _detail(error, known)))
     outer = {pointer for pointer in faults if any(other.startswith(f"{pointer}/") for other in faults)}
     listed = [fault for pointer, fault in faults.items() if pointer not in outer][:MAX_FAULTS]
     return refusal(listed)
@@ -368,8 +352,8 @@ def _detail(error: Mapping[str, Any], shape: type[BaseModel] | None) -> str:
     if error["type"] == "missing":
         return "required, but missing"
     if error["type"] == "extra_forbidden":
-        name, known = str(error["loc"][-1]), _known(shape, error["loc"][:-1])
-        near = nearest(name, known)
+        name = str(error["loc"][-1])
+        near = _nearest(name, _known(shape, error["loc"][:-1]))
         hint = f"did you mean {near!r}?" if near else "/openapi.json lists the known ones"
         return f"unknown field {name!r:.80}; {hint}"
     if error["type"] in ("model_type", "model_attributes_type"):
@@ -391,21 +375,15 @@ def _shape_in(annotation: Any) -> type[Shape] | None:
     return next((found for each in get_args(annotation) if (found := _shape_in(each))), None)
 
 
-_COUNT = ("top_k", "limit", "size")
-_ELSEWHERE = {
-    **dict.fromkeys(("k", "n", "limit", "size", "count", "topk", "per_page"), _COUNT),
-    **dict.fromkeys(("q", "text", "search", "input"), ("query", "input")),
-    **dict.fromkeys(("where", "filters", "filter_by"), ("filter",)),
-    **dict.fromkeys(("order", "order_by", "sort_by"), ("sort", "order")),
-    **dict.fromkeys(("from", "skip", "start"), ("offset",)),
-    **dict.fromkeys(("aggs", "facet_by"), ("facets",)),
-}
-"""Names in other search engines, and the members here."""
+_ALIASES = {
+    "query": "q text search", "filter": "where filters filter_by", "sort": "order order_by sort_by",
+    "top_k": "k n limit size count", "limit": "k n size count", "offset": "from skip start", "facets": "aggs facet_by",
+}  # fmt: skip
+"""Members, and their names in other search engines."""
 
 
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    """The known name that is probably meant."""
-    meant = [each for each in _ELSEWHERE.get(name.lower(), ()) if each in known]
+def _nearest(name: str, known: Sequence[str]) -> str | None:
+    meant = [each for each in known if name.lower() in _ALIASES.get(each, "").split()]
     return next(iter(meant or get_close_matches(name[:40].lower(), known, 1, 0.7)), None)
 
 

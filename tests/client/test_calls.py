@@ -32,9 +32,8 @@ def test_options_are_sent_as_given_and_those_that_are_none_are_left_out(stub: An
     }
     call(stub.url + "/", "search", "bees", **options, fusion=None, timeout_ms=None)
     (seen,) = stub.seen
-    facets = [{"field": "lang"}, {"field": "year", "limit": 3}]
     assert (seen.method, seen.path) == ("POST", "/v1/search")
-    assert seen.body == {"query": "bees", **options, "facets": facets}
+    assert seen.body == {"query": "bees", **options}
     assert seen.headers["content-type"] == "application/json"
     assert seen.headers["user-agent"].startswith("glow-client/")
     assert "authorization" not in seen.headers

@@ -217,7 +217,10 @@ def test_settings_that_cannot_be_meant(values: dict[str, Any], said: str, tmp_pa
         ("[ann]\nfilter = {and = []}\n", r"\[ann\] filter restricts nothing"),
         ("[ann]\nfilter = {not = {or = [{and = [{or = []}]}]}}\n", r"\[ann\] filter restricts nothing"),
         ("[ann]\nfilter = {or = [{field = 'a', eq = 1}, {and = []}]}\n", r"\[ann\] filter restricts nothing"),
-        ("[ann]\nfilter = {and = [{feild = 'owner', eq = 1}]}\n", r"\[ann\] filter has 'eq' without a field"),
+        (
+            "[ann]\nfilter = {and = [{feild = 'owner', eq = 1}]}\n",
+            r"\[ann\] filter has eq = 1, expected a list, or a field",
+        ),
         ("[ann]\nfilter = {and = [], or = 3}\n", r"\[ann\] filter has or = 3, expected a list"),
         (f"[ann]\nfilter = {'{not = ' * 40}{{field = 'a', eq = 1}}{'}' * 40}\n", "nested deeper than 16"),
         (f"[ann]\nfilter = {'{not = ' * 3000}1{'}' * 3000}\n", "recursion"),

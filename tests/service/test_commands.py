@@ -122,6 +122,32 @@ def test_json_is_the_answer_of_the_service(toy_index: Path, retriever: str) -> N
     assert answer["query"]["text"] == QUERY
 
 
+def test_a_search_is_filtered_sorted_and_counted_in_the_root_of_the_environment(
+    toy_index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOW_INDEX_ROOT", str(toy_index))
+    more = (
+        "--filter",
+        '{"lang": "en"}',
+        "--sort",
+        "-year,score",
+        "--facets",
+        "lang,year",
+        "--fields",
+        "year",
+    )
+    done = run(search_command, QUERY, *more, "--json")
+    answer = json.loads(done.stdout)
+    years = [hit["metadata"].get("year", 0) for hit in answer["hits"]]
+    assert years == sorted(years, reverse=True) and years[0]
+    assert {each["value"] for each in answer["facets"]["lang"]["values"]} == {"en"}
+    lines = run(search_command, QUERY, *more).stdout.splitlines()
+    assert f"     year: {years[0]}" in lines and lines[-3].startswith("lang: en ")
+    refused = run(search_command, QUERY, "--filter", "{lang}")
+    assert refused.exit_code == 2 and "/filter: not JSON" in refused.stderr
+    assert "connection_failed" in run(search_command, QUERY, "--url", "http://127.0.0.1:9").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

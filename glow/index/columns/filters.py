@@ -145,9 +145,7 @@ SHOWN_CHARACTERS = 80
 MAX_WHOLE = 2**63 - 1
 BOUNDS = ("gt", "gte", "lt", "lte")
 CONDITIONS = ("eq", "in", "exists", *BOUNDS)
-GROUPS = ("and", "or", "not")
-FIELD = "field"
-"""The member that names the field of a long condition, `{"field": "price", "eq": 5}`; the short one is `{"price": 5}`."""
+FIELD = "field"  # of a long condition, `{"field": "price", "eq": 5}`; the short one is `{"price": 5}`
 _PLURALS: Mapping[ValueType, str] = {
     "string": "strings",
     "number": "numbers",
@@ -258,7 +256,7 @@ class _Parser:
     def _member(self, name: str, inner: Any, pointer: str, depth: int) -> Expression | None:
         """A group, or a short condition: `{"price": 5}`, `{"lang": ["en", "de"]}`, `{"year": {"gte": 2020}}`."""
         at = f"{pointer}/{name[:SHOWN_CHARACTERS].replace('~', '~0').replace('/', '~1')}"
-        if name in GROUPS:
+        if name in ("and", "or", "not"):
             return self._tried(at, lambda: self._group(name, inner, at, depth))
         return self._tried(at, lambda: self._short(name, inner, pointer, at))
 
