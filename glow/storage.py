@@ -212,10 +212,42 @@ class SortedStrings:
         place = bisect_left(range(count), key, key=self.key)
         return place if place < count and self.key(place) == key else ABSENT
 
+    def starting(self, prefix: bytes, among: range | None = None) -> range:
+        """The positions of the strings that begin with a prefix; `among` those of a shorter one, or all."""
+        among = range(len(self)) if among is None else among
+        start = bisect_left(among, prefix, key=self.key)
+        stop = bisect_left(among, prefix + b"\xff", start, key=self.key)  # no byte of UTF-8 is as large
+        return among[start:stop]
+
     def place(self, key: bytes, *, after: bool = False) -> int:
         """How many strings come before this one, which may be absent; if `after`, this one is counted too."""
         search = bisect_right if after else bisect_left
         return search(range(len(self)), key, key=self.key)
+
+
+BLOCK = 64
+
+
+def largest_places(
+    values: NDArray[Any],  # [n]
+    most: int,  # >= 1
+) -> NDArray[np.intp]:
+    """The positions of the largest values, at most `most`, largest first; ties by position.
+
+    The blocks with the largest maxima hold all of them, so most of a million values are read once.
+    """
+    whole = len(values) // BLOCK
+    if whole > most:
+        maxima = values[: whole * BLOCK].reshape(whole, BLOCK).max(1)
+        least = np.partition(maxima, -most)[-most]
+        blocks = np.flatnonzero(maxima >= least)
+        places = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+        places = np.concatenate([places, np.arange(whole * BLOCK, len(values))])
+        places = places[values[places] >= least]
+    else:
+        places = np.arange(len(values))
+    order = np.lexsort((places, -values[places].astype(np.int64)))
+    return places[order[:most]]
 
 
 def append_whole(descriptor: int, content: bytes) -> None:

@@ -16,7 +16,7 @@ from glow.errors import ConfigError
 from glow.ingest import INGEST_FOLDER
 from glow.options import StrictModel
 from glow.runtime import Device
-from glow.search import RetrieverOrAuto
+from glow.search import RetrieverOrAuto, read_synonyms
 from glow_service.access import check_keys, parse_keys, parse_origins, read_tenants
 from glow_service.collections import DEFAULT_COLLECTION, parse_collections
 from glow_service.telemetry import LogForm
@@ -24,7 +24,7 @@ from glow_service.telemetry import LogForm
 ENV_PREFIX = "GLOW_"
 
 _PRIVATE = (
-    "index_root", "ingest_folder", "query_log", "feedback_log", "tenants", "index", "document_model", "otel_endpoint",
+    "index_root", "ingest_folder", "query_log", "feedback_log", "tenants", "synonyms", "index", "document_model", "otel_endpoint",
 )  # fmt: skip
 """Settings with paths and addresses of this machine, which `/info` does not show."""
 _UNSET = SecretStr("")
@@ -94,6 +94,7 @@ class Settings(StrictModel):
     )
     document_model: str = option("", "Model that encodes documents for /v1/embeddings; empty: none.")
     tenants: str = option("", "TOML file with what each API key can search; empty: everything.")
+    synonyms: str = option("", "File of synonyms, one group a line; read again when it changes; empty: none.")
     rate_limit: float = option(
         0.0, "Requests per second of a key; 0: no limit.", unit="requests/s", ge=0, le=1e6
     )
@@ -134,6 +135,10 @@ class Settings(StrictModel):
         )
         keys = parse_keys(self.api_keys.get_secret_value())
         read_tenants(self.tenants, keys, {DEFAULT_COLLECTION, *self.collections})
+        try:
+            read_synonyms(self.synonyms)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
         if self.collections and self.workers > 1:
             raise ValueError("index: one process serves several indexes; remove the setting workers")
         parse_origins(self.cors_origins)

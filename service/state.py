@@ -72,7 +72,12 @@ def new_service(
         key = feedback_key(settings.feedback_log, settings.feedback_key.get_secret_value())
         request_ids = RequestIds(key)
     resources = Resources(
-        settings.index_root, metrics, settings.device, ENCODE_THREADS, settings.document_model
+        settings.index_root,
+        metrics,
+        settings.device,
+        ENCODE_THREADS,
+        settings.document_model,
+        settings.synonyms,
     )
     workers = WorkerGroup()
     swap = Swap(settings.index_root, resources, metrics, workers, settings.loaders)

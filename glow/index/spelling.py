@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Literal
 from zlib import crc32
 
@@ -20,8 +21,8 @@ from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rul
 from glow.index.postings import POSTINGS, ImpactsView, SegmentImpacts, document_words
 from glow.index.segment import MergeSource, Segment, Segments
 from glow.options import StrictModel
-from glow.storage import ABSENT, SortedStrings, map_array, read_header
-from glow.text import STOP_WORDS, TermTable, WordPieces, WordSpans
+from glow.storage import ABSENT, SortedStrings, largest_places, map_array, read_header
+from glow.text import STOP_WORDS, TermTable, WordPieces, WordSpans, is_lexical
 
 
 def forms(word: str) -> list[str]:
@@ -110,6 +111,31 @@ class SpellingTable:
         found = ((self._words.value(place), int(self._dfs[place])) for place in places)
         return {other: df for other, df in found if is_one_edit(word, other)}
 
+    def starting(self, prefix: str, most: int) -> dict[str, int]:
+        """The most frequent words that begin with a prefix, with their document frequencies."""
+        return self._most_frequent([self._words.starting(prefix.encode())], most)
+
+    def nearly_starting(self, prefix: str, most: int) -> dict[str, int]:
+        """The same for the prefixes one edit away, with the same first letter; no word may begin with `prefix`."""
+        within, found = range(len(self)), []
+        for at in range(1, len(prefix) + 1):
+            head, rest = prefix[:at], prefix[at:]
+            within = self._words.starting(head.encode(), within)
+            if not within:
+                break
+            tails = {letter + each for letter in ascii_lowercase for each in (rest, rest[1:])}
+            tails |= {rest[1:], rest[1:2] + rest[:1] + rest[2:]}
+            found += [self._words.starting((head + tail).encode(), within) for tail in tails]
+        return self._most_frequent(found, most)
+
+    def _most_frequent(self, ranges: Iterable[range], most: int) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for each in ranges:
+            dfs = self._dfs[each.start : each.stop]
+            for place in largest_places(dfs, most).tolist():
+                counts[self._words.value(each.start + place)] = int(dfs[place])
+        return dict(sorted(counts.items(), key=lambda item: -item[1])[:most])
+
     @classmethod
     def open(cls, folder: Path) -> "SpellingTable":
         """Maps the files that `build_spelling` wrote."""
@@ -196,6 +222,8 @@ def count_words(
 
 
 CACHED_WORDS = 100_000
+MOST_COMPLETED = 32
+"""Most words that a prefix may stand for."""
 ENDINGS = ("s", "es", "d", "ed", "ing")
 MOST_CORRECTED = 8
 """Most unknown words of one query to correct, of four times as many; with more, they are not typos."""
@@ -242,6 +270,28 @@ class Speller:
         """Whether any document has a word, or another form of it if the index has stems."""
         held = self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
         return held or self._is_form(word)
+
+    def completions(self, prefix: str) -> tuple[str, ...]:
+        """The words that a prefix may stand for, most frequent first, each with a stem of its own.
+
+        If no word begins with a prefix of four letters or more, those that begin with one an edit away.
+        """
+        counts: Counter[str] = Counter()
+        for table in self._tables:
+            counts.update(table.starting(prefix, MOST_COMPLETED))
+        # The other words of the documents, such as numbers and short ones, are terms of the lexical index.
+        is_plain = self._impacts is None or self._impacts.analyzer.name == "plain"
+        terms = {} if self._impacts is None else self._impacts.starting(prefix, 4 * MOST_COMPLETED)
+        others = {word: df for word, df in terms.items() if not is_spelled(word) and is_lexical(word)}
+        counts.update(others if is_plain else {word: others[word] for word in others if word[-1] != "."})
+        if not counts and len(prefix) >= SHORTEST_WORD and prefix.isalpha():
+            for table in self._tables:
+                counts.update(table.nearly_starting(prefix, MOST_COMPLETED))
+        term = str if self._impacts is None else self._impacts.analyzer.term
+        found: dict[str, str] = {}
+        for word in sorted(counts, key=lambda word: (-counts[word], word)):
+            found.setdefault(term(word), word)
+        return tuple(found.values())[:MOST_COMPLETED]
 
     def suspects(self, words: Sequence[str]) -> bool:
         """Whether any word of a query may be a typo: correction covers it, and no document has it."""

@@ -1,15 +1,20 @@
 """A query as it is searched: its words, what else counts as each, and what its documents must hold or lack."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from glow.index import Index
 from glow.index.postings import POSTINGS
+from glow.index.ranking import RowMask
 from glow.index.spelling import Correction
+from glow.search.synonyms import NO_SYNONYMS, Synonyms
 from glow.search.syntax import Constraint, Part, fields_of, parse, searched_text
-from glow.text import WeightedTokens, is_punctuation, searched_words
+from glow.text import STOP_WORDS, WeightedTokens, is_punctuation, searched_words
 
 Typos = Literal["auto", "off"]
 """`auto` corrects words that the index does not know if the index suggests a clear correction; `off` does not."""
@@ -54,7 +59,55 @@ def is_known(index: Index, word: str) -> bool:
     return is_punctuation(word) or index.preprocessor.terms.df(word) > 0
 
 
-def analyze_query(index: Index, text: str, typos: Typos = "auto", syntax: Syntax = "plain") -> AnalyzedQuery:
+_LAST_WORD = re.compile(r"[^\W_]+\Z")
+COMPANIONS = 64
+"""Documents of the other words, among which the most frequent completion of a prefix is looked for."""
+
+
+class Prefix(NamedTuple):
+    """The end of a query that is still being typed."""
+
+    typed: str  # as it is written
+    word: str  # as preprocessing yields it
+    completions: tuple[str, ...]  # words that begin with it, most frequent first, without itself
+    is_known: bool  # whether it is a word of the index itself
+
+
+def prefix_of(index: Index, text: str) -> Prefix | None:
+    """The prefix that a text ends in, if words of the index begin with it, or with one an edit away."""
+    match, speller = _LAST_WORD.search(text), index.speller
+    if match is None or speller is None:
+        return None
+    words = index.preprocessor.pieces.words(match[0])
+    if len(words) != 1 or (words[0] in STOP_WORDS and text[: match.start()].strip()):
+        return None
+    word, term = words[0], index.analyzer.term
+    is_known = speller.knows(word)
+    own = {word, term(word)} if is_known else set()
+    completions = tuple(each for each in speller.completions(word) if own.isdisjoint((each, term(each))))
+    return Prefix(match[0], word, completions, is_known) if completions else None
+
+
+def beside(
+    index: Index, words: Sequence[str], others: Sequence[str], allowed: RowMask | None = None
+) -> dict[str, int]:
+    """How many of the first documents that hold some words hold each of the others; those that none holds are left out."""
+    impacts = index[POSTINGS]
+    _, rows = impacts.search(words, COMPANIONS, allowed, index.order)
+    rows = rows[(impacts.by_word(words, rows) > 0).all(1)]
+    counts = np.count_nonzero(impacts.by_word(others, rows), axis=0).tolist() if len(rows) else []
+    return {other: count for other, count in zip(others, counts, strict=False) if count}
+
+
+def analyze_query(
+    index: Index,
+    text: str,
+    typos: Typos = "auto",
+    syntax: Syntax = "plain",
+    *,
+    prefix: bool = False,
+    synonyms: Synonyms = NO_SYNONYMS,
+) -> AnalyzedQuery:
     """Analyzes a query for an index.
 
     Args:
@@ -62,6 +115,8 @@ def analyze_query(index: Index, text: str, typos: Typos = "auto", syntax: Syntax
         text: any string.
         typos: `off` leaves typos as they are; words of phrases and excluded words always stay.
         syntax: `auto` reads phrases, exclusions and fields, if the index has a lexical component.
+        prefix: whether the last word is the start of one; an unknown one is replaced by its best completion.
+        synonyms: what else counts as words of the query.
     """
     preprocessor, speller = index.preprocessor, index.speller
     searched, parts = text, tuple[Part, ...]((Part(text),))
@@ -69,9 +124,13 @@ def analyze_query(index: Index, text: str, typos: Typos = "auto", syntax: Syntax
         searched, parts = parse(text, fields_of(index))
     found = (part.constraint(preprocessor.pieces) for part in parts)
     constraints = tuple(each for each in found if each is not None)
-    words = preprocessor.pieces.words(searched)
+    started = prefix_of(index, parts[-1].text) if prefix and parts[-1].is_plain else None
+    if started is not None:
+        parts = (*parts[:-1], Part(parts[-1].text.removesuffix(started.typed)))
+        searched = searched.removesuffix(started.typed)
+    end = "" if started is None else started.typed
     corrected: dict[str, str] = {}
-    if typos != "off" and speller is not None and speller.suspects(words):
+    if typos != "off" and speller is not None and speller.suspects(preprocessor.pieces.words(searched)):
         corrections = [
             speller.correct(part.text) if part.may_be_corrected else Correction(part.text, {})
             for part in parts
@@ -80,8 +139,31 @@ def analyze_query(index: Index, text: str, typos: Typos = "auto", syntax: Syntax
             corrected |= each.words
         if corrected:
             pairs = zip(parts, corrections, strict=True)
-            searched = searched_text(replace(part, text=each.text) for part, each in pairs)
-            words = preprocessor.pieces.words(searched)
+            renewed = [replace(part, text=each.text) for part, each in pairs]
+            searched = searched_text([*renewed, Part(end)]).removesuffix(end)
+    others: dict[str, tuple[tuple[str, ...], ...]] = {}
+    if started is not None:
+        word = started.word
+        if not started.is_known:
+            end = word = _best_completion(index, searched, started.completions)
+        others[word] = tuple((each,) for each in started.completions if each != word)
+    words = preprocessor.pieces.words(searched + end)
+    alike = synonyms.find(index, words)
     return AnalyzedQuery(
-        searched, preprocessor.query_words(words), corrected=corrected, constraints=constraints
+        text=searched + end,
+        tokens=preprocessor.query_words(words),
+        corrected=corrected,
+        others={
+            word: (*alike.others.get(word, ()), *others.get(word, ())) for word in {*alike.others, *others}
+        },
+        constraints=constraints,
+        synonyms=alike.names,
+        completed=() if started is None else started.completions,
     )
+
+
+def _best_completion(index: Index, head: str, completions: Sequence[str]) -> str:
+    """The completion that most documents hold beside the other words; the most frequent one if none does."""
+    words = list(dict.fromkeys(searched_words(index.preprocessor.pieces.words(head))))
+    counts = beside(index, words, completions) if words and not index[POSTINGS].is_remote else {}
+    return max(counts, key=counts.__getitem__, default=completions[0])

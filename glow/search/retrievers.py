@@ -39,11 +39,13 @@ class EncodedQuery:
 
 def words_searched(index: Index, text: str, others: Others) -> list[str]:
     """The words of lexical retrieval: those of a text, as preprocessing yields them, and what else counts as them."""
-    words = index.preprocessor.pieces.words(text)
-    return [
-        *words,
-        *(word for name in dict.fromkeys(words) for each in others.get(name, ()) for word in each),
-    ]
+    words, term = index.preprocessor.pieces.words(text), index.analyzer.term
+    if not others:
+        return words
+    known, added = set(map(term, words)), dict[str, str]()
+    for word in (word for name in words for each in others.get(name, ()) for word in each):
+        added.setdefault(term(word), word)
+    return [*words, *(word for name, word in added.items() if name not in known)]
 
 
 def search_documents(

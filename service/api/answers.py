@@ -47,11 +47,11 @@ async def plan_of(
 ) -> SearchPlan:
     """Checks a request; what takes longer than microseconds is checked in a thread."""
     if context.tenant is None and filter_terms_of(request) <= LONG_FILTER:
-        return plan_search(request, service.settings, index)
+        return plan_search(request, service.settings, index, service.resources.synonyms)
 
     def check() -> SearchPlan:
         restricted = _confined(request, context.tenant, index, context.deadline)
-        return plan_search(restricted, service.settings, index)
+        return plan_search(restricted, service.settings, index, service.resources.synonyms)
 
     return await service.pool.run(context.deadline, check)
 
@@ -61,7 +61,7 @@ def _confined(
 ) -> SearchRequest:
     """Adds the filter of a key to a request.
 
-    Typos are not corrected: a correction could come from documents that the key may not read.
+    No typo is corrected and no prefix completed: the words could come from documents that the key may not read.
     """
     if tenant is None or tenant.filter is None:
         return request
@@ -69,7 +69,7 @@ def _confined(
         require_visible(request.like.id, tenant, index, deadline.check)
     given = request.filter
     restricted = tenant.filter if given is None else {"and": [tenant.filter, given]}
-    return request.model_copy(update={"filter": restricted, "typos": "off"})
+    return request.model_copy(update={"filter": restricted, "typos": "off", "prefix": False})
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ class _Making:
         """Searches; gets the query's vector, if needed, from the cache or the batcher."""
         cache, pool = self._service.cache, self._service.pool
         if session.plan.source == "text":
-            if len(session.plan.text) <= SHORT_CHARS:
+            if len(session.plan.text) <= SHORT_CHARS and not session.plan.prefix:
                 tokens = session.preprocess()
             else:
                 tokens = await pool.run(self._deadline, session.preprocess)

@@ -20,7 +20,7 @@ from glow.contract import FoundHits, SearchResult, encode
 from glow.errors import QueryError
 from glow.index import Index
 from glow.options import StrictModel
-from glow.search import RetrieverOrAuto
+from glow.search import RetrieverOrAuto, read_synonyms
 from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
 from glow_service.search.request import members_of_address
 from glow_service.settings import Settings
@@ -48,6 +48,7 @@ class SearchOptions(StrictModel):
     facets: str = option("", "Metadata fields to count, with commas.", metavar="NAMES")
     fields: str = option("", "Fields and metadata to return, with commas.", metavar="NAMES")
     rerank: bool = option(False, "Re-rank the first hits with the index's re-ranker.")
+    synonyms: str = option("", "File of synonyms, for a local index.")
     json_output: bool = option(False, "Print the response as JSON, as for POST /search.", flag="--json")
 
     @model_validator(mode="after")
@@ -75,7 +76,9 @@ def _search_index(options: SearchOptions) -> FoundHits:
     root = IndexRoot(options.index_root)
     index = Index.open(root.folder(root.current()))
     request = parsed(SearchRequest, {"query": options.text, **_members(options)})
-    plan = plan_search(request, Settings(index_root=options.index_root), index)
+    plan = plan_search(
+        request, Settings(index_root=options.index_root), index, read_synonyms(options.synonyms)
+    )
     return SearchSession(index, plan).run().found
 
 

@@ -21,7 +21,7 @@ from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams
 from glow.runtime import Device, Encoder, Model
-from glow.search import Reranking
+from glow.search import Reranking, SynonymFile, Synonyms
 from glow.text import Highlighting
 from glow_service.errors import DrainingError, NotReadyError
 from glow_service.search import Deadline, HighlightCall, SearchPlan, SearchSession
@@ -131,10 +131,12 @@ class Resources:
         device: Device = "cpu",  # device of the query encoder and the vectors
         threads: int = 1,  # threads per search, >= 1
         document_model: str = "",  # model folder whose document encoder is opened with each version; "" for none
+        synonyms: str = "",  # file of synonyms; "" for none
     ) -> None:
         self._root, self._metrics = IndexRoot(index_root), metrics
         self._device, self._threads, self._document_model = device, threads, document_model
         self._live: OpenVersion | None = None
+        self._synonyms = SynonymFile(synonyms)
         self.draining = False  # whether the service is shutting down
         self.held = HeldVersions(metrics)
 
@@ -146,6 +148,7 @@ class Resources:
         started = time.perf_counter()
         opened = self.open(self._root.current())
         self.use(opened)
+        self.follow_synonyms()
         index, seconds = opened.index, round(time.perf_counter() - started, 3)
         fields = {"index": index.version, "model": index.model, "documents": index[STORED_FIELDS].count}
         _logger.info("ready", extra={"fields": {**fields, "seconds": seconds}})
@@ -176,6 +179,16 @@ class Resources:
         if self._live is None:
             raise NotReadyError("the index is still loading; try again in a moment")
         return self._live
+
+    @property
+    def synonyms(self) -> Synonyms:
+        """The newest valid synonyms."""
+        return self._synonyms.synonyms
+
+    def follow_synonyms(self) -> None:
+        """Reads the file of synonyms if it changed; only the thread that loads versions may call it."""
+        self._synonyms.refresh(self.live())
+        self._metrics.synonyms_refused.set(int(self._synonyms.is_refused))
 
     def drain(self) -> None:
         """Makes `/readyz` return 503, so that new requests go elsewhere; requests are still answered."""

@@ -218,6 +218,7 @@ class Watcher:
         request = self._group.asked()
         self._swap.follow(force=is_asked or request != self._request)
         self._request = request
+        self._resources.follow_synonyms()
         self._resources.held.tidy()
         self._note()
 

@@ -17,6 +17,7 @@ from glow.index.vectors import VECTORS, SearchParams
 from glow.options import describe
 from glow.search import (
     DEFAULT_CANDIDATES,
+    NO_SYNONYMS,
     Arrangement,
     FilterBoost,
     Match,
@@ -24,6 +25,7 @@ from glow.search import (
     Reranking,
     Retriever,
     SortKey,
+    Synonyms,
     Syntax,
     Typos,
     reads_documents,
@@ -86,6 +88,7 @@ class SearchPlan:
     match: Match = "auto"  # which documents match
     syntax: Syntax = "auto"  # whether to read phrases, exclusions and fields in the query
     prefix: bool = False  # whether the last word is the start of one
+    synonyms: Synonyms = NO_SYNONYMS  # what else counts as words of the query
     arrangement: Arrangement | None = None  # boosts, sorting and grouping of the candidates; None for none
     source: Source = "text"
     vector: tuple[float, ...] | None = None  # L2-normalized, if it is the source
@@ -124,7 +127,9 @@ def filter_terms_of(request: SearchRequest) -> int:
     return sum(count_terms(each) for each in filters if each is not None)
 
 
-def plan_search(request: SearchRequest, settings: Settings, index: Index) -> SearchPlan:
+def plan_search(
+    request: SearchRequest, settings: Settings, index: Index, synonyms: Synonyms = NO_SYNONYMS
+) -> SearchPlan:
     """Checks a request by the settings and the index; all faults of one kind are reported together."""
     source = _source(request, index)
     retriever = _retriever(request, settings, index) if source == "text" else "dense"
@@ -162,6 +167,7 @@ def plan_search(request: SearchRequest, settings: Settings, index: Index) -> Sea
         match=request.match,
         syntax=request.syntax,
         prefix=request.prefix,
+        synonyms=synonyms,
         arrangement=_arrangement(request, columns),
         source=source,
         vector=_unit_vector(request.vector or (), index) if source == "vector" else None,

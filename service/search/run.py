@@ -4,7 +4,7 @@ The functions block and may run in many threads. `service/search/pool.py` keeps 
 the first one, which takes microseconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,9 +20,11 @@ from glow.index.stored_fields import STORED_FIELDS, not_found
 from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.search import (
+    NO_OTHERS,
+    AnalyzedQuery,
     Confidence,
-    Constraint,
     EncodedQuery,
+    Others,
     RankedDocuments,
     Words,
     analyze_query,
@@ -93,8 +95,8 @@ class SearchSession:
     """
 
     __slots__ = (
-        "_confidence", "_explanations", "_facets", "_reader", "clock", "constraints", "corrected", "deadline", "index",
-        "left_out", "may_move", "plan", "ranked", "text", "tokens",
+        "_confidence", "_explanations", "_facets", "_reader", "analyzed", "clock", "deadline", "index", "left_out",
+        "may_move", "plan", "ranked", "text", "tokens",
     )  # fmt: skip
 
     def __init__(self, index: Index, plan: SearchPlan, deadline: Deadline = NEVER) -> None:
@@ -104,8 +106,7 @@ class SearchSession:
         self.clock = StageClock(deadline)
         self.tokens: WeightedTokens | None = None
         self.text = plan.text
-        self.corrected: Mapping[str, str] = {}
-        self.constraints: tuple[Constraint, ...] = ()
+        self.analyzed: AnalyzedQuery | None = None
         self.ranked: RankedDocuments | None = None
         self.left_out: tuple[str, ...] = ()
         self.may_move = False  # whether `retrieve` raises `LongHitsError` before it reads long hits
@@ -131,12 +132,19 @@ class SearchSession:
 
     def preprocess(self) -> WeightedTokens:
         """Makes the query encoder's input of the query text."""
-        reading = analyze_query(self.index, self.plan.text, self.plan.typos, self.plan.syntax)
+        plan = self.plan
+        reading = self.analyzed = analyze_query(
+            self.index, plan.text, plan.typos, plan.syntax, prefix=plan.prefix, synonyms=plan.synonyms
+        )
         require_words(reading.tokens)
-        self.text, self.tokens, self.corrected = reading.text, reading.tokens, reading.corrected
-        self.constraints = reading.constraints
+        self.text, self.tokens = reading.text, reading.tokens
         self.clock.lap("preprocess")
         return reading.tokens
+
+    @property
+    def others(self) -> Others:
+        """What else counts as a word of the query."""
+        return NO_OTHERS if self.analyzed is None else self.analyzed.others
 
     def retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
         """Runs the stages after encoding."""
@@ -174,11 +182,12 @@ class SearchSession:
     # Filter.
 
     def _filter(self) -> RowMask | None:
-        if self.plan.filter is None and not self.constraints:
+        constraints = () if self.analyzed is None else self.analyzed.constraints
+        if self.plan.filter is None and not constraints:
             return None
         allowed = None if self.plan.filter is None else self._mask(self.plan.filter)
-        if self.constraints:
-            allowed = constraint_mask(self.index, self.constraints, allowed, self.clock.check)
+        if constraints:
+            allowed = constraint_mask(self.index, constraints, allowed, self.clock.check)
         self.clock.lap("filter")
         return allowed
 
@@ -196,7 +205,7 @@ class SearchSession:
             ranked = self._search_without_text(allowed)
         elif vector is None:
             by: Words = "learned" if plan.retriever == "learned-sparse" else "lexical"
-            ranked = rank_lexical(index, self.text, plan.candidates, allowed, by)
+            ranked = rank_lexical(index, self.text, plan.candidates, allowed, by, self.others)
         else:
             # The first hits of an exact search do not depend on the number of candidates.
             is_exact = index[VECTORS].kind == "flat" or plan.params.exact
@@ -230,7 +239,7 @@ class SearchSession:
         """Runs both retrievers of a hybrid search, and fuses their rankings."""
         index, plan = self.index, self.plan
         fusion = plan.fusion or index.fusion
-        query = EncodedQuery(self.text, vector)
+        query = EncodedQuery(self.text, vector, self.others)
         dense, gathered = gather_hybrid(
             index, query, plan.candidates, plan.params, allowed, reads_head(fusion)
         )
@@ -307,14 +316,18 @@ class SearchSession:
         return read
 
     def _render(self, hits: tuple[Hit, ...]) -> SearchAnswer:
-        tokens, explanations = self.tokens, self._explanations
+        tokens, explanations, analyzed = self.tokens, self._explanations, self.analyzed
         query = Query(
             text=self.plan.text,
             tokens=0 if tokens is None else len(tokens),
             truncated=tokens is not None and tokens.truncated,
             terms=() if tokens is None else query_terms(self.index, tokens),
-            corrected=Correction(self.text, dict(self.corrected)) if self.corrected else None,
+            corrected=Correction(self.text, dict(analyzed.corrected))
+            if analyzed is not None and analyzed.corrected
+            else None,
             unknown=() if tokens is None else unknown_words(self.index, tokens),
+            synonyms={} if analyzed is None else dict(analyzed.synonyms),
+            completed=() if analyzed is None else analyzed.completed,
             explanation=None if explanations is None else QueryExplanation(read_words(explanations.query)),
         )
         found = FoundHits(

@@ -214,6 +214,9 @@ class Metrics:
         self.index_info = gauge(INDEX_INFO, "The live index; always 1.", "livemax", "version", "model")
         self.index_documents = gauge("glow_index_documents", "Documents in the live index.", "livemostrecent")
         self.index_created = gauge(CREATED, "Build time of the live index, as Unix time.", "livemostrecent")
+        self.synonyms_refused = gauge(
+            "glow_synonyms_refused", "1 while the file of synonyms is broken and older ones serve.", "livemax"
+        )
         self.refused = gauge(
             "glow_index_refused", "1 while CURRENT names a refused version, otherwise 0.", "livemax"
         )

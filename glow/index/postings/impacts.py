@@ -29,6 +29,7 @@ from glow.index.postings.lists import (
 )
 from glow.index.ranking import Ranking, RowMask, best
 from glow.index.segment import Segments
+from glow.storage import largest_places
 from glow.text import STOP_WORDS, Analyzer, searched_words
 
 DOCUMENTS_PER_POSTING = 8
@@ -151,6 +152,7 @@ class ImpactsView(Protocol):
     def by_word(self, words: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.float32]: ...
     def holds(self, word: str) -> bool: ...
     def rows_with(self, word: str) -> NDArray[np.int64]: ...
+    def starting(self, prefix: str, most: int) -> dict[str, int]: ...
     def bound(self, words: Sequence[str]) -> float: ...
 
 
@@ -263,6 +265,13 @@ class ImpactIndex:
         row = self.vocabulary.row(self.analyzer.term(word))
         return self.postings.list(row, 1.0).rows.astype(np.int64) if row >= 0 else np.empty(0, np.int64)
 
+    def starting(self, prefix: str, most: int) -> dict[str, int]:
+        """The most frequent terms that begin with a prefix, with their document frequencies."""
+        rows = self.vocabulary.starting(prefix)
+        dfs = np.diff(self.postings.starts[rows.start : rows.stop + 1])
+        places = largest_places(dfs, most).tolist()
+        return {self.vocabulary.word(rows.start + place): int(dfs[place]) for place in places}
+
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores: the sum of the largest impacts of a query's words; 0 without words."""
         counted = count_terms(self.analyzer, words)
@@ -358,6 +367,13 @@ class SegmentedImpacts(Generic[W]):
             for rows in (reader.rows_with(word),)
         ]
         return np.concatenate(held)
+
+    def starting(self, prefix: str, most: int) -> dict[str, int]:
+        """The most frequent terms that begin with a prefix, with their document frequencies in all segments."""
+        counts: Counter[str] = Counter()
+        for reader in self._segments.readers:
+            counts.update(reader.starting(prefix, most))
+        return dict(counts.most_common(most))
 
     def bound(self, words: Sequence[str]) -> float:
         """Upper bound of all documents' scores."""

@@ -51,6 +51,10 @@ class Vocabulary:
         """The word of a row in 0 to v - 1."""
         return self._words.value(row)
 
+    def starting(self, prefix: str) -> range:
+        """The rows of the words that begin with a prefix."""
+        return self._words.starting(prefix.encode("utf-8", "replace"))
+
     @staticmethod
     def save(folder: Path, words: Iterable[str]) -> None:
         """Writes distinct words, sorted by their UTF-8 bytes."""
