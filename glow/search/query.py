@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.index.ranking import RowMask
@@ -60,8 +58,8 @@ def is_known(index: Index, word: str) -> bool:
 
 
 _LAST_WORD = re.compile(r"[^\W_]+\Z")
-COMPANIONS = 64
-"""Documents of the other words, among which the most frequent completion of a prefix is looked for."""
+COMPANIONS = 32
+"""Documents of the other words, in which the best completion of a prefix is looked for."""
 
 
 class Prefix(NamedTuple):
@@ -90,13 +88,13 @@ def prefix_of(index: Index, text: str) -> Prefix | None:
 
 def beside(
     index: Index, words: Sequence[str], others: Sequence[str], allowed: RowMask | None = None
-) -> dict[str, int]:
-    """How many of the first documents that hold some words hold each of the others; those that none holds are left out."""
+) -> dict[str, float]:
+    """What each of the others adds to the scores of the first documents that hold all words; those that none holds are left out."""
     impacts = index[POSTINGS]
     _, rows = impacts.search(words, COMPANIONS, allowed, index.order)
     rows = rows[(impacts.by_word(words, rows) > 0).all(1)]
-    counts = np.count_nonzero(impacts.by_word(others, rows), axis=0).tolist() if len(rows) else []
-    return {other: count for other, count in zip(others, counts, strict=False) if count}
+    sums = impacts.by_word(others, rows).sum(0).tolist() if len(rows) else []
+    return {other: each for other, each in zip(others, sums, strict=False) if each}
 
 
 def analyze_query(
@@ -163,7 +161,7 @@ def analyze_query(
 
 
 def _best_completion(index: Index, head: str, completions: Sequence[str]) -> str:
-    """The completion that most documents hold beside the other words; the most frequent one if none does."""
+    """The completion that adds most to documents of the other words; the most frequent one if none does."""
     words = list(dict.fromkeys(searched_words(index.preprocessor.pieces.words(head))))
-    counts = beside(index, words, completions) if words and not index[POSTINGS].is_remote else {}
-    return max(counts, key=counts.__getitem__, default=completions[0])
+    sums = beside(index, words, completions) if words and not index[POSTINGS].is_remote else {}
+    return max(sums, key=sums.__getitem__, default=completions[0])

@@ -8,7 +8,7 @@ from glow.index import Fusion, FusionWeights, Index
 from glow.index.columns.filters import And, Exists, Or
 from glow.index.columns.masks import FacetRequest
 from glow.index.vectors import SearchParams
-from glow.search import Arrangement, FilterBoost, RecencyBoost, Reranking, SortKey
+from glow.search import Arrangement, FilterBoost, RecencyBoost, Reranking, SortKey, Synonyms
 from glow.text.highlight import Highlighting
 from glow_service.cache import Keys
 from glow_service.search.plan import HighlightCall, SearchPlan
