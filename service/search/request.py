@@ -317,7 +317,7 @@ def faults_of(
         if is_inner or pointer not in faults:
             known = shape if len(faults) < MAX_FAULTS else None  # comparing names takes time
             faults.setdefault(pointer, Fault(pointer, _detail(error, known)))
-    outer = {pointer for pointer in faults if any(other.startswith(f"{pointer}/") for other in faults)}
+    outer = {pointer[:at] for pointer in faults for at, sign in enumerate(pointer) if sign == "/"}
     listed = [fault for pointer, fault in faults.items() if pointer not in outer][:MAX_FAULTS]
     return refusal(listed)
 
