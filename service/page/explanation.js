@@ -1,7 +1,7 @@
-// Why a result was found: its scores, the effect of each query word, and the attention of the document encoder.
+// Why a result was found: a sentence, and folded below it scores, the effect of each query word, and the attention of the encoder.
 
 import { clear, make, number, withShare } from "./dom.js";
-import { snippetOf } from "./marks.js";
+import { markedWords, snippetOf, tellingWords } from "./marks.js";
 import { partName } from "./results.js";
 
 const FIRST_ROWS = 10;
@@ -9,16 +9,45 @@ let tables = 0;
 
 // Fills a panel from an explained response.
 export function showExplanation(panel, hit, query) {
-  const words = wordsOf(query, hit);
+  const words = tellingWords(wordsOf(query, hit));
   const scores = Object.entries(hit.scores ?? {});
-  const parts = [make("p", "scores", ...scores.map(([part, value]) => make("span", "", `${partName(part)} `, make("b", "", number(value)))))];
+  const parts = [make("summary", "", "Scores and words"), make("p", "scores", ...scores.map(([part, value]) => make("span", "", `${partName(part)} `, make("b", "", number(value)))))];
   parts.push(table("Your words", queryColumns(words), words));
-  if (words.some((word) => word.delta !== undefined)) parts.push(make("p", "quiet", "“Score change”: how the score by meaning changes without that word in the query."));
-  const terms = [...(hit.explanation?.terms ?? [])].sort((one, other) => other.attention - one.attention);
+  if (words.some((word) => word.delta !== undefined)) parts.push(make("p", "quiet", "“Score change”: how the score by meaning changes without that word in the query. “Attention”: how much the model looks at a word."));
+  const terms = tellingWords(hit.explanation?.terms ?? []).sort((one, other) => other.attention - one.attention);
   if (terms.length) parts.push(...documentTable(terms));
-  const reread = hit.explanation?.rerank ?? [];
-  if (reread.length) parts.push(table("What the re-ranker looked at", [["Word", "word"], ["Field", "field"], ["Attention", "attention"]], reread.slice(0, FIRST_ROWS)));
-  clear(panel).append(...parts);
+  const reread = tellingWords(hit.explanation?.rerank ?? []);
+  if (reread.length) parts.push(table("Words that the re-ranker read", [["Word", "word"], ["Field", "field"], ["Attention", "attention"]], reread.slice(0, FIRST_ROWS)));
+  clear(panel).append(make("p", "", reasonOf(hit, query)), make("details", "", ...parts));
+}
+
+// "Found by copy, directory; sofa, for couch; the title matches. Without tree."
+function reasonOf(hit, query) {
+  const { lexical, learned } = hit.explanation ?? {};
+  const asked = tellingWords(query.terms).map(({ word }) => word);
+  const found = foundWords(hit, query, asked);
+  const same = [...found].filter(([word, cause]) => word === cause).map(([word]) => word);
+  const others = [...found].filter(([word, cause]) => word !== cause).map((pair) => pair.join(", for "));
+  const reasons = [same.join(", "), ...others, markedWords(hit, ["title"]).length ? "the title matches" : ""].filter(Boolean);
+  if (!found.size) return "Found by its meaning; it holds none of your words.";
+  if (!lexical && !learned) return `Found by its meaning; it holds ${reasons.join("; ")}.`;
+  const holds = (word) => [...found].flat().some((other) => other.startsWith(word));
+  const missing = asked.filter((word) => !holds(word));
+  return `Found by ${reasons.join("; ")}.${missing.length ? ` Without ${missing.join(", ")}.` : ""}`;
+}
+
+// Words by which the hit was found, each with the word of the query that it stands for.
+function foundWords(hit, query, asked) {
+  const { lexical, learned } = hit.explanation ?? {};
+  const causes = new Map(Object.entries(query.synonyms ?? {}).flatMap(([word, synonyms]) => synonyms.map((synonym) => [synonym, word])));
+  const found = lexical || learned ? [] : markedWords(hit).map((word) => [word, word]);
+  for (const { word, impact } of lexical ?? []) if (impact > 0) found.push([word, asked.includes(word) ? word : (causes.get(word) ?? word)]);
+  for (const { word, bm25, because } of learned ?? []) {
+    if (bm25 > 0) found.push([word, word]);
+    if (because) found.push([because, word]);
+  }
+  const telling = new Set(tellingWords(found.map(([word]) => ({ word }))).map(({ word }) => word));
+  return new Map(found.filter(([word]) => telling.has(word)));
 }
 
 export function showWaiting(panel) {
@@ -61,7 +90,7 @@ function queryColumns(words) {
 
 function documentTable(terms) {
   const columns = [["Word", "word"], ["Field", "field"], ["Times", "tf"], ["Attention", "attention"]];
-  const shown = table("What its encoder looked at", columns, terms);
+  const shown = table("Words of the document", columns, terms);
   const rows = [...shown.querySelectorAll("tbody tr")].slice(FIRST_ROWS);
   if (!rows.length) return [shown];
   for (const row of rows) row.hidden = true;

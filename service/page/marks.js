@@ -20,10 +20,17 @@ export function sharesOf(terms) {
 }
 
 // Words to find and mark: no punctuation, and no stop words unless the query has no others.
-function wordsOf(terms) {
+export function tellingWords(terms) {
   const words = terms.filter(({ word }) => /[\p{L}\p{N}]/u.test(word));
   const telling = words.filter(({ word }) => !STOP_WORDS.has(word));
   return telling.length ? telling : words;
+}
+
+// The distinct words that the service marked in fields of a hit, without stop words.
+export function markedWords({ highlights }, names = Object.keys(highlights ?? {})) {
+  const texts = names.flatMap((name) => values(highlights?.[name]));
+  const words = texts.flatMap((html) => Array.from(html.matchAll(/<em>(.*?)<\/em>/g), ([, word]) => unescaped(word).toLowerCase()));
+  return [...new Set(words)].filter((word) => !STOP_WORDS.has(word));
 }
 
 // Snippets are escaped HTML with two kinds of <em>; other tags are text of the document.
@@ -49,7 +56,7 @@ export const plainOf = (html) => unescaped(html.split(TAG).filter((piece) => !TA
 
 // The snippet of a hit: the service's, from the best matching sentence on, otherwise the part of its text with the rarest word.
 export function snippetOf(hit, terms) {
-  const words = wordsOf(terms);
+  const words = tellingWords(terms);
   const shares = sharesOf(words);
   const highlights = hit.highlights ?? {};
   const snippets = namesOf(highlights).map((name) => values(highlights[name])).filter((found) => found.length);
@@ -82,7 +89,7 @@ const headOf = (word) => word.slice(0, 3);
 const joined = (snippets) => snippets.reduce((all, next) => `${all.replace(/[ …]+$/, "")} … ${next.replace(/^[ …]+/, "")}`);
 
 export function titleOf(hit, title, terms) {
-  const words = wordsOf(terms);
+  const words = tellingWords(terms);
   const shares = sharesOf(words);
   const [html, ...others] = values(hit.highlights?.title);
   return html && !others.length && plainOf(html) === title ? fromHighlight(html, shares) : marked(title, words, shares);

@@ -70,6 +70,13 @@ class SearchPage:
         self.page.locator("#terms .word", has_text=query.split()[-1]).first.wait_for(state="attached")
         return self.titles()
 
+    def explain(self, place: int = 0) -> Any:
+        """Opens the explanation of a result, and the tables that are folded in it; returns it."""
+        self.page.get_by_role("button", name="Why this result").nth(place).click()
+        panel = self.page.locator(".explanation").nth(place)
+        panel.get_by_text("Scores and words").click()
+        return panel
+
     def change(self, pattern: str, work: Callable[[Any], Any]) -> None:
         """Has the JSON of such responses changed on their way."""
 

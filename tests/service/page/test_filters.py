@@ -120,8 +120,8 @@ def test_how_to_search_can_be_chosen_and_stays_in_the_address(tab: Any) -> None:
     page.wait_for_url("**&rerank=on")
     again = tab.titles()
     assert again != first
-    page.get_by_role("button", name="Why this result").first.click()
-    table = page.get_by_role("table", name="What the re-ranker looked at")
+    tab.explain()
+    table = page.get_by_role("table", name="Words that the re-ranker read")
     table.wait_for()
     assert "text" in table.inner_text() and "re-ranked" in page.locator("#hits .scores").first.inner_text()
     page.reload()

@@ -87,8 +87,7 @@ def test_hostile_documents_are_shown_as_text_and_link_nowhere_but_to_the_web(
         texts = []
         for number in (1, 2, 3):
             assert tab.titles("zebra", f"&page={number}")
-            page.locator("#hits .why").first.click()
-            page.locator("#hits .explanation table").first.wait_for()
+            tab.explain()
             assert page.evaluate(HARMLESS) == SAFE
             texts.append(page.locator("#hits").inner_text())
         page.locator("#about", has_text=f"{len(PAYLOADS) + 5} documents").wait_for()

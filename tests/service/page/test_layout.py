@@ -78,7 +78,7 @@ def test_keys_step_through_results_open_and_explain_them(tab: Any) -> None:
     assert ring == ["solid", "visible"], "the focus is shown around the whole result"
     page.keyboard.press("e")
     region = page.get_by_role("region", name=f"Why “{titles[0]}” was found")
-    region.locator("table").first.wait_for()
+    region.get_by_text("Scores and words").wait_for()
     page.keyboard.press("Escape")
     assert not region.is_visible() and tab.focus() == titles[0]
     for _ in ("the button", "the title"):
@@ -109,7 +109,7 @@ def test_axe_finds_nothing_wrong_in_any_state(tab: Any) -> None:
     tab.titles(f"{'unbreakable' * 12} zzyzx {QUERY}", "&f.short=true")
     page.locator("#doubt", has_text="zzyzx").wait_for()
     page.locator("#how summary").click()
-    page.get_by_role("button", name="Why this result").first.click()
+    tab.explain()
     page.get_by_role("columnheader", name="Score change").wait_for()
     assert tab.findings() == []
     tab.open("zzzz qqqq", "&retriever=lexical")
