@@ -4,7 +4,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +15,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
 
 from glow.errors import FormatError
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
@@ -31,23 +33,8 @@ def forms(word: str) -> list[str]:
 
 
 def key_of(form: str) -> int:
-    """32-bit hash of a form; `is_one_edit` resolves collisions."""
+    """32-bit hash of a form; the distance of the words resolves collisions."""
     return crc32(form.encode("utf-8", "replace"))
-
-
-def is_one_edit(a: str, b: str) -> bool:
-    """Whether one edit turns a word into another; False for equal words."""
-    if a == b or abs(len(a) - len(b)) > 1:
-        return False
-    start = 0
-    while start < min(len(a), len(b)) and a[start] == b[start]:
-        start += 1
-    one, other = a[start:], b[start:]
-    if len(one) != len(other):
-        longer, shorter = (one, other) if len(one) > len(other) else (other, one)
-        return longer[1:] == shorter
-    is_swap = len(one) > 1 and one[0] == other[1] and one[1] == other[0] and one[2:] == other[2:]
-    return one[1:] == other[1:] or is_swap
 
 
 SPELLING_FOLDER = "spelling"
@@ -72,6 +59,10 @@ class SpellingHeader(StrictModel):
 
 MOST_LOOKED_AT = 256
 """Most words of one form to check: many may share a form of four letters."""
+TWO_EDITS = 8
+"""Letters of a word that may have two typos."""
+SAME_LETTERS, MOST_COMPARED = 3, 20_000
+"""First letters that a word shares with what is two edits away, and the most words to compare."""
 
 
 class SpellingTable:
@@ -109,7 +100,17 @@ class SpellingTable:
             for place in self._places[start : min(stop, start + MOST_LOOKED_AT)].tolist()
         }
         found = ((self._words.value(place), int(self._dfs[place])) for place in places)
-        return {other: df for other, df in found if is_one_edit(word, other)}
+        return {other: df for other, df in found if OSA.distance(word, other, score_cutoff=1) == 1}
+
+    def two_edits_away(self, word: str) -> dict[str, int]:
+        """Words two edits away with the same first letters, with their document frequencies; ends of the word are left out."""
+        start = self._words.place(word[:SAME_LETTERS].encode())
+        stop = self._words.place(word[:SAME_LETTERS].encode() + b"\xff")
+        ends = self._words.ends[start : stop + 1]
+        near = np.flatnonzero(abs(np.diff(ends) - len(word.encode())) <= 2)[:MOST_COMPARED] + start
+        others = [self._words.value(place) for place in near.tolist()]
+        found = process.extract(word, others, scorer=OSA.distance, score_cutoff=2, limit=None)
+        return {other: int(self._dfs[near[at]]) for other, _, at in found if other != word[: len(other)]}
 
     def starting(self, prefix: str, most: int) -> dict[str, int]:
         """The most frequent words that begin with a prefix, with their document frequencies."""
@@ -255,7 +256,7 @@ class Speller:
         # Its lexical index, which may know other forms of a word by its stem; None: it has none
         impacts: ImpactsView | None = None,
     ) -> None:
-        self._spans = WordSpans(pieces)
+        self._spans, self._pieces = WordSpans(pieces), pieces
         self._tables = tuple(tables)
         self._impacts = impacts
 
@@ -347,12 +348,30 @@ class Speller:
         return other
 
     def _meant(self, word: str) -> str | None:
-        """The most likely of the words one edit away; None if there is none."""
+        """The most likely of the words one edit away, or two if none is and the word is long; None if there is none.
+
+        A word of the language stays, unless what is meant is a more frequent one.
+        """
+        place = self._place(word)
+        others = self._near(word, SpellingTable.candidates)
+        if not others and len(word) >= TWO_EDITS and place is None:
+            others = self._near(word, SpellingTable.two_edits_away)
+        if place is not None:
+            others = {other: df for other, df in others.items() if (self._place(other) or place) < place}
+        return max(others, key=lambda other: (_likelihood(word, other, others[other]), other), default=None)
+
+    def _near(self, word: str, find: Callable[[SpellingTable, str], dict[str, int]]) -> dict[str, int]:
+        """What each table finds for a word, with the sums of the document frequencies."""
         dfs: dict[str, int] = {}
         for table in self._tables:
-            for other, df in table.candidates(word).items():
+            for other, df in find(table, word).items():
                 dfs[other] = dfs.get(other, 0) + df
-        return max(dfs, key=lambda other: (_likelihood(word, other, dfs[other]), other), default=None)
+        return dfs
+
+    def _place(self, word: str) -> int | None:
+        """The place of a word in the encoder's vocabulary, which has the frequent ones first; None: it is not whole there."""
+        ids = self._pieces.pieces(word)
+        return ids[0] if len(ids) == 1 else None
 
     def _is_form(self, word: str) -> bool:
         """Whether an unknown word is another form of a known one, in an index with their stem.
