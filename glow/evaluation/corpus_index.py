@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,12 @@ from glow.text import (
     Analyzer,
     AnalyzerName,
     CorpusCounter,
+    LexicalFields,
     Preprocessor,
     TermStats,
     TermTable,
     check_analyzer,
     field_words,
-    lexical_words,
     select_terms,
 )
 
@@ -70,7 +71,8 @@ def corpus_index(
         check_analyzer(options.analyzer, model.preprocessor.weighting.unit)
     analyzer = Analyzer(options.analyzer if has_words else "plain")
     own = model.preprocessor.terms
-    ids, corpus_words, corpus_terms = _statistics(model, corpus, analyzer)
+    fields = LexicalFields(weak=has_words)
+    ids, corpus_words, corpus_terms, vocabulary = _statistics(model, corpus, analyzer, fields)
     terms = select_terms(options.term_stats, corpus_words, own)
     preprocessor = model.with_terms(terms, caps_unknown=True)
     encoder = model.encoder("query", options.device, options.threads)
@@ -86,11 +88,18 @@ def corpus_index(
         folder = Path(temporary)
         if has_words:
             schema, pieces = preprocessor.schema, preprocessor.pieces
-            words = (lexical_words(document, schema, pieces) for document in _documents(model, corpus))
+            documents, again = tee(_documents(model, corpus))
             stems = select_terms(options.term_stats, corpus_terms, analyzer.table(own))
             spell = partial(build_spelling, folder / SPELLING_FOLDER)
             build_lexical(
-                folder / IMPACTS_FOLDER, words, corpus_words, stems, analyzer=analyzer, on_words=spell
+                folder / IMPACTS_FOLDER,
+                (fields.words(each, schema, pieces) for each in documents),
+                vocabulary,
+                stems,
+                analyzer=analyzer,
+                on_words=spell,
+                fields=fields,
+                weak_words=(fields.weak_words(each, schema, pieces) for each in again),
             )
             readers[POSTINGS.name] = ImpactIndex.open(folder / IMPACTS_FOLDER)
         rows = Rows(len(ids))
@@ -124,14 +133,17 @@ def _documents(model: Model, corpus: Corpus) -> Iterator[Document]:
             yield document
 
 
-def _statistics(model: Model, corpus: Corpus, analyzer: Analyzer) -> tuple[list[str], TermTable, TermTable]:
-    """Ids, and the statistics of words and of terms."""
+def _statistics(
+    model: Model, corpus: Corpus, analyzer: Analyzer, fields: LexicalFields
+) -> tuple[list[str], TermTable, TermTable, TermTable]:
+    """Ids, and the statistics of the encoder's words, and of the lexical index's terms and words."""
     counter = CorpusCounter(analyzer)
     ids = []
     own = model.preprocessor
     for document in _documents(model, corpus):
         ids.append(document.id)
-        counter.add(field_words(document, own.schema, own.pieces))
+        weak = fields.weak_words(document, own.schema, own.pieces)
+        counter.add(field_words(document, own.schema, own.pieces), weak=weak)
     return ids, *counter.tables()
 
 

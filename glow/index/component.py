@@ -109,12 +109,17 @@ class Corpus(Protocol):
 
     @property
     def counted(self) -> TermTable:
-        """Word statistics of these documents."""
+        """Word statistics of these documents, as far as the encoder reads them."""
+        ...
+
+    @property
+    def vocabulary(self) -> TermTable:
+        """Word statistics of all words that a lexical index of these documents may hold."""
         ...
 
     @property
     def counted_terms(self) -> TermTable:
-        """Term statistics of these documents by the index's analyzer; `counted` if it keeps words as they are."""
+        """Statistics of the terms of a lexical index; `counted` if these are the words that the encoder reads."""
         ...
 
     @property

@@ -262,7 +262,10 @@ class Speller:
 
         # A cached method would keep the mapped files in a reference cycle, which only the collector frees.
         def search(word: str) -> bool:
-            return terms.df(word) > 0 or any(table.has(word) for table in tables)
+            if terms.df(word) > 0 or any(table.has(word) for table in tables):
+                return True
+            # Words that only lexical search reads: the tables hold those that are spelled.
+            return impacts is not None and not is_spelled(word) and impacts.holds(word)
 
         self._search = search
         self._cached = lru_cache(maxsize=CACHED_WORDS)(search)
@@ -432,7 +435,7 @@ class Spelling(Component[SpellingTable, tuple[SpellingTable, ...]]):
         words = (
             impacts.word_counts()
             if impacts.analyzer.name == "plain"
-            else count_words(corpus.counted, document_words(corpus))
+            else count_words(corpus.vocabulary, document_words(corpus, impacts.header.fields))
         )
         build_spelling(corpus.made.folder / SPELLING_FOLDER, words)
 

@@ -7,7 +7,7 @@ English rules (Porter 2001, https://snowballstem.org/algorithms/english/stemmer.
 
 import threading
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from random import Random
 from typing import Any, Literal
@@ -117,27 +117,46 @@ class CorpusCounter:
 
     Args:
         analyzer: turns words into terms.
-        max_words: most distinct words, and most distinct terms, >= 1.
+        max_words: most distinct words, most distinct terms, and most words that only lexical search reads, >= 1.
+        own: whether documents have words of their own fields.
     """
 
-    def __init__(self, analyzer: Analyzer, max_words: int = DEFAULT_MAX_WORDS) -> None:
+    def __init__(self, analyzer: Analyzer, max_words: int = DEFAULT_MAX_WORDS, *, own: bool = False) -> None:
         self._analyzer = analyzer
         self._words = TermCounter(max_words)
-        self._terms = None if analyzer.name == "plain" else TermCounter(max_words)
+        self._terms = TermCounter(max_words) if own or analyzer.name != "plain" else None
+        self._further = TermCounter(max_words)
 
-    def add(self, fields: Mapping[str, Sequence[str]]) -> None:
-        """Counts one document: field -> its words before truncation."""
+    def add(
+        self, fields: Mapping[str, Sequence[str]], own: Sequence[str] = (), weak: Collection[str] = ()
+    ) -> None:
+        """Counts one document.
+
+        Args:
+            fields: field -> its words before truncation.
+            own: words of its own fields (`LexicalFields`).
+            weak: its weak words.
+        """
         self._words.add(fields)
         if self._terms is not None:
             term = self._analyzer.term
             self._terms.add(
-                {name: [term(word) for word in words if is_indexed(word)] for name, words in fields.items()}
+                {
+                    name: [term(word) for word in words if is_indexed(word)]
+                    for name, words in {**fields, **({"": own} if own else {})}.items()
+                }
             )
+        if own or weak:
+            self._further.add({"": [*{*own, *weak}.difference(*fields.values())]})
 
-    def tables(self) -> tuple[TermTable, TermTable]:
-        """The finished statistics of words and of terms; the same object if words are terms."""
-        words = self._words.table()
-        return words, words if self._terms is None else self._terms.table()
+    def tables(self) -> tuple[TermTable, TermTable, TermTable]:
+        """The finished statistics: of words that the encoder reads, of a lexical index's terms, and of its words.
+
+        Tables that do not differ are one object. A word that only weak words hold has its frequency among these.
+        """
+        words, further = self._words.table(), self._further.table()
+        terms = words if self._terms is None else self._terms.table()
+        return words, terms.with_missing(self._analyzer.table(further)), words.with_missing(further)
 
 
 def check_analyzer(name: AnalyzerName, unit: Unit) -> None:

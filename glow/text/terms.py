@@ -102,6 +102,14 @@ class TermTable:
         merged = {**self.lengths, **lengths}
         return TermTable(self._words, self._dfs, self.documents, merged, self.dropped_words)
 
+    def with_missing(self, other: "TermTable") -> "TermTable":
+        """These statistics, and the words that only another table of the same documents has."""
+        if not len(other):
+            return self
+        counts = {**dict(other.items()), **dict(self.items())}
+        dropped = self.dropped_words + other.dropped_words
+        return TermTable.from_counts(counts, self.documents, self.lengths, dropped)
+
     def save(self, folder: Path) -> None:
         """Writes the four files into `folder`, which is created if missing."""
         folder.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ from glow.index.postings import POSTINGS, PostingsRules
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS
 from glow.index.vectors import VECTORS, VectorRules, index_bytes, set_threads
 from glow.runtime import Model
-from glow.text import Analyzer, TermTable, select_terms
+from glow.text import TermTable, select_terms
 from glow_index_builder.building.documents import (
     READ,
     CorpusStats,
@@ -135,8 +135,8 @@ class _Build:
         target, stages = self._target, work.stages
         keep_rejects = target.root.path / f"rejects-{target.version}.jsonl"
         postings = self.rules.get(POSTINGS.name)
-        analyzer = Analyzer(postings.analyzer if isinstance(postings, PostingsRules) else "plain")
-        documents = read_documents(work, sources, self._model, self._options, analyzer, keep_rejects)
+        words = postings if isinstance(postings, PostingsRules) else PostingsRules(analyzer="plain")
+        documents = read_documents(work, sources, self._model, self._options, words, keep_rejects)
         passages = PassagesOptions.model_validate(self._options, from_attributes=True)
         # Recorded as if the choice had been an option.
         options = self._options.model_copy(update={"passages": passages.is_cut(documents.long)})
@@ -200,6 +200,7 @@ class _Build:
             terms=terms,
             counted=documents.terms,
             counted_terms=documents.stems,
+            vocabulary=documents.vocabulary,
             made=made,
             notes=work.path / NOTES_FOLDER,
             threads=options.thread_count,

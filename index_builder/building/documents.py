@@ -15,6 +15,7 @@ from glow.errors import ArtifactError, BuildError, RecordError
 from glow.index import AnyComponent, Encoded, ImportRows, RangeTask, Rules, Segment
 from glow.index.milvus import store_segment
 from glow.index.passages import PassagesOptions
+from glow.index.postings import PostingsRules
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentStore, DocumentWriter
 from glow.index.vectors import VECTORS, VectorRules
 from glow.records import Document
@@ -32,9 +33,9 @@ class CorpusStats:
 
     documents: int  # stored documents
     read_bytes: int  # bytes of input
-    terms: TermTable  # statistics of the stored documents
-    # statistics of the analyzer's terms; the same as `terms` if the analyzer does not change words
-    stems: TermTable
+    terms: TermTable  # statistics of the stored documents, as far as the encoder reads them
+    stems: TermTable  # of the lexical index's terms; the same as `terms` if these are its terms
+    vocabulary: TermTable  # of all words of the lexical index; the same as `terms` if these are all
     long: LongDocuments
     rejects: Mapping[str, int] = field(default_factory=dict)  # fault -> number of lines
 
@@ -46,11 +47,12 @@ def read_corpus(
     store: Path,
     rejects: RejectLog,
     advance: Callable[[int], None],  # called with the bytes read
-    analyzer: Analyzer,
+    words: PostingsRules,  # of the lexical index
 ) -> CorpusStats:
     """Reads every line once."""
+    schema, pieces, lexical = preprocessor.schema, preprocessor.pieces, words.fields
     reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
-    counter = CorpusCounter(analyzer, options.max_words)
+    counter = CorpusCounter(Analyzer(words.analyzer), options.max_words, own=bool(lexical.text))
     cutter = PassagesOptions.model_validate(options, from_attributes=True).cutter(preprocessor)
     long = LongDocuments(preprocessor.schema.document_tokens)
     read_bytes = 0
@@ -65,18 +67,19 @@ def read_corpus(
                     identifier = document.id if document else reader.known_id(line)
                     rejects.add(source.name, line.number, str(error), line.data, identifier)
                 else:
-                    words = field_words(document, preprocessor.schema, preprocessor.pieces)
-                    counter.add(words)
+                    fields = field_words(document, schema, pieces)
+                    weak = lexical.weak_words(document, schema, pieces)
+                    counter.add(fields, lexical.own_words(document, pieces), weak)
                     if cutter is not None:
-                        long.add(*cutter.sizes(document, words[cutter.field]))
+                        long.add(*cutter.sizes(document, fields[cutter.field]))
                 read_bytes += line.read_bytes
                 advance(line.read_bytes)
     return CorpusStats(writer.count, read_bytes, *counter.tables(), long)
 
 
 READ = "read"
-CORPUS_TERMS, CORPUS_STEMS = "corpus", "corpus-stems"
-"""Directories of the read step: statistics of the documents' words and of the analyzer's terms."""
+CORPUS_TERMS, CORPUS_STEMS, CORPUS_WORDS = "corpus", "corpus-stems", "corpus-words"
+"""Directories of the read step: statistics of the encoder's words, and of the lexical index's terms and words."""
 
 
 def read_documents(
@@ -84,7 +87,7 @@ def read_documents(
     sources: Sequence[Source],
     model: Model,
     options: CommonOptions,
-    analyzer: Analyzer,
+    words: PostingsRules,
     keep_rejects: Path,
 ) -> CorpusStats:
     """Reads the input into a store."""
@@ -94,13 +97,12 @@ def read_documents(
         if not step.is_done:
             with RejectLog(step.folder / REJECTS_FILE) as rejects:
                 store = step.folder / DOCUMENTS_FILE
-                stats = read_corpus(
-                    sources, model.preprocessor, options, store, rejects, step.advance, analyzer
-                )
+                stats = read_corpus(sources, model.preprocessor, options, store, rejects, step.advance, words)
                 rejects.require_share(stats.documents, options.max_reject_share, keep_rejects)
             stats.terms.save(step.folder / CORPUS_TERMS)
-            if stats.stems is not stats.terms:
-                stats.stems.save(step.folder / CORPUS_STEMS)
+            for name, table in ((CORPUS_STEMS, stats.stems), (CORPUS_WORDS, stats.vocabulary)):
+                if table is not stats.terms:
+                    table.save(step.folder / name)
             counts = {"documents": stats.documents, "read_bytes": stats.read_bytes}
             step.values = {**counts, "rejects": rejects.counts, "long": asdict(stats.long)}
     return _documents(step)
@@ -120,7 +122,7 @@ def leave_out(
     store = DocumentStore(before.folder / DOCUMENTS_FILE)
     with work.step("poison", store.count, "documents", instead_of=READ) as step:
         if not step.is_done:
-            before.link(step.folder, CORPUS_TERMS, CORPUS_STEMS)
+            before.link(step.folder, CORPUS_TERMS, CORPUS_STEMS, CORPUS_WORDS)
             if (rejected := before.folder / REJECTS_FILE).is_file():
                 shutil.copyfile(rejected, step.folder / REJECTS_FILE)
             with (
@@ -141,12 +143,14 @@ def leave_out(
 
 
 def _documents(step: Step) -> CorpusStats:
-    values, stems = step.values, step.folder / CORPUS_STEMS
-    terms = TermTable.load(step.folder / CORPUS_TERMS)
-    table = TermTable.load(stems) if stems.is_dir() else terms
+    values, terms = step.values, TermTable.load(step.folder / CORPUS_TERMS)
+    stems, words = (
+        TermTable.load(step.folder / name) if (step.folder / name).is_dir() else terms
+        for name in (CORPUS_STEMS, CORPUS_WORDS)
+    )
     long = LongDocuments(**values["long"])
     rejects = values["rejects"]["faults"]
-    return CorpusStats(values["documents"], values["read_bytes"], terms, table, long, rejects)
+    return CorpusStats(values["documents"], values["read_bytes"], terms, stems, words, long, rejects)
 
 
 @dataclass(slots=True, eq=False)
@@ -157,6 +161,7 @@ class MadeCorpus:
     terms: TermTable
     counted: TermTable
     counted_terms: TermTable
+    vocabulary: TermTable
     made: Segment
     notes: Path
     threads: int

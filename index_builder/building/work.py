@@ -28,7 +28,7 @@ from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import disk_errors
 
-FORMAT = 5
+FORMAT = 6
 """Format version of the work directory; a build does not resume another format."""
 NO_MATTER = ("source", "threads")
 """Parameters that may differ between a build and its resumption; the key has the files of `source` instead."""

@@ -25,10 +25,11 @@ from glow.index import (
 )
 from glow.index.columns import COLUMNS
 from glow.index.passages import texts_of
+from glow.index.postings import POSTINGS, PostingsRules
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
 from glow.records import Document
 from glow.runtime import Model
-from glow.text import TermCounter, field_words
+from glow.text import Analyzer, CorpusCounter, LexicalFields, field_words
 from glow_index_builder.building import MadeCorpus, stage_seconds
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.plan import (
@@ -79,13 +80,17 @@ def write_segment(
 
 def _corpus(live: OpenVersion, model: Model | None, folder: Path, documents: int, threads: int) -> MadeCorpus:
     """Stores the new documents in the directory. They take the idf of their terms from the base's statistics."""
-    made, own, counter = live.new_segment(folder, documents), live.preprocessor, TermCounter()
+    made, own, words = live.new_segment(folder, documents), live.preprocessor, live.rules.get(POSTINGS.name)
+    fields = words.fields if isinstance(words, PostingsRules) else LexicalFields()
+    counter = CorpusCounter(Analyzer("plain"))
     for document in STORED_FIELDS.open(made).scan():
-        counter.add(field_words(document, own.schema, own.pieces))
-    counted = counter.table()
+        weak = fields.weak_words(document, own.schema, own.pieces)
+        counted = field_words(document, own.schema, own.pieces)
+        counter.add(counted, fields.own_words(document, own.pieces), weak)
+    tables = counter.tables()
     notes = folder.with_name(f"{folder.name}-work")
     notes.mkdir()
-    corpus = MadeCorpus(model or live.query_side, live.terms, counted, counted, made, notes, threads)
+    corpus = MadeCorpus(model or live.query_side, live.terms, *tables, made, notes, threads)
     corpus.open(STORED_FIELDS, (folder,))
     return corpus
 

@@ -35,7 +35,7 @@ from glow.index.passages import PASSAGES, TextsOfDocuments
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
 from glow.records import Document
 from glow.runtime import VECTOR, Encoder, Model
-from glow.text import Analyzer, CorpusCounter, TermTable, field_words, select_terms
+from glow.text import Analyzer, CorpusCounter, LexicalFields, TermTable, field_words, select_terms
 from glow_index_builder.options import BuildOptions
 from tests.components.kinds import NEW, OLD, document_of
 from tests.components.probes import PROBES, Seen
@@ -68,6 +68,7 @@ class _Corpus:
     terms: TermTable
     counted: TermTable
     counted_terms: TermTable
+    vocabulary: TermTable
     made: Segment
     encoded: Any = None
     threads: int = 1
@@ -102,7 +103,7 @@ class Maker:
         options = BuildOptions(source="-", index_root=folder, **{**self.options, **changed})
         dimensions = self.model.encoder("document").dimensions
         rules = asked_rules(options, Asked(self.model, dimensions, "cpu", 1, "corpus", {}))
-        counted, stems = self._counted(held)
+        counted, stems, vocabulary = self._counted(held)
         terms = select_terms("corpus", counted, self.model.preprocessor.terms)
         hashes = {"model": self.model.hash, "terms": terms.hash}
         for each in rules.values():
@@ -110,7 +111,9 @@ class Maker:
         made = Segment("made", folder, folder, "", hashes, options.parameters(), None, Rows(len(held)))
         terms.save(folder.with_name(f"{folder.name}-terms"))
         folder.mkdir(parents=True)
-        return self._write(held, rules, _Corpus(self.model, terms, counted, stems, made), self.model)
+        return self._write(
+            held, rules, _Corpus(self.model, terms, counted, stems, vocabulary, made), self.model
+        )
 
     def added(
         self,
@@ -136,10 +139,11 @@ class Maker:
         model = self.model if held else replace(self.model, folder=folder / "nowhere")
         return self._write(held, rules, _Corpus(model, terms, *self._counted(held), made), model)
 
-    def _counted(self, held: Sequence[Document]) -> tuple[TermTable, TermTable]:
+    def _counted(self, held: Sequence[Document]) -> tuple[TermTable, TermTable, TermTable]:
         own, counter = self.model.preprocessor, CorpusCounter(Analyzer("english"), 10_000)
         for document in held:
-            counter.add(field_words(document, own.schema, own.pieces))
+            weak = LexicalFields(weak=True).weak_words(document, own.schema, own.pieces)
+            counter.add(field_words(document, own.schema, own.pieces), weak=weak)
         return counter.tables()
 
     def _write(

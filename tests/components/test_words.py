@@ -94,6 +94,7 @@ class MadeCorpus:
     terms: TermTable
     counted: TermTable
     counted_terms: TermTable
+    vocabulary: TermTable
     made: Segment
     encoded: MadeEncoded = field(default_factory=lambda: MadeEncoded({}))
     threads: int = 1
@@ -126,10 +127,10 @@ def corpus_of(
     own, counter = model.preprocessor, CorpusCounter(Analyzer("english"), max_words)
     for document in held:
         counter.add(field_words(document, own.schema, own.pieces))
-    counted, stems = counter.tables()
+    counted, stems, vocabulary = counter.tables()
     table = terms or select_terms("corpus", counted, own.terms)
     made = Segment("made", folder, folder, "", {}, {}, None, Rows(len(held), first))
-    return MadeCorpus(model, held, table, counted, stems, made)
+    return MadeCorpus(model, held, table, counted, stems, vocabulary, made)
 
 
 def build_words(corpus: MadeCorpus, rules: PostingsRules) -> Segment:

@@ -53,7 +53,7 @@ def build(
     counter = CorpusCounter(made)
     for document in documents:
         counter.add({"text": document})
-    words, terms = counter.tables()
+    words, terms, _ = counter.tables()
     spell = partial(build_spelling, folder / SPELLING_FOLDER)
     build_lexical(folder / IMPACTS_FOLDER, documents, words, terms, bm25, analyzer=made, on_words=spell)
     return ImpactIndex.open(folder / IMPACTS_FOLDER)

@@ -60,18 +60,29 @@ def test_documents_are_counted_once_for_each_term() -> None:
     counter = CorpusCounter(Analyzer("english"))
     counter.add({"title": ["walks", "walking"], "text": ["walk", "being"]})
     counter.add({"text": ["walked", "paints"]})
-    words, terms = counter.tables()
+    words, terms, _ = counter.tables()
     assert dict(words.items()) == {"being": 1, "paints": 1, "walk": 1, "walked": 1, "walking": 1, "walks": 1}
     # `being` is a stop word: a term of its own.
     assert dict(terms.items()) == {"being.": 1, "paint": 1, "walk": 2}
     assert terms.documents == 2
 
 
+def test_words_that_only_lexical_search_reads_leave_the_encoders_statistics_as_they_are() -> None:
+    counter = CorpusCounter(Analyzer("english"), own=True)
+    counter.add({"text": ["walks"]}, own=["paints"], weak={"walk", "sku"})
+    counter.add({"text": ["sings"]}, weak={"walking", "sku"})
+    words, terms, vocabulary = counter.tables()
+    assert dict(words.items()) == {"sings": 1, "walks": 1} and words.lengths == {"text": 1.0}
+    assert dict(vocabulary.items()).keys() == {"sings", "walks", "paints", "walk", "walking", "sku"}
+    # `walk` keeps the frequency that it has in texts, so weak words change no other document's score.
+    assert dict(terms.items()) == {"paint": 1, "sing": 1, "sku": 2, "walk": 1}
+
+
 def test_words_as_they_are_need_no_second_table() -> None:
     counter = CorpusCounter(Analyzer("plain"))
     counter.add({"text": ["walks"]})
-    words, terms = counter.tables()
-    assert words is terms and Analyzer("plain").table(words) is words
+    words, terms, vocabulary = counter.tables()
+    assert words is terms is vocabulary and Analyzer("plain").table(words) is words
 
 
 def test_a_table_of_terms_made_of_one_of_words_is_an_upper_bound() -> None:

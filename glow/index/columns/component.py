@@ -1,7 +1,7 @@
 """Metadata columns as a component of an index."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class FilteredColumns:
 class SegmentedColumns(Columns):
     """Columns of several segments. `fields` has names, types and documents; codes belong to each segment."""
 
-    parts: tuple[Columns, ...]  # the segments' columns
+    parts: tuple[Columns, ...] = ()  # the segments' columns
 
     @property
     def segments(self) -> tuple[tuple[int, Columns], ...]:
@@ -66,7 +66,7 @@ def join_columns(
         if joined.documents:
             fields[name] = joined
     documents = sum(part.documents for part in parts)
-    return SegmentedColumns(documents, fields, left_out, order, tuple(parts))
+    return SegmentedColumns(documents, fields, left_out, order, parts=tuple(parts))
 
 
 def _join(name: str, own: Sequence[tuple[Field, NDArray[np.int64]]]) -> Field:
@@ -136,7 +136,7 @@ class MetadataColumns(Component[Columns, FilteredColumns]):
                 f"{segment.below}{COLUMNS_FOLDER}/ describes {found} documents, "
                 f"{segment.below}delta.json says {expected} documents; {segment.remedy}"
             )
-        return Columns.open(folder.parent, expected)
+        return replace(Columns.open(folder.parent, expected), find=segment[STORED_FIELDS].find_all)
 
     def reader(self, segments: Segments[Columns]) -> FilteredColumns:
         """The columns of all segments, and masks of filters without deleted rows, also of complements."""

@@ -136,6 +136,8 @@ def _in_order(values: set[Scalar]) -> tuple[Scalar, ...]:
     return tuple(sorted(values))
 
 
+ID_FIELD = "_id"
+"""Stands for a document's id in a filter."""
 MAX_DEPTH = 16
 MAX_TERMS = 1_000
 MAX_FAULTS = 20
@@ -273,6 +275,10 @@ class _Parser:
     def _short(self, name: str, inner: Any, pointer: str, at: str) -> Expression:
         if name in CONDITIONS and name not in self._columns.fields:
             raise _refused(pointer, f"{name!r} needs a field: {{'price': {{{name!r}: …}}}}")
+        if name == ID_FIELD:
+            return self._ids(
+                inner if isinstance(inner, dict) else {"in" if isinstance(inner, list) else "eq": inner}, at
+            )
         field = field_of(self._columns, name, at)
         if isinstance(inner, dict):
             return self._conditions(field, inner, at)
@@ -283,8 +289,10 @@ class _Parser:
             raise _refused(pointer, f"expected an object, found {_shown(value)}")
         if not value:
             return And(())
-        field = field_of(self._columns, value[FIELD], f"{pointer}/{FIELD}")
         rest = {key: inner for key, inner in value.items() if key != FIELD}
+        if value[FIELD] == ID_FIELD:
+            return self._ids(rest, pointer)
+        field = field_of(self._columns, value[FIELD], f"{pointer}/{FIELD}")
         return self._conditions(field, rest, pointer)
 
     def _conditions(self, field: Field, value: Mapping[str, Any], pointer: str) -> Expression:
@@ -305,6 +313,21 @@ class _Parser:
         if not isinstance(value["exists"], bool):
             raise _refused(at, f"expected true or false, found {_shown(value['exists'])}")
         return Exists(field.name) if value["exists"] else negated(Exists(field.name))
+
+    def _ids(self, value: Mapping[str, Any], pointer: str) -> Expression:
+        (name, *others) = value or ("none",)
+        if others or name not in ("eq", "in"):
+            raise _refused(
+                pointer, f"{ID_FIELD!r} takes 'eq' or 'in', found {', '.join([name, *others])!a:.80}"
+            )
+        at, ids = f"{pointer}/{name}", [value[name]] if name == "eq" else value[name]
+        if not isinstance(ids, list):
+            raise _refused(at, f"expected a list of ids, found {_shown(ids)}")
+        self._count(len(ids) if name == "in" else 0, at)
+        for item in ids:
+            if not (_has_utf8(item) if isinstance(item, str) else type(item) is int):
+                raise _refused(at, f"expected an id, found {_shown(item)}")
+        return OneOf(ID_FIELD, "string", _in_order({str(item) for item in ids}))
 
     def _in(self, field: Field, values: Any, pointer: str) -> Expression:
         if not isinstance(values, list):

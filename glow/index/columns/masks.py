@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.errors import Fault, FilterError
-from glow.index.columns.filters import And, Exists, Expression, Not, OneOf, Or, field_of
+from glow.index.columns.filters import ID_FIELD, And, Exists, Expression, Not, OneOf, Or, field_of
 from glow.index.columns.reader import VALUE_TYPES, Columns, Field, Scalar, TypedColumn
 from glow.index.ranking import RowMask
 
@@ -104,6 +104,8 @@ def evaluate(
         for term in expression.terms:
             join(mask, evaluate(term, columns, check), mask)
         return mask
+    if isinstance(expression, OneOf) and expression.field == ID_FIELD:
+        return _with_ids(columns, expression)
     field = columns.fields.get(expression.field)
     if field is None:  # no document of this segment has it
         return np.zeros(columns.documents, np.bool_)
@@ -119,6 +121,12 @@ def evaluate(
         return _of_documents(part, _among(part, codes), columns.documents)
     found = part.between(expression.low, expression.high, expression.includes_low, expression.includes_high)
     return _of_documents(part, _within(part, found), columns.documents)
+
+
+def _with_ids(columns: Columns, ids: OneOf) -> Mask:
+    mask = np.zeros(columns.documents, np.bool_)
+    mask[[row for row in columns.find([str(each) for each in ids.values]) if row is not None]] = True
+    return mask
 
 
 def _exists(field: Field, documents: int) -> Mask:

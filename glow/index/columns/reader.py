@@ -6,7 +6,7 @@ n   documents
 import re
 from bisect import bisect_left, bisect_right
 from calendar import monthrange
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -318,6 +318,8 @@ class Columns:
     fields: Mapping[str, Field]  # by name, sorted
     left_out: Mapping[str, str]  # field -> why it has no column
     order: NDArray[np.uint32]  # uint32 [n], the rank of each document's id in code point order
+    # The rows of ids, None for unknown ones; of the stored documents
+    find: Callable[[Sequence[str]], list[int | None]] = lambda ids: [None] * len(ids)
 
     @property
     def segments(self) -> "tuple[tuple[int, Columns], ...]":

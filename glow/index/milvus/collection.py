@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glow.errors import MismatchError, QueryError, StoreError
 from glow.index.columns import Columns, TypedColumn, ValueType
-from glow.index.columns.filters import And, Exists, Expression, Not, OneOf, Or
+from glow.index.columns.filters import ID_FIELD, And, Exists, Expression, Not, OneOf, Or
 from glow.index.milvus.connection import (
     BUILD_S,
     LOAD_S,
@@ -88,6 +88,8 @@ class FilterFields:
             word = " and " if isinstance(expression, And) else " or "
             empty = EVERY if isinstance(expression, And) else NONE
             return word.join(f"({inner})" for inner in inners) or empty
+        if expression.field == ID_FIELD:
+            return None  # rows of a collection may be passages: the mask knows which
         field = self._columns.fields.get(expression.field)
         if field is None:
             return NONE

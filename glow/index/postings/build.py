@@ -11,6 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -32,7 +33,17 @@ from glow.index.postings.lists import (
     Vocabulary,
 )
 from glow.storage import new_array
-from glow.text import STOP_WORDS, Analyzer, AnalyzerName, TermTable, bm25_impact, idf_lucene, is_indexed
+from glow.text import (
+    STOP_WORDS,
+    WEAK_FREQUENCY,
+    Analyzer,
+    AnalyzerName,
+    LexicalFields,
+    TermTable,
+    bm25_impact,
+    idf_lucene,
+    is_indexed,
+)
 
 CHUNK_POSTINGS = 1 << 21
 """Sorting this many takes about 120 MB."""
@@ -76,7 +87,7 @@ class ImpactWriter:
     def add(
         self,
         words: Collection[int],
-        values: Collection[float],  # inputs of `to_impacts`, one per word; a float32 must hold them exactly
+        values: Collection[float],  # inputs of `to_impacts`, one per word; rounded to float32
     ) -> None:
         """Adds the next document."""
         self._ids.extend(words)
@@ -94,6 +105,7 @@ class ImpactWriter:
         to_impacts: ToImpacts,
         parameters: dict[str, float],
         analyzer: AnalyzerName = "plain",
+        fields: LexicalFields | None = None,
     ) -> ImpactHeader:
         """Writes the index's files."""
         self._flush()
@@ -106,6 +118,7 @@ class ImpactWriter:
             words=len(kept),
             postings=int(starts[-1]),
             parameters=parameters,
+            fields=fields or LexicalFields(),
         )
         Vocabulary.save(self._folder, (self._words[row] for row in kept.tolist()))
         np.save(self._folder / STARTS_FILE, starts)
@@ -200,15 +213,19 @@ def build_lexical(
     # Called with each word of the documents and its document frequency, in the order of the words' UTF-8
     # bytes
     on_words: OnWords | None = None,
+    fields: LexicalFields | None = None,  # the rule of the documents' words, for the header
+    # The weak words of each document; they change no length
+    weak_words: Iterable[Collection[str]] = repeat(()),
 ) -> ImpactHeader:
     """Writes BM25 impacts of documents into a directory."""
     bm25 = bm25 or Bm25()
     vocabulary = _Vocabulary(corpus, analyzer or Analyzer())
     lengths = array("I")
     with ImpactWriter(folder, vocabulary.terms, chunk_postings) as writer:
-        for document in documents:
-            counts = vocabulary.count(document)
-            writer.add(counts.keys(), counts.values())
+        for document, weak in zip(documents, weak_words, strict=False):
+            counts, added = vocabulary.count(document, weak)
+            frequencies = [*counts.values(), *repeat(WEAK_FREQUENCY, len(added))]
+            writer.add([*counts, *added], frequencies)
             lengths.append(counts.total() - sum(counts[row] for row in counts.keys() & vocabulary.stop_words))
         if on_words is not None:
             on_words(vocabulary.held())
@@ -223,7 +240,7 @@ def build_lexical(
             return bm25_impact(idf[word], tf.astype(np.float64), length[row], average, bm25.k1, bm25.b)
 
         parameters = {"k1": bm25.k1, "b": bm25.b, "average_length": average}
-        return writer.finish("bm25", to_impacts, parameters, vocabulary.analyzer.name)
+        return writer.finish("bm25", to_impacts, parameters, vocabulary.analyzer.name, fields)
 
 
 class _Vocabulary:
@@ -248,17 +265,21 @@ class _Vocabulary:
         stop_terms = set(map(analyzer.term, STOP_WORDS))
         self.stop_words = {row for row, term in enumerate(self.terms) if term in stop_terms}  # not in lengths
 
-    def count(self, document: Iterable[str]) -> Counter[int]:
-        """How often a document has each term, by the term's number; other words are ignored."""
+    def count(self, document: Iterable[str], weak: Iterable[str] = ()) -> tuple[Counter[int], list[int]]:
+        """How often a document has each term, by the term's number, and the terms that only its weak words have.
+
+        Words that are not in the vocabulary are ignored.
+        """
         counts = Counter(place for word in document if (place := self._ids.get(word)) is not None)
         places = list(counts)
-        self._dfs[places] += 1
+        added = [place for word in weak if (place := self._ids.get(word, -1)) >= 0 and place not in counts]
+        self._dfs[places + added] += 1
         if self.terms is self._words:
-            return counts
+            return counts, added
         merged: Counter[int] = Counter()
         for row, times in zip(self._rows[places].tolist(), counts.values(), strict=True):
             merged[row] += times
-        return merged
+        return merged, [row for row in dict.fromkeys(self._rows[added].tolist()) if row not in merged]
 
     def held(self) -> Iterator[tuple[str, int]]:
         """Each word of the documents, with its document frequency."""

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import chain, tee
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glow.errors import MismatchError
+from glow.errors import ConfigError, MismatchError
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Rules
 from glow.index.postings.build import Bm25, build_lexical, merge_impacts
 from glow.index.postings.impacts import ImpactIndex, ImpactsView, SegmentedImpacts, SegmentImpacts
@@ -19,17 +20,17 @@ from glow.text import (
     DEFAULT_ANALYZER,
     Analyzer,
     AnalyzerName,
+    LexicalFields,
     TermStats,
     TermTable,
     check_analyzer,
-    lexical_words,
     select_terms,
 )
 
 __all__ = ["POSTINGS", "STEMS_FOLDER", "Postings", "PostingsOptions", "PostingsRules", "document_words"]
 
 STEMS_FOLDER = "stems"
-"""Statistics for the idf of stems, for later additions; only if the analyzer makes stems."""
+"""Statistics for idf, for later additions; only if they differ from those of the encoder's words."""
 WEIGHT_DIGITS = 4
 """Decimal places of an impact, in explanations."""
 
@@ -39,6 +40,17 @@ class PostingsOptions(ComponentOptions):
 
     lexical: bool = option(True, "Build a lexical index, for lexical and hybrid search.")
     analyzer: AnalyzerName = option(DEFAULT_ANALYZER, "Index words unchanged (plain), or as English stems.")
+    text_field: tuple[str, ...] = option(
+        (), "Metadata that lexical search reads as text; repeatable.", metavar="NAME"
+    )
+    no_text_field: bool = option(
+        False, "Do not search ids, paths of urls and short metadata such as brand or category."
+    )
+
+    @property
+    def lexical_fields(self) -> LexicalFields:
+        """Whose words are indexed, besides the model's text fields."""
+        return LexicalFields(text=tuple(dict.fromkeys(self.text_field)), weak=not self.no_text_field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +58,19 @@ class PostingsRules(Rules):
     """How words are indexed."""
 
     analyzer: AnalyzerName = DEFAULT_ANALYZER  # turns words into terms
+    # Whose words are indexed, besides the model's text fields
+    fields: LexicalFields = field(default_factory=LexicalFields)
     bm25: Bm25 | None = None  # the parameters; None: the defaults
     # In words, of the collection that is extended; None: that of the documents
     average_length: float | None = None
     term_stats: TermStats = "corpus"  # source of the idf of stems
     # Directory of the index's statistics for the idf of stems; None: they are to be computed
     stems: Path | None = None
+
+    @property
+    def has_stems(self) -> bool:
+        """Whether the index has statistics of its own: for stems, or for words that its encoder does not read."""
+        return self.analyzer != "plain" or self.fields != LexicalFields()
 
 
 class Postings(Component[SegmentImpacts, ImpactsView]):
@@ -63,39 +82,55 @@ class Postings(Component[SegmentImpacts, ImpactsView]):
     options = PostingsOptions
 
     def rules(self, options: PostingsOptions, asked: Asked) -> PostingsRules | None:
+        fields, own = options.lexical_fields, asked.model.preprocessor
+        for name in fields.text:
+            if name == "_id" or name in own.schema.names or not options.lexical:
+                cause = "it reads metadata" if options.lexical else "--no-lexical builds no words"
+                raise ConfigError(f"--text-field {name}: {cause}; the model's own fields are searched anyway")
         if not options.lexical:
             return None
-        check_analyzer(options.analyzer, asked.model.preprocessor.weighting.unit)
-        return PostingsRules(analyzer=options.analyzer, term_stats=asked.term_stats)
+        check_analyzer(options.analyzer, own.weighting.unit)
+        return PostingsRules(analyzer=options.analyzer, fields=fields, term_stats=asked.term_stats)
 
     def rules_of(self, segment: Segment, *, delta: bool) -> PostingsRules | None:
         if not segment.has(f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}"):
             return None
         header = read_impacts_header(segment.path(IMPACTS_FOLDER))
+        rules = PostingsRules(analyzer=header.analyzer, fields=header.fields)
         if not delta:
-            return PostingsRules(analyzer=header.analyzer)
+            return rules
         if header.kind != "bm25":
             raise MismatchError(
                 f"the lexical index has the kind {header.kind}, and only bm25 can be extended; build the index again"
             )
         parameters = header.parameters
-        return PostingsRules(
-            analyzer=header.analyzer,
+        return replace(
+            rules,
             bm25=Bm25(parameters["k1"], parameters["b"]),
             average_length=parameters["average_length"],
-            stems=None if header.analyzer == "plain" else segment.root / STEMS_FOLDER,
+            stems=segment.root / STEMS_FOLDER if rules.has_stems else None,
         )
 
     def build(self, corpus: Corpus, rules: PostingsRules) -> None:
         """As `Component`: reads the documents a second time, because words must be counted first."""
+        own, fields = corpus.model.preprocessor, rules.fields
+        documents, again = tee(corpus.documents())
+
+        def weak_words() -> Iterator[set[str]]:
+            for each in again:
+                yield fields.weak_words(each, own.schema, own.pieces)
+                corpus.advance(1)
+
         build_lexical(
             corpus.made.folder / IMPACTS_FOLDER,
-            document_words(corpus),
-            corpus.counted,
+            (fields.words(each, own.schema, own.pieces) for each in documents),
+            corpus.vocabulary,
             _idf_table(corpus, rules),
             rules.bm25,
             average_length=rules.average_length,
             analyzer=Analyzer(rules.analyzer),
+            fields=fields,
+            weak_words=weak_words(),
         )
 
     def merge(self, kept: Sequence[MergeSource], rules: PostingsRules, made: Segment) -> None:
@@ -177,17 +212,18 @@ class Postings(Component[SegmentImpacts, ImpactsView]):
         }
 
 
-def document_words(corpus: Corpus) -> Iterator[Iterator[str]]:
-    """The indexed words of each document; reports progress."""
+def document_words(corpus: Corpus, fields: LexicalFields) -> Iterator[Iterator[str]]:
+    """The indexed words of each document, the weak ones last; reports progress."""
+    own = corpus.model.preprocessor
     for document in corpus.documents():
-        own = corpus.model.preprocessor
-        yield iter(lexical_words(document, own.schema, own.pieces))
+        weak = fields.weak_words(document, own.schema, own.pieces)
+        yield chain(fields.words(document, own.schema, own.pieces), weak)
         corpus.advance(1)
 
 
 def _idf_table(corpus: Corpus, rules: PostingsRules) -> TermTable:
     """The statistics for idf; those of stems are computed from these documents, and saved, unless the index has them."""
-    if rules.analyzer == "plain":
+    if not rules.has_stems:
         return corpus.terms
     if rules.stems is not None:
         return TermTable.load(rules.stems)

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from glow.errors import FormatError
 from glow.options import StrictModel
 from glow.storage import SortedStrings, map_array, read_header
-from glow.text import AnalyzerName
+from glow.text import AnalyzerName, LexicalFields
 
 WORDS_FILE, OFFSETS_FILE = "words.bin", "offsets.npy"
 VOCABULARY_FILES = (WORDS_FILE, OFFSETS_FILE)
@@ -90,6 +90,7 @@ class ImpactHeader(StrictModel):
     kind: Literal["bm25", "learned"]  # source of the impacts
     analyzer: AnalyzerName = "plain"  # turned words into terms
     layout: Literal["plain"] = "plain"  # of the lists
+    fields: LexicalFields = LexicalFields()  # whose words it holds, besides the model's text fields
     documents: int = Field(ge=0, le=2**32 - 1)  # documents, words, postings: n, v and p
     words: int = Field(ge=0)
     postings: int = Field(ge=0)
