@@ -312,7 +312,7 @@ class Case:
         """Segments answer as one index of what is left; what is of the whole index counts what is lost until it is compacted."""
         held = left
         if self.component.per == "index":
-            held = [replace(each, id=f"gone/{each.id}") for each in lost] + left
+            held = [replace(each, id=f"x/{each.id}") for each in lost] + left
         key = f"rebuilt of {base.folder}" + "".join(map(repr, held))
         rebuilt = self.once(key, lambda: self.segments.rebuilt(base, held))
         assert joined.holds(self.component)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from glow.artifact import IndexRoot
 from glow.errors import BuildError
+from glow.index.postings import PostingsRules
 from glow.index.stored_fields import STORED_FIELDS, DocumentStore
 from glow.runtime import Model
-from glow.text import Analyzer
 from glow_index_builder.building.documents import CorpusStats, read_corpus
 from glow_index_builder.input.formats import format_of
 from glow_index_builder.input.lines import MAX_FAULTS, MAX_WRITTEN, RejectLog
@@ -129,7 +129,7 @@ def read(
     chosen = BuildOptions(model=model.folder, source=str(path), index_root=folder, **options)  # type: ignore[arg-type]
     with RejectLog(folder / "rejects.jsonl") as log:
         given = ([Source(path.name, path)], model.preprocessor, chosen, folder / "store", log)
-        stats = read_corpus(*given, lambda _: None, Analyzer())
+        stats = read_corpus(*given, lambda _: None, PostingsRules(analyzer="plain"))
     rejects = (folder / "rejects.jsonl").read_bytes().splitlines() if log.count else []
     return stats, DocumentStore(folder / "store"), log, [json.loads(line) for line in rejects]
 

@@ -49,6 +49,7 @@ def test_postings_lie_by_word_with_rows_ascending(tmp_path: Path) -> None:
         "kind": "bm25",
         "analyzer": "plain",
         "layout": "plain",
+        "fields": {"text": [], "weak": False},
         "documents": 4,
         "words": 3,
         "postings": 6,

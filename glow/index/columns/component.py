@@ -102,7 +102,7 @@ class MetadataColumns(Component[Columns, FilteredColumns]):
     part = "columns"
     label = "columns"
     stage = "columns"
-    paths = (f"{COLUMNS_FOLDER}/",)
+    paths, needs = (f"{COLUMNS_FOLDER}/",), ("stored_fields",)
 
     def rules(self, options: ComponentOptions, asked: Asked) -> Rules:
         """Every index has them."""
