@@ -137,7 +137,7 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 _SCRIPTS = (
-    "address app docs dom examples explanation feedback filters keys marks problem reading request results server "
+    "address app docs document dom examples explanation feedback filters keys marks problem reading request results server "
     "sort stop-words typing"
 ).split()
 _STYLES = ("docs", "style", "results", "explanation", "filters")

@@ -1,5 +1,6 @@
 // The address contains the state of the page, so that reload, back, bookmarks and links work:
 // /?q=bees&page=2&retriever=hybrid&sort=-year&f.lang=en&f.lang=de&f.year=2000..2010
+// With `id`, the page shows this document; the rest is the search that led to it.
 
 const FILTER = "f.";
 // Kinds of a change of the query: while it is typed, and after Enter.
@@ -7,13 +8,14 @@ export const TYPING = "typing";
 export const TYPED = "typed";
 
 export function emptyState() {
-  return { query: "", page: 1, retriever: "", typos: "", rerank: "", sort: "", filters: new Map() };
+  return { id: "", query: "", page: 1, retriever: "", typos: "", rerank: "", sort: "", filters: new Map() };
 }
 
 export function readAddress() {
   const state = emptyState();
   for (const [name, value] of new URLSearchParams(location.search)) {
     if (name === "q") state.query = value.trim();
+    else if (name === "id") state.id = value;
     else if (name === "page") state.page = Math.max(Math.trunc(Number(value)) || 1, 1);
     else if (name === "retriever") state.retriever = value;
     else if (name === "typos") state.typos = value === "off" ? value : "";
@@ -29,9 +31,10 @@ function addValue(filters, field, value) {
   if (!known.includes(value)) filters.set(field, [...known, value]);
 }
 
-export function addressOf({ query, page, retriever, typos, rerank, sort, filters }) {
-  if (!query) return "/";
-  const parts = [["q", query]];
+export function addressOf({ id, query, page, retriever, typos, rerank, sort, filters }) {
+  if (!query && !id) return "/";
+  const parts = id ? [["id", id]] : [];
+  if (query) parts.push(["q", query]);
   if (retriever) parts.push(["retriever", retriever]);
   if (typos) parts.push(["typos", typos]);
   if (rerank) parts.push(["rerank", rerank]);

@@ -2,6 +2,7 @@
 
 import { addressOf, emptyState, pushAddress, readAddress, TYPED, TYPING } from "./address.js";
 import { at, clear, make } from "./dom.js";
+import { showDocument } from "./document.js";
 import { showExamples } from "./examples.js";
 import { showAttended, showExplanation, showFault, showWaiting } from "./explanation.js";
 import { showFilters } from "./filters.js";
@@ -64,13 +65,20 @@ async function search({ movesFocus = false, kind = "" } = {}) {
   running = new AbortController();
   const { signal } = running;
   const isTyping = kind === TYPING;
+  const isDocument = state.id !== "";
   if (!isTyping) {
     document.body.setAttribute("aria-busy", "true");
-    at("status").textContent = "Searching";
+    at("status").textContent = isDocument ? "Loading" : "Searching";
   }
   try {
     await knowIndex();
     if (signal.aborted) return;
+    if (isDocument) {
+      await showDocument(state, signal);
+      hideProblem();
+      at("status").textContent = "";
+      return;
+    }
     state.page = Math.min(state.page, lastPage(able));
     const result = await ask("/search", { body: searchBody(state, able), signal });
     if (isTyping && at("hits").contains(document.activeElement)) {
@@ -95,7 +103,7 @@ function show(result, movesFocus, isTyping) {
   isRefused = false;
   shown = state;
   typed = isTyping ? { address: addressOf(state), result } : null;
-  for (const id of ["welcome", "examples"]) at(id).hidden = true;
+  for (const id of ["welcome", "examples", "document"]) at(id).hidden = true;
   showChoices();
   showTerms(result.query);
   showFilters(result, state, able, choose);
@@ -133,7 +141,8 @@ function go(options) {
   stopTyping();
   typed = null;
   document.title = state.query ? `${state.query} · GLOW` : "GLOW search";
-  if (state.query) {
+  if (state.id) for (const id of ["welcome", "examples", "found", "filters"]) at(id).hidden = true;
+  if (state.query || state.id) {
     search(options);
     return;
   }
@@ -141,13 +150,13 @@ function go(options) {
   document.body.removeAttribute("aria-busy");
   document.body.classList.remove("has-filters");
   at("status").textContent = "";
-  for (const id of ["problem", "found", "filters"]) at(id).hidden = true;
+  for (const id of ["problem", "found", "filters", "document"]) at(id).hidden = true;
   at("welcome").hidden = false;
   at("examples").hidden = !at("examples").childNodes.length;
 }
 
 function change(part, options) {
-  state = { ...state, page: 1, ...part };
+  state = { ...state, id: "", page: 1, ...part };
   pushAddress(state, options?.kind);
   go(options);
 }
@@ -174,7 +183,7 @@ function fromAddress() {
 at("form").addEventListener("submit", (event) => {
   event.preventDefault();
   const query = input.value.trim();
-  if (typed?.address !== addressOf({ ...state, query, page: 1, typos: "" })) {
+  if (typed?.address !== addressOf({ ...state, id: "", query, page: 1, typos: "" })) {
     change({ query, typos: "" }, { kind: TYPED });
     return;
   }
@@ -214,10 +223,10 @@ at("key-form").addEventListener("submit", (event) => {
   hideProblem();
   input.focus();
   start();
-  change({ query: input.value.trim(), typos: "" });
+  change({ id: state.id, query: input.value.trim(), typos: "" });
 });
 
-at("retry").addEventListener("click", () => change({ query: input.value.trim(), page: state.page }));
+at("retry").addEventListener("click", () => change({ id: state.id, query: input.value.trim(), page: state.page }));
 addEventListener("popstate", fromAddress);
 
 // On wide screens filters are beside the results, otherwise folded above them.
@@ -228,12 +237,12 @@ fold();
 async function start() {
   try {
     await knowIndex();
-    if (state.query) return;
+    if (state.query || state.id) return;
     await showExamples(able);
     at("examples").hidden = state.query !== "" || !at("examples").childNodes.length;
   } catch (problem) {
     at("about").textContent = "";
-    if (!problem.needsKey || state.query) return; // a search will show the problem
+    if (!problem.needsKey || state.query || state.id) return; // a search will show the problem
     showProblem(problem);
     keyInput.focus();
   }

@@ -21,6 +21,11 @@ export const first = (field) => values(field)[0] ?? "";
 export const ms = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(0)) + " ms";
 export const number = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3));
 
+// The address of a document: its field `url`, otherwise its metadata.
+export const addressIn = (fields, metadata) => String(first(own(fields, "url")) || first(own(metadata, "url")));
+
+export const isWeb = (url) => /^https?:\/\//i.test(url) && URL.canParse(url);
+
 // A fraction from 0 to 1 for the style sheet; the policy forbids style attributes, but not this property.
 export function withShare(element, share) {
   element.style.setProperty("--share", Math.min(Math.max(share, 0), 1).toFixed(4));
@@ -29,7 +34,7 @@ export function withShare(element, share) {
 
 // Only web addresses become links: the url of a document may be javascript: or data:.
 export function safeLink(url, ...content) {
-  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return make("span", "", ...content);
+  if (!isWeb(url)) return make("span", "", ...content);
   const link = make("a", "", ...content);
   link.href = url;
   link.rel = "noopener noreferrer";

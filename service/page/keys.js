@@ -56,9 +56,7 @@ function handle(event) {
     input.focus();
     return true;
   }
-  if (key === "e") return toggleWhy(target);
-  // In a result without an address, Enter opens the explanation.
-  return key === "Enter" && target.matches("h3[data-step]") && toggleWhy(target);
+  return key === "e" && toggleWhy(target);
 }
 
 document.addEventListener("keydown", (event) => {

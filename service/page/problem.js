@@ -8,7 +8,7 @@ let tries = 0;
 
 export function showProblem(problem, again) {
   stopCountdown();
-  for (const id of ["found", "filters", "welcome", "examples"]) at(id).hidden = true;
+  for (const id of ["found", "filters", "welcome", "examples", "document"]) at(id).hidden = true;
   at("status").textContent = "";
   const hasCountdown = problem.waitS > 0 && tries < MOST_TRIES;
   at("problem-title").textContent = problem.title ?? "Something went wrong";

@@ -1,7 +1,7 @@
 // Shows the list of hits, and links to the previous and next page.
 
 import { addressOf } from "./address.js";
-import { at, clear, first, make, number, own, safeLink, values } from "./dom.js";
+import { addressIn, at, clear, first, isWeb, make, number, own, safeLink, values } from "./dom.js";
 import { tellClicks } from "./feedback.js";
 import { snippetOf, titleOf } from "./marks.js";
 
@@ -15,7 +15,7 @@ export const partName = (part) => PART_NAMES[part] ?? part;
 // Shows a result; `explain(hit, item, panel)` fills a panel when it is opened.
 export function showResults(result, state, able, explain) {
   const hits = result.hits.slice(0, able.pageSize);
-  clear(at("hits")).append(...hits.map((hit) => showHit(hit, result, able, explain)));
+  clear(at("hits")).append(...hits.map((hit) => showHit(hit, result, state, able, explain)));
   at("hits").start = hits[0]?.rank ?? 1;
   at("found-title").textContent = `${sentenceOf(hits, state.page, result.total)} in ${Math.ceil(result.took_ms)} ms`;
   showCorrected(result.query, state);
@@ -89,18 +89,16 @@ function pageLink(id, isThere, state) {
   return isThere;
 }
 
-function showHit(hit, { request_id, query, confidence }, able, explain) {
+function showHit(hit, { request_id, query, confidence }, state, able, explain) {
   const { terms } = query;
   const item = make("li");
   item.dataset.id = hit.id;
-  const url = first(hit.fields.url);
+  const url = addressIn(hit.fields, hit.metadata);
   const title = first(hit.fields.title) || url || hit.id;
-  const heading = make("h3", "", safeLink(url, ...titleOf(hit, title, terms)));
-  // The target for key steps, even if the document has no address.
-  (heading.querySelector("a") ?? heading).dataset.step = "";
-  if (!heading.querySelector("a")) heading.tabIndex = -1;
-  else if (able.canTell) tellClicks(heading.querySelector("a"), request_id, hit);
-  item.append(heading, showScore(hit, confidence !== undefined));
+  const link = safeLink(isWeb(url) ? url : `${location.origin}${addressOf({ ...state, id: hit.id })}`, ...titleOf(hit, title, terms));
+  link.dataset.step = "";
+  if (able.canTell) tellClicks(link, request_id, hit);
+  item.append(make("h3", "", link), showScore(hit, confidence !== undefined));
   if (url) item.append(make("span", "address", url));
   item.append(make("span", "parts", Object.entries(hit.scores ?? {}).map(([part, value]) => `${partName(part)} ${number(value)}`).join(" · ")));
   const snippet = make("p", "snippet", ...snippetOf(hit, terms));
@@ -117,7 +115,7 @@ function showScore(hit, isProbability) {
 
 // Metadata of the document, from fields that can be filtered.
 function facts(metadata, columns) {
-  const named = Object.keys(columns).filter((name) => !name.includes(".") && values(own(metadata, name)).length);
+  const named = Object.keys(columns).filter((name) => name !== "url" && !name.includes(".") && values(own(metadata, name)).length);
   return named.slice(0, MOST_FACTS).map((name) => {
     const text = values(own(metadata, name)).join(", ");
     const fact = make("span", "fact", `${name} `, make("b", "", text));

@@ -79,5 +79,6 @@ function adviceFor(status, problem, waitS) {
   if (waitS) return "It will be asked again by itself.";
   if (status === 504) return "Try again; a shorter query or fewer filters take less time.";
   if (status >= 500) return `Try again; if it stays, look for request ${problem.request_id} in the service's log.`;
+  if (status === 404) return "It may have been deleted since; search again.";
   return "Change the query or the filters, then search again.";
 }

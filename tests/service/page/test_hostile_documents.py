@@ -52,9 +52,9 @@ EXACT = {
 HARMLESS = """
 () => ({
   ran: window.hostile ?? null,
-  elements: document.querySelectorAll("#hits :is(script, iframe, img, object, embed, form, svg, math, style, link, meta, base)").length,
-  handlers: [...document.querySelectorAll("#hits *")].flatMap((one) => one.getAttributeNames()).filter((name) => name.startsWith("on")),
-  links: [...document.querySelectorAll("#hits a")].map((one) => one.protocol).filter((scheme) => !["http:", "https:"].includes(scheme)),
+  elements: document.querySelectorAll(":is(#hits, #document) :is(script, iframe, img, object, embed, form, svg, math, style, link, meta, base)").length,
+  handlers: [...document.querySelectorAll(":is(#hits, #document) *")].flatMap((one) => one.getAttributeNames()).filter((name) => name.startsWith("on")),
+  links: [...document.querySelectorAll(":is(#hits, #document) a")].map((one) => one.protocol).filter((scheme) => !["http:", "https:"].includes(scheme)),
   wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   visible: getComputedStyle(document.body).display !== "none",
 })
@@ -96,7 +96,19 @@ def test_hostile_documents_are_shown_as_text_and_link_nowhere_but_to_the_web(
         assert tab.titles("zebra", "&f.constructor=inherited") == ["zebra odd"]
         assert "inherited" in page.locator("#hits .fact").first.inner_text()
         assert tab.titles("quagga", "&retriever=lexical") == [EXACT["title"]] * 4
-        assert page.locator("#hits a").all_inner_texts() == [EXACT["title"]]
+        links = page.locator("#hits a").evaluate_all("all => all.map(link => link.href)")
+        own = [link for link in links if link.startswith(f"{tab.url}/?id=")]
+        assert len(own) == 3 and set(links) - set(own) == {WEB.replace("<", "%3C").replace(">", "%3E")}
         assert page.locator("#hits .snippet").all_inner_texts() == [EXACT["text"]] * 4
         assert page.locator("#hits mark").all_inner_texts() == ["quagga"] * 4
         assert page.title() == "quagga · GLOW"
+        # A document without an address of the web has a view of its own.
+        page.locator("#hits a[href*='/?id=']").first.click()
+        page.locator("#document h2", has_text=EXACT["title"]).wait_for()
+        assert page.locator("#document .text").inner_text() == EXACT["text"]
+        assert page.evaluate(HARMLESS) == SAFE
+        page.get_by_role("link", name="Back to the results").click()
+        assert len(tab.titles()) == 4
+        tab.expected.append("404")
+        page.goto("/?id=nowhere")
+        assert "nowhere" in tab.alert() and "search again" in tab.alert()

@@ -115,6 +115,9 @@ def test_axe_finds_nothing_wrong_in_any_state(tab: Any) -> None:
     tab.open("zzzz qqqq", "&retriever=lexical")
     page.locator("#nothing a").first.wait_for()
     assert tab.findings() == []
+    page.goto("/?id=toy/0")
+    page.locator("#document h2").wait_for()
+    assert tab.findings() == []
     tab.search("x" * 10_001)
     tab.alert()
     assert tab.findings() == []
