@@ -14,7 +14,7 @@ MANY = {"headphones": 15, "desk lamp": 15}
 FITTINGS = (
     "It fits on your desk.",
     "Goes well with our {other}.",
-    "A gift for people who have a {other} already.",
+    "A gift for owners of a good {other}.",
     "Tested by {brand} for ten years of use.",
     "Delivered with a guarantee of two years.",
     "Spare parts are in stock.",
