@@ -23,7 +23,7 @@ TENANTS = """
 collections = ["default"]
 filter = {field = "owner", eq = "ann"}
 [bob]
-filter = {field = "owner", eq = "bob"}
+filter = {owner = "bob"}
 [ops]
 """
 DOCUMENT = {"_id": "ann/0", "title": "replaced", "text": "replaced", "owner": "ann"}
@@ -157,8 +157,17 @@ def test_a_filter_in_the_request_does_not_undo_that_of_the_key(service: Running)
         {"or": [{"and": []}, {"field": "owner", "exists": True}]},
         {"not": {"and": [{"field": "owner", "eq": "ann"}, {"not": {"field": "owner", "eq": "ann"}}]}},
         {"and": []},
+        {},
+        {"owner": ["bob", "ann"], "or": [{}, {"owner": "bob"}]},
     )
-    for chosen in filters:
-        answer = service.ask("POST", "/search", "ann", {"query": "bees", "filter": chosen, "top_k": 40})
-        assert answer.status_code == 200
-        assert {hit["id"][:4] for hit in answer.json()["hits"]} <= {"ann/"}, json.dumps(chosen)
+    for chosen, key in itertools.product(filters, ("ann", "bob")):
+        body = {"query": "bees", "filter": chosen, "top_k": 40}
+        parameters = httpx.QueryParams({"q": "bees", "filter": json.dumps(chosen), "k": 40})
+        for answer in (
+            service.ask("POST", "/search", key, body),
+            service.ask("GET", f"/search?{parameters}", key),
+        ):
+            assert answer.status_code == 200
+            assert {hit["id"][:4] for hit in answer.json()["hits"]} <= {f"{key}/"}, json.dumps(chosen)
+    for path in ("/v1/films/search?q=bees", "/v1/films/v1/search?q=bees"):
+        assert service.ask("GET", path, "ann").status_code == 403
