@@ -118,7 +118,7 @@ def analyze_query(
     """
     preprocessor, speller = index.preprocessor, index.speller
     searched, parts = text, tuple[Part, ...]((Part(text),))
-    if syntax == "auto" and index.holds(POSTINGS):
+    if syntax == "auto" and index.holds(POSTINGS) and preprocessor.weighting.unit == "word":
         searched, parts = parse(text, fields_of(index))
     found = (part.constraint(preprocessor.pieces) for part in parts)
     constraints = tuple(each for each in found if each is not None)

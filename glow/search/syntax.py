@@ -66,7 +66,10 @@ class Part:
         words = pieces.words(self.text.rstrip(_SENTENCE_MARKS))
         bare = [word for word in words if not is_punctuation(word)]
         return Constraint(
-            tuple(map(str, bare if len(bare) > 1 else words)), self.field, self.excluded, self.is_phrase
+            tuple(map(str, bare if len(bare) > 1 else words)),
+            self.field,
+            self.excluded,
+            is_exact=self.is_phrase or len(words) > 1,
         )
 
 
@@ -189,31 +192,41 @@ def _in_both(few: NDArray[np.int64], many: NDArray[np.int64]) -> NDArray[np.int6
     return few[many[np.minimum(np.searchsorted(many, few), len(many) - 1)] == few] if len(few) else few
 
 
-_BLANKS_AND_MARKS = r"\t\n\r !-/:-@\[-`{-~"
-_UNSURE = re.compile(r"[^\t\n\r -~]")
-"""In other text, words are what stands between ASCII blanks and marks."""
+_BLANKS = r"\t\n\r "
+_GAP = _BLANKS + r"!-/:-@\[-`{-~"
+"""ASCII blanks and marks: in ASCII text, words are what stands between them."""
 
 
 def _matcher(index: Index, constraint: Constraint) -> Callable[[str], bool]:
     """Whether a text holds the words of a constraint one after another, marks between them aside."""
     pieces, analyzer = index.preprocessor.pieces, index[POSTINGS].analyzer
-    is_whole = index.preprocessor.weighting.unit == "word"
-    split = pieces.whole_words if is_whole else pieces.words
-    as_compared = analyzer.folded if constraint.is_exact else analyzer.term
-    wanted = [as_compared(word) for word in constraint.words]
-    has_marks = any(map(is_punctuation, wanted))
+    words = [analyzer.folded(word) for word in constraint.words]
 
-    def compare(text: str) -> bool:
-        words = [as_compared(word) for word in split(text) if has_marks or not is_punctuation(word)]
-        return any(
-            words[place : place + len(wanted)] == wanted
-            for place, word in enumerate(words)
-            if word == wanted[0]
+    def plain(text: str) -> str:
+        """The text in lower case, with words beyond ASCII as they are compared."""
+        if text.isascii():
+            return text.lower()
+        chunks = (
+            [chunk] if chunk.isascii() else map(analyzer.folded, pieces.whole_words(chunk))
+            for chunk in text.split(" ")
         )
+        found = (word for chunk in chunks for word in chunk if word.isascii() or not is_punctuation(word))
+        return " ".join(found).lower()
 
-    if not (constraint.is_exact and is_whole and all(word.isascii() and word.isalnum() for word in wanted)):
-        return compare
-    sequence = f"[{_BLANKS_AND_MARKS}]+".join(wanted)
-    around = f"[^{_BLANKS_AND_MARKS}]"
-    pattern = re.compile(f"(?<!{around}){sequence}(?!{around})", re.IGNORECASE | re.ASCII)
-    return lambda text: bool(pattern.search(text)) or (bool(_UNSURE.search(text)) and compare(text))
+    if not constraint.is_exact and analyzer.name != "plain":
+        # A word has the first letter of its stem, and the first letter tells most words apart.
+        term, pattern = analyzer.term(words[0]), re.compile(f"{_at_start(words[0][0])}[^{_GAP}]*")
+        return lambda text: any(analyzer.term(word) == term for word in pattern.findall(plain(text)))
+    between = f"[{_BLANKS}]*" if any(map(is_punctuation, words)) else f"[{_GAP}]+"
+    exact = re.compile(
+        between.join(
+            re.escape(word) if is_punctuation(word) else f"{_at_start(word)}(?![^{_GAP}])" for word in words
+        )
+    )
+    return lambda text: bool(exact.search(plain(text)))
+
+
+def _at_start(letters: str) -> str:
+    """A pattern of letters that begin a word; it begins with a literal, which makes a search fast."""
+    literal = re.escape(letters)
+    return f"{literal}(?<![^{_GAP}]{literal})"
