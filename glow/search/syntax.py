@@ -100,7 +100,8 @@ def searched_text(parts: Iterable[Part]) -> str:
 
 def fields_of(index: Index) -> tuple[str, ...]:
     """The fields that a query may name."""
-    return tuple(spec.name for spec in index.preprocessor.schema.fields if spec.kind == "text")
+    texts = tuple(spec.name for spec in index.preprocessor.schema.fields if spec.kind == "text")
+    return (*texts, *index.base[POSTINGS].header.fields.text)
 
 
 def reads_documents(text: str) -> bool:
@@ -176,13 +177,13 @@ def _rows(
     is_verbatim = constraint.is_exact and impacts.analyzer.name != "plain"
     if len(constraint.words) == 1 and not constraint.field and not is_verbatim:
         return rows
-    fields = (constraint.field,) if constraint.field else fields_of(index)
+    fields, schema = index.base[POSTINGS].header.fields, index.preprocessor.schema
     holds, found = _matcher(index, constraint), list[int]()
     for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
         check()
         some = rows[start : start + DOCUMENTS_AT_ONCE].tolist()
         for row, document in zip(some, stored.rows(some), strict=True):
-            if any(holds(value) for name in fields for value in document.fields.get(name, ())):
+            if any(map(holds, fields.texts(document, schema, constraint.field))):
                 found.append(row)
     return np.array(found, np.int64)
 

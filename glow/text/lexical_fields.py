@@ -57,6 +57,18 @@ class LexicalFields(StrictModel):
             for word in pieces.words(value)
         ]
 
+    def texts(self, document: Document, schema: FieldSchema, field: str = "") -> Iterator[str]:
+        """The texts of a document whose words are indexed, urls aside; or those of one text field."""
+        for spec in schema.fields:
+            if spec.kind == "text" and field in ("", spec.name):
+                yield from document.fields.get(spec.name, ())
+        for name in self.text:
+            if field in ("", name):
+                yield from texts_at(document.metadata, name)
+        if self.weak and not field:
+            yield document.id
+            yield from filter(_is_name, _strings(document.metadata))
+
     def weak_words(self, document: Document, schema: FieldSchema, pieces: WordPieces) -> set[str]:
         """The weak words of a document; its texts may hold some of them, too."""
         if not self.weak:

@@ -65,9 +65,18 @@ TEXTS = {
 def index(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
     """A base with a deleted document, and a delta that replaces one and adds one."""
     folder = tmp_path_factory.mktemp("syntax")
-    records = [{"_id": name, "title": title, "text": text} for name, (title, text) in TEXTS.items()]
+    records = [
+        {"_id": name, "title": title, "text": text, "brand": "Silver Fox", "care": "wipe the brass"}
+        for name, (title, text) in TEXTS.items()
+    ]
+    records[5] |= {"brand": "Fox", "care": "wipe the wood"}
     old = [{**each, "text": "old desk lamp"} for each in records]
-    root = made(toy_model, write(folder / "documents.jsonl", old[:4] + old[6:]), folder / "index")
+    root = made(
+        toy_model,
+        write(folder / "documents.jsonl", old[:4] + old[6:]),
+        folder / "index",
+        text_field=("care",),
+    )
     upserted(root, toy_model, records[1:6])
     upserted(root, toy_model, records[:1])
     deleted(root, "gone")
@@ -107,8 +116,13 @@ EVERY = set(TEXTS) - {"gone"}
         ('desk -"lamp"', {"lamps"}),
         ("desk -title:lamp", EVERY - {"lamp", "lamps"}),
         ('desk -"desk lamp"', EVERY - {"lamp", "marks", "accent"}),
-        ('"desk lamp" -brass', {"lamp", "accent"}),
+        ('"desk lamp" -beside', {"lamp", "accent"}),
         ('"desk lamp" title:shelf', {"marks", "accent"}),
+        ('"silver fox"', EVERY - {"chair"}),
+        ("care:woods", {"chair"}),
+        ('care:"the brass"', EVERY - {"chair"}),
+        ("chair -brass", {"chair"}),
+        ("text:brass", {"marks"}),
         # What no document satisfies is words.
         ('"green desk lamp"', EVERY), ("title:brass desk", EVERY), ('"brass desk lamp" red', EVERY), ("desk -green", EVERY),
     ],

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.shop.collections import BRANDS, product_queries
-from tests.shop.conftest import Searched, expect_first
+from tests.shop.conftest import Searched, expect_first, ids
 
 KEYWORDS = ("type", "brand", "brand and type", "title", "title words", "part number", "sku")
 
@@ -11,6 +11,19 @@ KEYWORDS = ("type", "brand", "brand and type", "title", "title words", "part num
 def test_groups_are_made_of_all_matches(shop: Searched) -> None:
     found = shop.first("headphones", top_k=50, group_by={"field": "brand", "size": 1})
     assert sorted(each["brand"] for each in found) == sorted(BRANDS)
+
+
+@pytest.mark.parametrize("retriever", ["hybrid", "dense", "lexical"])
+def test_phrases_exclusions_and_fields_bound_every_retriever(shop: Searched, retriever: str) -> None:
+    phrase, without, titled = (
+        ids(shop.first(query, top_k=20, retriever=retriever))
+        for query in ('"desk lamp"', "desk -lamp", "lamp title:desk")
+    )
+    assert phrase and phrase <= shop.holding("desk lamp")
+    assert without and not without & (shop.holding("lamp") | shop.holding("lamps"))
+    assert titled and all("desk" in shop.documents[each]["title"].lower() for each in titled)
+    plain = ids(shop.first("desk -lamp", top_k=20, retriever=retriever, syntax="plain"))
+    assert plain & shop.holding("desk lamp")
 
 
 @pytest.mark.parametrize(
