@@ -250,6 +250,9 @@ class WordImpact(Record, frozen=True):
 
     word: Annotated[str, says("Word of the query.")]
     impact: Annotated[float, says("Its part of the BM25 score.")]
+    because: Annotated[
+        str | None, says("Synonym or completion of it that the document holds, and that adds the part.")
+    ] = None
 
 
 class WordDelta(Record, frozen=True):
@@ -402,6 +405,25 @@ class SearchResult(FoundHits, frozen=True, kw_only=True):
     took_ms: Annotated[float, says("Milliseconds from the request's first byte.")]
     degraded: Annotated[tuple[Missing, ...], says("What is missing from the result.")]
     timings_ms: Annotated[Timings, says(f"Milliseconds of each stage: {', '.join(_STAGES)}.")]
+
+
+class Suggestion(Record, frozen=True):
+    """What a query may become."""
+
+    text: Annotated[str, says("The query, or the title of a document.")]
+    kind: Annotated[str, one_of("title", "phrase"), says("Which of both.")]
+    id: Annotated[str | None, says("The document's id, of a title.")] = None
+
+
+class SuggestResult(Record, frozen=True):
+    """Suggestions for a query that is being typed."""
+
+    request_id: Annotated[str, says("The request's id, as in logs.")]
+    took_ms: Annotated[float, says("Milliseconds from the request's first byte.")]
+    index: Annotated[IndexName, says("Index whose words and titles they are.")]
+    suggestions: Annotated[
+        tuple[Suggestion, ...], says("Phrases, frequent ones first, then titles, best first.")
+    ]
 
 
 class BatchItem(Record, frozen=True):

@@ -373,6 +373,7 @@ class Access(StrEnum):
 _BOTH = {
     "/search": Access.KEY,
     "/search/batch": Access.KEY,
+    "/suggest": Access.KEY,
     "/feedback": Access.KEY,
     "/documents": Access.WRITE,
     "/documents/*": Access.KEY,

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol
 
 import numpy as np
@@ -187,6 +188,8 @@ class Explained(NamedTuple):
 
     row: int  # of the document
     because: Mapping[str, str]  # word of the query -> the document's word that it matches through
+    # Word of the query -> what else counts as it, each of one word or more
+    others: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType({})
 
 
 class Component(ABC, Key[S, R], Generic[S, R]):

@@ -275,27 +275,27 @@ class Speller:
         held = self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
         return held or self._is_form(word)
 
-    def completions(self, prefix: str) -> tuple[str, ...]:
+    def completions(self, prefix: str, most: int = MOST_COMPLETED) -> tuple[str, ...]:
         """The words that a prefix may stand for, most frequent first, each with a stem of its own.
 
         If no word begins with a prefix of four letters or more, those that begin with one an edit away.
         """
         counts: Counter[str] = Counter()
         for table in self._tables:
-            counts.update(table.starting(prefix, MOST_COMPLETED))
+            counts.update(table.starting(prefix, most))
         # The other words of the documents, such as numbers and short ones, are terms of the lexical index.
         is_plain = self._impacts is None or self._impacts.analyzer.name == "plain"
-        terms = {} if self._impacts is None else self._impacts.starting(prefix, 4 * MOST_COMPLETED)
+        terms = {} if self._impacts is None else self._impacts.starting(prefix, 4 * most)
         others = {word: df for word, df in terms.items() if not is_spelled(word) and is_lexical(word)}
         counts.update(others if is_plain else {word: others[word] for word in others if word[-1] != "."})
         if not counts and len(prefix) >= SHORTEST_WORD and prefix.isalpha():
             for table in self._tables:
-                counts.update(table.nearly_starting(prefix, MOST_COMPLETED))
+                counts.update(table.nearly_starting(prefix, most))
         term = str if self._impacts is None else self._impacts.analyzer.term
         found: dict[str, str] = {}
         for word in sorted(counts, key=lambda word: (-counts[word], word)):
             found.setdefault(term(word), word)
-        return tuple(found.values())[:MOST_COMPLETED]
+        return tuple(found.values())[:most]
 
     def suspects(self, words: Sequence[str]) -> bool:
         """Whether any word of a query may be a typo: correction covers it, and no document has it."""

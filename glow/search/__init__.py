@@ -47,15 +47,16 @@ from glow.search.retrievers import (
     rows_read,
     search_documents,
 )
+from glow.search.suggest import Suggestion, suggest
 from glow.search.synonyms import NO_SYNONYMS, SynonymFile, Synonyms, read_synonyms
 from glow.search.syntax import Constraint, constraint_mask, reads_documents
 
 __all__ = [
     "DEFAULT_CANDIDATES", "HEAD", "MAX_DEPTH", "NO_OTHERS", "NO_SYNONYMS", "RETRIEVERS", "SHARPNESS", "AnalyzedQuery", 
     "Arrangement", "AttendedWord", "Confidence", "Constraint", "EncodedQuery", "FilterBoost", "Fused", "Match", "Others",
-    "RankedDocuments", "RecencyBoost", "Reranking", "Retriever", "RetrieverOrAuto", "Scorer", "SortKey", "SynonymFile", "Synonyms", "Syntax", "Typos",
+    "RankedDocuments", "RecencyBoost", "Reranking", "Retriever", "RetrieverOrAuto", "Scorer", "SortKey", "Suggestion", "SynonymFile", "Synonyms", "Syntax", "Typos",
     "Words", "analyze_query", "arrange", "attended_words", "confidence_of", "constraint_mask",
     "contributions", "fit_logistic", "fuse", "fuse_hybrid", "fuse_rankings", "gather_hybrid", "is_known", "mixed",
     "probabilities", "rank_dense", "rank_hybrid", "rank_lexical", "read_synonyms", "reads_documents", "reads_head", "rerank", "rows_read", "rrf",
-    "score_unit", "search_documents", "signs_of", "uncertainty", "unknown_words",
+    "score_unit", "search_documents", "signs_of", "suggest", "uncertainty", "unknown_words",
 ]  # fmt: skip

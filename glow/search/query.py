@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from glow.index import Index
 from glow.index.postings import POSTINGS
 from glow.index.ranking import RowMask
-from glow.index.spelling import Correction
+from glow.index.spelling import MOST_COMPLETED, Correction
 from glow.search.synonyms import NO_SYNONYMS, Synonyms
 from glow.search.syntax import Constraint, Part, fields_of, parse, searched_text
 from glow.text import STOP_WORDS, WeightedTokens, is_punctuation, searched_words
@@ -71,7 +71,7 @@ class Prefix(NamedTuple):
     is_known: bool  # whether it is a word of the index itself
 
 
-def prefix_of(index: Index, text: str) -> Prefix | None:
+def prefix_of(index: Index, text: str, most: int = MOST_COMPLETED) -> Prefix | None:
     """The prefix that a text ends in, if words of the index begin with it, or with one an edit away."""
     match, speller = _LAST_WORD.search(text), index.speller
     if match is None or speller is None:
@@ -82,7 +82,9 @@ def prefix_of(index: Index, text: str) -> Prefix | None:
     word, term = words[0], index.analyzer.term
     is_known = speller.knows(word)
     own = {word, term(word)} if is_known else set()
-    completions = tuple(each for each in speller.completions(word) if own.isdisjoint((each, term(each))))
+    completions = tuple(
+        each for each in speller.completions(word, most) if own.isdisjoint((each, term(each)))
+    )
     return Prefix(match[0], word, completions, is_known) if completions else None
 
 

@@ -15,7 +15,7 @@ from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, FoundPassage
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
-from glow.search import RankedDocuments
+from glow.search import NO_OTHERS, Others, RankedDocuments
 from glow.text import Highlighter, markup
 from glow_service.errors import AnswerTooLargeError
 from glow_service.search.clock import StageClock
@@ -239,10 +239,14 @@ class PageReader:
         page: Sequence[RankedHit],
         explanations: Explanations | None,  # explanations of the hits, if requested
         clock: StageClock,  # measures the stages `fetch` and `highlight`
+        others: Others = NO_OTHERS,  # what else counts as a word of the query
     ) -> None:
         self._clock, self._explanations = clock, explanations
-        self._maker = HitMaker(index, plan, text, explanations)
-        self._snippets = None if plan.highlight is None else Snippets(index, text, plan.highlight, len(page))
+        self._maker = HitMaker(index, plan, text, explanations, others)
+        self._snippets = None
+        if plan.highlight is not None:
+            marked = " ".join([text, *(word for each in others.values() for other in each for word in other)])
+            self._snippets = Snippets(index, marked, plan.highlight, len(page))
         self._causes = causes_with(index, plan, text)
         self._size = AnswerSize(plan.max_bytes, len(page), may_cut=plan.may_cut)
         self._coming = enumerate(documents_of(index, page))

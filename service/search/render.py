@@ -26,7 +26,7 @@ from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.runtime import Explanation
 from glow.schema import FieldSchema
-from glow.search import contributions, is_known
+from glow.search import NO_OTHERS, Others, contributions, is_known
 from glow.text import WeightedTokens, searched_words
 from glow_service.search.explanations import Explanations
 from glow_service.search.plan import SearchPlan
@@ -49,10 +49,16 @@ class HitMaker:
     """Makes the hits of one response, each with only the requested parts of its document."""
 
     def __init__(
-        self, index: Index, plan: SearchPlan, text: str, explanations: Explanations | None = None
+        self,
+        index: Index,
+        plan: SearchPlan,
+        text: str,
+        explanations: Explanations | None = None,
+        others: Others = NO_OTHERS,
     ) -> None:
         schema = index.preprocessor.schema
         self._index, self._plan, self._text, self._explanations = index, plan, text, explanations
+        self._others = others
         self._fields = schema.names if plan.fields is None else plan.fields
         self._metadata = None if plan.metadata is None else frozenset(plan.metadata)
         self._lists = list_fields(schema)
@@ -76,7 +82,7 @@ class HitMaker:
             vector = tuple(round(each, SCORE_DIGITS) for each in numbers)
         explanation = None
         if explanations is not None:
-            explained = Explained(found.row, because or {})
+            explained = Explained(found.row, because or {}, self._others)
             explanation = _explanation(
                 self._index, plan, self._text, found.parts, explained, explanations, place
             )

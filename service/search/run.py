@@ -157,7 +157,9 @@ class SearchSession:
             page = page_of(self.plan, self.ranked)
             if self.plan.explain:
                 self._explanations = self._explain(page)
-            self._reader = PageReader(self.index, self.plan, self.text, page, self._explanations, self.clock)
+            self._reader = PageReader(
+                self.index, self.plan, self.text, page, self._explanations, self.clock, self.others
+            )
             return self._render(self._reader.run(may_move=self.may_move))
 
     def go_on(self) -> SearchAnswer:

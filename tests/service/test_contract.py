@@ -154,6 +154,8 @@ ASKED: dict[str, tuple[str, str, Any]] = {
     "search, facets": ("POST", "/search", {**BEES, "facets": [{"field": "lang"}]}),
     "search, typo": ("POST", "/search", {"query": "how do slamon swim zzzz", "top_k": 1}),
     "search, refused": ("POST", "/search", {"query": "bees", "top_k": 0}),
+    "search, prefix": ("POST", "/search", {"query": "salm", "prefix": True, "top_k": 1}),
+    "suggestions": ("GET", "/suggest?q=sal", None),
     "batch": ("POST", "/search/batch", {"searches": [BEES, {"query": " "}]}),
     "document": ("GET", "/documents/toy/0", None),
     "document, missing": ("GET", "/documents/nope", None),

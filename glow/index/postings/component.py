@@ -198,18 +198,26 @@ class Postings(Component[SegmentImpacts, ImpactsView]):
     def explain(
         self, reader: ImpactsView, retriever: str, words: Sequence[str], hit: Explained
     ) -> dict[str, Any]:
-        """What each query word of the document adds to the score."""
+        """What each query word of the document adds to the score, and what else counts as one."""
         if retriever == "dense":
             return {}
-        counts = Counter(words)
-        impacts = reader.by_word(list(counts), np.array([hit.row], np.int64))[0].tolist()
-        return {
-            "lexical": [
-                {"word": word, "impact": round(count * impact, WEIGHT_DIGITS)}
-                for (word, count), impact in zip(counts.items(), impacts, strict=True)
-                if impact > 0
-            ]
-        }
+        counts, row = Counter(words), np.array([hit.row], np.int64)
+        impacts = reader.by_word(list(counts), row)[0].tolist()
+        lines: list[dict[str, Any]] = [
+            {"word": word, "impact": round(count * impact, WEIGHT_DIGITS)}
+            for (word, count), impact in zip(counts.items(), impacts, strict=True)
+            if impact > 0
+        ]
+        known = set(map(reader.analyzer.term, words))
+        for word in counts:
+            for other in hit.others.get(word, ()):
+                parts = reader.by_word(other, row)[0].tolist()
+                terms = list(map(reader.analyzer.term, other))
+                added = sum(part for part, term in zip(parts, terms, strict=True) if term not in known)
+                if all(parts) and added:
+                    because = " ".join(other)
+                    lines.append({"word": word, "impact": round(added, WEIGHT_DIGITS), "because": because})
+        return {"lexical": lines}
 
 
 def document_words(corpus: Corpus, fields: LexicalFields) -> Iterator[Iterator[str]]:
