@@ -61,6 +61,8 @@ MOST_LOOKED_AT = 256
 """Most words of one form to check: many may share a form of four letters."""
 TWO_EDITS = 8
 """Letters of a word that may have two typos."""
+MOST_FAR = 4
+"""Most unknown words of a query that may have two typos: comparing takes milliseconds."""
 SAME_LETTERS, MOST_COMPARED = 3, 20_000
 """First letters that a word shares with what is two edits away, and the most words to compare."""
 
@@ -324,7 +326,7 @@ class Speller:
                 ):
                     continue
                 tried.add(span.word)
-                meant = None if self._is_form(span.word) else self._meant(span.word)
+                meant = None if self._is_form(span.word) else self._meant(span.word, len(tried) <= MOST_FAR)
                 if meant is None:
                     continue
                 words[span.word] = meant
@@ -350,14 +352,14 @@ class Speller:
         words[written] = other
         return other
 
-    def _meant(self, word: str) -> str | None:
+    def _meant(self, word: str, may_be_far: bool) -> str | None:
         """The most likely of the words one edit away, or two if none is and the word is long; None if there is none.
 
         A word of the language stays, unless what is meant is a more frequent one.
         """
         place = self._place(word)
         others = self._near(word, SpellingTable.candidates)
-        if not others and len(word) >= TWO_EDITS and place is None:
+        if may_be_far and not others and len(word) >= TWO_EDITS and place is None:
             others = self._near(word, SpellingTable.two_edits_away)
         if place is not None:
             others = {other: df for other, df in others.items() if (self._place(other) or place) < place}

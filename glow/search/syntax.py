@@ -18,6 +18,8 @@ from glow.text import WordPieces, is_indexed, is_punctuation
 
 MAX_PARTS = 16
 """Most phrases, exclusions and fields of a query; what follows them is words."""
+MOST_WORDS = 64
+"""Words of a phrase that count: a long one costs time at each place of a text."""
 LEAST_EXCLUDED = 3
 """Characters of an excluded word: shorter ones are options of commands, as in `ls -la`."""
 _PART = re.compile(
@@ -66,7 +68,7 @@ class Part:
         words = pieces.words(self.text.rstrip(_SENTENCE_MARKS))
         bare = [word for word in words if not is_punctuation(word)]
         return Constraint(
-            tuple(map(str, bare if len(bare) > 1 else words)),
+            tuple(map(str, (bare if len(bare) > 1 else words)[:MOST_WORDS])),
             self.field,
             self.excluded,
             is_exact=self.is_phrase or len(words) > 1,

@@ -9,7 +9,7 @@ import pytest
 from glow.index import Index, RowMask
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import Constraint, analyze_query, constraint_mask
-from glow.search.syntax import MAX_PARTS, Part, parse
+from glow.search.syntax import MAX_PARTS, MOST_WORDS, Part, parse
 from tests.made_index import deleted, made, opened, upserted, write
 
 FIELDS = ("title", "text")
@@ -142,6 +142,11 @@ def test_a_search_ends_between_documents(index: Index) -> None:
 
     with pytest.raises(TimeoutError):
         constraint_mask(index, [Constraint(("desk", "lamp"))], None, check)
+
+
+def test_a_phrase_has_a_bounded_number_of_words(index: Index) -> None:
+    (constraint,) = analyze_query(index, f'"{"desk " * 200}"', syntax="auto").constraints
+    assert constraint.words == ("desk",) * MOST_WORDS
 
 
 def test_words_of_phrases_and_excluded_words_stay_as_they_are(index: Index) -> None:
