@@ -13,10 +13,11 @@ from glow.contract import Hit, Passage
 from glow.index import Index
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, FoundPassage
+from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.records import Document
 from glow.search import NO_OTHERS, Others, RankedDocuments
-from glow.text import Highlighter, markup
+from glow.text import Highlighter, LexicalFields, markup
 from glow_service.errors import AnswerTooLargeError
 from glow_service.search.clock import StageClock
 from glow_service.search.explanations import Explanations
@@ -213,11 +214,16 @@ class Snippets:
     def __init__(self, index: Index, text: str, asked: HighlightCall, hits: int) -> None:
         self._highlighter = Highlighter(index.preprocessor, index.analyzer)
         self._text, self._asked = text, asked
+        self._own = index.base[POSTINGS].header.fields if index.holds(POSTINGS) else LexicalFields()
+        self._schema = index.preprocessor.schema
         self.share = MOST_READ // max(hits, 1)
 
     def of(self, document: Document, attended: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Snippets by field, without fields that the document lacks."""
         asked = self._asked
+        names = [name for name in asked.fields if name in self._own.text]
+        own = {name: tuple(self._own.texts(document, self._schema, name)) for name in names}
+        document = Document(document.id, {**document.fields, **own}) if own else document
         fragments = self._highlighter.document(
             document, self._text, asked.fields, attended, asked.options, self.share
         )

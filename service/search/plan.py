@@ -309,13 +309,14 @@ def _highlight(request: SearchRequest, shown: tuple[str, ...], index: Index) -> 
         return None
     wanted = _HIGHLIGHT if request.highlight is True else request.highlight
     schema = index.preprocessor.schema
+    names = (*schema.names, *(index.base[POSTINGS].header.fields.text if index.holds(POSTINGS) else ()))
     faults = [
         Fault(
             f"/highlight/fields/{place}",
-            f"unknown field {name!r:.80}; this index has {', '.join(schema.names)}",
+            f"unknown field {name!r:.80}; this index has {', '.join(names)}",
         )
         for place, name in enumerate(wanted.fields or ())
-        if name not in schema.names
+        if name not in names
     ]
     if faults:
         raise refusal(faults)

@@ -38,7 +38,11 @@ def test_a_part_number_finds_its_document_and_a_filter_names_documents(http: htt
         hit = search(query=name, retriever="lexical", explain=True)["hits"][0]
         assert hit["id"] == name.upper().replace(" ", "-")
         assert [word["word"] for word in hit["explanation"]["lexical"]] == ["px", name[-4:]]
-    assert ids(search(query="gasket", retriever="lexical")) == ["PX-4712"]
+    marked = search(query="gasket", retriever="lexical", highlight={"fields": ["note"]})
+    assert ids(marked) == ids(search(query='note:gasket "spare gasket"', retriever="lexical")) == ["PX-4712"]
+    assert marked["hits"][0]["highlights"] == {"note": ["a spare <em>gasket</em> of rubber"]}
+    others = ids(search(query="water tea -kolmar"))
+    assert others and not {*others} & {"17", "PX-4712", "PX-4713"}
     chosen = {"field": "_id", "in": ["PX-4711", "PX-4712", "PX-4713", "d/7", 17, "nobody"]}
     assert sorted(ids(search(query="water", filter=chosen))) == ["17", "PX-4712", "PX-4713", "d/7"]
     assert ids(search(filter={"field": "_id", "eq": "PX-4713"})) == ["PX-4713"]

@@ -118,8 +118,8 @@ class Postings(Component[SegmentImpacts, ImpactsView]):
 
         def weak_words() -> Iterator[set[str]]:
             for each in again:
-                yield fields.weak_words(each, own.schema, own.pieces)
                 corpus.advance(1)
+                yield fields.weak_words(each, own.schema, own.pieces)
 
         build_lexical(
             corpus.made.folder / IMPACTS_FOLDER,
