@@ -318,8 +318,7 @@ class Columns:
     fields: Mapping[str, Field]  # by name, sorted
     left_out: Mapping[str, str]  # field -> why it has no column
     order: NDArray[np.uint32]  # uint32 [n], the rank of each document's id in code point order
-    # The rows of ids, None for unknown ones; of the stored documents
-    find: Callable[[Sequence[str]], list[int | None]] = lambda ids: [None] * len(ids)
+    find: Callable[[Sequence[str]], list[int | None]] = lambda ids: [None] * len(ids)  # rows of ids
 
     @property
     def segments(self) -> "tuple[tuple[int, Columns], ...]":
