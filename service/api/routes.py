@@ -137,8 +137,8 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 _SCRIPTS = (
-    "address app docs document dom examples explanation feedback filters keys marks problem reading request results server "
-    "sort stop-words typing"
+    "address app docs document dom examples explanation feedback filters keys marks problem reading request results "
+    "server sort stop-words suggest typing"
 ).split()
 _STYLES = ("docs", "style", "results", "explanation", "filters")
 _STATIC = (*(f"{name}.js" for name in _SCRIPTS), *(f"{name}.css" for name in _STYLES), "icon.svg")

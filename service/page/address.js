@@ -8,7 +8,7 @@ export const TYPING = "typing";
 export const TYPED = "typed";
 
 export function emptyState() {
-  return { id: "", query: "", page: 1, retriever: "", typos: "", rerank: "", sort: "", filters: new Map() };
+  return { id: "", query: "", page: 1, retriever: "", typos: "", prefix: "", rerank: "", sort: "", filters: new Map() };
 }
 
 export function readAddress() {
@@ -19,6 +19,7 @@ export function readAddress() {
     else if (name === "page") state.page = Math.max(Math.trunc(Number(value)) || 1, 1);
     else if (name === "retriever") state.retriever = value;
     else if (name === "typos") state.typos = value === "off" ? value : "";
+    else if (name === "prefix") state.prefix = value === "on" ? value : "";
     else if (name === "rerank") state.rerank = value === "on" ? value : "";
     else if (name === "sort") state.sort = value;
     else if (name.startsWith(FILTER) && value) addValue(state.filters, name.slice(FILTER.length), value);
@@ -31,12 +32,13 @@ function addValue(filters, field, value) {
   if (!known.includes(value)) filters.set(field, [...known, value]);
 }
 
-export function addressOf({ id, query, page, retriever, typos, rerank, sort, filters }) {
+export function addressOf({ id, query, page, retriever, typos, prefix, rerank, sort, filters }) {
   if (!query && !id) return "/";
   const parts = id ? [["id", id]] : [];
   if (query) parts.push(["q", query]);
   if (retriever) parts.push(["retriever", retriever]);
   if (typos) parts.push(["typos", typos]);
+  if (prefix) parts.push(["prefix", prefix]);
   if (rerank) parts.push(["rerank", rerank]);
   if (sort) parts.push(["sort", sort]);
   for (const [field, values] of filters) parts.push(...values.map((value) => [FILTER + field, value]));

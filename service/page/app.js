@@ -13,6 +13,7 @@ import { abilitiesOf, explainBody, lastPage, NO_INDEX, searchBody } from "./requ
 import { RETRIEVER_NAMES, showResults, showVerdict } from "./results.js";
 import { ask, canBeKey, NO_KEY, useKey } from "./server.js";
 import { offerSorts, showSort } from "./sort.js";
+import { hideSuggestions, suggest, watchSuggestions } from "./suggest.js";
 import { settle, stopTyping, watchTyping } from "./typing.js";
 
 const input = at("query");
@@ -163,7 +164,29 @@ function change(part, options) {
 
 function refresh() {
   const query = input.value.trim();
-  if (!isRefused && query !== state.query) change({ query, typos: "" }, { kind: TYPING });
+  if (isRefused || query === state.query) return;
+  suggest(input.value);
+  change({ query, typos: "", prefix: query && "on" }, { kind: TYPING });
+}
+
+// After Enter the last word is whole, unless it is none and was completed.
+function submit(query) {
+  hideSuggestions();
+  const asTyped = addressOf({ ...state, id: "", query, page: 1, typos: "", prefix: "on" });
+  if (typed?.address !== asTyped || isWholeWord(typed.result.query)) {
+    change({ query, typos: "", prefix: "" }, { kind: TYPED });
+    return;
+  }
+  if (!typed.result.query.completed?.length) state = { ...state, prefix: "" }; // the same results
+  pushAddress(state, TYPED);
+  stopTyping();
+  showVerdict(typed.result, state, able);
+}
+
+// Whether the last word of a completed query is a word of the index itself.
+function isWholeWord({ text, terms, completed = [] }) {
+  const [last] = /[\p{L}\p{N}]+$/u.exec(text.toLowerCase()) ?? [""];
+  return completed.length > 0 && terms.some(({ word, known }) => word === last && known !== false);
 }
 
 function choose(field, texts) {
@@ -182,16 +205,13 @@ function fromAddress() {
 
 at("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  const query = input.value.trim();
-  if (typed?.address !== addressOf({ ...state, id: "", query, page: 1, typos: "" })) {
-    change({ query, typos: "" }, { kind: TYPED });
-    return;
-  }
-  pushAddress(state, TYPED); // the result is already shown
-  stopTyping();
-  showVerdict(typed.result, state, able);
+  submit(input.value.trim());
 });
 watchTyping(input, refresh);
+watchSuggestions((text) => {
+  input.value = text;
+  submit(text);
+});
 
 at("retrievers").addEventListener("change", ({ target }) => {
   change({ retriever: target.value === able.retrievers[0] ? "" : target.value, query: input.value.trim() });

@@ -88,6 +88,7 @@ export function searchBody(state, able) {
   const retriever = able.retrievers.includes(state.retriever) ? state.retriever : able.retrievers[0];
   if (able.retrievers.length > 1) body.retriever = retriever;
   if (state.typos) body.typos = state.typos;
+  if (state.prefix) body.prefix = true;
   if (state.rerank && able.canRerank) body.rerank = true;
   if (state.sort) body.sort = [sortKey(state.sort), { field: "score", order: "desc" }];
   if (able.groupBy) body.group_by = able.groupBy;

@@ -64,7 +64,7 @@ function problemOf({ status, headers }, problem, sent) {
   const { title, detail, code } = problem;
   const waitS = status === 429 || status === 503 ? Number(headers.get("Retry-After")) || 1 : 0;
   const isFinal = status < 500 && status !== 429;
-  return { title, detail, code, isFinal, waitS: waitS <= LONGEST_COUNTDOWN_S ? waitS : 0, advice: adviceFor(status, problem, waitS) };
+  return { title, detail, code, status, isFinal, waitS: waitS <= LONGEST_COUNTDOWN_S ? waitS : 0, advice: adviceFor(status, problem, waitS) };
 }
 
 function keyProblem(status, sent) {

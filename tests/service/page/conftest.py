@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ class SearchPage:
 
     def shown(self, query: str) -> list[str]:
         """Titles of the results of a query, once they are there and its address is."""
-        self.page.wait_for_url(f"**/?q={quote(query)}")
+        self.page.wait_for_url(re.compile(rf"/\?q={re.escape(quote(query))}(&prefix=on)?$"))
         self.page.locator("#terms .word", has_text=query.split()[-1]).first.wait_for(state="attached")
         return self.titles()
 

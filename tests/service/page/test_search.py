@@ -185,7 +185,8 @@ def test_a_pause_shows_results_quietly_and_enter_sends_nothing_again(tab: Any) -
     assert tab.focus() == "query"
     assert page.evaluate("heard") == [] and not page.locator("#doubt").is_visible()
     page.clock.run_for(SETTLE_MS)
-    assert page.evaluate("heard") == ["10 results"] and "zzyzx" in page.locator("#doubt").inner_text()
+    assert page.evaluate("heard") == [page.locator("#found-title").inner_text().partition(" in ")[0]]
+    assert "zzyzx" in page.locator("#doubt").inner_text()
     page.keyboard.press("Enter")
     page.clock.run_for(SETTLE_MS)
     page.go_back()
@@ -215,14 +216,44 @@ def test_a_search_is_dropped_for_a_newer_one_and_for_steps_through_the_results(t
     assert page.locator("#terms .word").all_text_contents() == ["honey", "bees"]
     with page.expect_request("**/search"):
         type_and_pause(tab, " eat")
+    page.keyboard.press("Escape")  # closes the suggestions
     page.keyboard.press("ArrowDown")
     with page.expect_response("**/search"):
         held.pop().continue_()
-    page.wait_for_url("**/?q=honey%20bees")
+    page.wait_for_url("**/?q=honey%20bees&prefix=on")
     assert tab.focus() == titles[0]
     page.keyboard.press("e")
     page.get_by_text("Scores and words").wait_for()
     assert queries(tab) == ["honey", "honey bees", "honey bees eat"]
+
+
+def test_the_last_word_is_completed_until_enter_and_suggestions_are_worked_with_keys(tab: Any) -> None:
+    page = tab.page
+    tab.open()
+    page.keyboard.type("be")
+    tab.shown("be")
+    assert tab.sent[-1]["prefix"] is True
+    options = page.get_by_role("listbox", name="Suggestions").get_by_role("option")
+    query = page.get_by_role("combobox", name="Search the documents")
+    options.first.wait_for()
+    texts = options.all_inner_texts()
+    assert "bees" in " ".join(texts).lower() and query.get_attribute("aria-expanded") == "true"
+    assert tab.findings() == []
+    for key, place in (("ArrowDown", 0), ("ArrowUp", -1), ("ArrowUp", len(texts) - 1), ("ArrowDown", -1)):
+        page.keyboard.press(key)
+        chosen = query.get_attribute("aria-activedescendant")
+        assert chosen == (f"suggestion-{place}" if place >= 0 else None) and tab.focus() == "query"
+    page.keyboard.press("Escape")
+    assert options.count() == 0 and query.input_value() == "be"
+    page.keyboard.type("e")
+    options.first.wait_for()
+    page.keyboard.press("ArrowDown")
+    text = options.first.inner_text()
+    page.keyboard.press("Enter")
+    assert tab.shown(text) and query.input_value() == text and "prefix" not in tab.sent[-1]
+    assert "prefix" not in page.url and options.count() == 0
+    page.keyboard.press("ArrowDown")
+    assert tab.focus() == tab.titles()[0], "without suggestions, arrows step through the results"
 
 
 def test_what_is_refused_while_typing_is_passed_over(tab: Any) -> None:
