@@ -19,6 +19,16 @@ def plain_batch(searches: int = 64) -> dict[str, Any]:
     return {"searches": [{"query": f"{QUESTION} {number}", **body} for number in range(searches)]}
 
 
+def prefix_batch(searches: int = 16) -> dict[str, Any]:
+    """Searches whose last word is one letter, and may be any word that begins with it."""
+    body = {"top_k": 100, "highlight": True, "prefix": True, "timeout_ms": 30_000}
+    return {
+        "searches": [
+            {"query": f"{number} {'abcdefghimnoprst'[number]}", **body} for number in range(searches)
+        ]
+    }
+
+
 def rerank_search(depth: int = 200) -> dict[str, Any]:
     """One search whose first hits are all re-ranked."""
     return {

@@ -11,7 +11,7 @@ import pytest
 
 from tests.attacks.attacks import ATTACKS
 from tests.attacks.harness import KEYS, ROOT, Plain, Service, hostile, serving
-from tests.attacks.requests import explain_batch, filter_batch, plain_batch, rerank_search
+from tests.attacks.requests import explain_batch, filter_batch, plain_batch, prefix_batch, rerank_search
 
 PATIENT = ("--default-timeout-ms", "30000", "--max-timeout-ms", "60000")
 
@@ -42,7 +42,7 @@ def test_filters_are_bounded_over_the_whole_batch(service: Service) -> None:
     assert send(service, filter_batch("lang", 4)).status_code == 200
 
 
-BATCHES = (explain_batch(3, 20), plain_batch(16), filter_batch("lang", 4))
+BATCHES = (explain_batch(3, 20), plain_batch(16), prefix_batch(), filter_batch("lang", 4))
 
 
 @pytest.mark.parametrize(
