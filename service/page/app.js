@@ -80,7 +80,7 @@ async function search({ movesFocus = false, kind = "" } = {}) {
       at("status").textContent = "";
       return;
     }
-    state.page = Math.min(state.page, lastPage(able));
+    state.page = Math.min(state.page, lastPage(state, able));
     const result = await ask("/search", { body: searchBody(state, able), signal });
     if (isTyping && at("hits").contains(document.activeElement)) {
       state = shown; // the user has moved to the results
@@ -102,6 +102,7 @@ async function search({ movesFocus = false, kind = "" } = {}) {
 
 function show(result, movesFocus, isTyping) {
   isRefused = false;
+  able.isCounted = result.total !== undefined;
   shown = state;
   typed = isTyping ? { address: addressOf(state), result } : null;
   for (const id of ["welcome", "examples", "document"]) at(id).hidden = true;

@@ -8,6 +8,9 @@ const TIMEOUT_MS = 10_000;
 const SAMPLES = 30;
 const FACET_VALUES = 8;
 const MOST_FACETS = 8;
+const MOST_PAGED = 100_000;
+// Before the first response it is not known whether the service counts.
+const MOST_AT_FIRST = 1_000;
 const MOST_SORT_FIELDS = 12;
 const MOST_SORT_STRINGS = 3;
 // Fields with more values identify documents rather than group them.
@@ -79,14 +82,22 @@ export const samplesBody = ({ dimensions, most, fields }) => ({
   fields: fields.filter((name) => name === "title" || name === "clicked_queries"),
 });
 
-export const lastPage = ({ candidates, pageSize }) => Math.max(Math.floor(candidates / pageSize), 1);
+const retrieverOf = (state, able) => (able.retrievers.includes(state.retriever) ? state.retriever : able.retrievers[0]);
+
+// How many results pages run over: all matches if the service counts them, otherwise its candidates.
+export function reachOf(state, able) {
+  if (able.isCounted === undefined) return Math.max(able.candidates, MOST_AT_FIRST);
+  const isCounted = able.isCounted && ["hybrid", "lexical"].includes(retrieverOf(state, able));
+  return isCounted ? MOST_PAGED : able.candidates;
+}
+
+export const lastPage = (state, able) => Math.max(Math.floor(reachOf(state, able) / able.pageSize), 1);
 
 // One hit more than a page shows whether there is a next page.
 export function searchBody(state, able) {
   const offset = (state.page - 1) * able.pageSize;
-  const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(able.candidates - offset, 1)), offset, timeout_ms: able.timeoutMs, highlight: true };
-  const retriever = able.retrievers.includes(state.retriever) ? state.retriever : able.retrievers[0];
-  if (able.retrievers.length > 1) body.retriever = retriever;
+  const body = { query: state.query, top_k: Math.min(able.pageSize + 1, able.most, Math.max(reachOf(state, able) - offset, 1)), offset, timeout_ms: able.timeoutMs, highlight: true };
+  if (able.retrievers.length > 1) body.retriever = retrieverOf(state, able);
   if (state.typos) body.typos = state.typos;
   if (state.prefix) body.prefix = true;
   if (state.rerank && able.canRerank) body.rerank = true;

@@ -4,6 +4,7 @@ import { addressOf } from "./address.js";
 import { addressIn, at, clear, first, isWeb, make, number, own, safeLink, values } from "./dom.js";
 import { tellClicks } from "./feedback.js";
 import { snippetOf, titleOf } from "./marks.js";
+import { lastPage } from "./request.js";
 
 export const RETRIEVER_NAMES = { hybrid: "Both", dense: "Meaning", lexical: "Words", "learned-sparse": "Synonyms" };
 const PART_NAMES = { dense: "meaning", lexical: "words", learned: "words and synonyms", fused: "together", rerank: "re-ranked" };
@@ -75,7 +76,7 @@ function showNothing(hits, state, able) {
 
 function showPages(result, state, able) {
   const { page } = state;
-  const last = Math.floor(able.candidates / able.pageSize);
+  const last = lastPage(state, able);
   const isFull = result.hits.length > able.pageSize || (able.most <= able.pageSize && result.hits.length === able.pageSize);
   const links = [pageLink("previous", page > 1, { ...state, page: page - 1 }), pageLink("next", isFull && page < last, { ...state, page: page + 1 })];
   at("page").textContent = `Page ${page}`;

@@ -104,7 +104,7 @@ def test_what_is_doubtful_is_said(tab: Any) -> None:
     assert others.all_inner_texts() == ["Both", "Meaning"]
     others.first.click()
     assert tab.titles()
-    changed: dict[str, Any] = {}
+    changed: dict[str, Any] = {"total": 1_234}
     tab.change("**/search", lambda body: body.update(changed))
     for query, confidence, text in (
         ("bees", "high", ""),
@@ -114,6 +114,7 @@ def test_what_is_doubtful_is_said(tab: Any) -> None:
         changed["confidence"] = confidence
         tab.search(query)
         tab.shown(query)
+        assert page.get_by_role("status").inner_text() == "1,234 results"
         assert (doubt.inner_text() if doubt.is_visible() else "") == text
         assert re.fullmatch(r"\d+ % likely", page.locator("#hits .score").first.inner_text())
 
