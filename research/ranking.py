@@ -167,9 +167,6 @@ def _mixed(texts: list[dict[str, str]], draw: random.Random) -> Iterator[str]:
 
 NONE_SHARE = 0.1
 """Fraction of queries without relevant documents in the data that calibration are fitted to."""
-SURE, LOST = 0.8, 0.05
-"""Least precision of `high` first hits, and fraction of answerable queries that may be called `none`."""
-LEAST_SURE = 30
 Doubles = NDArray[np.float64]
 
 
@@ -229,54 +226,21 @@ def _expected_error(likely: Doubles, answers: NDArray[np.bool_]) -> float:
     return float(sum(abs(likely[each].sum() - answers[each].sum()) for each in parts) / len(likely))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _First:
-    """First hits of left-out datasets: probability, relevance, and relevance of any of the top ten."""
-
-    likely: Doubles
-    answers: NDArray[np.bool_]
-    answerable: NDArray[np.bool_]
-
-
-def _first(hits: Hits, likely: Doubles) -> _First:
-    some = np.zeros(int(hits.queries.max()) + 1, np.bool_)
-    np.logical_or.at(some, hits.queries, hits.answers)
-    return _First(likely[hits.is_first], hits.answers[hits.is_first], some[hits.queries[hits.is_first]])
-
-
-def _bounds(first: Sequence[_First]) -> tuple[float, float]:
-    """The bounds `high` and `none` for first hits' probabilities. For `none`, datasets weigh the same."""
-    likely = np.concatenate([each.likely for each in first])
-    answers = np.concatenate([each.answers for each in first])
-    shares = [each.answerable / max(int(each.answerable.sum()), 1) for each in first]
-    answerable = np.concatenate(shares) / len(first)
-    tried = np.round(np.arange(0.01, 1.0, 0.01), 2).tolist()
-    sure = [at for at in tried if (likely >= at).sum() >= LEAST_SURE and answers[likely >= at].mean() >= SURE]
-    lost = [at for at in tried if answerable[likely < at].sum() <= LOST]
-    return min(sure, default=1.0), max(lost, default=0.0)
-
-
 def calibrated(answered: Mapping[str, Hits], nothing: Mapping[str, Hits]) -> Calibration:
-    """The calibration of all datasets together, with bounds from left-out ones; says the expected error of these."""
-    likely, first, none = [], [], []
+    """The calibration of all datasets together; says the expected error of left-out ones."""
+    likely = []
     for name, hits in answered.items():
         others = [each for other, each in answered.items() if other != name]
         fitted = _fit(others, [each for other, each in nothing.items() if other != name])
         likely.append(_likely(hits, fitted))
-        first.append(_first(hits, likely[-1]))
-        if name in nothing:
-            none.append(_likely(nothing[name], fitted)[nothing[name].is_first])
-    high, low = _bounds(first)
     error = _expected_error(
         np.concatenate(likely), np.concatenate([each.answers for each in answered.values()])
     )
-    none_share = float((np.concatenate(none) < low).mean())
-    say(f"left out, the error is {error:.4f}; {none_share:.3f} of what nothing answers is called none")
+    say(f"left out, the error is {error:.4f}")
     fitted = _fit(list(answered.values()), list(nothing.values())).round(4)
     standing, evidence, openness, constant = fitted.tolist()
     return Calibration(
         sharpness=SHARPNESS, standing=standing, evidence=evidence, openness=openness, constant=constant,
-        high=high, none=low,
     )  # fmt: skip
 
 

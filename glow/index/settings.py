@@ -94,16 +94,11 @@ class Calibration(StrictModel):
     evidence: float = Field(ge=0, le=1e4)  # weight of a hit's own evidence, >= 0
     openness: float = Field(ge=-1e3, le=1e3)  # weight of the uncertainty of the dense ranking
     constant: float = Field(ge=-1e4, le=1e4)  # term of the log odds
-    # high, none: a first hit of at least `high` has high confidence; below `none`, no hit answers the query
-    high: float = Field(ge=0, le=1)
-    none: float = Field(ge=0, le=1)
 
     @model_validator(mode="after")
     def _check(self) -> "Calibration":
         if self.standing + self.evidence == 0:
             raise ValueError("standing or evidence must be above 0, or all hits would have one probability")
-        if self.none > self.high:
-            raise ValueError(f"none ({self.none}) must not be above high ({self.high})")
         return self
 
 

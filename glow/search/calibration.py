@@ -22,6 +22,10 @@ Confidence = Literal["high", "low", "none"]
 """Confidence in the first hit: it most likely answers the query; it may; most likely no hit does."""
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
+COVERED = 0.4
+"""Weight of covered words beside the cosine; docs/results/quality.md has the measurements behind these numbers."""
+HIGH, NONE = 0.75, 0.36
+ALL_COVERED = 1 - 1e-6
 SHARPNESS = 55.0
 """Factor of the evidence in the odds against the head; half or twice of it fits as well."""
 NO_RIVAL = 1e-3
@@ -64,16 +68,17 @@ def probabilities(calibration: Calibration, evidence: Floats, head: Floats, open
     return found
 
 
-def confidence_of(calibration: Calibration, first: float | None) -> Confidence:
-    """Confidence in a page's best hit.
+def confidence_of(cosine: float, covered: float) -> Confidence:
+    """Confidence in a first hit; neither number falls with the number of relevant documents.
 
     Args:
-        calibration: its bounds apply.
-        first: the hit's probability; None: there is no hit.
+        cosine: its similarity, in [-1, 1]; NaN: unknown, so words alone count.
+        covered: fraction of the query's content words that it holds, by idf, in [0, 1].
     """
-    if first is None or first < calibration.none:
-        return "none"
-    return "high" if first >= calibration.high else "low"
+    evidence = np.nan_to_num(cosine) + COVERED * covered
+    if covered >= ALL_COVERED or evidence >= HIGH:
+        return "high"
+    return "none" if evidence < NONE else "low"
 
 
 def fit_logistic(

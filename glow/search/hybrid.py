@@ -9,6 +9,7 @@ retriever if that can be computed. docs/decisions/0041 has the measurements.
     c   candidates of one ranking       m   documents that either ranking contains
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,16 +35,17 @@ def coverage_scorer(
     # Weight of a word, >= 0; from statistics that no delta changes, so that scores stay the same
     idf: Callable[[str], float],
     others: Others = NO_OTHERS,  # what else counts as a word; one that consists of several words needs all
+    power: float | None = None,  # None: min(1, 8 / words)
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
     """Returns a function that computes the factors of documents' lexical scores.
 
-    Returns documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to the power min(1, 8 /
-    words); float32 [m] in [0, 1], 1 for a query without words. Stop words count if it has no others.
+    Returns documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to a power;
+    float32 [m] in [0, 1], 1 for a query without words. Stop words count if it has no others.
     """
     counts = Counter(searched_words(words))
     shares = np.array([count * idf(word) for word, count in counts.items()])
     total = shares.sum()
-    power = min(1.0, DEPTH / max(counts.total(), 1))
+    power = min(1.0, DEPTH / max(counts.total(), 1)) if power is None else power
 
     def covered(documents: NDArray[np.int64]) -> NDArray[np.float32]:
         if total <= 0.0:
@@ -105,26 +107,46 @@ def fuse(
     }
 
 
-QUESTION_WORDS = frozenset(
-    "what how why when where who which whose whom is are can could do does did should would will was were has have may must "
-    "am shall".split()
-)
+QUESTION_WORDS = {
+    **dict.fromkeys("what how why when where who which whose whom".split(), 3),
+    **dict.fromkeys(
+        "is are can could do does did should would will was were has have may must am shall".split(), 4
+    ),
+}
+"""First word of a question -> how many words it has at least."""
 QUESTION_SHARE = 0.3
 """Weight of terms in a question, relative to other queries: its words are repeated less (docs/results/models.md)."""
 
 
-def lexical_share(words: Sequence[str]) -> float:
-    """The factor of the lexical weight for a query's words, as preprocessing yields them: less than 1 for a question."""
-    is_question = bool(words) and (words[0] in QUESTION_WORDS or words[-1] == "?")
+IDENTIFIER_SHARE = 8.0
+"""The same for a part number: the documents that hold it come before all that look like it."""
+_IDENTIFIER = re.compile(r"(?=\S*\d)\S{3,}")
+
+
+def lexical_share(words: Sequence[str], text: str = "") -> float:
+    """The factor of the lexical weight for a query's words, as preprocessing yields them.
+
+    It is less than 1 for a question, and more than 1 for a text without spaces that has a digit, such as a part number.
+    "can opener" and "may 2024" are no questions.
+    """
+    if _IDENTIFIER.fullmatch(text.strip()):
+        return IDENTIFIER_SHARE
+    is_question = bool(words) and (
+        words[-1] == "?" or QUESTION_WORDS.get(words[0], len(words) + 1) <= len(words)
+    )
     return QUESTION_SHARE if is_question else 1.0
 
 
+SCORED_AT_ONCE = 8192
 HEAD = 10
 """Number of dense hits whose spread gives the certainty of the ranking."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Rows int64 [x] -> their true scores float32 [x] for the current query."""
+
+
+NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,6 +181,9 @@ def fuse_rankings(
     # Fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1
     score_covered: Scorer | None = None,
     lexical_share: float = 1.0,  # factor of the lexical weight under `convex` (`lexical_share`)
+    further: NDArray[
+        np.int64
+    ] = NO_ROWS,  # int64 [x], other rows to rank: matches that neither retriever gathered
     *,
     waits: bool = False,  # whether the first two scorers wait for a store, so that they are called at once
 ) -> Fused:
@@ -166,11 +191,11 @@ def fuse_rankings(
 
     The result depends only on the candidates, so every page is a part of the same ranking.
     """
-    found = np.concatenate([dense[1], lexical[1]])
-    rows, places = np.unique(found, return_inverse=True)
+    first, second = len(dense[1]), len(dense[1]) + len(lexical[1])
+    rows, places = np.unique(np.concatenate([dense[1], lexical[1], further]), return_inverse=True)
     parts = {
-        "dense": _Candidates(dense[0], places[: len(dense[1])], rows, score_dense),
-        "lexical": _Candidates(lexical[0], places[len(dense[1]) :], rows, score_lexical),
+        "dense": _Candidates(dense[0], places[:first], rows, score_dense),
+        "lexical": _Candidates(lexical[0], places[first:second], rows, score_lexical),
     }
     nearest = dense if head is None else head
     near = nearest[0][:HEAD], nearest[1][:HEAD]
@@ -264,8 +289,12 @@ class _Candidates:
     def complete(self) -> None:
         """Computes the scores of rows that are not candidates."""
         missing = np.isnan(self.scores)
-        if self._score is not None and missing.any():
-            self.scores[missing] = self._score(self._rows[missing])
+        if self._score is None:
+            return
+        places = np.flatnonzero(missing)
+        for start in range(0, len(places), SCORED_AT_ONCE):  # all vectors at once could be gigabytes
+            block = places[start : start + SCORED_AT_ONCE]
+            self.scores[block] = self._score(self._rows[block])
 
     def filled(self) -> Floats:
         """Scores [m]; the lowest candidate's score replaces unknown ones."""

@@ -12,13 +12,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.index import Calibration, Fusion, Index, Ranking, RowMask, best, run_all
+from glow.index import Fusion, Index, Ranking, RowMask, best, run_all
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.passages import PASSAGES, Folded, PassageMap
 from glow.index.postings import POSTINGS, ImpactsView
 from glow.index.vectors import GPU_MAX_HITS, VECTORS, DenseView, SearchParams
-from glow.search.calibration import Confidence, confidence_of, probabilities
-from glow.search.hybrid import HEAD, Scorer, coverage_scorer, fuse_rankings, lexical_share
+from glow.search.calibration import probabilities
+from glow.search.hybrid import HEAD, NO_ROWS, Scorer, coverage_scorer, fuse_rankings, lexical_share
 from glow.search.query import NO_OTHERS, Others
 
 
@@ -204,21 +204,17 @@ class RankedDocuments:
         parts: `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown.
             `fused`, the evidence of a hybrid search, if the score is a probability.
         passages: document row -> row of its best passage; empty if the index has none, or only lexical retrieval found it.
-        calibration: makes `scores` probabilities that a hit answers the query; None: they have no unit.
     """
 
     scores: NDArray[np.float32]
     rows: NDArray[np.int64]
     parts: Mapping[str, NDArray[np.float32]]
     passages: Mapping[int, int]
-    calibration: Calibration | None = None
 
-    @property
-    def confidence(self) -> Confidence | None:
-        """Confidence in the first hit; None if scores are not probabilities."""
-        if self.calibration is None:
-            return None
-        return confidence_of(self.calibration, float(self.scores[0]) if len(self.scores) else None)
+    def take(self, places: Any) -> "RankedDocuments":
+        """Some of the documents, by a mask or by places, in that order."""
+        parts = {name: values[places] for name, values in self.parts.items()}
+        return RankedDocuments(self.scores[places], self.rows[places], parts, self.passages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,6 +329,7 @@ def fuse_hybrid(
     passages: Mapping[int, int],
     *,
     calibrates: bool = False,
+    further: NDArray[np.int64] = NO_ROWS,
 ) -> RankedDocuments:
     """The k best documents of a hybrid search's two retrievers.
 
@@ -343,6 +340,7 @@ def fuse_hybrid(
         fusion: how to combine the two rankings.
         passages: document row -> row of its best passage, as found by dense retrieval.
         calibrates: as for `rank_hybrid`.
+        further: int64 [x], other rows to rank.
     """
     fused = fuse_rankings(
         fusion,
@@ -355,6 +353,7 @@ def fuse_hybrid(
         gathered.head,
         gathered.score_covered,
         gathered.lexical_share,
+        further,
         waits=gathered.waits,
     )
     parts = {
@@ -367,7 +366,7 @@ def fuse_hybrid(
         return RankedDocuments(fused.scores[:k], fused.rows[:k], parts, passages)
     parts["fused"] = evidence = fused.scores[:k]
     likely = probabilities(calibration, evidence, fused.head, fused.openness)
-    return RankedDocuments(likely, fused.rows[:k], parts, passages, calibration)
+    return RankedDocuments(likely, fused.rows[:k], parts, passages)
 
 
 def gather_hybrid(
@@ -406,7 +405,7 @@ def gather_hybrid(
         head=head,
         words=by,
         score_covered=coverage_scorer(impacts, asked, index.preprocessor.weigher.idf, query.others),
-        lexical_share=lexical_share(asked),
+        lexical_share=lexical_share(asked, query.text),
         waits=waits,
     )
 

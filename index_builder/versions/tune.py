@@ -219,9 +219,7 @@ def cross_validated(
 
 
 LEAST_QUERIES = 100
-"""Fewer queries do not determine three coefficients and two bounds."""
-SURE, LEAST_SURE, LOST = 0.8, 20, 0.05
-"""Least precision and number of `high` first hits; fraction of answerable queries that may be called `none`."""
+"""Fewer queries do not determine three coefficients."""
 
 
 def calibrate(
@@ -235,43 +233,27 @@ def calibrate(
     """
     if fusion.method != "convex" or len(queries) < LEAST_QUERIES:
         return None
-    signs, answers, first = [], [], []
+    signs, answers = [], []
     for query in queries:
         fused = query.fuse(fusion, order)
         if fused.head is None or not len(fused.rows):
             continue
         signs.append(signs_of(fused.scores[:DEPTH], fused.head, fused.openness, SHARPNESS))
         answers.append(np.array([row in query.grades for row in fused.rows[:DEPTH].tolist()]))
-        first.append(np.arange(len(answers[-1])) == 0)
     if not any(each.any() for each in answers):
         return None
-    table, right, top = np.concatenate(signs), np.concatenate(answers), np.concatenate(first)
+    table, right = np.concatenate(signs), np.concatenate(answers)
     fitted = fit_logistic(table, right, np.ones(len(right)))
     if fitted[0] + fitted[1] == 0:
         return None  # the evidence does not discriminate here
-    likely = 1 / (1 + np.exp(-(table @ fitted[:-1] + fitted[-1])))
-    answerable = np.array([each.any() for each in answers])
-    high, none = _bounds(likely[top], right[top], answerable)
     calibration = Calibration(
         sharpness=SHARPNESS,
         standing=float(fitted[0]),
         evidence=float(fitted[1]),
         openness=float(fitted[2]),
         constant=float(fitted[3]),
-        high=max(high, none),
-        none=none,
     )
     return CalibratedFusion(weights=fusion.weights, calibration=calibration)
-
-
-def _bounds(
-    likely: NDArray[np.float64], right: NDArray[np.bool_], answerable: NDArray[np.bool_]
-) -> tuple[float, float]:
-    """The bounds `high` and `none`; arguments per query, `answerable`: whether a top-ten hit is relevant."""
-    tried = np.round(np.arange(0.01, 1.0, 0.01), 2).tolist()
-    called = ((at, likely >= at) for at in tried)
-    sure = [at for at, each in called if each.sum() >= LEAST_SURE and right[each].mean() >= SURE]
-    return min(sure, default=1.0), float(np.quantile(likely[answerable], LOST))
 
 
 class TuneOptions(JsonOptions, IndexRootOptions):

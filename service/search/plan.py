@@ -39,6 +39,8 @@ Source = Literal["text", "vector", "like", "browse"]
 
 MAX_CANDIDATES = 1_000
 """Most candidates of a search; FAISS on a GPU finds at most 2,048 neighbors."""
+MAX_PAGED = 100_000
+"""Most matches that pages reach; a search for neighbors alone reaches its candidates."""
 MAX_FILTER_TERMS = 1_000
 """Most conditions, groups and values of a filter."""
 MAX_EXPLAINED_HITS = 20
@@ -71,7 +73,7 @@ class SearchPlan:
     text: str
     top_k: int  # hits to return, >= 1
     offset: int  # hits to skip, >= 0
-    candidates: int  # hits to gather, >= offset + top_k
+    candidates: int  # hits to gather
     params: SearchParams  # how thoroughly to search
     retriever: Retriever = "dense"
     fusion: Fusion | None = None  # how `hybrid` fuses its rankings; None: as the index is tuned
@@ -136,7 +138,10 @@ def plan_search(
     if source == "text":
         _check_query(request.query or "", settings)
     names, columns = index.preprocessor.schema.names, index[COLUMNS].columns
-    if faults := [*_range_faults(request, settings), *_field_faults(request.fields, names, columns)]:
+    if faults := [
+        *_range_faults(request, settings, retriever, source),
+        *_field_faults(request.fields, names, columns),
+    ]:
         raise refusal(faults)
     _require_served(request, retriever, index)
     shown, metadata = names, None
@@ -148,7 +153,7 @@ def plan_search(
         text=(request.query or "") if source == "text" else "",
         top_k=request.top_k,
         offset=request.offset,
-        candidates=request.candidates or max(DEFAULT_CANDIDATES, request.offset + request.top_k),
+        candidates=_candidates(request, retriever, source),
         params=SearchParams(request.params.ef_search, request.params.nprobe, request.params.exact),
         retriever=retriever,
         fusion=_fusion(request, retriever, index.fusion),
@@ -239,21 +244,36 @@ def _check_query(query: str, settings: Settings) -> None:
         raise QueryError("the query is empty; send some text")
 
 
-def _range_faults(request: SearchRequest, settings: Settings) -> list[Fault]:
+def _range_faults(
+    request: SearchRequest, settings: Settings, retriever: Retriever, source: Source
+) -> list[Fault]:
     faults = []
     if request.top_k > settings.max_top_k:
         faults.append(Fault("/top_k", f"expected at most {settings.max_top_k}, found {request.top_k}"))
     if request.timeout_ms is not None and request.timeout_ms > settings.max_timeout_ms:
         detail = f"expected at most {settings.max_timeout_ms}, found {request.timeout_ms}"
         faults.append(Fault("/timeout_ms", detail))
-    end = request.offset + request.top_k
-    if request.candidates is None:
-        if end > MAX_CANDIDATES:
-            faults.append(Fault("/offset", f"offset + top_k is {end}, expected at most {MAX_CANDIDATES}"))
-    elif not end <= request.candidates <= MAX_CANDIDATES:
+    end, neighbors = request.offset + request.top_k, _only_neighbors(request, retriever, source)
+    if request.candidates is not None and request.candidates > MAX_CANDIDATES:
+        detail = f"expected at most {MAX_CANDIDATES}, found {request.candidates}"
+        faults.append(Fault("/candidates", detail))
+    if neighbors and request.candidates is not None and end > request.candidates:
         detail = f"expected {end} (offset + top_k) to {MAX_CANDIDATES}, found {request.candidates}"
         faults.append(Fault("/candidates", detail))
+    elif end > (most := MAX_CANDIDATES if neighbors else MAX_PAGED):
+        faults.append(Fault("/offset", f"offset + top_k is {end}, expected at most {most}"))
     return faults
+
+
+def _only_neighbors(request: SearchRequest, retriever: Retriever, source: Source) -> bool:
+    """Whether a search reaches its candidates alone, because words do not tell what else matches."""
+    return source in ("vector", "like") or (source == "text" and retriever in ("dense", "learned-sparse"))
+
+
+def _candidates(request: SearchRequest, retriever: Retriever, source: Source) -> int:
+    end = request.offset + request.top_k
+    needed = end if _only_neighbors(request, retriever, source) else 0
+    return request.candidates or max(DEFAULT_CANDIDATES, needed)
 
 
 def _field_faults(fields: list[str] | None, names: tuple[str, ...], columns: Columns) -> list[Fault]:

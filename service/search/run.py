@@ -4,41 +4,49 @@ The functions block and may run in many threads. `service/search/pool.py` keeps 
 the first one, which takes microseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.contract import Correction, FoundHits, Hit, Query, QueryExplanation
+from glow.contract import Correction, FoundHits, Hit, Matching, Query, QueryExplanation
 from glow.errors import QueryError
-from glow.index import Index, RowMask, wanted_until
+from glow.index import Index, Ranking, RowMask, best, wanted_until
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import Expression
 from glow.index.columns.masks import FacetCounts, count_values
+from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS, not_found
-from glow.index.vectors import VECTORS
 from glow.records import Document
 from glow.search import (
     NO_OTHERS,
     AnalyzedQuery,
+    Arrangement,
     Confidence,
     EncodedQuery,
+    Matches,
     Others,
     RankedDocuments,
+    WordMatching,
     Words,
     analyze_query,
     arrange,
     attended_words,
+    confidence_of,
     constraint_mask,
+    coverage_scorer,
     fuse_hybrid,
     gather_hybrid,
+    near_matches,
     rank_dense,
     rank_lexical,
     reads_head,
     rerank,
     score_unit,
     unknown_words,
+    words_searched,
 )
 from glow.text import Preprocessor, WeightedTokens
 from glow_service.search.clock import NEVER, Deadline, StageClock
@@ -95,8 +103,8 @@ class SearchSession:
     """
 
     __slots__ = (
-        "_confidence", "_explanations", "_facets", "_reader", "analyzed", "clock", "deadline", "index", "left_out",
-        "may_move", "plan", "ranked", "text", "tokens",
+        "_confidence", "_counted", "_explanations", "_facets", "_matches", "_reader", "analyzed", "clock", "deadline",
+        "index", "left_out", "may_move", "plan", "ranked", "text", "tokens",
     )  # fmt: skip
 
     def __init__(self, index: Index, plan: SearchPlan, deadline: Deadline = NEVER) -> None:
@@ -114,6 +122,8 @@ class SearchSession:
         self._explanations: Explanations | None = None
         self._reader: PageReader | None = None
         self._confidence: Confidence | None = None
+        self._matches: Matches | None = None  # None: unknown, so only candidates are counted
+        self._counted: NDArray[np.int64] = np.empty(0, np.int64)  # rows that facets count
 
     @property
     def needs_vector(self) -> bool:
@@ -150,10 +160,11 @@ class SearchSession:
         """Runs the stages after encoding."""
         with wanted_until(self.deadline.at):
             allowed = self._filter()
-            candidates = self.ranked = self._search(vector, allowed)
-            self.ranked = self._rerank(candidates, vector)
+            self.ranked = self._search(vector, allowed)
+            self.ranked = self._rerank(self.ranked, vector)
             self.ranked = self._arrange(self.ranked)
-            self._facets = self._count(candidates.rows, allowed)
+            self._facets = self._count(allowed)
+            self.ranked = self._grouped(self.ranked)
             page = page_of(self.plan, self.ranked)
             if self.plan.explain:
                 self._explanations = self._explain(page)
@@ -206,16 +217,32 @@ class SearchSession:
         if plan.source != "text":
             ranked = self._search_without_text(allowed)
         elif vector is None:
-            by: Words = "learned" if plan.retriever == "learned-sparse" else "lexical"
-            ranked = rank_lexical(index, self.text, plan.candidates, allowed, by, self.others)
+            ranked = self._search_lexical(allowed)
         else:
             # The first hits of an exact search do not depend on the number of candidates.
-            is_exact = index[VECTORS].kind == "flat" or plan.params.exact
-            is_page = is_exact and not plan.facets and plan.arrangement is None and plan.rerank is None
-            needed = plan.offset + plan.top_k if is_page else plan.candidates
-            ranked = rank_dense(index, vector, needed, plan.params, allowed)
+            ranked = rank_dense(index, vector, plan.candidates, plan.params, allowed)
+            if plan.match != "any":
+                self._matches = near_matches(ranked)
+                ranked = ranked.take(self._matches.holds(ranked.rows))
         self.clock.lap("search")
         return ranked
+
+    def _search_lexical(self, allowed: RowMask | None) -> RankedDocuments:
+        index, plan = self.index, self.plan
+        by: Words = "learned" if plan.retriever == "learned-sparse" else "lexical"
+        ranked = rank_lexical(index, self.text, plan.candidates, allowed, by, self.others)
+        self._matches = self._match(
+            (ranked.scores[:0], ranked.rows[:0]), 0.0, (ranked.scores, ranked.rows), allowed
+        )
+        if self._matches is None:
+            return ranked
+        impacts, words = index[POSTINGS], words_searched(index, self.text, self.others)
+
+        def score(rows: NDArray[np.int64]) -> RankedDocuments:
+            scores, found = best(impacts.score(words, rows), rows, max(len(rows), 1), index.order)
+            return RankedDocuments(scores, found, {by: scores}, {})
+
+        return self._whole(ranked, score)
 
     def _search_without_text(self, allowed: RowMask | None) -> RankedDocuments:
         """Ranks by a vector or for documents like another one, or lists all that the filter allows by id."""
@@ -247,10 +274,70 @@ class SearchSession:
         )
         # A re-ranker needs the uncalibrated scores, not probabilities.
         calibrates = plan.rerank is None
-        ranked = fuse_hybrid(index, gathered, plan.candidates, fusion, dense.passages, calibrates=calibrates)
-        self._confidence = ranked.confidence
+        fuse = partial(
+            fuse_hybrid, index, gathered, fusion=fusion, passages=dense.passages, calibrates=calibrates
+        )
+        ranked = fuse(plan.candidates)
+        nearest = dense.scores if gathered.head is None else gathered.head[0]
+        near = (dense.scores, dense.rows)
+        top = float(nearest[0]) if len(nearest) else 0.0
+        self._matches = self._match(near, top, gathered.lexical, allowed)
+        if self._matches is not None:
+            ranked = self._whole(
+                ranked, lambda rows: fuse(max(len(rows) + 2 * plan.candidates, 1), further=rows)
+            )
+        self._confidence = self._rate(ranked)
         self.clock.lap("search")
         return ranked
+
+    # Matches.
+
+    def _match(
+        self, near: Ranking, nearest: float, lexical: Ranking, allowed: RowMask | None
+    ) -> Matches | None:
+        """The matches, from the ranked candidates; None for learned words, which do not tell what matches."""
+        index, plan = self.index, self.plan
+        if plan.retriever == "learned-sparse":
+            return None
+        words = index.preprocessor.pieces.words(self.text)
+        asked = WordMatching(words, index.preprocessor.weigher.idf, plan.match, self.others)
+        if index[POSTINGS].is_remote:
+            pool = np.union1d(near[1], lexical[1])
+            is_whole = len(lexical[1]) < plan.candidates
+            return asked.among(index[POSTINGS], pool, near, nearest, is_whole=is_whole)
+        return asked.everywhere(index[POSTINGS], near, nearest, allowed)
+
+    def _whole(
+        self, ranked: RankedDocuments, score: Callable[[NDArray[np.int64]], RankedDocuments]
+    ) -> RankedDocuments:
+        """The candidates that match, and if the page or an arrangement needs them, every other match behind them."""
+        assert self._matches is not None  # noqa: S101 - called with matches
+        plan, matches = self.plan, self._matches
+        first = ranked.take(matches.holds(ranked.rows))
+        if plan.arrangement is None and plan.offset + plan.top_k <= len(first.rows):
+            return first
+        further = np.setdiff1d(matches.rows, first.rows, assume_unique=True)
+        if not len(further):
+            return first
+        every = score(further)
+        rest = every.take(np.isin(every.rows, further))
+        parts = {
+            name: np.concatenate([values, rest.parts.get(name, np.full(len(rest.rows), np.nan, np.float32))])
+            for name, values in first.parts.items()
+        }
+        rows, scores = np.concatenate([first.rows, rest.rows]), np.concatenate([first.scores, rest.scores])
+        return RankedDocuments(scores, rows, parts, {**rest.passages, **first.passages})
+
+    def _rate(self, ranked: RankedDocuments) -> Confidence | None:
+        """Confidence in the best match; None where scores are no probabilities."""
+        if "fused" not in ranked.parts:
+            return None
+        if not len(ranked.rows):
+            return "none"
+        words = self.index.preprocessor.pieces.words(self.text)
+        idf = self.index.preprocessor.weigher.idf
+        covered = coverage_scorer(self.index[POSTINGS], words, idf, self.others, power=1.0)(ranked.rows[:1])
+        return confidence_of(float(ranked.parts["dense"][0]), float(covered[0]))
 
     # Re-rank, arrange, facets.
 
@@ -268,23 +355,42 @@ class SearchSession:
         return reordered
 
     def _arrange(self, ranked: RankedDocuments) -> RankedDocuments:
-        if self.plan.arrangement is None:
+        """Boosts, a minimum score and another order; groups are made when the matches are counted."""
+        self._counted = ranked.rows if self._matches is None else self._matches.rows
+        arrangement = self.plan.arrangement
+        if arrangement is None:
             return ranked
-        arranged = arrange(ranked, self.plan.arrangement, self.index[COLUMNS].columns, self._mask)
+        arranged = self._arranged(ranked, replace(arrangement, group_by=""))
+        self._counted = arranged.rows
+        return arranged
+
+    def _grouped(self, ranked: RankedDocuments) -> RankedDocuments:
+        arrangement = self.plan.arrangement
+        if arrangement is None or not arrangement.group_by:
+            return ranked
+        return self._arranged(
+            ranked, Arrangement(group_by=arrangement.group_by, group_size=arrangement.group_size)
+        )
+
+    def _arranged(self, ranked: RankedDocuments, arrangement: Arrangement) -> RankedDocuments:
+        arranged = arrange(ranked, arrangement, self.index[COLUMNS].columns, self._mask)
         self.clock.switch("search")
         self.clock.check()
         return arranged
 
-    def _count(self, rows: NDArray[np.int64], allowed: RowMask | None) -> dict[str, FacetCounts]:
-        """Facets of the candidates; approximate if more documents may match."""
-        index, plan = self.index, self.plan
+    @property
+    def _knows_all(self) -> bool:
+        """Whether every match is known, so that counts are exact."""
+        return self.plan.source == "browse" if self._matches is None else self._matches.is_whole
+
+    def _count(self, allowed: RowMask | None) -> dict[str, FacetCounts]:
+        """Facets of the matches; of the candidates, and approximate, if it is not known what matches."""
+        index, plan, rows = self.index, self.plan, self._counted
         if not plan.facets:
             return {}
-        most = index[STORED_FIELDS].count if allowed is None else allowed.count
-        if plan.source == "browse":
-            most = len(rows)
-        if plan.retriever in ("lexical", "learned-sparse") and len(rows) < plan.candidates:
-            most = len(rows)  # no other document has a term of the query
+        most = len(rows)
+        if not self._knows_all:
+            most = index[STORED_FIELDS].count if allowed is None else allowed.count
         columns = index[COLUMNS].columns
         counts = {
             facet.field: count_values(columns, facet.field, rows, facet.limit, most) for facet in plan.facets
@@ -319,6 +425,7 @@ class SearchSession:
 
     def _render(self, hits: tuple[Hit, ...]) -> SearchAnswer:
         tokens, explanations, analyzed = self.tokens, self._explanations, self.analyzed
+        matches = self._matches
         query = Query(
             text=self.plan.text,
             tokens=0 if tokens is None else len(tokens),
@@ -336,6 +443,8 @@ class SearchSession:
             index=index_name(self.index),
             query=query,
             hits=hits,
+            total=len(self._counted) if self._knows_all else None,
+            matching=None if matches is None else Matching(matches.words, matches.similar),
             confidence=self._confidence,
             facets={name: facet_of(counts) for name, counts in self._facets.items()},
         )

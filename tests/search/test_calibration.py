@@ -12,9 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from glow.index import DEFAULT_FUSION, CalibratedFusion, Calibration, Fusion, FusionWeights
 from glow.search import confidence_of, fit_logistic, probabilities, signs_of
 
-MADE = Calibration(
-    sharpness=50.0, standing=0.5, evidence=3.0, openness=-0.7, constant=-3.0, high=0.4, none=0.1
-)
+MADE = Calibration(sharpness=50.0, standing=0.5, evidence=3.0, openness=-0.7, constant=-3.0)
 SCORES = st.floats(-1, 2, width=32)
 
 
@@ -61,8 +59,10 @@ def test_the_fit_is_that_of_a_library_and_keeps_its_bounds() -> None:
 
 
 def test_how_sure_a_first_hit_is() -> None:
-    said = [confidence_of(MADE, first) for first in (None, 0.0, 0.099, 0.1, 0.399, 0.4, 1.0)]
-    assert said == ["none", "none", "none", "low", "low", "high", "high"]
+    assert confidence_of(0.05, 1.0) == "high"  # it holds all words of the query
+    said = [confidence_of(cosine, 0.5) for cosine in (-0.2, 0.15, 0.17, 0.5, 0.56)]
+    assert said == ["none", "none", "low", "low", "high"]
+    assert confidence_of(float("nan"), 0.5) == "none"
 
 
 def test_a_calibration_is_of_one_way_to_fuse() -> None:
@@ -74,7 +74,7 @@ def test_a_calibration_is_of_one_way_to_fuse() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"none": 0.5}, {"sharpness": 0}, {"standing": -1}, {"standing": 0, "evidence": 0}, {"extra": 1}],
+    [{"sharpness": 0}, {"standing": -1}, {"standing": 0, "evidence": 0}, {"extra": 1}],
 )
 def test_numbers_that_would_turn_hits_round_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValidationError):

@@ -70,9 +70,11 @@ def test_every_retriever_can_be_read_again(client: httpx.Client, retriever: str)
 
 
 def test_batches_filters_facets_boosts_and_groups_go_with_it(client: httpx.Client) -> None:
-    wanted = {"query": QUERY, "rerank": {"depth": 30}, "top_k": 10}
+    wanted = {"query": QUERY, "rerank": {"depth": 30}, "top_k": 10, "match": "any"}
     year = {"field": "year", "gte": 2010}
-    found = client.post("/search/batch", json={"searches": [wanted, {"query": QUERY}]}).json()["results"]
+    found = client.post(
+        "/search/batch", json={"searches": [wanted, {"query": QUERY, "match": "any"}]}
+    ).json()["results"]
     assert ids(found[0]) == ids(ask(client, **wanted)) and ids(found[1]) == ids(ask(client))
     filtered = ask(client, rerank=True, filter=year, facets=[{"field": "year"}])
     assert all(hit["metadata"]["year"] >= 2010 for hit in filtered["hits"]) and filtered["facets"]

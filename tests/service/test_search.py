@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from glow.contract import BatchResult, DocumentResult, SearchResult
+from glow.contract import BatchResult, DocumentResult, Matching, SearchResult
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
@@ -26,13 +26,16 @@ def test_an_answer_has_exactly_the_documented_shape(http: httpx.Client) -> None:
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/json"
     result = read_whole(response.content, SearchResult)
-    assert result.degraded == () and result.query.text == QUERY and len(result.hits) == 10
-    assert [hit.rank for hit in result.hits] == list(range(1, 11))
+    assert result.degraded == () and result.query.text == QUERY and len(result.hits) == 3
+    assert [hit.rank for hit in result.hits] == [1, 2, 3]
+    assert (result.total, result.matching) == (3, Matching("some", 2))
     assert result.took_ms >= sum(result.timings_ms.values()) * 0.99
 
 
 def test_hits_are_those_of_comparing_with_every_vector(http: httpx.Client, index: Index) -> None:
-    hits = http.post("/search", json={"query": QUERY, "top_k": 50, "retriever": "dense"}).json()["hits"]
+    hits = http.post(
+        "/search", json={"query": QUERY, "top_k": 50, "retriever": "dense", "match": "any"}
+    ).json()["hits"]
     vector = index.encoder.encode([index.preprocessor.query(QUERY)])[0]
     stored = index[VECTORS]._index.reconstruct_n(0, len(index[VECTORS]))  # type: ignore[attr-defined]  # the part itself, behind its view
     scores = stored @ vector

@@ -24,8 +24,8 @@ from tests.until import until
 pytestmark = pytest.mark.filterwarnings("ignore")
 Json = dict[str, Any]
 Services = tuple[httpx.Client, httpx.Client]
-BEES = {"query": "how do bees find home at night"}
-WORDS = {"query": "coffee beans grow in gardens", "retriever": "lexical"}
+BEES = {"query": "how do bees find home at night", "match": "any"}
+WORDS = {"query": "coffee beans grow in gardens", "retriever": "lexical", "match": "any"}
 FILTERS: list[Json] = [
     {"field": "lang", "eq": "de"},
     {"field": "lang", "in": ["en", "fr"]},

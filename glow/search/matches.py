@@ -1,0 +1,184 @@
+"""The documents that match a query: those that hold enough of its words, and those that are near enough.
+
+A search ranks candidates; its matches are what users count, sort and filter. A document matches if it holds all content
+words of the query. If none does, `SOME` of the words by idf is enough. It also matches as one of the candidates whose similarity
+is close to that of the nearest document. docs/decisions/0042 has the measurements behind the bounds.
+
+    n   documents       m   matches
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glow.index import Ranking, RowMask
+from glow.index.postings import ImpactsView
+from glow.search.hybrid import held_words, lexical_share
+from glow.search.query import Match, Others
+from glow.search.retrievers import RankedDocuments
+from glow.text import searched_words
+
+SOME = 0.6
+"""Share of a query's idf that a document must hold to match if no document holds all."""
+NEAR, NEAREST_SHARE = 0.2, 0.5
+"""A neighbor matches with at least this cosine, and at least this share of the nearest document's cosine."""
+KEYWORD_NEAR, KEYWORD_SHARE = 0.35, 0.9
+"""The same for keywords, if some document holds all of them, or none holds any: what is merely related is no match."""
+NO_NEIGHBOR, EVERY_NEIGHBOR = 2.0, -2.0
+MOST_KEYWORDS = 4
+"""Most content words of a keyword query."""
+SPARSE_SHARE = 8
+"""A list with so many times fewer rows than another is looked up in it; otherwise both become masks."""
+HeldWords = Literal["all", "some", "none"]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """The matches of one search."""
+
+    rows: Rows  # int64 [m], ascending, those that a filter allows
+    words: HeldWords  # whether they hold all words, some of them, or match by similarity alone
+    similar: int  # number of matches that hold too few words, and are near
+    is_whole: bool = True  # whether these are all matches; remote words tell only of candidates
+
+    def holds(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which of some rows match, bool [x]."""
+        return _in(rows, self.rows) if len(self.rows) else np.zeros(len(rows), np.bool_)
+
+
+def near_matches(ranked: RankedDocuments) -> Matches:
+    """The matches of a search by similarity alone."""
+    nearest = float(ranked.scores[0]) if len(ranked.scores) else 0.0
+    bound = max(NEAR, NEAREST_SHARE * nearest)
+    return _joined((ranked.rows[:0], "none"), (ranked.scores, ranked.rows), bound)
+
+
+@dataclass(frozen=True, slots=True)
+class WordMatching:
+    """What a query's words ask of a match."""
+
+    words: Sequence[str]  # of the query, as preprocessing yields them
+    idf: Callable[[str], float]  # weight of a word, >= 0
+    match: Match
+    others: Others  # what else counts as a word
+
+    def everywhere(
+        self,
+        impacts: ImpactsView,
+        near: Ranking,  # nearest candidates, as a search with the filter found them
+        nearest: float,  # cosine of the nearest document, regardless of filters
+        allowed: RowMask | None,  # documents that may be found; None: all
+    ) -> Matches:
+        """The matches among all documents."""
+        lists = {word: _rows_of(impacts, word, self.others) for word in self._content()}
+        if allowed is not None:
+            lists = {word: rows[allowed.mask[rows]] for word, rows in lists.items()}
+        held = self._held(lists, len(impacts))
+        return _joined(held, near, self._bound(held[1], lists, nearest))
+
+    def among(
+        self, impacts: ImpactsView, pool: Rows, near: Ranking, nearest: float, *, is_whole: bool
+    ) -> Matches:
+        """The matches among some documents, int64 [p] ascending; arguments as for `everywhere`."""
+        content = self._content()
+        held = held_words(impacts, content, pool, self.others)
+        lists = {word: np.flatnonzero(held[:, at]) for at, word in enumerate(content)}
+        places, words = self._held(lists, len(pool))
+        return _joined((pool[places], words), near, self._bound(words, lists, nearest), is_whole=is_whole)
+
+    def _content(self) -> list[str]:
+        return list(dict.fromkeys(searched_words(self.words)))
+
+    def _held(self, lists: Mapping[str, Rows], documents: int) -> tuple[Rows, HeldWords]:
+        """The documents that match through words, and how many words they hold."""
+        if not lists:
+            return np.empty(0, np.int64), "none"
+        if self.match != "any":
+            found = _intersection(list(lists.values()), documents)
+            if len(found) or self.match == "all":
+                return found, "all" if len(found) else "none"
+            found = _covered(lists, {word: self.idf(word) for word in lists}, documents)
+        else:
+            found = _union(list(lists.values()), documents)
+        return found, "some" if len(found) else "none"
+
+    def _bound(self, held: HeldWords, lists: Mapping[str, Rows], nearest: float) -> float:
+        """The least cosine of a match that holds too few words."""
+        if self.match != "auto":
+            return NO_NEIGHBOR if self.match == "all" else EVERY_NEIGHBOR
+        is_keyword = lexical_share(self.words) == 1.0 and len(lists) <= MOST_KEYWORDS
+        if is_keyword and held == "all":
+            return max(KEYWORD_NEAR, KEYWORD_SHARE * nearest)
+        is_unknown = not any(map(len, lists.values()))
+        return max(KEYWORD_NEAR if is_keyword and is_unknown else NEAR, NEAREST_SHARE * nearest)
+
+
+def _joined(held: tuple[Rows, HeldWords], near: Ranking, bound: float, *, is_whole: bool = True) -> Matches:
+    rows, words = held
+    similar = np.sort(near[1][near[0] >= bound])
+    if len(rows) and len(similar):
+        similar = similar[~_in(similar, rows)]
+    every = np.insert(rows, np.searchsorted(rows, similar), similar)
+    return Matches(every, words, len(similar), is_whole)
+
+
+def _rows_of(impacts: ImpactsView, word: str, others: Others) -> Rows:
+    """The documents that hold a word, or what else counts as it."""
+    found = [impacts.rows_with(word)]
+    for other in others.get(word, ()):
+        found.append(_intersection([impacts.rows_with(each) for each in other], len(impacts)))
+    return found[0] if len(found) == 1 else _union(found, len(impacts))
+
+
+def _union(lists: Sequence[Rows], documents: int) -> Rows:
+    mask = np.zeros(documents, np.bool_)
+    for rows in lists:
+        mask[rows] = True
+    return np.flatnonzero(mask)
+
+
+def _intersection(lists: Sequence[Rows], documents: int) -> Rows:
+    """The rows that are in all lists, the shortest first."""
+    found, *further = sorted(lists, key=len)
+    for rows in further:
+        if not len(found):
+            return found
+        found = found[_in(found, rows, documents)]
+    return found
+
+
+def _in(wanted: Rows, rows: Rows, documents: int = 0) -> NDArray[np.bool_]:
+    """Which wanted rows are among ascending rows, of which there are some; `documents` allows a mask."""
+    if documents and len(wanted) * SPARSE_SHARE > len(rows):
+        mask = np.zeros(documents, np.bool_)
+        mask[rows] = True
+        return mask[wanted]
+    places = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
+    there: NDArray[np.bool_] = rows[places] == wanted
+    return there
+
+
+def _covered(lists: Mapping[str, Rows], idf: Mapping[str, float], documents: int) -> Rows:
+    """The documents that hold at least `SOME` of the words by idf.
+
+    The words with the longest lists are only looked up, as long as their idf is less than needed: whoever holds enough also holds
+    another word.
+    """
+    needed = SOME * sum(idf.values()) - 1e-9
+    spare = needed
+    looked_up, visited = [], []
+    for word in sorted(lists, key=lambda word: -len(lists[word])):
+        if idf[word] < spare and len(lists[word]):
+            spare -= idf[word]
+            looked_up.append(word)
+        elif len(lists[word]):
+            visited.append(word)
+    rows = _union([lists[word] for word in visited], documents)
+    shares = np.zeros(len(rows))
+    for word in (*visited, *looked_up):
+        shares[_in(rows, lists[word], documents)] += idf[word]
+    return rows[shares >= needed]
