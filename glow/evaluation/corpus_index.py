@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import tee
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,12 @@ from glow.text import (
     Analyzer,
     AnalyzerName,
     CorpusCounter,
-    LexicalFields,
     Preprocessor,
     TermStats,
     TermTable,
     check_analyzer,
     field_words,
+    lexical_words,
     select_terms,
 )
 
@@ -65,14 +64,14 @@ def corpus_index(
 ) -> tuple[Index, list[str]]:
     """An encoded corpus with exact vectors and optionally a lexical component, and the documents' ids in row order.
 
-    Documents without text in the model's fields are left out, as in a build. Nothing is stored of documents but ids.
+    Documents without text in the model's fields are left out, as in a build. Nothing is stored of documents but ids. Ids and
+    metadata are no words, because those of judged collections may name what is asked.
     """
     if has_words:
         check_analyzer(options.analyzer, model.preprocessor.weighting.unit)
     analyzer = Analyzer(options.analyzer if has_words else "plain")
     own = model.preprocessor.terms
-    fields = LexicalFields(weak=has_words)
-    ids, corpus_words, corpus_terms, vocabulary = _statistics(model, corpus, analyzer, fields)
+    ids, corpus_words, corpus_terms, vocabulary = _statistics(model, corpus, analyzer)
     terms = select_terms(options.term_stats, corpus_words, own)
     preprocessor = model.with_terms(terms, caps_unknown=True)
     encoder = model.encoder("query", options.device, options.threads)
@@ -88,18 +87,15 @@ def corpus_index(
         folder = Path(temporary)
         if has_words:
             schema, pieces = preprocessor.schema, preprocessor.pieces
-            documents, again = tee(_documents(model, corpus))
             stems = select_terms(options.term_stats, corpus_terms, analyzer.table(own))
             spell = partial(build_spelling, folder / SPELLING_FOLDER)
             build_lexical(
                 folder / IMPACTS_FOLDER,
-                (fields.words(each, schema, pieces) for each in documents),
+                (lexical_words(each, schema, pieces) for each in _documents(model, corpus)),
                 vocabulary,
                 stems,
                 analyzer=analyzer,
                 on_words=spell,
-                fields=fields,
-                weak_words=(fields.weak_words(each, schema, pieces) for each in again),
             )
             readers[POSTINGS.name] = ImpactIndex.open(folder / IMPACTS_FOLDER)
         rows = Rows(len(ids))
@@ -134,7 +130,7 @@ def _documents(model: Model, corpus: Corpus) -> Iterator[Document]:
 
 
 def _statistics(
-    model: Model, corpus: Corpus, analyzer: Analyzer, fields: LexicalFields
+    model: Model, corpus: Corpus, analyzer: Analyzer
 ) -> tuple[list[str], TermTable, TermTable, TermTable]:
     """Ids, and the statistics of the encoder's words, and of the lexical index's terms and words."""
     counter = CorpusCounter(analyzer)
@@ -142,8 +138,7 @@ def _statistics(
     own = model.preprocessor
     for document in _documents(model, corpus):
         ids.append(document.id)
-        weak = fields.weak_words(document, own.schema, own.pieces)
-        counter.add(field_words(document, own.schema, own.pieces), weak=weak)
+        counter.add(field_words(document, own.schema, own.pieces))
     return ids, *counter.tables()
 
 

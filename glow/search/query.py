@@ -122,8 +122,7 @@ def analyze_query(
     searched, parts = text, tuple[Part, ...]((Part(text),))
     if syntax == "auto" and index.holds(POSTINGS) and preprocessor.weighting.unit == "word":
         searched, parts = parse(text, fields_of(index))
-    found = (part.constraint(preprocessor.pieces) for part in parts)
-    constraints = tuple(each for each in found if each is not None)
+    constraints = tuple(filter(None, (part.constraint(preprocessor.pieces) for part in parts)))
     started = prefix_of(index, parts[-1].text) if prefix and parts[-1].is_plain else None
     if started is not None:
         parts = (*parts[:-1], Part(parts[-1].text.removesuffix(started.typed)))
