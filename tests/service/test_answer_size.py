@@ -86,7 +86,7 @@ def bound(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 def test_a_service_cuts_unless_it_must_not(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     bound(monkeypatch, 2_000)
     with serve() as client:
-        body: dict[str, Any] = {"query": "bees", "top_k": 20}
+        body: dict[str, Any] = {"query": "bees", "top_k": 20, "match": "any"}
         refused = client.post("/search", json={**body, "allow_truncated": False})
         assert (refused.status_code, refused.json()["code"]) == (422, "answer_too_large")
         cut = client.post("/search", json=body).json()

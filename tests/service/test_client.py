@@ -50,9 +50,9 @@ def test_a_document_or_a_vector_stands_in_place_of_a_query(server: Any) -> None:
 
 def test_pages_of_the_whole_collection_hold_each_document_once(server: Any) -> None:
     with GlowClient(server.url) as client:
-        ids = [hit.id for hit in client.search_hits("water", page_size=7, limit=60, fields=[])]
-        pages = list(client.search_pages("water", page_size=7, limit=60))
-        whole = client.search("water", top_k=50, candidates=60)
+        ids = [hit.id for hit in client.search_hits("water", page_size=7, limit=60, match="any", fields=[])]
+        pages = list(client.search_pages("water", page_size=7, limit=60, match="any"))
+        whole = client.search("water", top_k=50, candidates=60, match="any")
     assert len(ids) == len(set(ids)) == 50
     assert [len(page.hits) for page in pages] == [7] * 7 + [1]
     assert ids == [hit.id for hit in whole.hits]

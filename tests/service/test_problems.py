@@ -34,7 +34,7 @@ MALFORMED = (
 # Members beside a query, and the JSON pointers to what is at fault.
 INVALID: list[tuple[dict[str, Any], str]] = [
     *(({"top_k": value}, "/top_k") for value in ("3", True, 2.5, 0, 101, 10**26)),
-    *(({"offset": value}, "/offset") for value in (-1, 995)),
+    *(({"offset": value}, "/offset") for value in (-1, 99_995)),
     *(({"candidates": value}, "/candidates") for value in (9, 1001)),
     *(({"timeout_ms": value}, "/timeout_ms") for value in (0, 30_001)),
     ({"fields": ["title", "nope"]}, "/fields/1"),

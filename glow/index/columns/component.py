@@ -136,7 +136,10 @@ class MetadataColumns(Component[Columns, FilteredColumns]):
                 f"{segment.below}{COLUMNS_FOLDER}/ describes {found} documents, "
                 f"{segment.below}delta.json says {expected} documents; {segment.remedy}"
             )
-        return replace(Columns.open(folder.parent, expected), find=segment[STORED_FIELDS].find_all)
+        # Looked up when a filter asks, because the documents of a store open the columns.
+        return replace(
+            Columns.open(folder.parent, expected), find=lambda ids: segment[STORED_FIELDS].find_all(ids)
+        )
 
     def reader(self, segments: Segments[Columns]) -> FilteredColumns:
         """The columns of all segments, and masks of filters without deleted rows, also of complements."""
