@@ -44,7 +44,12 @@ def test_a_part_number_finds_its_document_and_a_filter_names_documents(http: htt
     others = ids(search(query="water tea -kolmar"))
     assert others and not {*others} & {"17", "PX-4712", "PX-4713"}
     chosen = {"field": "_id", "in": ["PX-4711", "PX-4712", "PX-4713", "d/7", 17, "nobody"]}
-    assert sorted(ids(search(query="water", match="any", filter=chosen))) == ["17", "PX-4712", "PX-4713", "d/7"]
+    assert sorted(ids(search(query="water", match="any", filter=chosen))) == [
+        "17",
+        "PX-4712",
+        "PX-4713",
+        "d/7",
+    ]
     assert ids(search(filter={"field": "_id", "eq": "PX-4713"})) == ["PX-4713"]
     assert sorted(ids(search(filter={"_id": chosen["in"]}))) == ["17", "PX-4712", "PX-4713", "d/7"]
     assert ids(search(filter={"_id": "PX-4713"})) == ["PX-4713"]

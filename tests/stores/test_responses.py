@@ -48,7 +48,11 @@ REQUESTS: dict[str, Json] = {
     "filter alone": {"filter": FILTERS[8], "top_k": 5},
     "reranked": {**BEES, "rerank": True},
     "rrf": {**BEES, "fusion": {"method": "rrf"}},
-    "facets": {**BEES, "match": "auto", "facets": [{"field": "lang"}, {"field": "tags"}, {"field": "year", "limit": 3}]},
+    "facets": {
+        **BEES,
+        "match": "auto",
+        "facets": [{"field": "lang"}, {"field": "tags"}, {"field": "year", "limit": 3}],
+    },
     "sorted": {**BEES, "sort": [{"field": "year", "order": "desc"}, {"field": "day"}], "candidates": 60},
     "groups": {**BEES, "group_by": {"field": "lang", "size": 2}},
     "boosts": {**BEES, "boosts": [{"filter": FILTERS[0], "factor": 3.0}, {"recency": {"field": "day"}}]},
