@@ -35,7 +35,7 @@ MALFORMED = (
 INVALID: list[tuple[dict[str, Any], str]] = [
     *(({"top_k": value}, "/top_k") for value in ("3", True, 2.5, 0, 101, 10**26)),
     *(({"offset": value}, "/offset") for value in (-1, 99_995)),
-    *(({"candidates": value}, "/candidates") for value in (9, 1001)),
+    *(({"retriever": "dense", "candidates": value}, "/candidates") for value in (0, 9, 1001)),
     *(({"timeout_ms": value}, "/timeout_ms") for value in (0, 30_001)),
     ({"fields": ["title", "nope"]}, "/fields/1"),
     ({"params": {"ef_search": 0, "bool": 1}}, "/params/ef_search /params/bool"),
