@@ -426,6 +426,57 @@ class SuggestResult(Record, frozen=True):
     ]
 
 
+class HeldWords(Record, frozen=True, omit_defaults=False):
+    """Content words of a query that a document holds or lacks."""
+
+    matched: Annotated[tuple[str, ...], says("Words that it holds, in any form.")] = ()
+    missing: Annotated[tuple[str, ...], says("Words that it lacks.")] = ()
+    because: Annotated[
+        dict[str, str], says("Matched word, and the synonym or completion that it holds in its place.")
+    ] = msgspec.field(default_factory=dict)
+
+
+class EncodedPart(Record, frozen=True):
+    """How much of a document the encoder read."""
+
+    tokens: Annotated[int, says("Tokens that it read, of the best passage if there are passages.")]
+    limit: Annotated[int, says("Most tokens that it reads.")]
+    truncated: Annotated[bool, says("Whether text was cut.")]
+
+
+class DocumentExplanation(Record, frozen=True, omit_defaults=False):
+    """Why a search returns a document, or does not."""
+
+    index: Annotated[IndexName, says("Index that was searched.")]
+    id: Annotated[str, says("The document's id.")]
+    summary: Annotated[str, says("The reason in a sentence.")]
+    found: Annotated[bool, says("Whether it is a match.")]
+    rank: Annotated[int | None, says("Its rank among all matches, as pages show it.")]
+    total: Annotated[int | None, says("Number of matches; null if it is not known.")]
+    score: Annotated[float | None, says("Score that ranks it.")]
+    ranks: Annotated[
+        dict[str, int], says("Its rank by each method among all documents that filter and syntax allow.")
+    ]
+    scores: Annotated[dict[str, float], says("Score of each method: dense, lexical, learned, fused.")]
+    words: Annotated[HeldWords | None, says("Words of the query; null without a query.")]
+    filter: Annotated[
+        tuple[dict[str, Any], ...] | None, says("The smallest parts of the filter that exclude it.")
+    ]
+    constraints: Annotated[tuple[str, ...], says("Phrases and exclusions of the query that it breaks.")]
+    cut_by: Annotated[
+        Annotated[str, one_of("filter", "syntax", "match", "candidates", "min_score", "group_by")] | None,
+        says("What removes it from the search."),
+    ]
+    read: Annotated[EncodedPart, says("How much of it the encoder read.")]
+
+
+class ExplainResult(DocumentExplanation, frozen=True, kw_only=True):
+    """Why a search returns a document, or does not."""
+
+    request_id: Annotated[str, says("The request's id, as in logs.")]
+    took_ms: Annotated[float, says("Milliseconds from the request's first byte.")]
+
+
 class BatchItem(Record, frozen=True):
     """Hits of one search of a batch, or a problem."""
 

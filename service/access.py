@@ -374,6 +374,7 @@ _BOTH = {
     "/search": Access.KEY,
     "/search/batch": Access.KEY,
     "/suggest": Access.KEY,
+    "/explain": Access.KEY,
     "/feedback": Access.KEY,
     "/documents": Access.WRITE,
     "/documents/*": Access.KEY,

@@ -17,6 +17,7 @@ from glow.search.hybrid import (
     coverage_scorer,
     fuse,
     fuse_rankings,
+    held_words,
     rrf,
     uncertainty,
 )
@@ -49,6 +50,7 @@ from glow.search.retrievers import (
     Retriever,
     RetrieverOrAuto,
     Words,
+    dense_scorer,
     fuse_hybrid,
     gather_hybrid,
     rank_dense,
@@ -61,7 +63,7 @@ from glow.search.retrievers import (
 )
 from glow.search.suggest import Suggestion, suggest
 from glow.search.synonyms import NO_SYNONYMS, SynonymFile, Synonyms, read_synonyms
-from glow.search.syntax import Constraint, constraint_mask, reads_documents
+from glow.search.syntax import Constraint, constraint_mask, live_mask, reads_documents
 
 __all__ = [
     "DEFAULT_CANDIDATES",
@@ -103,12 +105,15 @@ __all__ = [
     "constraint_mask",
     "contributions",
     "coverage_scorer",
+    "dense_scorer",
     "fit_logistic",
     "fuse",
     "fuse_hybrid",
     "fuse_rankings",
     "gather_hybrid",
+    "held_words",
     "is_known",
+    "live_mask",
     "mixed",
     "near_matches",
     "probabilities",

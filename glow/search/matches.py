@@ -43,6 +43,7 @@ class Matches:
     rows: Rows  # int64 [m], ascending, those that a filter allows
     words: HeldWords  # whether they hold all words, some of them, or match by similarity alone
     similar: int  # number of matches that hold too few words, and are near
+    bound: float  # least cosine of such a match
     is_whole: bool = True  # whether these are all matches; remote words tell only of candidates
 
     def holds(self, rows: Rows) -> NDArray[np.bool_]:
@@ -123,7 +124,7 @@ def _joined(held: tuple[Rows, HeldWords], near: Ranking, bound: float, *, is_who
     if len(rows) and len(similar):
         similar = similar[~_in(similar, rows)]
     every = np.insert(rows, np.searchsorted(rows, similar), similar)
-    return Matches(every, words, len(similar), is_whole)
+    return Matches(every, words, len(similar), bound, is_whole)
 
 
 def _rows_of(impacts: ImpactsView, word: str, others: Others) -> Rows:

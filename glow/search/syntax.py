@@ -138,7 +138,7 @@ def constraint_mask(
 
     A constraint that no allowed document satisfies restricts nothing, so that its words are searched as words.
     """
-    live = _live(index) if allowed is None else allowed.mask
+    live = live_mask(index) if allowed is None else allowed.mask
     mask = live.copy()
     for constraint in constraints:
         check()
@@ -152,7 +152,7 @@ def constraint_mask(
     return allowed if np.array_equal(mask, live) else RowMask(mask)
 
 
-def _live(index: Index) -> NDArray[np.bool_]:
+def live_mask(index: Index) -> NDArray[np.bool_]:
     """The documents that are not deleted, bool [n]."""
     live = np.ones(index.view.rows.documents, np.bool_)
     if index.delta is not None:

@@ -53,7 +53,7 @@ _EXAMPLE: dict[str, Any] = {
 _logger = logging.getLogger(__name__)
 
 
-_SEARCH_ERRORS = (
+SEARCH_ERRORS = (
     DocumentNotFoundError,
     errors.AnswerTooLargeError,
     QueryError,
@@ -69,7 +69,7 @@ _SEARCH_ERRORS = (
     "POST",
     "/search",
     "/v1/search",
-    errors=(*BODY_ERRORS, *_SEARCH_ERRORS),
+    errors=(*BODY_ERRORS, *SEARCH_ERRORS),
     answer=SearchResult,
     body=SearchRequest,
     tag="search",
@@ -97,7 +97,7 @@ async def post_search(request: Request, body: SearchRequest) -> Response:
     "GET",
     "/search",
     "/v1/search",
-    errors=(errors.RequestError, errors.DeadlineError, *_SEARCH_ERRORS),
+    errors=(errors.RequestError, errors.DeadlineError, *SEARCH_ERRORS),
     answer=SearchResult,
     tag="search",
     parameters=parameters,

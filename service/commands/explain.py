@@ -1,4 +1,4 @@
-"""`glow explain`: why documents match a query, as tables or JSON."""
+"""`glow explain`: why documents match a query or do not, as sentences and tables, or as JSON."""
 
 import json
 import sys
@@ -6,30 +6,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from glow.artifact import IndexRoot
 from glow.commands import command, option
+from glow.contract import DocumentExplanation
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams
 from glow.options import StrictModel
 from glow.records import Document
 from glow.runtime import Explanation
-from glow.search import analyze_query
+from glow.search import RetrieverOrAuto, analyze_query, read_synonyms
 from glow.text import Fragment, Highlighter, Highlighting, markup
 from glow_service.commands.search import printable
 from glow_service.search import (
+    DocumentSearch,
     Explanations,
     SearchPlan,
+    SearchRequest,
     SearchSession,
     explain,
+    parsed,
     passage_document,
+    plan_search,
     require_explainer,
 )
+from glow_service.search.request import members_of_address
+from glow_service.settings import Settings
 
 _STYLES = {"": "", "query": "bold yellow", "attended": "bold cyan"}
 BAR_WIDTH = 20
@@ -90,7 +99,7 @@ def as_tables(explained: Explained, words: int) -> Iterator[RenderableType]:
     yield _term_table(explanations.query, words)
     for place, document in enumerate(explained.documents):
         score = explained.scores[place]
-        ranked = "not found by the search" if score is None else f"score {score:.4f}"
+        ranked = "not among the nearest" if score is None else f"score {score:.4f}"
         yield Text.assemble(
             f"\n{place + 1}  ",
             (printable(document.id), "bold"),
@@ -145,18 +154,54 @@ class ExplainOptions(StrictModel):
     leave_one_out: bool = option(False, "Also show how each score changes without each query word.")
     fragments: int = option(2, "Most snippets per field.", ge=1)
     fragment_chars: int = option(200, "Most characters per snippet.", ge=20)
+    retriever: RetrieverOrAuto = option("auto", "Retriever of the search that --id explains.")
+    filter: str = option("", "Its filter, as for `glow search`.", metavar="JSON")
+    synonyms: str = option("", "Its file of synonyms.")
     json_output: bool = option(False, "Print JSON in place of tables.", flag="--json")
 
 
 @command(ExplainOptions)
 def explain_command(options: ExplainOptions) -> None:
-    """Says why documents answer a query."""
+    """Says why documents answer a query, or why a document is not found."""
     root = IndexRoot(options.index_root)
-    explained = _explain(Index.open(root.folder(root.current())), options)
+    index = Index.open(root.folder(root.current()))
+    reasons = _reasons(index, options) if options.ids else []
+    # The sentences need no explain graphs, and the tables do.
+    explained = None if reasons and index.explainer is None else _explain(index, options)
     if options.json_output:
-        sys.stdout.write(json.dumps(as_json(explained), indent=2) + "\n")
-    else:
-        Console(highlight=False).print(Group(*as_tables(explained, options.words)))
+        found: dict[str, Any] = {"documents": msgspec.to_builtins(reasons)} if reasons else {}
+        sys.stdout.write(json.dumps(found | (as_json(explained) if explained else {}), indent=2) + "\n")
+        return
+    console = Console(highlight=False)
+    for reason in reasons:
+        console.print(Text(_lines(reason)), soft_wrap=True)
+    if explained is not None:
+        console.print(Group(*as_tables(explained, options.words)))
+
+
+def _reasons(index: Index, options: ExplainOptions) -> list[DocumentExplanation]:
+    members = members_of_address(urlencode({"filter": options.filter}).encode()) if options.filter else {}
+    if options.retriever != "auto":
+        members["retriever"] = options.retriever
+    request, settings = (
+        parsed(SearchRequest, {"query": options.query, **members}),
+        Settings(index_root=options.index_root),
+    )
+    plan = plan_search(request, settings, index, read_synonyms(options.synonyms))
+    return [DocumentSearch(index, plan, each, request.filter).run() for each in options.ids]
+
+
+def _lines(found: DocumentExplanation) -> str:
+    """The sentence, then ranks, words, and what the encoder read."""
+    words, read = found.words, found.read
+    facts = {
+        "ranks": ", ".join(f"{name} {rank:,}" for name, rank in found.ranks.items()),
+        "holds": "" if words is None else ", ".join(words.matched),
+        "lacks": "" if words is None else ", ".join(words.missing),
+        "read": f"{read.tokens} of at most {read.limit} tokens" + (", cut" if read.truncated else ""),
+    }
+    lines = [f"    {name}  {text}" for name, text in facts.items() if text]
+    return "\n".join(map(printable, [f"{found.id}  {found.summary}", *lines])) + "\n"
 
 
 def _explain(index: Index, options: ExplainOptions) -> Explained:

@@ -16,9 +16,10 @@ from glow_service.search.pool import ENCODE_THREADS, Admission, Job, SearchPool
 from glow_service.search.render import index_name, list_fields, shown_fields
 from glow_service.search.request import MAX_FAULTS, SearchRequest, Shape, fault, faults_of, parsed, refusal
 from glow_service.search.run import SearchAnswer, SearchSession, query_tokens
+from glow_service.search.why import DocumentSearch
 
 __all__ = [
-    "ENCODE_THREADS", "MAX_ANSWER_BYTES", "MAX_EXPLAINED_HITS", "MAX_FAULTS", "MAX_FILTER_TERMS", "NEVER", "Admission", "Deadline", "Explanations",
+    "ENCODE_THREADS", "MAX_ANSWER_BYTES", "MAX_EXPLAINED_HITS", "MAX_FAULTS", "MAX_FILTER_TERMS", "NEVER", "Admission", "Deadline", "DocumentSearch", "Explanations",
     "HighlightCall", "Job", "LongHitsError", "SearchAnswer", "SearchPlan", "SearchPool", "SearchRequest",
     "SearchSession", "Shape", "StageClock", "explain", "fault", "faults_of", "filter_terms_of",
     "index_name", "list_fields", "parsed", "passage_document", "plan_search", "query_tokens", "refusal", "require_explainer",

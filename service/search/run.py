@@ -103,8 +103,8 @@ class SearchSession:
     """
 
     __slots__ = (
-        "_confidence", "_counted", "_explanations", "_facets", "_matches", "_reader", "analyzed", "clock", "deadline",
-        "index", "left_out", "may_move", "plan", "ranked", "text", "tokens",
+        "_confidence", "_counted", "_explanations", "_facets", "_reader", "allowed", "analyzed", "clock", "deadline",
+        "index", "left_out", "matches", "may_move", "plan", "ranked", "text", "tokens",
     )  # fmt: skip
 
     def __init__(self, index: Index, plan: SearchPlan, deadline: Deadline = NEVER) -> None:
@@ -122,7 +122,8 @@ class SearchSession:
         self._explanations: Explanations | None = None
         self._reader: PageReader | None = None
         self._confidence: Confidence | None = None
-        self._matches: Matches | None = None  # None: unknown, so only candidates are counted
+        self.allowed: RowMask | None = None  # by the filter and the syntax; None: all
+        self.matches: Matches | None = None  # None: unknown, so only candidates are counted
         self._counted: NDArray[np.int64] = np.empty(0, np.int64)  # rows that facets count
 
     @property
@@ -159,19 +160,23 @@ class SearchSession:
     def retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
         """Runs the stages after encoding."""
         with wanted_until(self.deadline.at):
-            allowed = self._filter()
-            self.ranked = self._search(vector, allowed)
-            self.ranked = self._rerank(self.ranked, vector)
-            self.ranked = self._arrange(self.ranked)
-            self._facets = self._count(allowed)
-            self.ranked = self._grouped(self.ranked)
-            page = page_of(self.plan, self.ranked)
+            page = page_of(self.plan, self.rank(vector))
             if self.plan.explain:
                 self._explanations = self._explain(page)
             self._reader = PageReader(
                 self.index, self.plan, self.text, page, self._explanations, self.clock, self.others
             )
             return self._render(self._reader.run(may_move=self.may_move))
+
+    def rank(self, vector: NDArray[np.float32] | None) -> RankedDocuments:
+        """Runs the stages up to the ranking that pages are cut from, and counts facets."""
+        self.allowed = self._filter()
+        self.ranked = self._search(vector, self.allowed)
+        self.ranked = self._rerank(self.ranked, vector)
+        self.ranked = self._arrange(self.ranked)
+        self._facets = self._count(self.allowed)
+        self.ranked = self._grouped(self.ranked)
+        return self.ranked
 
     def go_on(self) -> SearchAnswer:
         """Reads the remaining hits after a `LongHitsError`."""
@@ -222,8 +227,8 @@ class SearchSession:
             # The first hits of an exact search do not depend on the number of candidates.
             ranked = rank_dense(index, vector, plan.candidates, plan.params, allowed)
             if plan.match != "any":
-                self._matches = near_matches(ranked)
-                ranked = ranked.take(self._matches.holds(ranked.rows))
+                self.matches = near_matches(ranked)
+                ranked = ranked.take(self.matches.holds(ranked.rows))
         self.clock.lap("search")
         return ranked
 
@@ -231,10 +236,10 @@ class SearchSession:
         index, plan = self.index, self.plan
         by: Words = "learned" if plan.retriever == "learned-sparse" else "lexical"
         ranked = rank_lexical(index, self.text, plan.candidates, allowed, by, self.others)
-        self._matches = self._match(
+        self.matches = self._match(
             (ranked.scores[:0], ranked.rows[:0]), 0.0, (ranked.scores, ranked.rows), allowed
         )
-        if self._matches is None:
+        if self.matches is None:
             return ranked
         impacts, words = index[POSTINGS], words_searched(index, self.text, self.others)
 
@@ -281,8 +286,8 @@ class SearchSession:
         nearest = dense.scores if gathered.head is None else gathered.head[0]
         near = (dense.scores, dense.rows)
         top = float(nearest[0]) if len(nearest) else 0.0
-        self._matches = self._match(near, top, gathered.lexical, allowed)
-        if self._matches is not None:
+        self.matches = self._match(near, top, gathered.lexical, allowed)
+        if self.matches is not None:
             ranked = self._whole(
                 ranked, lambda rows: fuse(max(len(rows) + 2 * plan.candidates, 1), further=rows)
             )
@@ -311,8 +316,8 @@ class SearchSession:
         self, ranked: RankedDocuments, score: Callable[[NDArray[np.int64]], RankedDocuments]
     ) -> RankedDocuments:
         """The candidates that match, and if the page or an arrangement needs them, every other match behind them."""
-        assert self._matches is not None  # noqa: S101 - called with matches
-        plan, matches = self.plan, self._matches
+        assert self.matches is not None  # noqa: S101 - called with matches
+        plan, matches = self.plan, self.matches
         first = ranked.take(matches.holds(ranked.rows))
         if plan.arrangement is None and plan.offset + plan.top_k <= len(first.rows):
             return first
@@ -356,7 +361,7 @@ class SearchSession:
 
     def _arrange(self, ranked: RankedDocuments) -> RankedDocuments:
         """Boosts, a minimum score and another order; groups are made when the matches are counted."""
-        self._counted = ranked.rows if self._matches is None else self._matches.rows
+        self._counted = ranked.rows if self.matches is None else self.matches.rows
         arrangement = self.plan.arrangement
         if arrangement is None:
             return ranked
@@ -379,9 +384,9 @@ class SearchSession:
         return arranged
 
     @property
-    def _knows_all(self) -> bool:
+    def knows_all(self) -> bool:
         """Whether every match is known, so that counts are exact."""
-        return self.plan.source == "browse" if self._matches is None else self._matches.is_whole
+        return self.plan.source == "browse" if self.matches is None else self.matches.is_whole
 
     def _count(self, allowed: RowMask | None) -> dict[str, FacetCounts]:
         """Facets of the matches; of the candidates, and approximate, if it is not known what matches."""
@@ -389,7 +394,7 @@ class SearchSession:
         if not plan.facets:
             return {}
         most = len(rows)
-        if not self._knows_all:
+        if not self.knows_all:
             most = index[STORED_FIELDS].count if allowed is None else allowed.count
         columns = index[COLUMNS].columns
         counts = {
@@ -425,7 +430,7 @@ class SearchSession:
 
     def _render(self, hits: tuple[Hit, ...]) -> SearchAnswer:
         tokens, explanations, analyzed = self.tokens, self._explanations, self.analyzed
-        matches = self._matches
+        matches = self.matches
         query = Query(
             text=self.plan.text,
             tokens=0 if tokens is None else len(tokens),
@@ -443,7 +448,7 @@ class SearchSession:
             index=index_name(self.index),
             query=query,
             hits=hits,
-            total=len(self._counted) if self._knows_all else None,
+            total=len(self._counted) if self.knows_all else None,
             matching=None if matches is None else Matching(matches.words, matches.similar),
             confidence=self._confidence,
             facets={name: facet_of(counts) for name, counts in self._facets.items()},
