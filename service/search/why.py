@@ -119,8 +119,8 @@ class DocumentSearch:
         """The vector of the query, also for a search that needs none."""
         plan, index = self._plan, self._index
         if plan.source == "text":
-            vectors: Vector = index.encoder.run([self.session.preprocess()])
-            return vectors[0]
+            vector: Vector = index.encoder.run([self.session.preprocess()])[0]
+            return vector
         if plan.source == "vector":
             return np.array(plan.vector, np.float32)
         row = index[STORED_FIELDS].find(plan.like) if plan.source == "like" else None
