@@ -337,7 +337,9 @@ class DocumentSearch:
             f"{name!r} (for {word!r})" if (name := words.because.get(word)) else repr(word)
             for word in words.matched
         ]
-        missing = f", but not {_listed(_quoted(words.missing), 'or')}" if words.missing else ""
+        missing = ""
+        if words.missing:
+            missing = f", but not {_listed(_quoted(words.missing), 'or')}{near and ', and '}{near}"
         return f"it holds {_listed(held)}{missing}"
 
 
