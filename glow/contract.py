@@ -429,19 +429,20 @@ class SuggestResult(Record, frozen=True):
 class HeldWords(Record, frozen=True, omit_defaults=False):
     """Content words of a query that a document holds or lacks."""
 
-    matched: Annotated[tuple[str, ...], says("Words that it holds, in any form.")] = ()
-    missing: Annotated[tuple[str, ...], says("Words that it lacks.")] = ()
-    because: Annotated[
-        dict[str, str], says("Matched word, and the synonym or completion that it holds in its place.")
-    ] = msgspec.field(default_factory=dict)
+    matched: Annotated[tuple[str, ...], says("Words that it holds, in any form.")]
+    missing: Annotated[tuple[str, ...], says("Words that it lacks.")]
+    because: Annotated[dict[str, str], says("Matched words, and what the document holds in their place.")]
 
 
 class EncodedPart(Record, frozen=True):
-    """How much of a document the encoder read."""
+    """How much of a document, or of its best passage, the encoder read."""
 
-    tokens: Annotated[int, says("Tokens that it read, of the best passage if there are passages.")]
+    tokens: Annotated[int, says("Tokens that it read.")]
     limit: Annotated[int, says("Most tokens that it reads.")]
     truncated: Annotated[bool, says("Whether text was cut.")]
+
+
+_STEPS = one_of("filter", "syntax", "match", "candidates", "min_score", "group_by")
 
 
 class DocumentExplanation(Record, frozen=True, omit_defaults=False):
@@ -453,20 +454,13 @@ class DocumentExplanation(Record, frozen=True, omit_defaults=False):
     found: Annotated[bool, says("Whether it is a match.")]
     rank: Annotated[int | None, says("Its rank among all matches, as pages show it.")]
     total: Annotated[int | None, says("Number of matches; null if it is not known.")]
-    score: Annotated[float | None, says("Score that ranks it.")]
-    ranks: Annotated[
-        dict[str, int], says("Its rank by each method among all documents that filter and syntax allow.")
-    ]
+    score: Annotated[float | None, says("Score that ranks it among the matches.")]
+    ranks: Annotated[dict[str, int], says("Its rank by each method, among all allowed documents.")]
     scores: Annotated[dict[str, float], says("Score of each method: dense, lexical, learned, fused.")]
-    words: Annotated[HeldWords | None, says("Words of the query; null without a query.")]
-    filter: Annotated[
-        tuple[dict[str, Any], ...] | None, says("The smallest parts of the filter that exclude it.")
-    ]
-    constraints: Annotated[tuple[str, ...], says("Phrases and exclusions of the query that it breaks.")]
-    cut_by: Annotated[
-        Annotated[str, one_of("filter", "syntax", "match", "candidates", "min_score", "group_by")] | None,
-        says("What removes it from the search."),
-    ]
+    words: Annotated[HeldWords | None, says("Words of the query; null without a lexical index.")]
+    filter: Annotated[tuple[dict[str, Any], ...], says("Smallest parts of the filter that exclude it.")]
+    constraints: Annotated[tuple[str, ...], says("Phrases and exclusions that it does not satisfy.")]
+    cut_by: Annotated[Annotated[str, _STEPS] | None, says("First step that removes it.")]
     read: Annotated[EncodedPart, says("How much of it the encoder read.")]
 
 

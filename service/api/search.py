@@ -1,22 +1,31 @@
-"""The routes `/search`, `/search/batch` and `/feedback`."""
+"""The routes `/search`, `/search/batch`, `/explain` and `/feedback`."""
 
 import asyncio
 import hashlib
 import logging
+import threading
 from dataclasses import replace
 from typing import Any
 
 import msgspec
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glow.contract import BatchItem, BatchResult, FeedbackResult, SearchResult
+from glow.contract import (
+    BatchItem,
+    BatchResult,
+    DocumentExplanation,
+    ExplainResult,
+    FeedbackResult,
+    SearchResult,
+)
 from glow.errors import DocumentNotFoundError, Fault, FilterError, GlowError, QueryError
 from glow.feedback import Feedback
 from glow.index import Index
 from glow.index.columns.filters import count_terms
 from glow_service import errors
-from glow_service.access import client_of_scope
+from glow_service.access import client_of_scope, require_visible
 from glow_service.api.answers import count_late, find, note, plan_of
 from glow_service.api.body import BatchRequest, FeedbackRequest, bounded, read_object
 from glow_service.api.context import (
@@ -35,6 +44,7 @@ from glow_service.search import (
     MAX_ANSWER_BYTES,
     MAX_EXPLAINED_HITS,
     Deadline,
+    DocumentSearch,
     SearchPlan,
     SearchRequest,
     fault,
@@ -53,7 +63,7 @@ _EXAMPLE: dict[str, Any] = {
 _logger = logging.getLogger(__name__)
 
 
-SEARCH_ERRORS = (
+_SEARCH_ERRORS = (
     DocumentNotFoundError,
     errors.AnswerTooLargeError,
     QueryError,
@@ -69,7 +79,7 @@ SEARCH_ERRORS = (
     "POST",
     "/search",
     "/v1/search",
-    errors=(*BODY_ERRORS, *SEARCH_ERRORS),
+    errors=(*BODY_ERRORS, *_SEARCH_ERRORS),
     answer=SearchResult,
     body=SearchRequest,
     tag="search",
@@ -97,7 +107,7 @@ async def post_search(request: Request, body: SearchRequest) -> Response:
     "GET",
     "/search",
     "/v1/search",
-    errors=(errors.RequestError, errors.DeadlineError, *SEARCH_ERRORS),
+    errors=(errors.RequestError, errors.DeadlineError, *_SEARCH_ERRORS),
     answer=SearchResult,
     tag="search",
     parameters=parameters,
@@ -108,6 +118,45 @@ async def get_search(request: Request) -> Response:
     response = await post_search(request, parsed(SearchRequest, members))
     response.headers["cache-control"] = "no-store"
     return response
+
+
+class ExplainRequest(SearchRequest):
+    """A search for a text, and the document to explain."""
+
+    id: str = Field(min_length=1, max_length=1_024, description="The document's id.")
+
+
+@route(
+    "POST",
+    "/explain",
+    "/v1/explain",
+    errors=(*BODY_ERRORS, *_SEARCH_ERRORS),
+    answer=ExplainResult,
+    body=ExplainRequest,
+    tag="search",
+    example={"id": "d42", "query": "how do bees find home"},
+)
+async def post_explain(request: Request, body: ExplainRequest) -> Response:
+    """Says why a search returns a document, or does not."""
+    service, context, gone = service_of(request), context_of(request.scope), threading.Event()
+    index, tenant = service.resources.live(), context.tenant
+    context.index_version = index.version
+    context.hold(service.pool.expensive)
+    with leaving_cancels(request):
+        plan = await plan_of(service, context, index, body)
+        context.deadline = deadline = Deadline.after(context.started, plan.timeout_ms)
+
+        def work() -> DocumentExplanation:
+            require_visible(body.id, tenant, index, deadline.check)
+            search = DocumentSearch(index, plan, body.id, body.filter, deadline)
+            search.session.clock.gone = gone.is_set
+            return search.run()
+
+        try:
+            found = await service.pool.run_expensive(deadline, work)
+        finally:
+            gone.set()
+    return json_response({**head_of(context, service.request_ids), **msgspec.structs.asdict(found)})
 
 
 # `POST /search/batch`: several searches at once, each with its own result or problem.

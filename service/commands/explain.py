@@ -174,7 +174,10 @@ def explain_command(options: ExplainOptions) -> None:
         return
     console = Console(highlight=False)
     for reason in reasons:
-        console.print(Text(_lines(reason)), soft_wrap=True)
+        ranks = ", ".join(f"{name} {rank:,}" for name, rank in reason.ranks.items())
+        read = f"the encoder read {reason.read.tokens} of at most {reason.read.limit} tokens"
+        said = (f"{reason.id}  {reason.summary}", f"    ranks: {ranks}; {read}", "")
+        console.print(Text("\n".join(map(printable, said))), soft_wrap=True)
     if explained is not None:
         console.print(Group(*as_tables(explained, options.words)))
 
@@ -189,19 +192,6 @@ def _reasons(index: Index, options: ExplainOptions) -> list[DocumentExplanation]
     )
     plan = plan_search(request, settings, index, read_synonyms(options.synonyms))
     return [DocumentSearch(index, plan, each, request.filter).run() for each in options.ids]
-
-
-def _lines(found: DocumentExplanation) -> str:
-    """The sentence, then ranks, words, and what the encoder read."""
-    words, read = found.words, found.read
-    facts = {
-        "ranks": ", ".join(f"{name} {rank:,}" for name, rank in found.ranks.items()),
-        "holds": "" if words is None else ", ".join(words.matched),
-        "lacks": "" if words is None else ", ".join(words.missing),
-        "read": f"{read.tokens} of at most {read.limit} tokens" + (", cut" if read.truncated else ""),
-    }
-    lines = [f"    {name}  {text}" for name, text in facts.items() if text]
-    return "\n".join(map(printable, [f"{found.id}  {found.summary}", *lines])) + "\n"
 
 
 def _explain(index: Index, options: ExplainOptions) -> Explained:
