@@ -67,6 +67,8 @@ def suggest(
     titles = _titles(index, rows, k)
     if started is None:
         return titles
+    # A document may hold the words elsewhere; a title that says nothing of them surprises.
+    titles = [each for each in titles if _beginning(pieces.words, started.word, [each.text])]
     if allowed is not None:
         ends = _beginning(pieces.words, started.word, [each.text for each in titles])
     shown = {each.text.casefold() for each in titles}
