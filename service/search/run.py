@@ -386,7 +386,11 @@ class SearchSession:
     @property
     def knows_all(self) -> bool:
         """Whether every match is known, so that counts are exact."""
-        return self.plan.source == "browse" if self.matches is None else self.matches.is_whole
+        if self.matches is not None:
+            return self.matches.is_whole
+        # No other document has a learned term of the query.
+        is_short = self.plan.retriever == "learned-sparse" and len(self._counted) < self.plan.candidates
+        return is_short or self.plan.source == "browse"
 
     def _count(self, allowed: RowMask | None) -> dict[str, FacetCounts]:
         """Facets of the matches; of the candidates, and approximate, if it is not known what matches."""

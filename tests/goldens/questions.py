@@ -16,6 +16,8 @@ FILTER: Json = {
     ]
 }
 FACETS = [{"field": name, "limit": 4} for name in ("lang", "tags", "year", "code")]
+ANY: Json = {"match": "any"}
+"""Most questions are about the ranking of every candidate."""
 SORT = [{"field": "year", "order": "desc"}, {"field": "day"}]
 DOCUMENTS = ("d/1", "toy/1", "toy/3", "new/volcano", "d/5", "copy/2")
 """Ids that are fetched: of the base, replaced, new, deleted, or of another corpus."""
@@ -26,14 +28,15 @@ def _of_each(retriever: str) -> dict[str, Json]:
         "home": {"query": HOME, "top_k": 8},
         "page": {"query": SHADE, "top_k": 5, "offset": 3},
         "filtered": {"query": HOME, "top_k": 6, "filter": FILTER, "facets": FACETS},
+        "matches": {"query": SHADE, "top_k": 6, "match": "auto", "facets": FACETS, "sort": SORT},
         "explained": {"query": HOME, "top_k": 1, "explain": {"leave_one_out": True}, "highlight": True},
     }
-    return {f"{retriever} {name}": {**body, "retriever": retriever} for name, body in asked.items()}
+    return {f"{retriever} {name}": {**ANY, **body, "retriever": retriever} for name, body in asked.items()}
 
 
 def _others() -> dict[str, Json]:
     """Of the index's own retriever, unless they are about one."""
-    home: Json = {"query": HOME, "top_k": 6}
+    home: Json = {**ANY, "query": HOME, "top_k": 6}
     return {
         "sorted": {**home, "sort": SORT},
         "grouped": {**home, "group_by": {"field": "lang", "size": 2}},
