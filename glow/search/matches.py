@@ -2,7 +2,7 @@
 
 A search ranks candidates; its matches are what users count, sort and filter. A document matches if it holds all content
 words of the query. If none does, `SOME` of the words by idf is enough. It also matches as one of the candidates whose similarity
-is close to that of the nearest document. docs/decisions/0042 has the measurements behind the bounds.
+is close to that of the nearest document. docs/decisions/0044 has the measurements behind the bounds.
 
     n   documents       m   matches
 """
