@@ -37,7 +37,7 @@ def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(root: Path, serve: Serve) -> Iterator[httpx.Client]:
     synonyms = root.with_name("synonyms.txt")
-    synonyms.write_text("couch => sofa\n")
+    synonyms.write_text("couch => sofa\nlinen => sofa\n")
     with serve(root, synonyms=str(synonyms)) as client:
         yield client
 
@@ -49,7 +49,9 @@ def why(client: httpx.Client, document: str, query: str = QUERY, **more: Any) ->
     return response.json()
 
 
-@pytest.mark.parametrize("search", [{}, {"sort": ["-price"]}, {"retriever": "lexical", "min_score": 0.1}])
+@pytest.mark.parametrize(
+    "search", [{"candidates": 1}, {"sort": ["-price"]}, {"retriever": "lexical", "min_score": 0.1}]
+)
 def test_a_match_has_its_rank_in_the_paged_search(client: httpx.Client, search: dict[str, Any]) -> None:
     query = {"query": "sofa or a desk lamp", "match": "any", **search}
     pages = [client.post("/search", json={**query, "offset": at, "top_k": 1}).json() for at in range(6)]
@@ -86,6 +88,7 @@ def test_synonyms_count_as_held_and_are_named(client: httpx.Client) -> None:
     found = why(client, "bed", "couch", retriever="lexical")
     assert found["words"] == {"matched": ["couch"], "missing": [], "because": {"couch": "sofa"}}
     assert found["summary"] == "Found at rank 1 of 2: it holds 'sofa' (for 'couch')."
+    assert why(client, "bed", "linen")["words"] == {"matched": ["linen"], "missing": [], "because": {}}
 
 
 def test_the_smallest_part_of_a_filter_that_excludes_it(client: httpx.Client) -> None:
@@ -101,6 +104,8 @@ def test_the_smallest_part_of_a_filter_that_excludes_it(client: httpx.Client) ->
 def test_a_phrase_an_exclusion_and_the_least_score_cut_off(client: httpx.Client) -> None:
     phrase = why(client, "desk", '"desk lamp" -brass')
     assert (phrase["cut_by"], phrase["constraints"]) == ("syntax", ['"desk lamp"'])
+    outside = why(client, "lamp", '"desk lamp"', filter={"owner": "bob"})
+    assert (outside["cut_by"], outside["constraints"]) == ("filter", [])
     assert why(client, "lamp", 'lamp -title:floor -"of brass"')["constraints"] == ['-"of brass"']
     assert why(client, "desk", '"desk lamp"', syntax="plain")["found"]
     low = why(client, "desk", min_score=0.99)
