@@ -166,7 +166,7 @@ def _in(wanted: Rows, rows: Rows, documents: int = 0) -> NDArray[np.bool_]:
 def _covered(lists: Mapping[str, Rows], idf: Mapping[str, float], documents: int) -> Rows:
     """The documents that hold at least `SOME` of the words by idf.
 
-    The words with the longest lists are only looked up, as long as their idf is less than needed: whoever holds enough also holds
+    The words with the longest lists are only looked up, as long as their idf is less than needed: a document that holds enough also holds
     another word.
     """
     needed = SOME * sum(idf.values()) - 1e-9
