@@ -191,7 +191,7 @@ def test_a_service_shows_it(kind: str, made_versions: MakeVersions) -> None:
     root, expected = versions.base.folder.parent, counted(versions.compacted.index)
     with serving(root) as client:
         info = client.get("/info").json()["index"]
-        body = {"query": "owls and bees", "retriever": "hybrid", "explain": True, "top_k": 20}
+        body = {"query": "owls and bees", "retriever": "hybrid", "explain": True, "top_k": 20, "match": "any"}
         hits = client.post("/search", json=body).json()["hits"]
     assert info["lengths"] is True and "lengths" in info["components"]
     assert len(hits) == 20

@@ -83,7 +83,7 @@ def test_an_index_is_measured_as_it_is_served(
     index = live(toy_index)
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
-        call = SearchPlan(query.text, len(hits), 0, 200, SearchParams(), retriever)  # type: ignore[arg-type]
+        call = SearchPlan(query.text, len(hits), 0, 200, SearchParams(), retriever, match="any")  # type: ignore[arg-type]
         served = SearchSession(index, call).run().found.hits
         assert [hit.document_id for hit in hits] == [hit.id for hit in served]
     refused = refuse("evaluate", *arguments, "--index-root", toy_index, "--cache", tmp_path)
@@ -100,7 +100,9 @@ def test_re_ranking_is_measured_as_it_is_served(
     index = live(rerank_index)
     for query_id, hits in read_run(run).items():
         (query,) = [query for query in read_queries(toy_data / "queries.jsonl") if query.id == query_id]
-        call = SearchPlan(query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=Reranking(20))  # type: ignore[arg-type]
+        call = SearchPlan(
+            query.text, len(hits), 0, 200, SearchParams(), retriever, rerank=Reranking(20), match="any"
+        )  # type: ignore[arg-type]
         served = SearchSession(index, call).run().found.hits
         assert [hit.document_id for hit in hits] == [hit.id for hit in served]
     assert "give --index-root" in refuse("evaluate", *arguments)

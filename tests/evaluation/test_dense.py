@@ -166,7 +166,7 @@ def test_hybrid_answers_as_a_service_of_an_index(toy_model: Path, toy_data: Path
     }
     found = open_retriever("hybrid", toy_data, Model.open(toy_model), DenseOptions()).search(QUERIES, 10)
     for query in QUERIES:
-        call = SearchPlan(query.text, 10, 0, 100, SearchParams(), retriever="hybrid")
+        call = SearchPlan(query.text, 10, 0, 100, SearchParams(), retriever="hybrid", match="any")
         has_words = bool(index.preprocessor.query(query.text).words)
         served = SearchSession(index, call).run().found.hits if has_words else ()
         assert [hit.document_id for hit in found[query.id]] == [hit.id for hit in served]

@@ -30,7 +30,7 @@ def test_hits_are_those_of_the_service(index: Index) -> None:
             assert found["dense"][place] == found["hybrid"][place] == ()
             continue
         for retriever in search.retrievers:
-            call = SearchPlan(text, 10, 0, DEFAULT_CANDIDATES, SearchParams(), retriever)
+            call = SearchPlan(text, 10, 0, DEFAULT_CANDIDATES, SearchParams(), retriever, match="any")
             ids = tuple(hit.id for hit in SearchSession(index, call).run().found.hits)
             assert (retriever, found[retriever][place]) == (retriever, ids)
 

@@ -119,11 +119,11 @@ def test_a_text_field_has_to_be_metadata_of_an_index_with_words(build: Run, line
         assert done.exit_code == 2 and f"--text-field {chosen[0]}" in done.stderr
 
 
-def test_a_corpus_in_memory_scores_as_its_index(
+def test_a_corpus_in_memory_scores_as_its_index_without_weak_words(
     build: Run, live: Live, lines_file: LinesFile, toy_model: Path, tmp_path: Path
 ) -> None:
     source = lines_file(BASE)
-    assert build(source).exit_code == 0
+    assert build(source, "--no-text-field").exit_code == 0
     shutil.copyfile(source, tmp_path / "corpus.jsonl")
     model = Model.open(toy_model)
     corpus = Corpus(tmp_path, model.preprocessor.schema.names)
