@@ -39,51 +39,30 @@ class FilterBoost:
 
 @dataclass(frozen=True, slots=True)
 class RecencyBoost:
-    """Multiplies scores by 1 + `weight` for documents dated now; the excess over 1 halves with every `half_life_s` of age.
+    """Multiplies scores by 1 + `weight` for documents dated now; the excess over 1 halves with every `half_life_s` of age."""
 
-    Attributes:
-        field: holds dates.
-        weight: > 0.
-        half_life_s: seconds, > 0.
-        now: the time, in seconds since 1970; later dates count as now.
-    """
-
-    field: str
-    weight: float
-    half_life_s: float
-    now: int
+    field: str  # holds dates
+    weight: float  # > 0
+    half_life_s: float  # seconds, > 0
+    now: int  # the time, in seconds since 1970; later dates count as now
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """What to do with the candidates of a search, in the order of the attributes.
+    """What to do with the candidates of a search, in the order of the attributes."""
 
-    Attributes:
-        boosts: changes of scores.
-        min_score: hits that score less are removed; None: all stay.
-        sort: keys other than the score, the most important first; ties by score.
-        group_by: field of which each value keeps at most `group_size` hits; "" for none. Documents without a value stay.
-        group_size: >= 1.
-    """
-
-    boosts: tuple[FilterBoost | RecencyBoost, ...] = ()
-    min_score: float | None = None
-    sort: tuple[SortKey, ...] = ()
+    boosts: tuple[FilterBoost | RecencyBoost, ...] = ()  # changes of scores
+    min_score: float | None = None  # hits that score less are removed; None: all stay
+    sort: tuple[SortKey, ...] = ()  # keys other than the score, the most important first; ties by score
+    # field of which each value keeps at most `group_size` hits; "" for none. Documents without a value stay
     group_by: str = ""
-    group_size: int = 1
+    group_size: int = 1  # >= 1
 
 
 def arrange(
     ranked: RankedDocuments, wanted: Arrangement, columns: Columns, mask: Callable[[Expression], RowMask]
 ) -> RankedDocuments:
-    """Arranges candidates.
-
-    Args:
-        ranked: candidates.
-        wanted: changes to make.
-        columns: metadata of the index.
-        mask: the rows that a filter allows.
-    """
+    """Arranges candidates."""
     scores, rows = ranked.scores.astype(np.float32), ranked.rows
     places = np.arange(len(rows))
     for boost in wanted.boosts:

@@ -35,17 +35,15 @@ NOT_OPEN = 0.02
 ROUNDS, STEP = 100, 1e-9
 
 
-def signs_of(evidence: Floats, head: Floats, openness: float, sharpness: float) -> Doubles:
+def signs_of(
+    evidence: Floats,  # float32 [m], of the hits
+    head: Floats,  # float32 [h], of the documents nearest to the query, regardless of filters
+    openness: float,  # `uncertainty` of these documents' cosines
+    sharpness: float,  # as `Calibration`
+) -> Doubles:
     """The features of the probability of each hit.
 
-    Args:
-        evidence: float32 [m], of the hits.
-        head: float32 [h], of the documents nearest to the query, regardless of filters.
-        openness: `uncertainty` of these documents' cosines.
-        sharpness: as `Calibration`.
-
-    Returns:
-        float64 [m, 3]: log odds against the head, evidence, log openness. The first two grow with the evidence.
+    Returns float64 [m, 3]: log odds against the head, evidence, log openness. The first two grow with the evidence.
     """
     hits, rivals = evidence.astype(np.float64), np.sort(head.astype(np.float64))
     odds = np.exp(sharpness * (rivals[None, :] - hits[:, None]))
@@ -68,13 +66,11 @@ def probabilities(calibration: Calibration, evidence: Floats, head: Floats, open
     return found
 
 
-def confidence_of(cosine: float, covered: float) -> Confidence:
-    """Confidence in a first hit; neither number falls with the number of relevant documents.
-
-    Args:
-        cosine: its similarity, in [-1, 1]; NaN: unknown, so words alone count.
-        covered: fraction of the query's content words that it holds, by idf, in [0, 1].
-    """
+def confidence_of(
+    cosine: float,  # its similarity, in [-1, 1]; NaN: unknown, so words alone count
+    covered: float,  # fraction of the query's content words that it holds, by idf, in [0, 1]
+) -> Confidence:
+    """Confidence in a first hit; neither number falls with the number of relevant documents."""
     evidence = np.nan_to_num(cosine) + COVERED * covered
     if covered >= ALL_COVERED or evidence >= HIGH:
         return "high"
@@ -82,16 +78,12 @@ def confidence_of(cosine: float, covered: float) -> Confidence:
 
 
 def fit_logistic(
-    signs: Doubles, answers: NDArray[np.bool_], weights: Doubles, bounded: Sequence[int] = (0, 1)
+    signs: Doubles,  # float64 [m, s]
+    answers: NDArray[np.bool_],  # bool [m], whether each hit answers its query
+    weights: Doubles,  # float64 [m], how much each hit counts
+    bounded: Sequence[int] = (0, 1),  # indexes of signs whose coefficient must be at least 0
 ) -> Doubles:
-    """The coefficients of a logistic regression and its constant, float64 [s + 1], by Newton's method.
-
-    Args:
-        signs: float64 [m, s].
-        answers: bool [m], whether each hit answers its query.
-        weights: float64 [m], how much each hit counts.
-        bounded: indexes of signs whose coefficient must be at least 0.
-    """
+    """The coefficients of a logistic regression and its constant, float64 [s + 1], by Newton's method."""
     table = np.hstack([signs, np.ones((len(signs), 1))])
     scale = np.maximum(np.abs(table).max(0), 1e-9)
     table, share = table / scale, weights / weights.sum()

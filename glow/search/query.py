@@ -100,24 +100,17 @@ def beside(
 
 
 def analyze_query(
-    index: Index,
-    text: str,
-    typos: Typos = "auto",
+    index: Index,  # its words decide what is a typo
+    text: str,  # any string
+    typos: Typos = "auto",  # `off` leaves typos as they are; words of phrases and excluded words always stay
+    # `auto` reads phrases, exclusions and fields, if the index has a lexical component
     syntax: Syntax = "plain",
     *,
+    # whether the last word is the start of one; an unknown one is replaced by its best completion
     prefix: bool = False,
-    synonyms: Synonyms = NO_SYNONYMS,
+    synonyms: Synonyms = NO_SYNONYMS,  # what else counts as words of the query
 ) -> AnalyzedQuery:
-    """Analyzes a query for an index.
-
-    Args:
-        index: its words decide what is a typo.
-        text: any string.
-        typos: `off` leaves typos as they are; words of phrases and excluded words always stay.
-        syntax: `auto` reads phrases, exclusions and fields, if the index has a lexical component.
-        prefix: whether the last word is the start of one; an unknown one is replaced by its best completion.
-        synonyms: what else counts as words of the query.
-    """
+    """Analyzes a query for an index."""
     preprocessor, speller = index.preprocessor, index.speller
     searched, parts = text, tuple[Part, ...]((Part(text),))
     if syntax == "auto" and index.holds(POSTINGS) and preprocessor.weighting.unit == "word":

@@ -39,24 +39,15 @@ FIRST_PAGE = 10
 
 @dataclass(frozen=True, slots=True)
 class Reranking:
-    """Options of re-ranking.
+    """Options of re-ranking."""
 
-    Attributes:
-        depth: number of hits to re-rank, 1 to `MAX_DEPTH`; fewer if fewer are found.
-    """
-
-    depth: int = 50
+    depth: int = 50  # number of hits to re-rank, 1 to `MAX_DEPTH`; fewer if fewer are found
 
 
 def score_unit(index: Index, retriever: Retriever, fusion: Fusion | None) -> float:
     """The unit of the re-ranker's scores: the scale of a retriever's scores, > 0.
 
     It is 1 for dense and hybrid scores, the largest impact for lexical ones, and that of the first rank for reciprocal ranks.
-
-    Args:
-        index: to search.
-        retriever: source of the scores.
-        fusion: of a hybrid search; None: the index's own.
     """
     if retriever == "lexical":
         return index[POSTINGS].largest or 1.0
@@ -66,28 +57,20 @@ def score_unit(index: Index, retriever: Retriever, fusion: Fusion | None) -> flo
 
 
 def rerank(
-    index: Index,
-    text: str,
-    ranked: RankedDocuments,
-    wanted: Reranking,
-    unit: float = 1.0,
+    index: Index,  # with a re-ranker and stored token embeddings
+    text: str,  # the query as it was searched; not without words
+    ranked: RankedDocuments,  # first-stage hits
+    wanted: Reranking,  # number of hits to re-rank
+    unit: float = 1.0,  # see `score_unit`
+    # float32 [D], of the query: it selects the best passage of documents that only lexical retrieval found.
+    # Without it, their first passage is used
     vector: NDArray[np.float32] | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[RankedDocuments, bool]:
     """Re-ranks the first hits of a search; the others stay in order behind them.
 
-    Args:
-        index: with a re-ranker and stored token embeddings.
-        text: the query as it was searched; not without words.
-        ranked: first-stage hits.
-        wanted: number of hits to re-rank.
-        unit: see `score_unit`.
-        vector: float32 [D], of the query: it selects the best passage of documents that only lexical retrieval found. Without
-            it, their first passage is used.
-        is_over: called before every batch; if true, the remaining hits stay behind the re-ranked ones, in their order.
-
-    Returns:
-        The ranking with the part `rerank` (NaN for hits that were not re-ranked), and whether all requested hits were.
+    Returns the ranking with the part `rerank` (NaN for hits that were not re-ranked), and whether all requested hits
+    were.
     """
     reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
     assert reranker is not None  # noqa: S101 - a request for it is refused earlier
@@ -109,35 +92,22 @@ def rerank(
 
 @dataclass(frozen=True, slots=True)
 class AttendedWord:
-    """A word of a query or document, with the fraction in [0, 1] of the attention of [CLS] in the last joined layer that it got.
+    """A word of a query or document, with the fraction in [0, 1] of the attention of [CLS] in the last joined layer that it got."""
 
-    Attributes:
-        field: of the schema, or `query`.
-        word: as preprocessing yields it.
-        attention: mean over heads, summed over the word's subword tokens at all its places in the field.
-    """
-
-    field: str
-    word: str
-    attention: float
+    field: str  # of the schema, or `query`
+    word: str  # as preprocessing yields it
+    attention: float  # mean over heads, summed over the word's subword tokens at all its places in the field
 
 
 def attended_words(
-    index: Index,
-    text: str,
-    rows: Sequence[int],
+    index: Index,  # with a re-ranker and stored token embeddings
+    text: str,  # the query as it was searched
+    rows: Sequence[int],  # of documents, at least one
+    # row of each document's re-ranked passage; None if the document was read whole, or this is unknown
     passages: Sequence[int | None],
-    documents: Sequence[Document],
+    documents: Sequence[Document],  # the same, as when they were stored
 ) -> list[tuple[AttendedWord, ...]]:
-    """Attention of the joined layers, for each document: words of the query and the document, most attended first.
-
-    Args:
-        index: with a re-ranker and stored token embeddings.
-        text: the query as it was searched.
-        rows: of documents, at least one.
-        passages: row of each document's re-ranked passage; None if the document was read whole, or this is unknown.
-        documents: the same, as when they were stored.
-    """
+    """Attention of the joined layers, for each document: words of the query and the document, most attended first."""
     reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
     assert reranker is not None  # noqa: S101 - a request for it is refused earlier
     query = reranker.query(text)
@@ -181,13 +151,7 @@ def _gathered(
 
 
 def mixed(ranked: RankedDocuments, share: float, order: NDArray[np.uint32] | None) -> RankedDocuments:
-    """Re-ranked hits by the weighted sum of both scores, then the other hits in their order.
-
-    Args:
-        ranked: best first, with the part `rerank`: NaN for hits that were not re-ranked.
-        share: weight of the re-ranker's score.
-        order: uint32 [n], each document's place among ties; None: its row.
-    """
+    """Re-ranked hits by the weighted sum of both scores, then the other hits in their order."""
     own, scores = ranked.parts["rerank"], ranked.scores.astype(np.float32)
     read = np.flatnonzero(~np.isnan(own))
     rest = np.setdiff1d(np.arange(len(scores)), read)

@@ -24,17 +24,11 @@ from glow.search.query import NO_OTHERS, Others
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
-    """Input of a hybrid search.
+    """Input of a hybrid search."""
 
-    Attributes:
-        text: for lexical retrieval.
-        vector: float32 [D], L2-normalized.
-        others: what else counts as a word of the text.
-    """
-
-    text: str
-    vector: NDArray[np.float32]
-    others: Others = field(default_factory=dict)
+    text: str  # for lexical retrieval
+    vector: NDArray[np.float32]  # float32 [D], L2-normalized
+    others: Others = field(default_factory=dict)  # what else counts as a word of the text
 
 
 def words_searched(index: Index, text: str, others: Others) -> list[str]:
@@ -49,12 +43,12 @@ def words_searched(index: Index, text: str, others: Others) -> list[str]:
 
 
 def search_documents(
-    dense: DenseView,
-    passages: PassageMap,
-    vectors: NDArray[np.float32],
-    k: int,
-    params: SearchParams | None = None,
-    allowed: RowMask | None = None,
+    dense: DenseView,  # one vector per passage
+    passages: PassageMap,  # map from passages to documents
+    vectors: NDArray[np.float32],  # float32 [n, D], L2-normalized
+    k: int,  # documents per query, >= 1; fewer if fewer are allowed or found
+    params: SearchParams | None = None,  # how thoroughly to search
+    allowed: RowMask | None = None,  # documents that may be found; None: all
 ) -> list[Folded]:
     """Finds the k documents whose best passages are nearest to each query.
 
@@ -62,19 +56,7 @@ def search_documents(
     as many until they suffice or are all. An exact search has one order of all passages, so its first k documents
     are correct for any number fetched.
 
-    Args:
-        dense: one vector per passage.
-        passages: map from passages to documents.
-        vectors: float32 [n, D], L2-normalized.
-        k: documents per query, >= 1; fewer if fewer are allowed or found.
-        params: how thoroughly to search.
-        allowed: documents that may be found; None: all.
-
-    Returns:
-        For each query scores, documents and best passages, as `Folded`.
-
-    Raises:
-        QueryError: if `exact` is requested of an index without exact vectors.
+    Returns for each query scores, documents and best passages, as `Folded`.
     """
     mask = None if allowed is None else passages.mask(allowed)
     most = len(passages) if mask is None else mask.count
@@ -99,13 +81,8 @@ def dense_scorer(
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float32]] | None:
     """Returns a function that computes documents' scores for one query, or None.
 
-    Args:
-        index: with the vectors.
-        vector: float32 [D], of the query, L2-normalized.
-
-    Returns:
-        Documents int64 [m] -> float32 [m] in [-1, 1], of each document's best passage; None if the index cannot return
-        full vectors by row.
+    Returns documents int64 [m] -> float32 [m] in [-1, 1], of each document's best passage; None if the index cannot
+    return full vectors by row.
     """
     dense = index[VECTORS]
     if not dense.has_vectors:
@@ -125,19 +102,12 @@ def dense_scorer(
 
 
 def best_passages(
-    dense: DenseView,
-    passages: PassageMap,
-    vector: NDArray[np.float32] | None,
-    documents: NDArray[np.int64],
+    dense: DenseView,  # the vectors of passages
+    passages: PassageMap,  # map from passages to documents
+    vector: NDArray[np.float32] | None,  # float32 [D], of the query; None: unknown
+    documents: NDArray[np.int64],  # int64 [m]
 ) -> NDArray[np.int64]:
-    """The row of each document's best passage for a query, int64 [m]; its first passage if no vectors are available.
-
-    Args:
-        dense: the vectors of passages.
-        passages: map from passages to documents.
-        vector: float32 [D], of the query; None: unknown.
-        documents: int64 [m].
-    """
+    """The row of each document's best passage for a query, int64 [m]; its first passage if no vectors are available."""
     first: NDArray[np.int64] = passages.first[documents].astype(np.int64)
     if vector is None or not dense.has_vectors or not len(documents):
         return first
@@ -153,18 +123,11 @@ def best_passages(
 
 def rows_read(
     index: Index,
-    documents: NDArray[np.int64],
-    known: Mapping[int, int],
+    documents: NDArray[np.int64],  # int64 [m]
+    known: Mapping[int, int],  # document row -> row of its best passage, as found by a search
     vector: NDArray[np.float32] | None,
 ) -> NDArray[np.int64]:
-    """The row of each document's vector, or of the vector of its best passage, int64 [m].
-
-    Args:
-        index: with the vectors.
-        documents: int64 [m].
-        known: document row -> row of its best passage, as found by a search.
-        vector: as for `best_passages`, for the other documents.
-    """
+    """The row of each document's vector, or of the vector of its best passage, int64 [m]."""
     if not index.holds(PASSAGES):
         return documents.astype(np.int64)
     found = np.array([known.get(row, -1) for row in documents.tolist()], np.int64)
@@ -196,19 +159,14 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedDocuments:
-    """Documents, best first; ties by id.
+    """Documents, best first; ties by id."""
 
-    Attributes:
-        scores: float32 [k], descending; they give the order.
-        rows: int64 [k], rows of documents.
-        parts: `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown.
-            `fused`, the evidence of a hybrid search, if the score is a probability.
-        passages: document row -> row of its best passage; empty if the index has none, or only lexical retrieval found it.
-    """
-
-    scores: NDArray[np.float32]
-    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]  # float32 [k], descending; they give the order
+    rows: NDArray[np.int64]  # int64 [k], rows of documents
+    # `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown. `fused`, the
+    # evidence of a hybrid search, if the score is a probability
     parts: Mapping[str, NDArray[np.float32]]
+    # document row -> row of its best passage; empty if the index has none, or only lexical retrieval found it
     passages: Mapping[int, int]
 
     def take(self, places: Any) -> "RankedDocuments":
@@ -219,44 +177,30 @@ class RankedDocuments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HybridCandidates:
-    """Results of a hybrid search's two retrievers for one query; `fuse_rankings` describes each.
-
-    Attributes:
-        head: the first dense hits of all documents, regardless of filters; None: those of `dense`.
-        words: kind of the part `lexical`: `lexical` is BM25, `learned` is BM25 with learned impacts.
-        score_covered: fraction of the query that documents hold (`coverage_scorer`).
-        lexical_share: factor of the lexical weight, as `lexical_share`.
-        waits: whether the scorers wait for a store.
-    """
+    """Results of a hybrid search's two retrievers for one query; `fuse_rankings` describes each."""
 
     dense: Ranking
     lexical: Ranking
     score_dense: Scorer | None
     score_lexical: Scorer
     lexical_scale: float
+    # the first dense hits of all documents, regardless of filters; None: those of `dense`
     head: Ranking | None = None
+    # kind of the part `lexical`: `lexical` is BM25, `learned` is BM25 with learned impacts
     words: Words = "lexical"
-    score_covered: Scorer | None = None
-    lexical_share: float = 1.0
-    waits: bool = False
+    score_covered: Scorer | None = None  # fraction of the query that documents hold (`coverage_scorer`)
+    lexical_share: float = 1.0  # factor of the lexical weight, as `lexical_share`
+    waits: bool = False  # whether the scorers wait for a store
 
 
 def rank_dense(
-    index: Index,
-    vector: Vector,
-    k: int,
-    params: SearchParams = DEFAULT_PARAMS,
-    allowed: RowMask | None = None,
+    index: Index,  # of the query encoder that made the vector
+    vector: Vector,  # float32 [D], L2-normalized
+    k: int,  # documents, >= 1
+    params: SearchParams = DEFAULT_PARAMS,  # how thoroughly to search
+    allowed: RowMask | None = None,  # documents that may be found; None: all
 ) -> RankedDocuments:
-    """The k documents nearest to a query; fewer if an approximate search finds fewer.
-
-    Args:
-        index: of the query encoder that made the vector.
-        vector: float32 [D], L2-normalized.
-        k: documents, >= 1.
-        params: how thoroughly to search.
-        allowed: documents that may be found; None: all.
-    """
+    """The k documents nearest to a query; fewer if an approximate search finds fewer."""
     dense = index[VECTORS]
     if index.holds(PASSAGES):
         cut = index[PASSAGES]
@@ -275,22 +219,15 @@ def rank_dense(
 
 
 def rank_lexical(
-    index: Index,
-    text: str,
+    index: Index,  # with a lexical component, and learned impacts if `by` needs them
+    text: str,  # of the query
     k: int,
     allowed: RowMask | None = None,
+    # BM25 only, or with learned impacts, by which a document also matches words that it lacks
     by: Words = "lexical",
-    others: Others = NO_OTHERS,
+    others: Others = NO_OTHERS,  # what else counts as a word of the text
 ) -> RankedDocuments:
-    """The k documents that match a query's words best; none without a match.
-
-    Args:
-        index: with a lexical component, and learned impacts if `by` needs them.
-        text: of the query.
-        k, allowed: as for `rank_dense`.
-        by: BM25 only, or with learned impacts, by which a document also matches words that it lacks.
-        others: what else counts as a word of the text.
-    """
+    """The k documents that match a query's words best; none without a match."""
     words = words_searched(index, text, others)
     scores, rows = words_of(index, by).search(words, k, allowed, index.order)
     return RankedDocuments(scores, rows, {by: scores}, {})
@@ -323,25 +260,16 @@ def rank_hybrid(
 
 def fuse_hybrid(
     index: Index,
+    # results of the retrievers, with the head if the fusion needs it (`reads_head`)
     gathered: HybridCandidates,
-    k: int,
-    fusion: Fusion,
-    passages: Mapping[int, int],
+    k: int,  # documents, >= 1
+    fusion: Fusion,  # how to combine the two rankings
+    passages: Mapping[int, int],  # document row -> row of its best passage, as found by dense retrieval
     *,
     calibrates: bool = False,
-    further: NDArray[np.int64] = NO_ROWS,
+    further: NDArray[np.int64] = NO_ROWS,  # int64 [x], other rows to rank
 ) -> RankedDocuments:
-    """The k best documents of a hybrid search's two retrievers.
-
-    Args:
-        index: to search.
-        gathered: results of the retrievers, with the head if the fusion needs it (`reads_head`).
-        k: documents, >= 1.
-        fusion: how to combine the two rankings.
-        passages: document row -> row of its best passage, as found by dense retrieval.
-        calibrates: as for `rank_hybrid`.
-        further: int64 [x], other rows to rank.
-    """
+    """The k best documents of a hybrid search's two retrievers."""
     fused = fuse_rankings(
         fusion,
         gathered.dense,
