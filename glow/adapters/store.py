@@ -103,7 +103,7 @@ class GlowStore:
     def search(
         self, query: str, k: int = 10, wanted: Mapping[str, Any] | None = None, *, vectors: bool = False
     ) -> list[FoundText]:
-        """Texts that match a query, best first.
+        """The `k` best texts for a query, as users of vector stores expect: also texts that do not match.
 
         Args:
             query: the query.
@@ -111,7 +111,7 @@ class GlowStore:
             wanted: a service filter, or values by field, such as `{"lang": "de", "year": [2020, 2021]}`.
             vectors: whether to return vectors.
         """
-        options = {**self._options, **({"vectors": True} if vectors else {})}
+        options = {"match": "any", **self._options, **({"vectors": True} if vectors else {})}
         result = self._client.search(query, top_k=k, filter=self._filter(wanted), **options)
         return [self._of_hit(hit) for hit in result.hits]
 

@@ -74,7 +74,7 @@ async def asked(url: str, calls: list[tuple[str, dict[str, Any]]]) -> tuple[list
 
 
 def test_an_agent_searches_reads_and_counts(service: str) -> None:
-    filtered = {"query": "animals", "filter": {"field": "namespace", "eq": "docs"}, "top_k": 2}
+    filtered = {"query": "home or night", "filter": {"field": "namespace", "eq": "docs"}, "top_k": 2}
     tools, answers = asyncio.run(
         asked(
             service,

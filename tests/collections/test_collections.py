@@ -140,10 +140,19 @@ def test_nothing_is_like_a_document_of_another(service: str) -> None:
     assert all(hit["id"].startswith("ann/") for hit in found)
 
 
+def test_nothing_of_another_is_explained_or_suggested(service: str) -> None:
+    asked = {"id": "bob/1", "query": "bees"}
+    assert ask(service, "ann", asked, "/explain").status_code == 404
+    assert ask(service, "bob", asked, "/explain").json()["id"] == "bob/1"
+    for name in ("ops", "ann"):
+        reply = httpx.get(f"{service}/suggest", params={"q": RARE[:5]}, headers=as_(name))
+        assert reply.status_code == 200 and (RARE in reply.text) is (name == "ops")
+
+
 def test_no_route_was_forgotten() -> None:
     """A new route that shows documents needs a line in this file."""
     tried = {
-        "/search", "/search/batch", "/v1/embeddings", "/v1/models", "/documents/{id:path}", "/feedback",
+        "/search", "/search/batch", "/explain", "/suggest", "/v1/embeddings", "/v1/models", "/documents/{id:path}", "/feedback",
         # of other keys, or without documents
         "/documents", "/documents/delete", "/operations/{id}", "/healthz", "/readyz", "/metrics", "/info", "/admin/reload",
         "/admin/rollback", "/problems/{code}", "/openapi.json",
