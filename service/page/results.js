@@ -18,7 +18,7 @@ export function showResults(result, state, able, explain) {
   const hits = result.hits.slice(0, able.pageSize);
   clear(at("hits")).append(...hits.map((hit) => showHit(hit, result, state, able, explain)));
   at("hits").start = hits[0]?.rank ?? 1;
-  at("found-title").textContent = `${sentenceOf(hits, state.page, result.total)} in ${Math.ceil(result.took_ms)} ms`;
+  at("found-title").textContent = `${sentenceOf(result, state, able)} in ${Math.ceil(result.took_ms)} ms`;
   showCorrected(result.query, state);
   showNothing(hits, state, able);
   showPages(result, state, able);
@@ -29,17 +29,20 @@ export function showResults(result, state, able, explain) {
 
 // Announces the number of results and doubts about them, once the user stops typing.
 export function showVerdict(result, state, able) {
-  at("status").textContent = sentenceOf(result.hits.slice(0, able.pageSize), state.page, result.total);
+  at("status").textContent = sentenceOf(result, state, able);
   showDoubt(result);
 }
 
-// The total is missing if the service cannot count the matches.
-function sentenceOf(hits, page, total) {
+// The total is missing if the service cannot count the matches. It counts those that a group leaves out too.
+function sentenceOf(result, { page }, { pageSize, groupBy }) {
+  const { total } = result;
+  const hits = result.hits.slice(0, pageSize);
   if (hits.length === 0) return page > 1 ? "Nothing more found" : "Nothing found";
-  const of = total === undefined ? "" : ` of ${total.toLocaleString("en")}`;
-  if (page > 1) return `Results ${hits[0].rank} to ${hits.at(-1).rank}${of}`;
   const count = total ?? hits.length;
-  return count === 1 ? "1 result" : `${count.toLocaleString("en")} results`;
+  const most = groupBy && count > groupBy.size ? `, at most ${groupBy.size} per ${groupBy.field}` : "";
+  const of = total === undefined ? "" : ` of ${total.toLocaleString("en")}`;
+  if (page > 1) return `Results ${hits[0].rank} to ${hits.at(-1).rank}${of}${most}`;
+  return count === 1 ? "1 result" : `${count.toLocaleString("en")} results${most}`;
 }
 
 // Shows the corrected query, with a link to the typed one.
@@ -61,7 +64,7 @@ function showDoubt({ hits, confidence, query }) {
 }
 
 function showNothing(hits, state, able) {
-  at("nothing").hidden = hits.length > 0;
+  at("nothing").hidden = hits.length > 0 || state.page > 1;
   const sentence = state.filters.size ? "No results match these filters. Remove a filter, or use other words." : "Use other words, or fewer of them.";
   const asked = state.retriever || able.retrievers[0];
   const others = able.retrievers.filter((name) => name !== asked && !(asked === "hybrid" && name !== "dense"));
@@ -77,7 +80,7 @@ function showNothing(hits, state, able) {
 function showPages(result, state, able) {
   const { page } = state;
   const last = lastPage(state, able);
-  const isFull = result.hits.length > able.pageSize || (able.most <= able.pageSize && result.hits.length === able.pageSize);
+  const isFull = result.hits.length > able.pageSize || (able.most <= able.pageSize && result.hits.length === able.pageSize && result.hits.at(-1).rank !== result.total);
   const links = [pageLink("previous", page > 1, { ...state, page: page - 1 }), pageLink("next", isFull && page < last, { ...state, page: page + 1 })];
   at("page").textContent = `Page ${page}`;
   at("pages").hidden = !links.includes(true);

@@ -157,11 +157,15 @@ def open_page(browser: Browser) -> Callable[..., AbstractContextManager[SearchPa
 
 @pytest.fixture(scope="session")
 def full_index(tmp_path_factory: Any, toy_model: Path, toy_reranker: Path, toy_corpus: Path) -> Path:
-    """An index root with everything that the page can use: three languages, years, a yes or no, words, reasons, a re-ranker."""
+    """An index root with everything that the page can use: three languages, years, a yes or no, words, reasons, a re-ranker.
+
+    All of its 50 documents match `water`.
+    """
     folder = tmp_path_factory.mktemp("full")
     documents = [json.loads(line) for line in toy_corpus.read_text(encoding="utf-8").splitlines()]
     for place, document in enumerate(documents):
         document |= {"lang": ("en", "de", "fr")[place % 3], "short": place % 2 == 0}
+        document["text"] += " See also water."
         document["day"] = f"2024-{place % 12 + 1:02d}-15T12:00:00Z"
     source = write(folder / "corpus.jsonl", documents)
     return made(toy_model, source, folder / "root", lexical=True, rerank=toy_reranker).path

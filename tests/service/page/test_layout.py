@@ -28,21 +28,21 @@ def test_results_are_near_the_box_and_details_are_folded(tab: Any) -> None:
         return page.locator(selector).first.bounding_box()
 
     page.set_viewport_size(NARROW)
-    tab.titles(QUERY)
+    tab.titles("water")
     assert not page.locator(".tick").first.is_visible(), "filters are folded on a phone"
     assert box("#hits h3")["y"] + box("#hits h3")["height"] <= 0.4 * NARROW["height"]
     page.set_viewport_size(WIDE)
     page.locator(".tick").first.wait_for()
     assert box("#hits > li")["y"] - box("#form")["y"] - box("#form")["height"] <= 200
     line = page.locator("#how summary")
-    assert re.fullmatch(r"10 results in \d+ ms · how this was searched", line.inner_text())
+    assert re.fullmatch(r"50 results in \d+ ms · how this was searched", line.inner_text())
     assert re.fullmatch(r"\d+ % likely|score [\d.]+", page.locator("#hits .score").first.inner_text())
     parts = [page.locator(part).first for part in ("#terms", "#timings", "#hits .parts")]
     assert [part.is_visible() for part in parts] == [False] * 3
     line.click()
     assert [part.is_visible() for part in parts] == [True] * 3
-    tab.search("water")  # it stays unfolded
-    tab.shown("water")
+    tab.search("honey")  # it stays unfolded
+    tab.shown("honey")
     assert parts[0].is_visible()
 
 
@@ -54,7 +54,7 @@ def test_nothing_jumps_while_results_come(tab: Any, size: Any) -> None:
     tab.open()
     page.locator("#examples a").first.wait_for()
     page.keyboard.type("zzyzx honey bees")
-    page.locator("#status", has_text="10 results").wait_for()
+    page.locator("#status", has_text=re.compile(r"\d\d results")).wait_for()
     assert page.evaluate("shift") < MOST_SHIFT
     tab.titles("zzyzx honey bees", "&f.short=true")
     tab.stand_still()
