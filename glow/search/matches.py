@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from glow.index import Ranking, RowMask
 from glow.index.postings import ImpactsView
-from glow.search.hybrid import held_words, lexical_share
+from glow.search.hybrid import held_words
 from glow.search.query import Match, Others
 from glow.search.retrievers import RankedDocuments
-from glow.text import searched_words
+from glow.text import STOP_WORDS, searched_words
 
 SOME = 0.6
 """Share of a query's idf that a document must hold to match if no document holds all."""
@@ -29,7 +29,7 @@ KEYWORD_NEAR, KEYWORD_SHARE = 0.35, 0.9
 """The same for keywords, if some document holds all of them, or none holds any: what is merely related is no match."""
 NO_NEIGHBOR, EVERY_NEIGHBOR = 2.0, -2.0
 MOST_KEYWORDS = 4
-"""Most content words of a keyword query."""
+"""Most words of a keyword query, which has no stop words."""
 SPARSE_SHARE = 8
 """A list with so many times fewer rows than another is looked up in it; otherwise both become masks."""
 HeldWords = Literal["all", "some", "none"]
@@ -111,7 +111,7 @@ class WordMatching:
         """The least cosine of a match that holds too few words."""
         if self.match != "auto":
             return NO_NEIGHBOR if self.match == "all" else EVERY_NEIGHBOR
-        is_keyword = lexical_share(self.words) == 1.0 and len(lists) <= MOST_KEYWORDS
+        is_keyword = len(lists) <= MOST_KEYWORDS and STOP_WORDS.isdisjoint(self.words)
         if is_keyword and held == "all":
             return max(KEYWORD_NEAR, KEYWORD_SHARE * nearest)
         is_unknown = not any(map(len, lists.values()))

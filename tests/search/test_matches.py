@@ -85,6 +85,7 @@ def test_matches_are_those_of_every_document(
         ),  # keywords that a document holds: nearly as near as the nearest
         (["pump", "wrench"], [0.62, 0.33, 0.31], 0.65, 2),  # not all words: half as near
         (["wrench"], [0.36, 0.34, 0.2], 0.36, 1),  # an unknown keyword: not whatever comes first
+        (["a", "pump"], [0.62, 0.5, 0.31], 0.65, 2),  # a phrase of a sentence
         (["what", "is", "a", "wrench", "?"], [0.36, 0.21, 0.19], 0.36, 2),
     ],
 )
