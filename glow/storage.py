@@ -225,27 +225,11 @@ class SortedStrings:
         return search(range(len(self)), key, key=self.key)
 
 
-BLOCK = 64
-
-
-def largest_places(
-    values: NDArray[Any],  # [n]
-    most: int,  # >= 1
-) -> NDArray[np.intp]:
-    """The positions of the largest values, at most `most`, largest first; ties by position.
-
-    The blocks with the largest maxima hold all of them, so most of a million values are read once.
-    """
-    whole = len(values) // BLOCK
-    if whole > most:
-        maxima = values[: whole * BLOCK].reshape(whole, BLOCK).max(1)
-        least = np.partition(maxima, -most)[-most]
-        blocks = np.flatnonzero(maxima >= least)
-        places = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
-        places = np.concatenate([places, np.arange(whole * BLOCK, len(values))])
-        places = places[values[places] >= least]
-    else:
-        places = np.arange(len(values))
+def largest_places(values: NDArray[Any], most: int) -> NDArray[np.intp]:
+    """The positions of the largest values, at most `most`, largest first; ties by position."""
+    places = np.arange(len(values))
+    if len(values) > most:
+        places = np.flatnonzero(values >= np.partition(values, -most)[-most])
     order = np.lexsort((places, -values[places].astype(np.int64)))
     return places[order[:most]]
 

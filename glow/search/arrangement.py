@@ -5,7 +5,7 @@ k   candidates
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,9 @@ def arrange(
     scores, rows = ranked.scores.astype(np.float32), ranked.rows
     places = np.arange(len(rows))
     for boost in wanted.boosts:
-        scores = _times(scores, _factors(boost, rows, columns, mask))
+        factors = _factors(boost, rows, columns, mask)
+        # A negative score, such as a cosine, is divided, so that a factor above 1 always raises it.
+        scores = np.where(scores >= 0, scores * factors, scores / factors).astype(np.float32)
     if wanted.boosts:
         places = np.argsort(-scores, kind="stable")
     if wanted.min_score is not None:
@@ -75,14 +77,7 @@ def arrange(
         places = places[_order(wanted.sort, scores[places], rows[places], columns)]
     if wanted.group_by:
         places = places[_first_of_groups(columns, wanted.group_by, wanted.group_size, rows[places])]
-    parts = {name: values[places] for name, values in ranked.parts.items()}
-    return RankedDocuments(scores[places], rows[places], parts, ranked.passages)
-
-
-def _times(scores: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Multiplies scores by factors. A negative score, such as a cosine, is divided, so that a factor above 1 always raises it."""
-    lifted: NDArray[np.float32] = np.where(scores >= 0, scores * factors, scores / factors).astype(np.float32)
-    return lifted
+    return replace(ranked, scores=scores).take(places)
 
 
 def _factors(

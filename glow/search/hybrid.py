@@ -181,9 +181,8 @@ def fuse_rankings(
     # Fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1
     score_covered: Scorer | None = None,
     lexical_share: float = 1.0,  # factor of the lexical weight under `convex` (`lexical_share`)
-    further: NDArray[
-        np.int64
-    ] = NO_ROWS,  # int64 [x], other rows to rank: matches that neither retriever gathered
+    # int64 [x], other rows to rank: matches that neither retriever gathered
+    further: NDArray[np.int64] = NO_ROWS,
     *,
     waits: bool = False,  # whether the first two scorers wait for a store, so that they are called at once
 ) -> Fused:

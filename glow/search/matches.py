@@ -19,6 +19,7 @@ from glow.index.postings import ImpactsView
 from glow.search.hybrid import held_words
 from glow.search.query import Match, Others
 from glow.search.retrievers import RankedDocuments
+from glow.search.syntax import Rows, are_among, rows_in_all
 from glow.text import STOP_WORDS, searched_words
 
 SOME = 0.6
@@ -30,10 +31,7 @@ KEYWORD_NEAR, KEYWORD_SHARE = 0.35, 0.9
 NO_NEIGHBOR, EVERY_NEIGHBOR = 2.0, -2.0
 MOST_KEYWORDS = 4
 """Most words of a keyword query, which has no stop words."""
-SPARSE_SHARE = 8
-"""A list with so many times fewer rows than another is looked up in it; otherwise both become masks."""
 HeldWords = Literal["all", "some", "none"]
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +46,7 @@ class Matches:
 
     def holds(self, rows: Rows) -> NDArray[np.bool_]:
         """Which of some rows match, bool [x]."""
-        return _in(rows, self.rows) if len(self.rows) else np.zeros(len(rows), np.bool_)
+        return are_among(rows, self.rows) if len(self.rows) else np.zeros(len(rows), np.bool_)
 
 
 def near_matches(ranked: RankedDocuments) -> Matches:
@@ -99,7 +97,7 @@ class WordMatching:
         if not lists:
             return np.empty(0, np.int64), "none"
         if self.match != "any":
-            found = _intersection(list(lists.values()), documents)
+            found = rows_in_all(list(lists.values()), documents)
             if len(found) or self.match == "all":
                 return found, "all" if len(found) else "none"
             found = _covered(lists, {word: self.idf(word) for word in lists}, documents)
@@ -122,7 +120,7 @@ def _joined(held: tuple[Rows, HeldWords], near: Ranking, bound: float, *, is_who
     rows, words = held
     similar = np.sort(near[1][near[0] >= bound])
     if len(rows) and len(similar):
-        similar = similar[~_in(similar, rows)]
+        similar = similar[~are_among(similar, rows)]
     every = np.insert(rows, np.searchsorted(rows, similar), similar)
     return Matches(every, words, len(similar), bound, is_whole)
 
@@ -131,7 +129,7 @@ def _rows_of(impacts: ImpactsView, word: str, others: Others) -> Rows:
     """The documents that hold a word, or what else counts as it."""
     found = [impacts.rows_with(word)]
     for other in others.get(word, ()):
-        found.append(_intersection([impacts.rows_with(each) for each in other], len(impacts)))
+        found.append(rows_in_all([impacts.rows_with(each) for each in other], len(impacts)))
     return found[0] if len(found) == 1 else _union(found, len(impacts))
 
 
@@ -140,27 +138,6 @@ def _union(lists: Sequence[Rows], documents: int) -> Rows:
     for rows in lists:
         mask[rows] = True
     return np.flatnonzero(mask)
-
-
-def _intersection(lists: Sequence[Rows], documents: int) -> Rows:
-    """The rows that are in all lists, the shortest first."""
-    found, *further = sorted(lists, key=len)
-    for rows in further:
-        if not len(found):
-            return found
-        found = found[_in(found, rows, documents)]
-    return found
-
-
-def _in(wanted: Rows, rows: Rows, documents: int = 0) -> NDArray[np.bool_]:
-    """Which wanted rows are among ascending rows, of which there are some; `documents` allows a mask."""
-    if documents and len(wanted) * SPARSE_SHARE > len(rows):
-        mask = np.zeros(documents, np.bool_)
-        mask[rows] = True
-        return mask[wanted]
-    places = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-    there: NDArray[np.bool_] = rows[places] == wanted
-    return there
 
 
 def _covered(lists: Mapping[str, Rows], idf: Mapping[str, float], documents: int) -> Rows:
@@ -181,5 +158,5 @@ def _covered(lists: Mapping[str, Rows], idf: Mapping[str, float], documents: int
     rows = _union([lists[word] for word in visited], documents)
     shares = np.zeros(len(rows))
     for word in (*visited, *looked_up):
-        shares[_in(rows, lists[word], documents)] += idf[word]
+        shares[are_among(rows, lists[word], documents)] += idf[word]
     return rows[shares >= needed]

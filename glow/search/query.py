@@ -16,8 +16,6 @@ from glow.text import STOP_WORDS, WeightedTokens, is_punctuation, searched_words
 
 Typos = Literal["auto", "off"]
 """`auto` corrects words that the index does not know if the index suggests a clear correction; `off` does not."""
-
-
 Syntax = Literal["auto", "plain"]
 """`auto` reads phrases, exclusions and fields in a query; `plain` reads words alone."""
 Match = Literal["auto", "all", "any"]
@@ -36,9 +34,8 @@ class AnalyzedQuery:
     corrected: Mapping[str, str] = field(default_factory=dict)  # unknown word -> its correction
     others: Others = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
-    synonyms: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # words of the query -> their synonyms
+    # words of the query -> their synonyms
+    synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     completed: tuple[str, ...] = ()  # what a prefix stands for, most frequent first
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from glow.errors import StoreError
 from glow.index import Fusion, Index, best
-from glow.index.passages import PASSAGES
 from glow.index.postings import POSTINGS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.records import Document
@@ -67,10 +66,9 @@ def rerank(
     vector: NDArray[np.float32] | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[RankedDocuments, bool]:
-    """Re-ranks the first hits of a search; the others stay in order behind them.
+    """Re-ranks the first hits of a search; the others stay in order behind them, and their part `rerank` is NaN.
 
-    Returns the ranking with the part `rerank` (NaN for hits that were not re-ranked), and whether all requested hits
-    were.
+    Also returns whether all requested hits were re-ranked.
     """
     reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
     assert reranker is not None  # noqa: S101 - a request for it is refused earlier
@@ -111,13 +109,8 @@ def attended_words(
     reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
     assert reranker is not None  # noqa: S101 - a request for it is refused earlier
     query = reranker.query(text)
-    at = np.array(rows, np.int64)
-    if index.holds(PASSAGES):
-        first = index[PASSAGES].first[at].tolist()
-        at = np.array(
-            [own if own is not None else one for own, one in zip(passages, first, strict=True)], np.int64
-        )
-    stored, mask = states.read(at)
+    known = {row: own for row, own in zip(rows, passages, strict=True) if own is not None}
+    stored, mask = states.read(rows_read(index, np.array(rows, np.int64), known, None))
     shares = reranker.attention(query, stored, mask)
     found = []
     for document, row in zip(documents, shares, strict=True):
@@ -165,8 +158,7 @@ def mixed(ranked: RankedDocuments, share: float, order: NDArray[np.uint32] | Non
     rows = np.concatenate([first_rows, ranked.rows[rest]])
     by_row = np.argsort(ranked.rows)
     places = by_row[np.searchsorted(ranked.rows, rows, sorter=by_row)]
-    parts = {name: values[places] for name, values in ranked.parts.items()}
-    return RankedDocuments(np.concatenate([first_scores, rest_scores]), rows, parts, ranked.passages)
+    return replace(ranked.take(places), scores=np.concatenate([first_scores, rest_scores]))
 
 
 def _batches(lengths: NDArray[np.int64]) -> Iterator[list[int]]:

@@ -21,13 +21,15 @@ from glow.search.calibration import probabilities
 from glow.search.hybrid import HEAD, NO_ROWS, Scorer, coverage_scorer, fuse_rankings, lexical_share
 from glow.search.query import NO_OTHERS, Others
 
+Vector = NDArray[np.float32]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
     """Input of a hybrid search."""
 
     text: str  # for lexical retrieval
-    vector: NDArray[np.float32]  # float32 [D], L2-normalized
+    vector: Vector  # float32 [D], L2-normalized
     others: Others = field(default_factory=dict)  # what else counts as a word of the text
 
 
@@ -52,11 +54,8 @@ def search_documents(
 ) -> list[Folded]:
     """Finds the k documents whose best passages are nearest to each query.
 
-    Enough passages are fetched for k different documents: first k times the average number per document, then twice
-    as many until they suffice or are all. An exact search has one order of all passages, so its first k documents
-    are correct for any number fetched.
-
-    Returns for each query scores, documents and best passages, as `Folded`.
+    First k times the average number of passages of a document are fetched, then twice as many until they suffice. An
+    exact search has one order of all passages, so its first k documents are correct for any number fetched.
     """
     mask = None if allowed is None else passages.mask(allowed)
     most = len(passages) if mask is None else mask.count
@@ -76,14 +75,8 @@ def search_documents(
     return [finished[query] for query in range(len(vectors))]
 
 
-def dense_scorer(
-    index: Index, vector: NDArray[np.float32]
-) -> Callable[[NDArray[np.int64]], NDArray[np.float32]] | None:
-    """Returns a function that computes documents' scores for one query, or None.
-
-    Returns documents int64 [m] -> float32 [m] in [-1, 1], of each document's best passage; None if the index cannot
-    return full vectors by row.
-    """
+def dense_scorer(index: Index, vector: Vector) -> Scorer | None:
+    """The scores of documents' best passages for a query, in [-1, 1]; None if the index cannot return full vectors by row."""
     dense = index[VECTORS]
     if not dense.has_vectors:
         return None
@@ -91,11 +84,11 @@ def dense_scorer(
         return lambda documents: dense.score(vector, documents)
     passages = index[PASSAGES]
 
-    def score(documents: NDArray[np.int64]) -> NDArray[np.float32]:
+    def score(documents: NDArray[np.int64]) -> Vector:
         if not len(documents):
             return dense.score(vector, documents)
         rows, starts = _rows_of(passages, documents)
-        best: NDArray[np.float32] = np.maximum.reduceat(dense.score(vector, rows), starts)
+        best: Vector = np.maximum.reduceat(dense.score(vector, rows), starts)
         return best
 
     return score
@@ -154,7 +147,6 @@ Words = Literal["lexical", "learned"]
 DEFAULT_CANDIDATES = 100
 """Default number of candidates; a hybrid search gathers as many with each retriever."""
 DEFAULT_PARAMS = SearchParams()
-Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,9 +197,10 @@ def rank_dense(
     if index.holds(PASSAGES):
         cut = index[PASSAGES]
         scores, rows, passages = search_documents(dense, cut, vector[None], k, params, allowed)[0]
-        if dense.has_vectors and not _is_exact(index, params):
+        score = dense_scorer(index, vector)
+        if score is not None and not _is_exact(index, params):
             # An approximate search may have found another passage than the best one, a filtered search yet another.
-            scores, rows = best(_true_scores(index, vector, rows), rows, k, index.order)
+            scores, rows = best(score(rows), rows, k, index.order)
             passages = best_passages(dense, cut, vector, rows)
         return RankedDocuments(
             scores, rows, {"dense": scores}, dict(zip(rows.tolist(), passages.tolist(), strict=True))
@@ -234,25 +227,16 @@ def rank_lexical(
 
 
 def rank_hybrid(
-    index: Index,
+    index: Index,  # with a lexical component
     query: EncodedQuery,
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
-    fusion: Fusion | None = None,
+    fusion: Fusion | None = None,  # None: the index's own. With `convex`, a filter changes no score
     allowed: RowMask | None = None,
     *,
-    calibrates: bool = False,
+    calibrates: bool = False,  # scores are probabilities, if the index is calibrated; not before re-ranking
 ) -> RankedDocuments:
-    """Fuses the k documents of each retriever and returns the k best. Lexical retrieval uses learned impacts if there are any.
-
-    With `convex`, a filter changes no score; with `rrf`, a score depends on the document's rank among the allowed ones.
-
-    The index needs a lexical component. Arguments as for `rank_dense`, and
-
-        query: encoded by the index's query encoder.
-        fusion: how to combine the two rankings; None: the index's own.
-        calibrates: whether scores are probabilities, if the index is calibrated for the fusion. Set it to False before re-ranking.
-    """
+    """Fuses the k documents of each retriever and returns the k best; lexical retrieval uses learned impacts if there are any."""
     fusion = fusion or index.fusion
     dense, gathered = gather_hybrid(index, query, k, params, allowed, reads_head(fusion))
     return fuse_hybrid(index, gathered, k, fusion, dense.passages, calibrates=calibrates)
@@ -303,12 +287,9 @@ def gather_hybrid(
     k: int,
     params: SearchParams = DEFAULT_PARAMS,
     allowed: RowMask | None = None,
-    needs_head: bool = True,
+    needs_head: bool = True,  # of all documents; it takes a second search if a filter applies
 ) -> tuple[RankedDocuments, HybridCandidates]:
-    """Both rankings of one query, with what their fusion needs; arguments as for `rank_hybrid`.
-
-    `needs_head` says whether the fusion needs the head of all documents, which takes a second search if a filter applies.
-    """
+    """Both rankings of one query, with what their fusion needs; arguments as for `rank_hybrid`."""
     vector = query.vector
     by: Words = "learned" if index.holds(LEARNED_SPARSE) else "lexical"
     asked, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
@@ -350,9 +331,3 @@ def reads_head(fusion: Fusion) -> bool:
 
 def _is_exact(index: Index, params: SearchParams) -> bool:
     return index[VECTORS].kind == "flat" or params.exact
-
-
-def _true_scores(index: Index, vector: Vector, rows: NDArray[np.int64]) -> Vector:
-    score = dense_scorer(index, vector)
-    assert score is not None  # noqa: S101 - only where vectors can be read
-    return score(rows)

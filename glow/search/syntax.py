@@ -6,7 +6,6 @@ A constraint becomes a mask of rows. The postings name the documents that hold i
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,8 +172,8 @@ def _rows(
     if impacts.is_remote:
         rows = np.sort(impacts.search(indexed, MOST_REMOTE, allowed, index.order)[1])
     else:
-        held = sorted(map(impacts.rows_with, dict.fromkeys(indexed)), key=len)
-        rows = reduce(_in_both, held) if held else np.empty(0, np.int64)
+        held = [impacts.rows_with(word) for word in dict.fromkeys(indexed)]
+        rows = rows_in_all(held, len(live)) if held else np.empty(0, np.int64)
     rows = rows[live[rows]]
     is_verbatim = constraint.is_exact and impacts.analyzer.name != "plain"
     if len(constraint.words) == 1 and not constraint.field and not is_verbatim:
@@ -190,9 +189,30 @@ def _rows(
     return np.array(found, np.int64)
 
 
-def _in_both(few: NDArray[np.int64], many: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of the shorter of two ascending lists that are in the other one."""
-    return few[many[np.minimum(np.searchsorted(many, few), len(many) - 1)] == few] if len(few) else few
+SPARSE_SHARE = 8
+"""A list with so many times fewer rows than another is looked up in it; otherwise both become masks."""
+Rows = NDArray[np.int64]
+
+
+def rows_in_all(lists: Sequence[Rows], documents: int) -> Rows:
+    """The rows that are in all ascending lists, the shortest first."""
+    found, *further = sorted(lists, key=len)
+    for rows in further:
+        if not len(found):
+            return found
+        found = found[are_among(found, rows, documents)]
+    return found
+
+
+def are_among(some: Rows, rows: Rows, documents: int = 0) -> NDArray[np.bool_]:
+    """Whether each of some rows is among ascending rows, of which there are some; `documents` allows a mask."""
+    if documents and len(some) * SPARSE_SHARE > len(rows):
+        mask = np.zeros(documents, np.bool_)
+        mask[rows] = True
+        return mask[some]
+    places = np.minimum(np.searchsorted(rows, some), len(rows) - 1)
+    there: NDArray[np.bool_] = rows[places] == some
+    return there
 
 
 _BLANKS = r"\t\n\r "

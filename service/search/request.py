@@ -200,9 +200,8 @@ class SearchRequest(Shape):
     )
     vectors: bool = Field(False, description="Return the stored vector of each hit; of passages, their mean.")
     explain: bool | ExplainBody | None = Field(None, description="Return an explanation of each hit.")
-    params: ParamsBody = Field(
-        default_factory=lambda: _NO_PARAMS
-    )  # a plain default is copied for each request
+    # A plain default is copied for each request.
+    params: ParamsBody = Field(default_factory=lambda: _NO_PARAMS)
     timeout_ms: int | None = Field(
         None,
         ge=1,

@@ -265,9 +265,7 @@ class SearchSession:
         if row is None:
             raise not_found(plan.like)
         ranked = rank_dense(index, vector_of(index, row), plan.candidates + 1, plan.params, allowed)
-        others = ranked.rows != row
-        parts = {name: values[others] for name, values in ranked.parts.items()}
-        return RankedDocuments(ranked.scores[others], ranked.rows[others], parts, ranked.passages)
+        return ranked.take(ranked.rows != row)
 
     def _search_hybrid(self, vector: NDArray[np.float32], allowed: RowMask | None) -> RankedDocuments:
         """Runs both retrievers of a hybrid search, and fuses their rankings."""

@@ -220,13 +220,11 @@ class DocumentSearch:
         plan, words, matches, more = self._plan, found.words, self.session.matches, ""
         cosine, held = found.scores.get("dense"), "" if words is None else _held(words)
         if found.found:
-            near = (
-                f"its cosine is {cosine:.2f}"
-                if cosine is not None and not (words and not words.missing)
-                else ""
-            )
+            reasons = [held] if held else []
+            if cosine is not None and (words is None or words.missing):
+                reasons.append(f"its cosine is {cosine:.2f}")
             total = "" if found.total is None else f" of {found.total:,}"
-            return f"Found at rank {found.rank:,}{total}: {', and '.join(filter(None, (held, near)))}."
+            return f"Found at rank {found.rank:,}{total}: {', and '.join(reasons)}."
         if found.cut_by == "filter":
             reason = f"the filter excludes it: {_listed([encode(each).decode() for each in found.filter])}"
         elif found.cut_by == "syntax":
