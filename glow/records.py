@@ -10,9 +10,8 @@ class Document:
     """A document with several text fields."""
 
     id: str  # unique in its corpus; may hold `/`
-    fields: Mapping[
-        str, tuple[str, ...]
-    ]  # field name -> its values in order; a missing field is absent or empty
+    # field name -> its values in order; a missing field is absent or empty
+    fields: Mapping[str, tuple[str, ...]]
     metadata: Mapping[str, Any] = field(default_factory=dict)  # every other key, as JSON values
 
 

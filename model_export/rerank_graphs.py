@@ -272,18 +272,16 @@ class _Absorbed(nn.Module):
     shift: Tensor
     rest: Tensor
 
-    def __init__(
-        self, compressor: Compressor, weight: Tensor, bias: Tensor
-    ) -> None:  # L, float [out, H], and l, float [out]
+    # L, float [out, H], and l, float [out]
+    def __init__(self, compressor: Compressor, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
         up, norm = compressor.up, compressor.norm
         matrix, centre = _centred(up)
         scaled = weight.double() * norm.weight.double()
         self.register_buffer("matrix", (scaled @ matrix).float())  # M, [out, e]
         self.register_buffer("shift", (scaled @ centre).float())  # m, [out]
-        self.register_buffer(
-            "rest", (weight.double() @ norm.bias.double() + bias.double()).float()
-        )  # w, [out]
+        rest = weight.double() @ norm.bias.double() + bias.double()
+        self.register_buffer("rest", rest.float())  # w, [out]
 
 
 class _Scale(nn.Module):

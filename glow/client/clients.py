@@ -39,9 +39,8 @@ class Connection:
     """How to reach a service."""
 
     base_url: str  # `http://` or `https://` address; a trailing slash is ignored
-    api_key: str | None = field(
-        repr=False
-    )  # sent as `Authorization: Bearer`; None for a service without keys
+    # sent as `Authorization: Bearer`; None for a service without keys
+    api_key: str | None = field(repr=False)
     timeout_s: float  # time limit of one attempt
     policy: RetryPolicy
     max_response_bytes: int  # largest decoded response body

@@ -20,9 +20,8 @@ _TESTS: Mapping[Test, str] = {"randomisation": "randomisation test", "t": "t-tes
 class Report:
     """The measures of one run over one set of relevance judgments."""
 
-    about: Mapping[
-        str, str | None
-    ]  # what was measured, the first keys of the JSON (model, data, split, retriever)
+    # what was measured, the first keys of the JSON (model, data, split, retriever)
+    about: Mapping[str, str | None]
     head: str  # the same as a column heading
     evaluation: Evaluation
     options: Mapping[str, Any]  # other settings that decide the figures (rel, depth, term statistics, …)

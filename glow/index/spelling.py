@@ -106,10 +106,9 @@ class SpellingTable:
 
     def two_edits_away(self, word: str) -> dict[str, int]:
         """Words two edits away with the same first letters, with their document frequencies; ends of the word are left out."""
-        start = self._words.place(word[:SAME_LETTERS].encode())
-        stop = self._words.place(word[:SAME_LETTERS].encode() + b"\xff")
-        ends = self._words.ends[start : stop + 1]
-        near = np.flatnonzero(abs(np.diff(ends) - len(word.encode())) <= 2)[:MOST_COMPARED] + start
+        alike = self._words.starting(word[:SAME_LETTERS].encode())
+        ends = self._words.ends[alike.start : alike.stop + 1]
+        near = np.flatnonzero(abs(np.diff(ends) - len(word.encode())) <= 2)[:MOST_COMPARED] + alike.start
         others = [self._words.value(place) for place in near.tolist()]
         found = process.extract(word, others, scorer=OSA.distance, score_cutoff=2, limit=None)
         return {other: int(self._dfs[near[at]]) for other, _, at in found if other != word[: len(other)]}
@@ -145,9 +144,8 @@ class SpellingTable:
         header = read_header(folder / SPELLING_HEADER, SpellingHeader)
         words = SortedStrings.open(folder / WORDS_FILE, folder / OFFSETS_FILE, header.words)
         dfs = map_array(folder / DFS_FILE, np.uint32, header.words)
-        keys, places = (
-            map_array(folder / name, np.uint32, header.forms) for name in (KEYS_FILE, PLACES_FILE)
-        )
+        keys = map_array(folder / KEYS_FILE, np.uint32, header.forms)
+        places = map_array(folder / PLACES_FILE, np.uint32, header.forms)
         if (places >= header.words).any():
             raise FormatError(
                 f"{folder.name}/{PLACES_FILE} is damaged: it names a word beyond the {header.words}; rebuild the index"

@@ -209,9 +209,8 @@ class Preprocessor:
 
     def _limit(self, layout: _Layout, field_id: int) -> int:
         """Total number of tokens after the next field's last word."""
-        later = (
-            0 if self.schema.joined else len(self.schema.fields) - field_id - 1
-        )  # each needs space for its [SEP]
+        # Each later field needs space for its [SEP].
+        later = 0 if self.schema.joined else len(self.schema.fields) - field_id - 1
         start = len(self._document_prefix) if field_id == 0 else len(layout.ids)
         return min(start + self.schema.fields[field_id].tokens, self.schema.document_tokens - later) - 1
 

@@ -88,9 +88,8 @@ def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int 
     if only:
         return [Stage(each.config) for each in stages if each.config.name == only]
     found = {config.optimizer.precision for config in configs}
-    if (
-        "fp16" in found and len(found) > 1
-    ):  # accelerate keeps the first stage's loss scale setting for the whole process
+    # Accelerate keeps the first stage's loss scale setting for the whole process.
+    if "fp16" in found and len(found) > 1:
         raise ConfigError(
             f"{path} mixes precision 'fp16' with {', '.join(sorted(found - {'fp16'}))}; run its stages one by one with --stage"
         )

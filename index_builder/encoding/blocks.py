@@ -46,9 +46,8 @@ class Block:
     skip: tuple[tuple[int, str], ...] = ()  # row and cause of each document that cannot be encoded, ascending
     fault: str | None = None  # why it could not be encoded; None if it was, or was not tried
     rows: int = 0  # number of vectors
-    truncated: Mapping[str, int] = field(
-        default_factory=dict
-    )  # field -> number of texts that lost words in it
+    # field -> number of texts that lost words in it
+    truncated: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0  # encoding time
     peak_memory_bytes: int = 0  # peak memory of the encoding process so far
 

@@ -43,9 +43,8 @@ class RequestContext:
 
     request_id: str  # the client's id if well-formed, otherwise a new one
     started: float = field(default_factory=time.perf_counter)  # `time.perf_counter()` at its first byte
-    timings_ms: dict[str, float] = field(
-        default_factory=dict
-    )  # stages, for `Server-Timing` and the histograms
+    # stages, for `Server-Timing` and the histograms
+    timings_ms: dict[str, float] = field(default_factory=dict)
     index_version: str = ""  # version of the searched index; "" if there is none
     deadline: Deadline = NEVER  # deadline of the response
     left: bool = False  # whether the client disconnected before the response

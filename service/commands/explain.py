@@ -186,10 +186,8 @@ def _reasons(index: Index, options: ExplainOptions) -> list[DocumentExplanation]
     members = members_of_address(urlencode({"filter": options.filter}).encode()) if options.filter else {}
     if options.retriever != "auto":
         members["retriever"] = options.retriever
-    request, settings = (
-        parsed(SearchRequest, {"query": options.query, **members}),
-        Settings(index_root=options.index_root),
-    )
+    request = parsed(SearchRequest, {"query": options.query, **members})
+    settings = Settings(index_root=options.index_root)
     plan = plan_search(request, settings, index, read_synonyms(options.synonyms))
     return [DocumentSearch(index, plan, each, request.filter).run() for each in options.ids]
 

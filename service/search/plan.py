@@ -98,9 +98,7 @@ class SearchPlan:
     rerank: Reranking | None = None  # how to re-rank the first hits; None: not at all. Needs `index.reranker`
     vectors: bool = False  # whether to return the vector of each hit
     timeout_ms: int = field(default=0, compare=False, repr=False)  # from the request's first byte
-    allow_partial: bool = field(
-        default=False, compare=False, repr=False
-    )  # whether partial results are allowed
+    allow_partial: bool = field(default=False, compare=False, repr=False)
     asked_filter: dict[str, Any] | None = field(default=None, compare=False, repr=False)  # for the query log
     filter_terms: int = field(default=0, compare=False, repr=False)
 

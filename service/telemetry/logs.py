@@ -112,9 +112,8 @@ class LineLog:
         """Writes waiting lines, and closes the file; returns within seconds even if the disk hangs."""
         self._waiting.put(None)
         self._thread.join(CLOSE_WITHIN_S)
-        if (
-            self._thread.is_alive()
-        ):  # the process's exit, which closes all handlers, must not wait for it either
+        # The process's exit, which closes all handlers, must not wait for it either.
+        if self._thread.is_alive():
             self._file.stream = None
             self._file.createLock()
         self._file.close()

@@ -151,11 +151,8 @@ def _moment(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (
-        ValueError,
-        OverflowError,
-    ):  # a 30th of February, or a year that the time zone moves out of the calendar
-        return None
+    except (ValueError, OverflowError):
+        return None  # a 30th of February, or a year that the time zone moves out of the calendar
 
 
 COLUMNS_FOLDER = "columns"

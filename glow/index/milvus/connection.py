@@ -38,9 +38,8 @@ class CollectionHeader(StrictModel):
 
     # Its name, whose end is that of `bound_to`: Lite stores no description, but every server a name
     collection: Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,254}$")]
-    rows: Annotated[
-        int, Field(ge=1, lt=2**32)
-    ]  # number of its entities, whose primary keys are 0 to rows - 1
+    # number of its entities, whose primary keys are 0 to rows - 1
+    rows: Annotated[int, Field(ge=1, lt=2**32)]
     sample: str = ""  # SHA-256 of the values of `sampled_rows`
     # Names of the columns that it can filter, in the order of its fields `f0`, `f1`, …
     filters: tuple[str, ...] = ()
