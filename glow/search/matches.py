@@ -49,11 +49,15 @@ class Matches:
         return are_among(rows, self.rows) if len(self.rows) else np.zeros(len(rows), np.bool_)
 
 
-def near_matches(ranked: RankedDocuments) -> Matches:
-    """The matches of a search by similarity alone."""
+def near_matches(
+    ranked: RankedDocuments,
+    most: int,  # candidates that were asked for
+) -> Matches:
+    """The matches of a search by similarity alone; if all candidates match, there may be others."""
     nearest = float(ranked.scores[0]) if len(ranked.scores) else 0.0
     bound = max(NEAR, NEAREST_SHARE * nearest)
-    return _joined((ranked.rows[:0], "none"), (ranked.scores, ranked.rows), bound)
+    is_whole = len(ranked.rows) < most or bool(ranked.scores[-1] < bound)
+    return _joined((ranked.rows[:0], "none"), (ranked.scores, ranked.rows), bound, is_whole=is_whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class WordMatching:
         lists = {word: _rows_of(impacts, word, self.others) for word in self._content()}
         if allowed is not None:
             lists = {word: rows[allowed.mask[rows]] for word, rows in lists.items()}
-        held = self._held(lists, len(impacts))
+        held = self._held(lists, self._known(impacts), len(impacts))
         return _joined(held, near, self._bound(held[1], lists, nearest))
 
     def among(
@@ -86,21 +90,29 @@ class WordMatching:
         content = self._content()
         held = held_words(impacts, content, pool, self.others)
         lists = {word: np.flatnonzero(held[:, at]) for at, word in enumerate(content)}
-        places, words = self._held(lists, len(pool))
+        places, words = self._held(lists, self._known(impacts), len(pool))
         return _joined((pool[places], words), near, self._bound(words, lists, nearest), is_whole=is_whole)
 
     def _content(self) -> list[str]:
         return list(dict.fromkeys(searched_words(self.words)))
 
-    def _held(self, lists: Mapping[str, Rows], documents: int) -> tuple[Rows, HeldWords]:
-        """The documents that match through words, and how many words they hold."""
+    def _known(self, impacts: ImpactsView) -> list[str]:
+        return [word for word in self._content() if impacts.holds(word) or word in self.others]
+
+    def _held(
+        self, lists: Mapping[str, Rows], known: Sequence[str], documents: int
+    ) -> tuple[Rows, HeldWords]:
+        """The documents that match through words, and how many words they hold.
+
+        A word that no document of the index holds, such as a name or a typo, hides none that hold the known ones.
+        """
         if not lists:
             return np.empty(0, np.int64), "none"
         if self.match != "any":
             found = rows_in_all(list(lists.values()), documents)
             if len(found) or self.match == "all":
                 return found, "all" if len(found) else "none"
-            found = _covered(lists, {word: self.idf(word) for word in lists}, documents)
+            found = _covered(lists, {word: self.idf(word) for word in known}, documents)
         else:
             found = _union(list(lists.values()), documents)
         return found, "some" if len(found) else "none"
@@ -149,11 +161,11 @@ def _covered(lists: Mapping[str, Rows], idf: Mapping[str, float], documents: int
     needed = SOME * sum(idf.values()) - 1e-9
     spare = needed
     looked_up, visited = [], []
-    for word in sorted(lists, key=lambda word: -len(lists[word])):
-        if idf[word] < spare and len(lists[word]):
+    for word in sorted(idf, key=lambda word: -len(lists[word])):
+        if idf[word] < spare:
             spare -= idf[word]
             looked_up.append(word)
-        elif len(lists[word]):
+        else:
             visited.append(word)
     rows = _union([lists[word] for word in visited], documents)
     shares = np.zeros(len(rows))

@@ -227,7 +227,7 @@ class SearchSession:
             # The first hits of an exact search do not depend on the number of candidates.
             ranked = rank_dense(index, vector, plan.candidates, plan.params, allowed)
             if plan.match != "any":
-                self.matches = near_matches(ranked)
+                self.matches = near_matches(ranked, plan.candidates)
                 ranked = ranked.take(self.matches.holds(ranked.rows))
         self.clock.lap("search")
         return ranked
