@@ -32,28 +32,28 @@ PACKAGES = {
 """Name of a count of lines -> its directories."""
 PARTS = [name for name in PACKAGES if name not in ("product", "tests", "research", "benchmarks", "scripts")]
 BOUNDS = {
-    "glow/text": 2_417,
-    "glow/artifact, storage, ingest": 2_032,
-    "glow/index": 9_702,
-    "glow/search, runtime": 2_750,
+    "glow/text": 2_416,
+    "glow/artifact, storage, ingest": 2_016,
+    "glow/index": 9_696,
+    "glow/search, runtime": 2_717,
     "glow/nn": 1_693,
-    "glow/training": 6_164,
-    "glow/evaluation": 1_684,
-    "glow/client, contract, adapters": 2_561,
-    "index_builder": 6_291,
-    "model_export": 2_309,
-    "service": 8_915,
-    "product": 48_219,
-    "tests": 49_123,
+    "glow/training": 6_163,
+    "glow/evaluation": 1_683,
+    "glow/client, contract, adapters": 2_560,
+    "index_builder": 6_290,
+    "model_export": 2_307,
+    "service": 8_904,
+    "product": 48_145,
+    "tests": 49_157,
     "research": 4_363,
     "benchmarks": 3_555,
     "scripts": 1_395,
-    "the rest of glow": 1_701,
+    "the rest of glow": 1_700,
     "files of the product": 242,
     "commands": 31,
     "functions over 60 lines": 0,
 }
-"""Present counts. They only fall; `--lower` writes those that fell. They rose once by what users expect of a search (2,162 lines)."""
+"""Present counts. They only fall; `--lower` writes those that fell. They rose once by what users expect of a search (2,088 lines)."""
 
 
 def main(
