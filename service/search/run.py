@@ -58,7 +58,7 @@ from glow_service.search.hits import (
     page_of,
     passage_document,
 )
-from glow_service.search.plan import SearchPlan
+from glow_service.search.plan import SCORE, SearchPlan
 from glow_service.search.render import (
     HitMaker,
     RankedHit,
@@ -69,6 +69,8 @@ from glow_service.search.render import (
     vector_of,
 )
 
+MOST_SCORED = 20_000
+"""Of more matches in another order, only the page is scored: scores would decide ties alone."""
 RERANK_RESERVE_S = 0.005
 """Time reserved after re-ranking for reading the page's documents and making the response, in seconds."""
 
@@ -103,7 +105,7 @@ class SearchSession:
     """
 
     __slots__ = (
-        "_confidence", "_counted", "_explanations", "_facets", "_reader", "allowed", "analyzed", "clock", "deadline",
+        "_confidence", "_counted", "_explanations", "_facets", "_reader", "_score", "allowed", "analyzed", "clock", "deadline",
         "index", "left_out", "matches", "may_move", "plan", "ranked", "text", "tokens",
     )  # fmt: skip
 
@@ -125,6 +127,8 @@ class SearchSession:
         self.allowed: RowMask | None = None  # by the filter and the syntax; None: all
         self.matches: Matches | None = None  # None: unknown, so only candidates are counted
         self._counted: NDArray[np.int64] = np.empty(0, np.int64)  # rows that facets count
+        # Scores rows of the ranking; None: they have their scores
+        self._score: Callable[[NDArray[np.int64]], RankedDocuments] | None = None
 
     @property
     def needs_vector(self) -> bool:
@@ -160,7 +164,7 @@ class SearchSession:
     def retrieve(self, vector: NDArray[np.float32] | None) -> SearchAnswer:
         """Runs the stages after encoding."""
         with wanted_until(self.deadline.at):
-            page = page_of(self.plan, self.rank(vector))
+            page = self._page(self.rank(vector))
             if self.plan.explain:
                 self._explanations = self._explain(page)
             self._reader = PageReader(
@@ -322,14 +326,39 @@ class SearchSession:
         further = np.setdiff1d(matches.rows, first.rows, assume_unique=True)
         if not len(further):
             return first
-        every = score(further)
-        rest = every.take(np.isin(every.rows, further))
+        if len(further) > MOST_SCORED and not self._scores_decide:
+            self._score = score
+            further = further[np.argsort(self.index.order[further], kind="stable")]
+            rest = RankedDocuments(np.zeros(len(further), np.float32), further, {}, {})
+        else:
+            every = score(further)
+            rest = every.take(np.isin(every.rows, further))
         parts = {
             name: np.concatenate([values, rest.parts.get(name, np.full(len(rest.rows), np.nan, np.float32))])
             for name, values in first.parts.items()
         }
         rows, scores = np.concatenate([first.rows, rest.rows]), np.concatenate([first.scores, rest.scores])
         return RankedDocuments(scores, rows, parts, {**rest.passages, **first.passages})
+
+    @property
+    def _scores_decide(self) -> bool:
+        """Whether the scores of all matches decide what a page shows, and not only ties."""
+        plan, wanted = self.plan, self.plan.arrangement
+        if wanted is None or not wanted.sort or plan.top_k > MOST_SCORED:
+            return True
+        return bool(
+            wanted.boosts or wanted.min_score is not None or SCORE in {key.field for key in wanted.sort}
+        )
+
+    def _page(self, ranked: RankedDocuments) -> list[RankedHit]:
+        """The hits of the requested page, with their scores."""
+        plan = self.plan
+        if self._score is not None:
+            rows = ranked.rows[plan.offset : plan.offset + plan.top_k]
+            scored = self._score(rows)
+            places = [int(np.flatnonzero(scored.rows == row)[0]) for row in rows.tolist()]
+            ranked, plan = scored.take(np.array(places, np.int64)), replace(plan, offset=0)
+        return page_of(plan, ranked)
 
     def _rate(self, ranked: RankedDocuments) -> Confidence | None:
         """Confidence in the best match; None where scores are no probabilities."""

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from glow.index import Index
+from glow_service.search import run
 from tests.made_index import made, write
 from tests.service.asking import Serve
 
@@ -148,3 +149,18 @@ def test_a_filter_without_a_query_browses_with_exact_counts(client: httpx.Client
 def test_without_a_filter_an_empty_query_stays_an_error(http: httpx.Client, index: Index) -> None:
     assert http.post("/search", json={"query": " "}).json()["code"] == "invalid_query"
     assert http.post("/search", json={}).json()["errors"][0]["pointer"] == "/query"
+
+
+@pytest.mark.parametrize("retriever", ["hybrid", "lexical"])
+def test_another_order_of_very_many_matches_scores_the_page_alone(
+    client: httpx.Client, retriever: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {
+        "query": "bees find home", "retriever": retriever, "candidates": 2, "match": "any",
+        "top_k": 5, "offset": 4, "sort": ["-price"],
+    }  # fmt: skip
+    hits = client.post("/search", json=body).json()["hits"]
+    monkeypatch.setattr(run, "MOST_SCORED", 9)  # more than a page, fewer than the matches
+    page = client.post("/search", json={**body, "typos": "off"}).json()
+    assert page["total"] == 12 and [hit["rank"] for hit in hits] == [5, 6, 7, 8, 9]
+    assert page["hits"] == hits and all(hit["score"] > 0 for hit in hits)
