@@ -133,10 +133,7 @@ def constraint_mask(
     allowed: RowMask | None,  # the documents that may be found otherwise; None: all
     check: Check,  # called every few documents; what it raises ends the work
 ) -> RowMask | None:
-    """The documents that satisfy every constraint; None: all.
-
-    A constraint that no allowed document satisfies restricts nothing, so that its words are searched as words.
-    """
+    """The documents that satisfy every constraint; None: all."""
     live = live_mask(index) if allowed is None else allowed.mask
     mask = live.copy()
     for constraint in constraints:
@@ -144,7 +141,7 @@ def constraint_mask(
         rows = _rows(index, constraint, allowed, live, check)
         if constraint.excluded:
             mask[rows] = False
-        elif len(rows):
+        else:
             held = np.zeros_like(mask)
             held[rows] = True
             mask &= held

@@ -149,22 +149,22 @@ class Plain:
 
 
 @contextmanager
-def hostile(url: str, path: str, body: dict[str, Any], clients: int = 2) -> Iterator[dict[int, int]]:
-    """Two keys send a body for as long as the block runs, each from so many connections, and try again at once.
+def hostile(url: str, path: str, body: dict[str, Any] | None, clients: int = 2) -> Iterator[dict[int, int]]:
+    """Two keys send a body, or fetch the path without one, for as long as the block runs, each from so many connections, and try again at once.
 
     Yields:
         How often each status was answered; 0 where the connection failed.
     """
     ended = threading.Event()
     statuses: dict[int, int] = {}
-    content = json.dumps(body).encode()
+    method, content = ("GET", None) if body is None else ("POST", json.dumps(body).encode())
 
     def attack(key: str) -> None:
         headers = {"X-API-Key": key, "Content-Type": "application/json"}
         with httpx.Client(timeout=60, headers=headers) as client:
             while not ended.is_set():
                 try:
-                    status = client.post(f"{url}{path}", content=content).status_code
+                    status = client.request(method, f"{url}{path}", content=content).status_code
                 except httpx.HTTPError:
                     status = 0
                 statuses[status] = statuses.get(status, 0) + 1

@@ -46,10 +46,15 @@ BATCHES = (explain_batch(3, 20), plain_batch(16), prefix_batch(), filter_batch("
 
 
 @pytest.mark.parametrize(
-    ("path", "body"), [*(("/search/batch", body) for body in BATCHES), ("/search", rerank_search())]
+    ("path", "body"),
+    [
+        *(("/search/batch", body) for body in BATCHES),
+        ("/search", rerank_search()),
+        ("/suggest?q=a&k=20", None),
+    ],
 )
 def test_plain_searches_are_answered_beside_hostile_ones(
-    service: Service, path: str, body: dict[str, object]
+    service: Service, path: str, body: dict[str, object] | None
 ) -> None:
     plain = Plain(service.url, pace_s=0.1)
     with hostile(service.url, path, body) as statuses:

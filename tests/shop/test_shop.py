@@ -51,6 +51,7 @@ def test_what_a_filter_leaves_is_no_match_for_want_of_better(shop: Searched) -> 
 
 def test_a_phrase_is_held_as_it_stands(shop: Searched) -> None:
     assert ids(shop.matches('"desk lamp"')) == shop.holding("desk lamp")
+    assert shop.ask('"lamp desk"')["total"] == 0
     assert ids(shop.matches('"corner sofa"')) == shop.holding("corner sofa") < shop.holding("corner", "sofa")
 
 
