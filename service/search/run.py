@@ -459,6 +459,10 @@ class SearchSession:
             read.append(passage_document(document, passage))
         return read
 
+    def _unknown(self, tokens: WeightedTokens) -> tuple[str, ...]:
+        """Words that no document holds, nor what else counts as them."""
+        return tuple(word for word in unknown_words(self.index, tokens) if word not in self.others)
+
     def _render(self, hits: tuple[Hit, ...]) -> SearchAnswer:
         tokens, explanations, analyzed = self.tokens, self._explanations, self.analyzed
         matches = self.matches
@@ -470,7 +474,7 @@ class SearchSession:
             corrected=Correction(self.text, dict(analyzed.corrected))
             if analyzed is not None and analyzed.corrected
             else None,
-            unknown=() if tokens is None else unknown_words(self.index, tokens),
+            unknown=() if tokens is None else self._unknown(tokens),
             synonyms={} if analyzed is None else dict(analyzed.synonyms),
             completed=() if analyzed is None else analyzed.completed,
             explanation=None if explanations is None else QueryExplanation(read_words(explanations.query)),

@@ -102,7 +102,7 @@ def test_synonyms_count_as_words_of_the_query(root: Path, serve: Serve, tmp_path
     file.write_text(SYNONYMS)
     with serve(root, synonyms=str(file)) as client:
         found = ask(client, "couches", retriever="lexical", explain=True, highlight=True)
-        assert set(ids(found)) == {"sofa", "lamps", "bed"}
+        assert set(ids(found)) == {"sofa", "lamps", "bed"} and "unknown" not in found["query"]
         assert found["query"]["synonyms"] == {"couches": ["sofa", "sofa bed"]}
         words = found["hits"][ids(found).index("sofa")]["explanation"]["lexical"]
         assert [(each["word"], each["because"]) for each in words] == [("couches", "sofa")]
