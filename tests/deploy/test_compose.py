@@ -121,7 +121,7 @@ def test_the_proxy_asks_no_second_replica_to_write() -> None:
     posted |= {path.replace("/v1/", "/v1/books/") for path in posted if path.startswith("/v1/")}
     again = {path for path in posted if not re.match(once[1], path)}
     assert {path.removeprefix("/v1").removeprefix("/books") for path in again} == {
-        *("/search", "/search/batch", "/embeddings")
+        *("/search", "/search/batch", "/explain", "/embeddings")
     }
 
 
