@@ -42,8 +42,8 @@ BOUNDS = {
     "glow/client, contract, adapters": 2_560,
     "index_builder": 6_290,
     "model_export": 2_307,
-    "service": 8_937,
-    "product": 48_175,
+    "service": 8_936,
+    "product": 48_174,
     "tests": 49_179,
     "research": 4_363,
     "benchmarks": 3_555,
@@ -53,7 +53,7 @@ BOUNDS = {
     "commands": 31,
     "functions over 60 lines": 0,
 }
-"""Present counts. They only fall; `--lower` writes those that fell. They rose once by what users expect of a search (2,113 lines)."""
+"""Present counts. They only fall; `--lower` writes those that fell. They rose once by what users expect of a search (2,118 lines)."""
 
 
 def main(

@@ -94,7 +94,7 @@ class Settings(StrictModel):
     )
     document_model: str = option("", "Model that encodes documents for /v1/embeddings; empty: none.")
     tenants: str = option("", "TOML file with what each API key can search; empty: everything.")
-    synonyms: str = option("", "File of synonyms, one group a line; read again when it changes; empty: none.")
+    synonyms: str = option("", "File of synonyms, one group per line, reloaded when it changes; empty: none.")
     rate_limit: float = option(
         0.0, "Requests per second of a key; 0: no limit.", unit="requests/s", ge=0, le=1e6
     )

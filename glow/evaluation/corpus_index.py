@@ -65,7 +65,7 @@ def corpus_index(
     """An encoded corpus with exact vectors and optionally a lexical component, and the documents' ids in row order.
 
     Documents without text in the model's fields are left out, as in a build. Nothing is stored of documents but ids. Ids and
-    metadata are no words, because those of judged collections may name what is asked.
+    metadata are not indexed, because in judged collections they may name the answer.
     """
     if has_words:
         check_analyzer(options.analyzer, model.preprocessor.weighting.unit)

@@ -264,7 +264,7 @@ class Speller:
         def search(word: str) -> bool:
             if terms.df(word) > 0 or any(table.has(word) for table in tables):
                 return True
-            # Words that only lexical search reads: the tables hold those that are spelled.
+            # Words of the lexical index alone; the tables have those that typo correction covers.
             return impacts is not None and not is_spelled(word) and impacts.holds(word)
 
         self._search = search
@@ -278,7 +278,7 @@ class Speller:
     def completions(self, prefix: str, most: int = MOST_COMPLETED) -> tuple[str, ...]:
         """The words that a prefix may stand for, most frequent first, each with a stem of its own.
 
-        If no word begins with a prefix of four letters or more, those that begin with one an edit away.
+        For a prefix of at least four letters without any: those of prefixes one edit away.
         """
         counts: Counter[str] = Counter()
         for table in self._tables:

@@ -1,6 +1,6 @@
 """Changes to a ranking before its page is cut: boosts, a minimum score, groups, another order.
 
-k   candidates
+k   hits
 """
 
 import math
@@ -49,7 +49,7 @@ class RecencyBoost:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """What to do with the candidates of a search, in the order of the attributes."""
+    """What to do with the matches of a search, in the order of the attributes."""
 
     boosts: tuple[FilterBoost | RecencyBoost, ...] = ()  # changes of scores
     min_score: float | None = None  # hits that score less are removed; None: all stay
@@ -62,7 +62,7 @@ class Arrangement:
 def arrange(
     ranked: RankedDocuments, wanted: Arrangement, columns: Columns, mask: Callable[[Expression], RowMask]
 ) -> RankedDocuments:
-    """Arranges candidates."""
+    """Changes scores, removes hits, and sorts and groups the others."""
     scores, rows = ranked.scores.astype(np.float32), ranked.rows
     places = np.arange(len(rows))
     for boost in wanted.boosts:

@@ -127,7 +127,7 @@ def lexical_share(words: Sequence[str], text: str = "") -> float:
     """The factor of the lexical weight for a query's words, as preprocessing yields them.
 
     It is less than 1 for a question, and more than 1 for a text without spaces that has a digit, such as a part number.
-    "can opener" and "may 2024" are no questions.
+    "can opener" and "may 2024" are not questions.
     """
     if _IDENTIFIER.fullmatch(text.strip()):
         return IDENTIFIER_SHARE

@@ -1,4 +1,4 @@
-"""The documents that match a query: those that hold enough of its words, and those that are near enough.
+"""Documents that match a query: they contain enough of its words, or are similar enough.
 
 A search ranks candidates; its matches are what users count, sort and filter. A document matches if it holds all content
 words of the query. If none does, `SOME` of the words by idf is enough. It also matches as one of the candidates whose similarity

@@ -1,4 +1,4 @@
-"""Suggestions while one types: phrases that the query may become, and titles of documents that hold its words."""
+"""Suggestions as you type: phrases that the query may become, and titles of documents that hold its words."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Synonyms: a file of words that count as others at query time, one group a line.
+"""Synonyms: a file of words that count as others at query time, one group per line.
 
 `sofa, couch, sofa bed` makes each count as the others; `tv => television, telly` only the first as those behind it.
 Words are compared by the index's terms, so that `sofas` finds the synonyms of `sofa`.

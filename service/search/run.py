@@ -219,7 +219,7 @@ class SearchSession:
     # Search, fuse.
 
     def _search(self, vector: NDArray[np.float32] | None, allowed: RowMask | None) -> RankedDocuments:
-        """Ranks the candidates, or only as many as the page needs; an approximate search may find fewer."""
+        """Ranks the candidates that match; other matches follow them, if the page or an arrangement needs them."""
         index, plan = self.index, self.plan
         if plan.retriever == "hybrid" and plan.source == "text" and vector is not None:
             return self._search_hybrid(vector, allowed)
@@ -228,7 +228,6 @@ class SearchSession:
         elif vector is None:
             ranked = self._search_lexical(allowed)
         else:
-            # The first hits of an exact search do not depend on the number of candidates.
             ranked = rank_dense(index, vector, plan.candidates, plan.params, allowed)
             if plan.match != "any":
                 self.matches = near_matches(ranked, plan.candidates)

@@ -255,7 +255,8 @@ def hits(index: Index, body: Json) -> dict[str, float]:
     session = SearchSession(index, call)
     found = session.run().found.hits
     assert session.ranked is not None
-    return {hit.id: score for hit, score in zip(found, session.ranked.scores.tolist(), strict=False)}
+    scores = session.ranked.scores[: len(found)].tolist()
+    return dict(zip([hit.id for hit in found], scores, strict=True))
 
 
 def require_kept(whole: dict[str, float], kept: dict[str, float]) -> None:
