@@ -2,7 +2,15 @@
 
 from glow.ingest.log import INGEST_FOLDER, IngestLog, LogFullError
 from glow.ingest.reader import Accepted, has_log, read_accepted, remove_applied, waiting_bytes, writers
-from glow.ingest.records import Kind, LogBusyError, LogClock, Operation, OperationId, parse_operation_id
+from glow.ingest.records import (
+    Kind,
+    LogBusyError,
+    LogClock,
+    Operation,
+    OperationId,
+    merged,
+    parse_operation_id,
+)
 from glow.ingest.state import (
     APPLIED,
     IngestState,
@@ -18,6 +26,6 @@ from glow.ingest.state import (
 
 __all__ = [
     "APPLIED", "INGEST_FOLDER", "Accepted", "IngestLog", "IngestState", "Kind", "LogBusyError", "LogClock", "LogFullError", "Operation", "OperationId", "Outcome",
-    "Position", "find_outcome", "has_log", "known_state", "note_outcomes", "parse_operation_id", "published_state", "read_accepted",
+    "Position", "find_outcome", "has_log", "known_state", "merged", "note_outcomes", "parse_operation_id", "published_state", "read_accepted",
     "read_state", "remove_applied", "waiting_bytes", "write_state", "writers",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ from glow.artifact import try_lock
 from glow.errors import BusyError, FormatError, QueryError
 from glow.options import StrictModel
 
-Kind = Literal["upsert", "delete", "delete_by_filter"]
+Kind = Literal["upsert", "patch", "delete", "delete_by_filter"]
 _HEADER = re.compile(rb'[0-9a-f]{8} \{"number": ([1-9][0-9]{0,17}), "at": ([0-9]{1,20}), ')
 """Start of a line. No text inside a line matches it: JSON escapes quotation marks in strings."""
 _ID = re.compile(r"([0-9]{8}T[0-9]{6}-[0-9a-f]{8})-([1-9][0-9]{0,17})")
@@ -53,6 +53,8 @@ class Operation(StrictModel):
     kind: Kind  # of the operation
     # for `upsert`: objects as in lines of `corpus.jsonl`
     documents: list[dict[str, Any]] = Field(default_factory=list)
+    id: str = ""  # for `patch`: the document
+    metadata: dict[str, Any] = Field(default_factory=dict)  # for `patch`: JSON merge patch of its metadata
     ids: list[str] = Field(default_factory=list)  # for `delete`
     filter: dict[str, Any] | None = None  # for `delete_by_filter`: as in a search
     all: bool = False  # for `delete_by_filter`: the filter may be unrestricted, which deletes every document
@@ -61,6 +63,19 @@ class Operation(StrictModel):
     def size(self) -> int:
         """Number of documents or ids in it; a filter counts as one."""
         return max(len(self.documents) + len(self.ids), 1)
+
+
+def merged(value: Any, patch: Any) -> Any:
+    """A JSON value after a merge patch (RFC 7396): null removes a member."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(value) if isinstance(value, dict) else {}
+    for key, item in patch.items():
+        if item is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), item)
+    return result
 
 
 def parse_operation_id(text: str) -> OperationId:
