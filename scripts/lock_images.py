@@ -18,23 +18,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docker" / "requirements"
+FILES = ("formats", "pages", "documents")
 LOCKS: dict[str, tuple[str, ...]] = {
     "dev": ("dev", "eval", "train", "export"),
     "serve": (),
     "service": ("otel",),
     "service-milvus": ("milvus", "otel"),
     "service-gpu": ("gpu", "otel"),
-    "builder": ("formats",),
-    "builder-gpu": ("formats", "gpu"),
-    "builder-ray": ("formats", "cluster", "milvus"),
+    "builder": (*FILES, "models"),
+    "builder-gpu": (*FILES, "gpu"),
+    "builder-ray": (*FILES, "cluster", "milvus"),
     "train": ("train", "export", "eval"),
     "train-gpu": ("train", "export", "eval"),
 }
 """Lock file -> extras of pyproject.toml that it includes."""
 BUILD = ("pip", "setuptools")
 """Packages that build the environments and are not in the images."""
-UNLOCKED = {"dev": ("torch",)}
-"""Lock file -> packages that it leaves out, with their own dependencies: docs/decisions/0018."""
+UNLOCKED = {"dev": ("torch",), "builder-gpu": ("onnxruntime",)}
+"""Lock file -> packages that it leaves out (docs/decisions/0018); markitdown asks for the CPU's onnxruntime."""
 _REPLACED_BY_GPU = ("onnxruntime>", "faiss-cpu>")
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 

