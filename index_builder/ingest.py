@@ -125,11 +125,17 @@ class Batch:
             except (RecordError, orjson.JSONEncodeError):
                 continue  # accepted while a model with another schema was live
             self.changes.deletes.pop(document.id, None)
+            self.changes.patches.pop(document.id, None)
             if has_text(document):
                 self.changes.upserts[document.id] = document
         for identifier in operation.ids:
             self.changes.upserts.pop(identifier, None)
+            self.changes.patches.pop(identifier, None)
             self.changes.deletes[identifier] = None
+        if operation.id:
+            # A field of the model was accepted while a model with another schema was live.
+            patch = {key: value for key, value in operation.metadata.items() if key not in ("_id", *names)}
+            self.changes.patch(operation.id, patch)
 
 
 def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Iterable[Batch]:
@@ -152,8 +158,13 @@ def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Ite
 
 def pieces_of(changes: Changes, most: int) -> list[Changes]:
     """Splits changes into pieces of at most `most` documents and ids; at least one piece, which may be empty."""
-    upserts, deletes = list(changes.upserts.items()), list(changes.deletes)
+    upserts, deletes, patches = (
+        list(changes.upserts.items()),
+        list(changes.deletes),
+        list(changes.patches.items()),
+    )
     pieces = [Changes(upserts=dict(upserts[at : at + most])) for at in range(0, len(upserts), most)]
+    pieces += [Changes(patches=dict(patches[at : at + most])) for at in range(0, len(patches), most)]
     pieces += [Changes(deletes=dict.fromkeys(deletes[at : at + most])) for at in range(0, len(deletes), most)]
     return [changes] if len(changes) <= most else pieces
 

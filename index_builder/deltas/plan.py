@@ -6,18 +6,21 @@ documents are new, and whether the delta would be too large.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator
 
 from glow.artifact import WAIT_S, default_model
-from glow.collection import MAX_DOCUMENT_BYTES, parse_document
+from glow.collection import MAX_DOCUMENT_BYTES, parse_document, read_document
 from glow.commands import Advance, IndexRootOptions, JsonOptions, all_cores, option
 from glow.errors import InputError, RecordError
+from glow.ingest import merged
 from glow.records import Document
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.input import LineReader, RejectLog, Source
@@ -104,10 +107,31 @@ class Changes:
     upserts: dict[str, Document] = field(default_factory=dict)
     # ids to delete, in input order; none is among the upserts
     deletes: dict[str, None] = field(default_factory=dict)
+    # id -> JSON merge patches of its metadata (RFC 7396), which follow an upsert; none is among the deletes
+    patches: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    unknown: int = 0  # number of patches of documents that an earlier change deletes
     repeated: int = 0  # number of lines whose id a later line repeats; the last one counts
 
     def __len__(self) -> int:
-        return len(self.upserts) + len(self.deletes)
+        return len(self.upserts) + len(self.deletes) + len(self.patches)
+
+    def patch(self, identifier: str, patch: Mapping[str, Any]) -> None:
+        """Changes a document's metadata after the changes so far."""
+        if identifier in self.deletes:
+            self.unknown += 1
+        else:
+            self.patches.setdefault(identifier, []).append(patch)
+
+
+def patched(document: Document, patches: Iterable[Mapping[str, Any]]) -> Document:
+    """The document with changed metadata, checked as a line of input."""
+    before, after = (
+        json.dumps({**metadata, **document.fields, "_id": document.id}, ensure_ascii=False).encode(
+            errors="replace"
+        )
+        for metadata in (document.metadata, reduce(merged, patches, document.metadata))
+    )
+    return read_document(after, list(document.fields), max_bytes=max(MAX_DOCUMENT_BYTES, len(before)))
 
 
 def read_changes(
@@ -201,13 +225,13 @@ class Plan:
 
 def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_documents: int) -> Plan:
     """Plans a new delta."""
-    counts: Counter[str] = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=0)
+    counts = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=changes.unknown)
     base = live.base.rows.documents
     kept = np.ones(live.delta_documents, np.bool_)
     gone = set(live.tombstones.tolist())
     documents = []
 
-    ids = [*changes.upserts, *changes.deletes]
+    ids = [*changes.upserts, *changes.patches, *changes.deletes]
     rows = dict(zip(ids, live.documents.find_all(ids), strict=True))
 
     def remove(identifier: str) -> bool:
@@ -220,7 +244,9 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
             kept[row - base] = False
         return True
 
-    for identifier, document in changes.upserts.items():
+    upserts = _patched_upserts(live, changes, rows)
+    counts["unknown"] += len(changes.patches.keys() - upserts.keys())
+    for identifier, document in upserts.items():
         if _is_held(live, rows[identifier], document):
             counts["unchanged"] += 1
             continue
@@ -238,6 +264,20 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
             "first, and the command again"
         )
     return plan
+
+
+def _patched_upserts(
+    live: OpenVersion, changes: Changes, rows: Mapping[str, int | None]
+) -> dict[str, Document]:
+    """The documents to add or replace, with what patches make of them and of live ones."""
+    upserts = dict(changes.upserts)
+    for identifier, patches in changes.patches.items():
+        document = upserts.get(identifier)
+        if document is None and (row := rows[identifier]) is not None:
+            document = live.documents.rows([row])[0]
+        if document is not None:
+            upserts[identifier] = patched(document, patches)
+    return upserts
 
 
 def _is_held(live: OpenVersion, row: int | None, document: Document) -> bool:

@@ -168,7 +168,7 @@ class _Change:
         """As `run`, with changes that are in memory."""
         with disk_errors(self.options.index_root), self.root.locked(self.options.wait_s):
             live = OpenVersion.open(self.root)
-            model = self._model(live) if changes.upserts else None
+            model = self._model(live) if changes.upserts or changes.patches else None
             result = self._change(live, changes, model, self.root.new_version())
         result.report["seconds"] = stage_seconds(self.stages.seconds)
         return result

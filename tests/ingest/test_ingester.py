@@ -9,6 +9,8 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import ArtifactNotFoundError, BusyError
+from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import INGEST_FOLDER, IngestLog, OperationId, Outcome, find_outcome, read_state
 from glow_index_builder.ingest import Ingester, IngestOptions
 from glow_index_builder.versions import collect
@@ -80,6 +82,35 @@ def test_what_a_filter_deletes_is_what_it_finds_in_its_turn(root: IndexRoot, toy
     assert outcome(root, bad).state == "failed"
     assert "no field 'nowhere'" in outcome(root, bad).reason
     assert outcome(root, last).state == "applied"
+
+
+def test_a_patch_changes_metadata_and_nothing_else(root: IndexRoot, toy_model: Path) -> None:
+    log, before = log_of(root), held(root)
+    log.append("upsert", documents=[{**text("d/3", "owls"), "price": 1, "at": {"x": 1, "y": 2}}])
+    log.append("patch", id="d/3", metadata={"price": 2, "at": {"x": None}})
+    log.append("patch", id="nobody", metadata={"price": 1})
+    log.append("patch", id="d/3", metadata={"price": 3, "text": "no metadata"})
+    log.append("patch", id="d/4", metadata={"lang": None})
+    log.append("delete", ids=["d/5"])
+    last = log.append("patch", id="d/5", metadata={"price": 1})
+    assert ingester(root, toy_model).apply_waiting() == 7
+    expected = {**before, "d/3": "owls"}
+    del expected["d/5"]
+    assert held(root) == expected
+    stored = Index.open(root.folder(root.current()))[STORED_FIELDS]
+    assert stored.get("d/3").metadata == {"price": 3, "at": {"y": 2}}
+    assert "lang" not in stored.get("d/4").metadata
+    counts = outcome(root, last).counts
+    assert counts == {"new": 0, "replaced": 2, "deleted": 1, "unchanged": 0, "unknown": 2}
+
+
+def test_a_patch_that_makes_a_document_too_large_fails_alone(root: IndexRoot, toy_model: Path) -> None:
+    log = log_of(root)
+    large = log.append("patch", id="d/3", metadata={"notes": "x" * 1_000_000})
+    last = log.append("patch", id="d/3", metadata={"price": 1})
+    assert ingester(root, toy_model).apply_waiting() == 2
+    assert "longer than 1000000 bytes" in outcome(root, large).reason
+    assert outcome(root, last).counts["replaced"] == 1
 
 
 def test_a_deletion_by_filter_is_one_step_that_one_rollback_takes_back(
