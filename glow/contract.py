@@ -125,13 +125,26 @@ class FeedbackResult(Record, frozen=True):
     status: Annotated[str, one_of("noted"), says("Always `noted`.")]
 
 
-class DocumentResult(Record, frozen=True):
-    """A document."""
+class ListedDocument(Record, frozen=True):
+    """A document of a list."""
 
     id: Annotated[str, says("The document's id.")]
     fields: Annotated[dict[str, str | tuple[str, ...]], says("Text fields that are not empty.")]
     metadata: Annotated[Mapping[str, Any], says("Metadata of the document.")]
+
+
+class DocumentResult(ListedDocument, frozen=True):
+    """A document."""
+
     index: Annotated[IndexName, says("Index with the document.")]
+
+
+class DocumentsResult(Record, frozen=True):
+    """A page of documents, in the order of their ids."""
+
+    documents: Annotated[tuple[ListedDocument, ...], says("The documents.")]
+    index: Annotated[IndexName, says("Index with the documents.")]
+    next: Annotated[str | None, says("Value of `after` for the next page; left out on the last page.")] = None
 
 
 class Reject(Record, frozen=True):

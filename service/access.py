@@ -376,7 +376,7 @@ _BOTH = {
     "/suggest": Access.KEY,
     "/explain": Access.KEY,
     "/feedback": Access.KEY,
-    "/documents": Access.WRITE,
+    "/documents": Access.KEY,
     "/documents/*": Access.KEY,
     "/operations/*": Access.WRITE,
 }
@@ -404,9 +404,10 @@ def listed_access(path: str) -> Access | None:
 def access_of(path: str, method: str = "GET") -> Access:
     """The access that a decoded path requires; `KEY` if the table lacks it.
 
-    Below /documents, reading requires an API key, and all other methods the write key.
+    For /documents and below it, reading requires an API key, and all other methods the write key.
     """
-    if method not in ("GET", "HEAD", "OPTIONS") and path.startswith(("/documents/", "/v1/documents/")):
+    is_document = path.removeprefix("/v1").split("/")[:2] == ["", "documents"]
+    if is_document and method not in ("GET", "HEAD", "OPTIONS"):
         return Access.WRITE
     return listed_access(path) or Access.KEY
 

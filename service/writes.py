@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glow.artifact import IndexRoot
-from glow.collection import MAX_DOCUMENT_BYTES, bare_line, known_id, read_document
+from glow.collection import (
+    MAX_DOCUMENT_BYTES,
+    bare_line,
+    known_id,
+    parse_document,
+    parse_object,
+    read_document,
+    too_long,
+)
 from glow.contract import Reject
 from glow.errors import ArtifactError, Fault, QueryError, RecordError
 from glow.ingest import (
@@ -30,7 +38,7 @@ from glow.records import Document
 from glow_service.errors import MalformedJsonError, OverloadedError
 from glow_service.live.resources import Resources
 from glow_service.live.workers import WorkerGroup
-from glow_service.search import fault
+from glow_service.search import fault, refusal
 
 MAX_DOCUMENTS = 1_000
 """Most documents or ids of a write."""
@@ -124,6 +132,30 @@ def read_lines(data: bytes, names: Sequence[str]) -> AcceptedDocuments:
     # As in a build, only a line feed ends a line.
     lines = (bare_line(line, is_first=not number) for number, line in enumerate(BytesIO(data)))
     return _checked((line for line in lines if line.strip()), names)
+
+
+def read_patch(identifier: str, data: bytes, names: Sequence[str]) -> dict[str, Any]:
+    """Reads a merge patch of a document's metadata; one of its text fields or id is refused."""
+    text = data.removeprefix(codecs.BOM_UTF8).decode(errors=_ESCAPED)
+    try:
+        line = _single(text.strip(_BLANKS)).encode(errors=_ESCAPED)
+        if len(line) > MAX_DOCUMENT_BYTES:
+            raise too_long(MAX_DOCUMENT_BYTES)
+        patch = parse_object(line)
+        head = json.dumps({"_id": identifier}).encode()[:-1] + (b", " if patch else b"")
+        document = parse_document(head + line[1:], ())
+    except RecordError as error:
+        raise fault("", str(error)) from error
+    faults = [
+        Fault(f"/{name}", "the encoder reads this field; send the whole document to POST /documents")
+        for name in names
+        if name in patch
+    ]
+    if "_id" in patch:
+        faults.append(Fault("/_id", "an id cannot change; delete the document and add another"))
+    if faults:
+        raise refusal(faults)
+    return dict(document.metadata)
 
 
 def read_ids(body: Mapping[str, Any]) -> list[str]:

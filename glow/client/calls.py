@@ -1,5 +1,6 @@
 """One function per route: the request to send, and how to read its response. They are the methods of both clients."""
 
+import json
 import sys
 from array import array
 from base64 import b64decode
@@ -7,7 +8,7 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 
@@ -15,12 +16,16 @@ from glow.client.errors import InvalidResponseError, ServiceError, problem_in, p
 from glow.contract import (
     BatchItem,
     DocumentResult,
+    DocumentsResult,
     EmbeddingsResult,
+    ExplainResult,
     FeedbackResult,
     IndexName,
     Info,
+    ListedDocument,
     OperationResult,
     SearchResult,
+    SuggestResult,
 )
 from glow.contract import BatchResult as ReceivedBatch
 from glow.errors import ConfigError
@@ -119,6 +124,21 @@ class BatchResult:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """Some of all documents, in the order of their ids.
+
+    Attributes:
+        documents: the documents.
+        next: value of `after` for the next page; None on the last page.
+        index: the version that was read.
+    """
+
+    documents: tuple[Document, ...]
+    next: str | None
+    index: IndexName
+
+
+@dataclass(frozen=True, slots=True)
 class Embeddings:
     """Vectors of texts.
 
@@ -170,11 +190,16 @@ def _search_of(item: BatchItem, batch: ReceivedBatch) -> SearchResult | ServiceE
     )
 
 
-def document_of(received: DocumentResult) -> Document:
+def document_of(received: ListedDocument) -> Document:
     """A document, with the values of each field as a tuple."""
     fields = received.fields.items()
     values = {name: (value,) if isinstance(value, str) else value for name, value in fields}
     return Document(received.id, values, received.metadata)
+
+
+def document_page_of(received: DocumentsResult) -> DocumentPage:
+    """A page of documents."""
+    return DocumentPage(tuple(map(document_of, received.documents)), received.next, received.index)
 
 
 def embeddings_of(received: EmbeddingsResult) -> Embeddings:
@@ -209,7 +234,7 @@ MOST_PATH_CHARACTERS = 32_000
 class Call(Generic[T]):
     """One request and how to read its response."""
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "PATCH"]
     path: str  # relative to the service's address
     read: Callable[[httpx.Response], T]  # converts a response to the call's result, or raises a `ClientError`
     body: Mapping[str, Any] | None = None  # JSON to send
@@ -249,6 +274,29 @@ def _search_body(request: SearchRequest) -> dict[str, Any]:
     return {name: value for name, value in request.items() if value is not None}
 
 
+def suggest(query: str, *, top_k: int = 8) -> Call[SuggestResult]:
+    """Suggests titles and phrases for a query that is being typed.
+
+    Args:
+        query: the text so far.
+        top_k: most suggestions.
+    """
+    address = urlencode({"q": query, "k": top_k})
+    return Call("GET", f"/v1/suggest?{address}", _as_received(SuggestResult))
+
+
+def explain(query: str, document_id: str, **options: Unpack[SearchOptions]) -> Call[ExplainResult]:
+    """Says why a search returns a document, or does not.
+
+    Args:
+        query: the query.
+        document_id: id of the document.
+        options: options of the search.
+    """
+    body = {"id": document_id, **_search_body({"query": query, **options})}
+    return Call("POST", "/v1/explain", _as_received(ExplainResult), body)
+
+
 def document(document_id: str) -> Call[Document]:
     """Fetches one document.
 
@@ -259,6 +307,10 @@ def document(document_id: str) -> Call[Document]:
         NotFoundError: if the index has no document with this id.
         ConfigError: if the id is empty, or cannot be part of a path.
     """
+    return Call("GET", _path_of(document_id), _reading(DocumentResult, document_of))
+
+
+def _path_of(document_id: str) -> str:
     try:
         path = quote(document_id, safe="/")
     except UnicodeEncodeError:  # a lone surrogate
@@ -269,7 +321,22 @@ def document(document_id: str) -> Call[Document]:
             f"document id {document_id!r:.80} cannot be part of a path; expected text of 1 to {MOST_PATH_CHARACTERS} "
             "characters, percent-encoded, without parts '.' and '..'"
         )
-    return Call("GET", f"/v1/documents/{path}", _reading(DocumentResult, document_of))
+    return f"/v1/documents/{path}"
+
+
+def document_page(
+    after: str = "", *, limit: int = 100, wanted: Mapping[str, Any] | None = None
+) -> Call[DocumentPage]:
+    """Fetches some of all documents, in the order of their ids; `documents` fetches all pages.
+
+    Args:
+        after: the page begins after this id.
+        limit: most documents of the page, up to 1,000.
+        wanted: a filter, as for a search; None: all documents.
+    """
+    given = {"after": after, "limit": limit} | ({} if wanted is None else {"filter": json.dumps(wanted)})
+    path = f"/v1/documents?{urlencode(given)}"
+    return Call("GET", path, _reading(DocumentsResult, document_page_of))
 
 
 def write(documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> Call[OperationResult]:
@@ -280,6 +347,17 @@ def write(documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> Cal
         wait_s: how long to wait until searches find them, in seconds, less than `timeout_s`; 0: do not wait.
     """
     return _write("/v1/documents", {"documents": list(documents)}, wait_s)
+
+
+def patch(document_id: str, metadata: Mapping[str, Any], *, wait_s: float = 0.0) -> Call[OperationResult]:
+    """Changes metadata of a document, which is not encoded again; an unknown id is ignored.
+
+    Args:
+        document_id: its id.
+        metadata: a JSON merge patch: keys with new values; None removes a key.
+        wait_s: as for `write`.
+    """
+    return _write(_path_of(document_id), metadata, wait_s, "PATCH")
 
 
 def delete(ids: Sequence[str], *, wait_s: float = 0.0) -> Call[OperationResult]:
@@ -306,10 +384,12 @@ def delete_where(
     return _write("/v1/documents/delete", body, wait_s)
 
 
-def _write(path: str, body: Mapping[str, Any], wait_s: float) -> Call[OperationResult]:
+def _write(
+    path: str, body: Mapping[str, Any], wait_s: float, method: Literal["POST", "PATCH"] = "POST"
+) -> Call[OperationResult]:
     waiting = f"?wait=visible&wait_s={wait_s:g}" if wait_s > 0 else ""
     # A refused write (429, 503) was not accepted, so it may be retried; one whose connection broke may have been.
-    return Call("POST", path + waiting, _as_received(OperationResult), body)
+    return Call(method, path + waiting, _as_received(OperationResult), body)
 
 
 def operation(operation_id: str) -> Call[OperationResult]:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast
@@ -25,6 +25,7 @@ from glow.client.calls import Call, PagedOptions, SearchOptions, search
 from glow.client.errors import raise_failure
 from glow.contract import Hit, SearchResult
 from glow.errors import ConfigError
+from glow.records import Document
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -182,9 +183,13 @@ class GlowClient:
 
     search = _sends(calls.search)
     search_batch = _sends(calls.search_batch)
+    suggest = _sends(calls.suggest)
+    explain = _sends(calls.explain)
     document = _sends(calls.document)
+    document_page = _sends(calls.document_page)
     feedback = _sends(calls.feedback)
     write = _sends(calls.write)
+    patch = _sends(calls.patch)
     delete = _sends(calls.delete)
     delete_where = _sends(calls.delete_where)
     operation = _sends(calls.operation)
@@ -226,6 +231,22 @@ class GlowClient:
         """Iterates over the hits of a search; same arguments as `search_pages`."""
         for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
             yield from page.hits
+
+    def documents(
+        self, after: str = "", *, page_size: int = 100, wanted: Mapping[str, Any] | None = None
+    ) -> Iterator[Document]:
+        """Iterates over all documents in the order of their ids, and requests each page when it is needed.
+
+        Args:
+            after: begins after this id.
+            page_size: documents per page, up to 1,000.
+            wanted: a filter, as for a search; None: all documents.
+        """
+        start: str | None = after
+        while start is not None:
+            page = self._run(calls.document_page(start, limit=page_size, wanted=wanted))
+            yield from page.documents
+            start = page.next
 
     def close(self) -> None:
         """Closes the connections."""
@@ -307,9 +328,13 @@ class AsyncGlowClient:
 
     search = _awaits(calls.search)
     search_batch = _awaits(calls.search_batch)
+    suggest = _awaits(calls.suggest)
+    explain = _awaits(calls.explain)
     document = _awaits(calls.document)
+    document_page = _awaits(calls.document_page)
     feedback = _awaits(calls.feedback)
     write = _awaits(calls.write)
+    patch = _awaits(calls.patch)
     delete = _awaits(calls.delete)
     delete_where = _awaits(calls.delete_where)
     operation = _awaits(calls.operation)
@@ -345,6 +370,17 @@ class AsyncGlowClient:
         async for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
             for hit in page.hits:
                 yield hit
+
+    async def documents(
+        self, after: str = "", *, page_size: int = 100, wanted: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[Document]:
+        """Like `GlowClient.documents`, for `async for`."""
+        start: str | None = after
+        while start is not None:
+            page = await self._run(calls.document_page(start, limit=page_size, wanted=wanted))
+            for each in page.documents:
+                yield each
+            start = page.next
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -37,7 +37,7 @@ class DocumentsView(Protocol):
     def rows(self, rows: Sequence[int]) -> list[Document]: ...
     def ids(self, rows: Sequence[int]) -> list[str]: ...
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]: ...
-    def by_id(self) -> Iterator[tuple[str, int, str, str]]: ...
+    def by_id(self, after: str = "") -> Iterator[tuple[str, int, str, str]]: ...
 
 
 class StoredDocuments(DocumentsView, Protocol):
@@ -178,10 +178,17 @@ class DocumentStore:
         with self._reading():
             yield from self._connect().execute(query, (start, stop))
 
-    def by_id(self) -> Iterator[tuple[str, int, str, str]]:
-        """Yields id, row, fields and metadata (as stored JSON) of every document, in code point order of ids."""
-        with self._reading():
-            yield from self._connect().execute("SELECT id, row, fields, metadata FROM documents ORDER BY id")
+    def by_id(self, after: str = "") -> Iterator[tuple[str, int, str, str]]:
+        """Yields id, row, fields and metadata (as stored JSON) of the documents after an id, in code point order of ids."""
+        # In pieces, because readers may stop anywhere, and a waiting statement would keep the file open.
+        query = "SELECT id, row, fields, metadata FROM documents WHERE id > ? ORDER BY id LIMIT 64"
+        while True:
+            with self._reading():
+                found = self._connect().execute(query, (after,)).fetchall()
+            yield from found
+            if not found:
+                return
+            after = found[-1][0]
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """Yields the metadata of every document by row, without the fields, which are slower to read."""
@@ -327,15 +334,15 @@ class SegmentedDocuments:
                 if alive is None or alive.mask[row]:
                     yield document
 
-    def by_id(self) -> Iterator[tuple[str, int, str, str]]:
+    def by_id(self, after: str = "") -> Iterator[tuple[str, int, str, str]]:
         """As `DocumentStore.by_id`, without deleted documents."""
-        return heapq.merge(*(_live_by_id(*part) for part in self._parts), key=itemgetter(0))
+        return heapq.merge(*(_live_by_id(*part, after) for part in self._parts), key=itemgetter(0))
 
 
 def _live_by_id(
-    start: int, reader: StoredDocuments, alive: RowMask | None
+    start: int, reader: StoredDocuments, alive: RowMask | None, after: str
 ) -> Iterator[tuple[str, int, str, str]]:
-    for name, row, fields, rest in reader.by_id():
+    for name, row, fields, rest in reader.by_id(after):
         if alive is None or alive.mask[row]:
             yield name, start + row, fields, rest
 

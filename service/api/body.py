@@ -6,7 +6,7 @@ from math import inf
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect, Request
 
 from glow.errors import Fault
@@ -69,6 +69,22 @@ class DocumentsRequest(Shape):
     """Documents to add or replace. The body can also be a single document, or JSON Lines."""
 
     documents: list[dict[str, Any]] = Field(description="1 to 1,000 documents, each with `_id` and text.")
+
+
+class ListRequest(Shape):
+    """The parameters of `GET /documents`."""
+
+    model_config = ConfigDict(strict=False)
+
+    after: str = Field("", description="Lists the documents after this id.")
+    limit: int = Field(100, ge=1, le=1_000, description="Most documents; a page of 8 MiB ends earlier.")
+    filter: dict[str, Any] | None = Field(None, description="Restricts the documents, as for a search.")
+
+
+class PatchRequest(BaseModel):
+    """A JSON merge patch (RFC 7396) of a document's metadata: null removes a key."""
+
+    model_config = ConfigDict(extra="allow")
 
 
 class DeleteRequest(Shape):
@@ -159,12 +175,17 @@ async def read_bytes(request: Request, max_bytes: int, deadline: Deadline = NEVE
         raise DeadlineError("the deadline passed before the body was complete; send it faster") from error
 
 
-async def read_json(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> bytes:
+async def read_json(
+    request: Request,
+    max_bytes: int,
+    deadline: Deadline = NEVER,
+    *others: str,  # other media types
+) -> bytes:
     """Reads a JSON body without parsing it."""
     declared = request.headers.get("content-type", "")
     media_type, _, parameters = declared.partition(";")
     charset = parameters.partition("charset=")[2].split(";")[0].strip().strip('"').lower()
-    if media_type.strip().lower() != "application/json" or charset not in _CHARSETS:
+    if media_type.strip().lower() not in ("application/json", *others) or charset not in _CHARSETS:
         raise MediaTypeError(
             f"found Content-Type {declared[:80] or 'none'!r}, expected 'application/json' in UTF-8; "
             "with curl: -H 'Content-Type: application/json'"

@@ -1,31 +1,52 @@
-"""Documents by id, and writes: the routes `/documents`, `/documents/{id}`, `/documents/delete` and `/operations/{id}`.
+"""Documents by id, all documents, and writes: the routes `/documents`, `/documents/{id}`, `/documents/delete` and `/operations/{id}`.
 
 The response to a write means that it is stored in the write log on disk; `glow ingest` applies it. With
 `?wait=visible` the response waits until every worker of this service serves it.
 """
 
 import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glow.contract import DocumentResult, OperationResult
+from glow.contract import DocumentResult, DocumentsResult, ListedDocument, OperationResult
 from glow.errors import DiskError, DocumentNotFoundError, FilterError, QueryError, ReadOnlyError
 from glow.index import Index
 from glow.index.columns import COLUMNS
 from glow.index.columns.filters import parse_filter, restricts_nothing
-from glow.index.stored_fields import STORED_FIELDS
+from glow.index.stored_fields import STORED_FIELDS, parse_document
 from glow.ingest import Kind, LogFullError, OperationId, parse_operation_id
+from glow.records import Document
 from glow_service import errors
 from glow_service.access import require_visible
-from glow_service.api.body import DeleteRequest, DocumentsRequest, read_bytes, read_json, read_object
-from glow_service.api.context import context_of, json_response, leaving_cancels
+from glow_service.api.body import (
+    DeleteRequest,
+    DocumentsRequest,
+    ListRequest,
+    PatchRequest,
+    read_bytes,
+    read_json,
+    read_object,
+)
+from glow_service.api.context import context_of, json_answer, json_bytes, json_response, leaving_cancels
 from glow_service.api.routes import BODY_ERRORS, route
 from glow_service.errors import RequestError
-from glow_service.search import MAX_FILTER_TERMS, Deadline, fault, index_name, list_fields, shown_fields
+from glow_service.search import (
+    MAX_ANSWER_BYTES,
+    MAX_FILTER_TERMS,
+    Deadline,
+    fault,
+    index_name,
+    list_fields,
+    parsed,
+    shown_fields,
+)
+from glow_service.search.request import members_of_address
 from glow_service.state import Service, service_of
 from glow_service.writes import (
     AcceptedDocuments,
@@ -33,16 +54,97 @@ from glow_service.writes import (
     read_documents,
     read_ids,
     read_lines,
+    read_patch,
 )
 
 EVERY: dict[str, Any] = {"and": []}
 """The filter that matches every document."""
-LINES = "application/x-ndjson"
+LINES, MERGE_PATCH = "application/x-ndjson", "application/merge-patch+json"
 WAIT_S, MOST_WAIT_S = 30.0, 600.0
 """Default and largest `wait_s` of `wait=visible`, in seconds."""
 READ_S = 60.0
 """Time limit for the body of a write, in seconds."""
 SHOWN_REJECTS = 100
+READ_AT_ONCE = 64
+"""Documents that are read together."""
+
+
+def _parameters() -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    for name, schema in ListRequest.model_json_schema()["properties"].items():
+        kind = {key: schema[key] for key in ("type", "minimum", "maximum", "default") if key in schema}
+        text = schema["description"] + ("" if kind.get("type") else " As JSON.")
+        shown.append({"name": name, "in": "query", "schema": {"type": "string"} | kind, "description": text})
+    return shown
+
+
+@route(
+    "GET",
+    "/documents",
+    "/v1/documents",
+    errors=(
+        errors.RequestError,
+        FilterError,
+        errors.OverloadedError,
+        errors.DeadlineError,
+        errors.NotReadyError,
+    ),
+    answer=DocumentsResult,
+    tag="documents",
+    parameters=_parameters,
+)
+async def get_documents(request: Request) -> Response:
+    """Lists all documents of the live index by id, a page at a time."""
+    service, context = service_of(request), context_of(request.scope)
+    index = _begin(service, request)
+    context.index_version = index.version
+    asked = parsed(ListRequest, members_of_address(request.scope["query_string"]))
+    tenant = None if context.tenant is None else context.tenant.filter
+    filters = [each for each in (tenant, asked.filter) if each is not None]
+    with leaving_cancels(request):
+        body = await service.pool.run_expensive(
+            context.deadline, _page, index, asked, filters, context.deadline.check
+        )
+    return json_answer(body)
+
+
+def _page(
+    index: Index, asked: ListRequest, filters: Sequence[dict[str, Any]], check: Callable[[], None]
+) -> bytes:
+    schema = index.preprocessor.schema
+    lists, listed, size, last = list_fields(schema), list[ListedDocument](), 0, None
+    for document in _after(index, asked, filters, check):
+        check()
+        if len(listed) == asked.limit or size > MAX_ANSWER_BYTES:
+            last = listed[-1].id
+            break
+        fields = shown_fields(document, schema.names, lists)
+        listed.append(ListedDocument(document.id, fields, document.metadata))
+        size += len(json_bytes(listed[-1]))
+    return json_bytes(DocumentsResult(tuple(listed), index_name(index), last))
+
+
+def _after(
+    index: Index, asked: ListRequest, filters: Sequence[dict[str, Any]], check: Callable[[], None]
+) -> Iterator[Document]:
+    """The documents after an id that match every filter, by id."""
+    stored, metadata = index[STORED_FIELDS], index[COLUMNS]
+    rest = stored.by_id(asked.after)
+    if not filters:
+        yield from (parse_document((name, fields, more)) for name, _, fields, more in rest)
+        return
+    wanted = filters[0] if len(filters) == 1 else {"and": [*filters]}
+    expression = parse_filter(wanted, metadata.columns, MAX_FILTER_TERMS)
+    first = next(rest, None)
+    if first is None:
+        return
+    rows = metadata.masks.mask(expression, check).rows
+    rows = rows[metadata.columns.order[rows] >= metadata.columns.order[first[1]]]
+    if len(rows) > asked.limit + 1:
+        rows = rows[np.argpartition(metadata.columns.order[rows], asked.limit)[: asked.limit + 1]]
+    rows = rows[np.argsort(metadata.columns.order[rows])]
+    for start in range(0, len(rows), READ_AT_ONCE):
+        yield from stored.rows(rows[start : start + READ_AT_ONCE].tolist())
 
 
 @route(
@@ -101,6 +203,26 @@ async def post_documents(request: Request) -> Response:
         data = await read_json(request, service.settings.max_write_bytes, deadline)
         taken = await asyncio.to_thread(read_documents, data, names)
     return await _write(service, request, "upsert", taken, documents=taken.documents)
+
+
+@route(
+    "PATCH",
+    "/documents/{id:path}",
+    "/v1/documents/{id:path}",
+    errors=_WRITE_ERRORS,
+    answer=OperationResult,
+    body=PatchRequest,
+    tag="documents",
+    example={"price": 24.9, "discount": None},
+)
+async def patch_document(request: Request) -> Response:
+    """Changes metadata of a document, which is not encoded again; an unknown id is not an error."""
+    service = service_of(request)
+    names, deadline = _begin(service, request).preprocessor.schema.names, _read_by(request)
+    identifier = request.path_params["id"]
+    data = await read_json(request, service.settings.max_write_bytes, deadline, MERGE_PATCH)
+    metadata = await asyncio.to_thread(read_patch, identifier, data, names)
+    return await _write(service, request, "patch", None, id=identifier, metadata=metadata)
 
 
 @route(

@@ -35,7 +35,7 @@ SUMMARY_S = 1.0
 """Interval of the summary line that logs frequent refusals, in seconds."""
 _FLOODS = frozenset(kind.code for kind in (OverloadedError, RateLimitError, KeyMissingError, KeyRefusedError))
 _NO_ROUTE = "unmatched"
-_DOCUMENTS = ("/documents/", "/v1/documents/")
+_DOCUMENTS = ("/documents", "/v1/documents")
 _SEARCHES = ("/search", "/v1/search", "/suggest", "/v1/suggest", "/explain", "/v1/explain")
 # A response is data: browsers must not run it, frame it or guess its type. The page sets its own policy.
 _SECURITY_HEADERS = (

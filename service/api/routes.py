@@ -64,7 +64,7 @@ class Route:
     """One route."""
 
     paths: tuple[str, ...]  # the path and its aliases
-    method: str  # GET (which also serves HEAD), POST or DELETE
+    method: str  # GET (which also serves HEAD), POST, PATCH or DELETE
     handler: Handler  # makes the response
     errors: Sequence[type[GlowError]]  # the errors of its responses, except the internal one
     answer: type[Record] | None  # shape of its response, if documented

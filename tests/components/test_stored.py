@@ -125,7 +125,9 @@ def test_ids_are_found_and_only_those(both: tuple[Segment, Segment]) -> None:
     each_alone = [remote.rows_before([each])[0] for each in ids]
     assert local.rows_before(ids) == remote.rows_before(ids) == each_alone
     assert remote.find_all([]) == remote.rows_before([]) == []
-    assert list(local.by_id()) == list(remote.by_id())
+    for after in ("", "d/", "d/39", "d/4", "zz"):
+        rest = [each for each in remote.by_id() if each[0] > after]
+        assert list(local.by_id(after)) == list(remote.by_id(after)) == rest
     assert list(local.scan(3, 7)) == list(remote.scan(3, 7))
     assert list(local.metadata()) == list(remote.metadata())
 

@@ -3,9 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from glow.client import GlowClient
 from glow.ingest import INGEST_FOLDER, IngestLog, IngestState, merged, read_accepted
+from tests.ingest.conftest import MakeRoot
+from tests.ingest.writing import KEY, WRITE, log_bytes, serving_writes
 
 # RFC 7396, appendix A: the original, the patch, the result.
 CASES: list[tuple[Any, Any, Any]] = [
@@ -35,3 +39,36 @@ def test_the_log_keeps_the_nulls_of_a_patch(tmp_path: Path) -> None:
     (found,) = read_accepted(tmp_path / INGEST_FOLDER, IngestState())
     assert found.operation is not None and found.operation.kind == "patch"
     assert (found.operation.id, found.operation.metadata) == ("d/1", {"price": 5, "stock": None})
+
+
+def patch(http: httpx.Client, name: str, content: bytes, kind: str = "application/merge-patch+json") -> Any:
+    return http.patch(f"/documents/{name}", content=content, headers={**WRITE, "Content-Type": kind})
+
+
+def test_a_patch_is_logged_and_only_metadata_may_change(root_of: MakeRoot) -> None:
+    root = root_of(3)
+    with serving_writes(root) as http, GlowClient(str(http.base_url), api_key=KEY) as client:
+        assert http.patch("/documents/d/0", json={"year": 1}).json()["code"] == "key_missing"
+        for content, pointers, words in (
+            (b'{"year": 1, "title": null}', ["/title"], "send the whole document to POST /documents"),
+            (b'{"_id": "e", "text": "x"}', ["/text", "/_id"], "an id cannot change"),
+            (b"[1]", [""], "expected a document"),
+            (b'{"a": ' + b'{"a":' * 70 + b"1" + b"}" * 71, [""], "nested too deep"),
+            (b'{"a": 1e999}', [""], "out of range"),
+        ):
+            answer = patch(http, "d/0", content)
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request"), content
+            assert [each["pointer"] for each in answer.json()["errors"]] == pointers
+            assert words in answer.json()["detail"]
+        assert patch(http, "d/0", b'{"a": ').json()["code"] == "malformed_json"
+        assert patch(http, "d/0", b"{}", "text/plain").json()["code"] == "unsupported_media_type"
+        assert log_bytes(root) == 0
+
+        sent = patch(http, "d/0", b'{"year": 1, "place": {"city": "Bern", "zip": null}}')
+        assert (sent.status_code, sent.json()["state"]) == (202, "waiting")
+        assert client.patch("d/1 ü", {"open": None}).state == "waiting"
+    logged = [each.operation for each in read_accepted(root.path / INGEST_FOLDER, IngestState())]
+    assert [(each.kind, each.id, each.metadata) for each in logged if each is not None] == [
+        ("patch", "d/0", {"year": 1, "place": {"city": "Bern", "zip": None}}),
+        ("patch", "d/1 ü", {"open": None}),
+    ]

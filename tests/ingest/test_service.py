@@ -107,6 +107,7 @@ def test_only_the_key_for_writing_writes(http: httpx.Client) -> None:
     for method, path in (
         ("POST", "/documents"),
         ("POST", "/documents/delete"),
+        ("PATCH", "/documents/x"),
         ("DELETE", "/documents/x"),
         ("GET", "/operations/x"),
     ):

@@ -160,6 +160,7 @@ ASKED: dict[str, tuple[str, str, Any]] = {
     "batch": ("POST", "/search/batch", {"searches": [BEES, {"query": " "}]}),
     "document": ("GET", "/documents/toy/0", None),
     "document, missing": ("GET", "/documents/nope", None),
+    "documents": ("GET", '/documents?limit=2&filter={"lang":"en"}', None),
     "vectors": ("POST", "/v1/embeddings", {"input": ["bees"], "input_type": "query"}),
     "models": ("GET", "/v1/models", None),
     "info": ("GET", "/info", None),
@@ -168,6 +169,7 @@ ASKED: dict[str, tuple[str, str, Any]] = {
     "problem": ("GET", "/problems/invalid_request", None),
     "feedback, off": ("POST", "/feedback", {}),
     "write, off": ("POST", "/documents", {"_id": "a"}),
+    "patch, off": ("PATCH", "/documents/a", {"year": 1}),
 }
 OPEN = ("settings", "timings_ms", "columns")
 """Objects whose members depend on the machine or the index."""

@@ -142,12 +142,14 @@ class MilvusDocuments:
             for each in entities:
                 yield parse_document(_record(each))
 
-    def by_id(self) -> Iterator[tuple[str, int, str, str]]:
-        """Yields id, row, fields and metadata (as stored JSON) of every document, in code point order of ids."""
-        for start in range(0, self.count, PROBES):
+    def by_id(self, after: str = "") -> Iterator[tuple[str, int, str, str]]:
+        """Yields id, row, fields and metadata (as stored JSON) of the documents after an id, in code point order of ids."""
+        first = int(self._places([after])[0]) if after else 0
+        for start in range(first, self.count, PROBES):
             rows = self._by_id[start : start + PROBES].tolist()
             for row, (identifier, fields, metadata) in zip(rows, self._raw(rows), strict=True):
-                yield identifier, row, fields, metadata
+                if identifier != after:
+                    yield identifier, row, fields, metadata
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """Yields the metadata of every document by row."""
