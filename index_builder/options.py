@@ -28,7 +28,7 @@ _MAKES_NO_DIFFERENCE = {
 }
 """Options that do not change the result. Manifest and report omit them, and directories, whose content has a hash."""
 _ORDER = (
-    "source", "model", "publish", "index", "device", "threads", "rename", "term_stats", "max_words", "max_line_bytes",
+    "source", "model", "publish", "index", "device", "threads", "rename", "exclude", "base_url", "term_stats", "max_words", "max_line_bytes",
     "max_reject_share", "memory_mb", "passages", "passage_field", "max_passages", "lexical",
     "analyzer", "store", "rerank", "learned", "learned_budget", "learned_words",
 )  # fmt: skip
@@ -56,6 +56,10 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
         flag="--rename-field",
         metavar="FOUND=WANTED",
     )
+    exclude: tuple[str, ...] = option(
+        (), "Leaves out files and folders of these names or paths; repeatable.", metavar="GLOB"
+    )
+    base_url: str = option("", "Comes before the path of each file in its url.", metavar="URL")
     term_stats: TermStats = option("corpus", "Source of idf.")
     max_words: int = option(2_000_000, "Most words in the term statistics.", ge=1)
     max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line in bytes.", ge=1)

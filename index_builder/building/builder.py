@@ -92,7 +92,7 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
     """
     gate = options.gate_options()
     options.check_runner()
-    sources = open_sources(options.source)
+    sources = open_sources(options.source, options.exclude, options.base_url)
     model = Model.open(options.model_folder)
     options.check_rename(model.preprocessor.schema.names)
     set_threads(options.thread_count)
@@ -108,6 +108,7 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
             if gate is None and options.publish:
                 root.publish(target.version)
     report |= {"seconds": stage_seconds(stages.seconds)}
+    report["skipped"] = sources.skipped
     report |= ({} if verdict is None else {"gate": verdict}) | {"published": options.publish}
     rejects = target.folder / REJECTS_FILE
     return BuildResult(target.version, report, rejects if rejects.is_file() else None)

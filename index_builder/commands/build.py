@@ -11,7 +11,7 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
 from glow_index_builder.building import RECALL_FLOOR, BuildResult, build
 from glow_index_builder.commands.versions import gate_words
-from glow_index_builder.input import written_of
+from glow_index_builder.input import skipped_words, written_of
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import TuneOptions, tune_index
@@ -75,6 +75,8 @@ def _summary(result: BuildResult, output: Path) -> str:
         faults = ", ".join(f"{count} x {fault}" for fault, count in report["rejects"].items())
         count = counts["rejects"]
         lines.append(f"{count} lines rejected: {faults}; {written_of(count)} {result.rejects_file}")
+    if report["skipped"]:
+        lines.append(skipped_words(report["skipped"]))
     if gate := report.get("gate"):
         lines += gate_words(gate)
     if report["published"]:

@@ -14,7 +14,7 @@ from glow_index_builder.deltas import (
     delete,
     upsert,
 )
-from glow_index_builder.input import written_of
+from glow_index_builder.input import skipped_words, written_of
 from glow_index_builder.progress import Stages
 
 
@@ -56,6 +56,8 @@ def _tell(result: DeltaResult, json: Path | None) -> None:
     say(f"{summary or 'nothing'}; {counts['documents']} documents")
     if result.rejects_file:
         say(f"rejected lines: {written_of(counts['rejects'])} {result.rejects_file}")
+    if result.report.get("skipped"):
+        say(skipped_words(result.report["skipped"]))
     if result.warning:
         say(result.warning)
     if result.version is None:

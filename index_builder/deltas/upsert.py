@@ -41,7 +41,7 @@ from glow_index_builder.deltas.plan import (
     read_changes,
 )
 from glow_index_builder.encoding import EncodedBlocks, TextEncoder, encode_jobs, encode_texts
-from glow_index_builder.input import LineReader, RejectLog, Source, open_sources
+from glow_index_builder.input import LineReader, RejectLog, Source, Sources, open_lines, open_sources
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, derive, disk_errors
 
@@ -141,9 +141,9 @@ class _Change:
     def run(self) -> DeltaResult:
         """Reads the input, which may be slow, before it locks the root."""
         options = self.options
-        sources = open_sources(options.source)
         with self.root.locked(options.wait_s):  # reports a root that cannot be written at once
             first = OpenVersion.open(self.root)
+        sources = self._sources(first)
         # Checked before the input is read, and before other commands wait.
         model = self._model(first)
         version = self.root.new_version()
@@ -159,6 +159,7 @@ class _Change:
                     )
                 result = self._change(live, changes, model, version)
         result.report["counts"] |= {"rejects": rejects.count, "repeated": changes.repeated}
+        result.report["skipped"] = sources.skipped
         result.report["seconds"] = stage_seconds(self.stages.seconds)
         return DeltaResult(
             result.version, result.report, result.warning, rejects_file if rejects.count else None
@@ -180,6 +181,13 @@ class _Change:
         model = Model.open(self.options.model_folder)
         live.check_model(model)
         return model
+
+    def _sources(self, live: OpenVersion) -> Sources:
+        """The files of documents, as the build found and named them, or of ids."""
+        if not isinstance(self.options, UpsertOptions):
+            return open_lines(self.options.source)
+        built = live.manifest.parameters
+        return open_sources(self.options.source, built.get("exclude", ()), built.get("base_url", ""))
 
     def _read(
         self, sources: list[Source], live: OpenVersion, rejects: RejectLog, rejects_file: Path

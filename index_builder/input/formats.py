@@ -22,7 +22,7 @@ def format_of(
 ) -> bytes:
     """The format by the first bytes: `GZIP`, `ZSTD`, `PARQUET`, `ARROW`, or empty for plain lines."""
     magic_bytes = next((magic for magic in (GZIP, ZSTD, PARQUET, ARROW) if start.startswith(magic)), b"")
-    suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
+    suffix = next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")
     if suffix and start and magic_bytes != SUFFIXES[suffix]:
         raise InputError(
             f"{name} is not a {suffix} file: it begins with {start.hex(' ')}, expected {SUFFIXES[suffix].hex(' ')}; "

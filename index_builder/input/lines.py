@@ -80,6 +80,11 @@ def written_of(count: int) -> str:
     return "all are in" if count <= MAX_WRITTEN else f"the first {MAX_WRITTEN} are in"
 
 
+def skipped_words(skipped: Mapping[str, int]) -> str:
+    """Words for the files that were skipped, by ending."""
+    return f"skipped: {', '.join(f'{count} {ending}' for ending, count in skipped.items())}"
+
+
 class RejectLog:
     """Writes `rejects.jsonl`: file, line, id if known, reason, start of the line. Use as a context manager."""
 

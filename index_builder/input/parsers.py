@@ -1,4 +1,4 @@
-"""The build's side of the parser processes: a page becomes one line, a file of rows its lines."""
+"""The build's side of the parser processes: files become documents, and files of rows lines."""
 
 import atexit
 import json
@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from glow.errors import DependencyError, GlowError, InputError, RecordError
 from glow_index_builder.input.child import (
@@ -20,7 +20,7 @@ from glow_index_builder.input.child import (
     ENDED,
     FAULT,
     LINE,
-    PAGE_CPU_S,
+    PARSERS,
     read_exactly,
     read_frame,
     unpack_line,
@@ -57,35 +57,35 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-class PageParser:
-    """Parses pages in a process that lives while pages arrive, and is replaced if it ends."""
+class FileParser:
+    """Parses files in a process that lives while files arrive, and is replaced if it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name  # one of `PARSERS`
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._count = 0
 
-    def line(
+    def lines(
         self,
-        name: str,
-        data: bytes,  # its bytes
-    ) -> bytes:
-        """Converts a page to a document, as `page_line` does."""
+        request: Mapping[str, Any],  # see `file_lines`
+    ) -> Iterator[bytes | RecordError]:
+        """Yields the documents and faults of a file, as `file_lines` does."""
         with self._lock:
-            frame = self._ask(name, data) or self._ask(name, data)  # the first may meet a process that ends
-        if frame is None:
-            raise RecordError(f"{name} is not a page: its parser ended unexpectedly")
-        kind, payload = frame
-        if kind == LINE:
-            return payload
-        if kind == FAULT:
-            raise RecordError(payload.decode(errors="replace"))
-        raise RecordError(f"{name} is not a page: {_ended_by(payload)}")
+            frame = self._ask(request) or self._ask(request)  # the first may meet a process that ends
+            while frame is not None and frame[0] in (LINE, FAULT):
+                kind, payload = frame
+                yield payload if kind == LINE else RecordError(payload.decode(errors="replace"))
+                frame = self._next_frame()
+            if frame is None:
+                yield RecordError("its parser ended unexpectedly")
+            elif frame[0] == ENDED:
+                yield RecordError(_ended_by(frame[1], PARSERS[self._name].cpu_of(request["path"])))
 
     def start(self) -> None:
-        """Starts the process before the first page, so that it loads while the model does."""
+        """Starts the process before the first file, so that it loads while the model does."""
         with self._lock:
-            self._process = self._process or _start("pages")
+            self._process = self._process or _start(self._name)
 
     def close(self) -> None:
         """Ends the process, if it runs."""
@@ -93,35 +93,46 @@ class PageParser:
         if process is not None:
             _end(process)
 
-    def _ask(self, name: str, data: bytes) -> tuple[bytes, bytes] | None:
+    def _ask(self, request: Mapping[str, Any]) -> tuple[bytes, bytes] | None:
+        """The first frame of a file; None if the process ended before."""
         if self._process is None:
-            self._process = _start("pages")
-        process, encoded = self._process, name.encode(errors="surrogatepass")
+            self._process = _start(self._name)
+        data = json.dumps(request).encode()
         self._count += 1
-        number = (self._count % 2**32).to_bytes(4)
-        answers, frame = cast(BinaryIO, process.stdout).fileno(), None
         try:
-            requests = cast(BinaryIO, process.stdin)
-            requests.write(number + len(encoded).to_bytes(4) + encoded + len(data).to_bytes(4) + data)
+            requests = cast(BinaryIO, self._process.stdin)
+            requests.write(self._number + len(data).to_bytes(4) + data)
             requests.flush()
-            while select.select([answers], [], [], WALL_S)[0]:
-                frame = read_frame(partial(read_exactly, answers))  # unbuffered for `select`
-                if frame is None or frame[0] == ENDED:
-                    break
-                if frame[1].startswith(number):
-                    return frame[0], frame[1][len(number) :]
-                frame = None  # from an earlier page, whose parser was ended while it waited
         except BrokenPipeError:
-            pass
-        if frame is None:
             self.close()
-        return frame
+            return None
+        return self._next_frame()
+
+    @property
+    def _number(self) -> bytes:
+        """Identifies the frames of the current file."""
+        return (self._count % 2**32).to_bytes(4)
+
+    def _next_frame(self) -> tuple[bytes, bytes] | None:
+        """The next frame of the current file; None if the process ended, or is ended because it is silent."""
+        answers = cast(BinaryIO, cast(subprocess.Popen[bytes], self._process).stdout).fileno()
+        while select.select([answers], [], [], WALL_S)[0]:
+            frame = read_frame(partial(read_exactly, answers))  # unbuffered for `select`
+            if frame is None:
+                break
+            if frame[0] == ENDED:
+                return frame
+            if frame[1].startswith(self._number):
+                return frame[0], frame[1][len(self._number) :]
+            # Otherwise it is from an earlier file, which was not read to its end.
+        self.close()
+        return None
 
 
-def _ended_by(payload: bytes) -> str:
+def _ended_by(payload: bytes, cpu_s: float) -> str:
     number = int(payload)
     if number == signal.SIGPROF:
-        return f"its parser takes more than {PAGE_CPU_S:g} s"
+        return f"its parser takes more than {cpu_s:g} s"
     return f"its parser crashed ({_signal_name(number)})"
 
 
@@ -132,9 +143,10 @@ def _signal_name(number: int) -> str:
         return f"exit status {-number}"
 
 
-page_parser = PageParser()
-"""The parser of this process; it starts with the first page."""
-atexit.register(page_parser.close)
+file_parsers = {name: FileParser(name) for name in PARSERS}
+"""The parsers of this process; each starts with its first file."""
+for _parser in file_parsers.values():
+    atexit.register(_parser.close)
 
 
 def rows_of(kind: str, name: str, path: Path | RemoteFile, max_line_bytes: int) -> Iterator[Line]:

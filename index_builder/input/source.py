@@ -1,16 +1,25 @@
 """Reads input as bounded lines from files, directories or standard input, plain or compressed; no file is read whole."""
 
 import io
+import json
+import os
+import shutil
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import BinaryIO, cast
 
+from glow.artifact import CURRENT_FILE
 from glow.collection import bare_line
 from glow.errors import InputError, RecordError
+from glow_index_builder.input.files import FILES, kind_of, require_reader
 from glow_index_builder.input.formats import (
     ARROW,
     GZIP,
@@ -21,8 +30,7 @@ from glow_index_builder.input.formats import (
     require_package,
 )
 from glow_index_builder.input.lines import Line
-from glow_index_builder.input.pages import PAGES, require_reader
-from glow_index_builder.input.parsers import page_parser, rows_of
+from glow_index_builder.input.parsers import file_parsers, rows_of
 from glow_index_builder.input.tables import DELIMITERS, table_rows
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote
 
@@ -33,6 +41,8 @@ ARROW_STREAM = ".arrows"
 """Arrow's streaming format; it has no magic bytes, so its suffix decides."""
 _LINES = (f"{text}{packed}" for packed in ("", ".gz", ".zst") for text in TEXTS)
 ENDINGS = (*_LINES, ".parquet", ".arrow", ".feather", ARROW_STREAM)
+JSON = (".json", ".json.gz", ".json.zst")
+"""Below other files these are settings more often than documents."""
 SKIP_BYTES = 1 << 16
 MAGIC_BYTES = 4
 
@@ -44,12 +54,14 @@ class Source:
     name: str  # its path in the input directory, or its own name
     path: Path | RemoteFile | None
     leads_out: bool = False  # whether it is a link out of that directory, which is not followed but rejected
+    base_url: str = ""  # comes before the name in the document's `url`, if the file is a document
+    is_plain: bool = False  # whether it has lines, whatever its name is
 
     @property
     def size_bytes(self) -> int | None:
-        """Total bytes of its lines; None if not known in advance (a pipe, a compressed file, a page)."""
+        """Total bytes of its lines; None if not known in advance (a pipe, a compressed file, a document)."""
         identity = self.identity
-        if identity is None or self.leads_out or self.name.endswith(PAGES) or self._format():
+        if identity is None or self.leads_out or self._is_document or self._format():
             return None
         return identity[1] or None
 
@@ -68,11 +80,11 @@ class Source:
         """Refuses a file that cannot be read, before any work."""
         if self.leads_out:
             return
-        if self.name.endswith(PAGES):
+        if self._is_document:
             require_reader(self.name)
-            page_parser.start()
+            file_parsers[kind_of(self.name).parser].start()
         elif self._is_file:
-            require_package(ARROW if self.name.endswith(ARROW_STREAM) else self._format(), self.name)
+            require_package(ARROW if self.name.lower().endswith(ARROW_STREAM) else self._format(), self.name)
 
     def lines(self, max_line_bytes: int) -> Iterator[Line]:
         """Yields the lines that are not blank."""
@@ -85,11 +97,15 @@ class Source:
             return iter([Line(1, b"", 0, fault="a link out of the input directory; copy the file")])
         if not self._is_file:
             return self._streamed(max_line_bytes)
-        if self.name.endswith(PAGES):
-            return self._page(max_line_bytes)
-        if self.name.endswith(ARROW_STREAM) or self._format() in (PARQUET, ARROW):
+        if self._is_document:
+            return self._documents(max_line_bytes)
+        if self.name.lower().endswith(ARROW_STREAM) or self._format() in (PARQUET, ARROW):
             return self._rows(max_line_bytes)
         return self._streamed(max_line_bytes)
+
+    @property
+    def _is_document(self) -> bool:
+        return not self.is_plain and self._is_file and self.name.lower().endswith(FILES)
 
     @property
     def _is_file(self) -> bool:
@@ -100,20 +116,42 @@ class Source:
             return self.path.open()
         return self.path.open("rb") if self.path else _standard_input()
 
-    def _page(self, max_line_bytes: int) -> Iterator[Line]:
-        with self._reported_open() as file:
-            data = file.read(max_line_bytes + 1)
-        if len(data) > max_line_bytes:
-            yield Line(1, data, len(data), is_too_long=True)
+    def _documents(self, max_line_bytes: int) -> Iterator[Line]:
+        """The documents of a page or an office file; a fault has the file's name as its id."""
+        with self._local() as path:
+            status = path.stat()
+            size = status.st_size
+            modified = datetime.fromtimestamp(int(status.st_mtime), UTC).isoformat()
+            request = {
+                "name": self.name,
+                "path": str(path),
+                "modified": "" if isinstance(self.path, RemoteFile) else modified,
+                "base_url": self.base_url,
+                "max_line_bytes": max_line_bytes,
+            }
+            known = json.dumps({"_id": self.name}).encode()
+            lines = file_parsers[kind_of(self.name).parser].lines(request)
+            for number, each in enumerate(lines, start=1):
+                read_bytes = size if number == 1 else 0
+                if isinstance(each, RecordError):
+                    yield Line(number, known, read_bytes, fault=str(each))
+                else:
+                    yield Line(number, each, read_bytes, len(each) > max_line_bytes)
+
+    @contextmanager
+    def _local(self) -> Iterator[Path]:
+        """The file; a remote one is copied first."""
+        if not isinstance(self.path, RemoteFile):
+            yield cast(Path, self.path)
             return
-        try:
-            line = Line(1, page_parser.line(self.name, data), len(data))
-        except RecordError as error:
-            line = Line(1, data, len(data), fault=str(error))
-        yield line
+        with NamedTemporaryFile(suffix=Path(self.name).suffix) as copy:
+            with self._reported_open() as file:
+                shutil.copyfileobj(file, copy)
+            copy.flush()
+            yield Path(copy.name)
 
     def _rows(self, max_line_bytes: int) -> Iterator[Line]:
-        if self.name.endswith(ARROW_STREAM):
+        if self.name.lower().endswith(ARROW_STREAM):
             kind = "stream"
         else:
             kind = "arrow" if self._format() == ARROW else "parquet"
@@ -163,40 +201,80 @@ class Source:
             return format_of(file.read(MAGIC_BYTES), self.name)
 
 
-def open_sources(source: str) -> list[Source]:
+class Sources(list[Source]):
+    """The input files of a command."""
+
+    def __init__(self, sources: Iterable[Source] = (), skipped: Mapping[str, int] | None = None) -> None:
+        super().__init__(sources)
+        self.skipped = dict(skipped or {})  # ending -> number of files that GLOW does not read
+
+
+def open_sources(source: str, exclude: Sequence[str] = (), base_url: str = "") -> Sources:
     """The input files that `--input` names.
 
-    A directory in BEIR's layout means its `corpus.jsonl`. Any other means its `*.jsonl`, `*.csv` and `*.tsv` files,
-    also with `.gz` or `.zst`, and its Parquet and Arrow files; without these, all Markdown and HTML pages below it.
+    A directory in BEIR's layout means its `corpus.jsonl`. Any other means the files with lines or rows, pages and
+    office files below it, without hidden ones, those that a pattern of `exclude` names, and JSON below other files.
     """
-    sources = _found(source)
+    sources = _found(source, exclude, base_url)
     for each in sources:
         each.check()
     return sources
 
 
-def _found(source: str) -> list[Source]:
+def open_lines(source: str) -> Sources:
+    """Standard input or one file, as lines whatever its name is."""
+    if source == STDIN or is_remote(source) or Path(source).is_dir():
+        return open_sources(source)
+    return Sources(Source(each.name, each.path, is_plain=True) for each in _found(source, (), ""))
+
+
+def _found(source: str, exclude: Sequence[str], base_url: str) -> Sources:
     if source == STDIN:
-        return [Source("stdin", None)]
+        return Sources([Source("stdin", None)])
     if is_remote(source):
         remote = list_remote(source)
         if remote is None:
-            return [Source(RemoteFile(source).name, RemoteFile(source))]
+            return Sources([Source(RemoteFile(source).name, RemoteFile(source), base_url=base_url)])
         start = len(source.rstrip("/")) + 1
-        return _of_folder(source, {each.url[start:]: each for each in remote})
+        named = ((each.url[start:], each) for each in remote)
+        files = {name: each for name, each in named if not _is_left_out(name, exclude)}
+        return _of_folder(source, files, Counter(), base_url)
     path = Path(source)
-    if not path.is_dir():
-        if not path.exists():
-            raise InputError(
-                f"no input at {path}: expected a .jsonl, .csv, .tsv, .parquet or .arrow file, a folder of them or of pages, "
-                "or - for stdin"
-            )
-        return [Source(path.name, path)]
-    plain = {file.name: file for file in path.iterdir() if file.is_file()}
-    if any(name.endswith(ENDINGS) for name in plain):
-        return _of_folder(source, plain)
-    files = {str(file.relative_to(path)): file for file in path.rglob("*") if file.is_file()}
-    return _of_folder(source, files)
+    if path.is_dir():
+        return _of_folder(source, *_below(path, exclude), base_url)
+    if not path.exists():
+        raise InputError(
+            f"no input at {path}: expected a file of documents (.jsonl, .csv, .parquet, .md, .html, .pdf, .docx …), "
+            "a folder of them, or - for stdin"
+        )
+    return Sources([Source(path.name, path, base_url=base_url)])
+
+
+def _below(folder: Path, exclude: Sequence[str]) -> tuple[dict[str, Path | RemoteFile], Counter[str]]:
+    """The files of a directory by name, and how many links to directories it has, which are not followed."""
+    files: dict[str, Path | RemoteFile] = {}
+    links = Counter[str]()
+    for place, folders, names in os.walk(folder):
+        below = Path(place).relative_to(folder)
+        if CURRENT_FILE in names and place != str(folder):  # an index root
+            folders.clear()
+            continue
+        folders[:] = sorted(each for each in folders if not _is_left_out((below / each).as_posix(), exclude))
+        links["link to a folder"] += sum((Path(place) / each).is_symlink() for each in folders)
+        for name in names:
+            file = Path(place) / name
+            if not _is_left_out((below / name).as_posix(), exclude) and file.is_file():
+                files[(below / name).as_posix()] = file
+    return files, +links
+
+
+def _is_left_out(name: str, exclude: Sequence[str]) -> bool:
+    """Whether a path below the directory is hidden, or a pattern names it or a directory that holds it."""
+    parts = name.split("/")
+    paths = ["/".join(parts[: number + 1]) for number in range(len(parts))]
+    return any(each.startswith(".") for each in parts) or any(
+        fnmatchcase(each, glob.rstrip("/")) for glob in exclude for each in (*parts, *paths)
+    )
 
 
 def _leads_out(file: Path, folder: Path) -> bool:
@@ -204,24 +282,29 @@ def _leads_out(file: Path, folder: Path) -> bool:
     return not file.resolve().is_relative_to(folder.resolve())
 
 
-def _of_folder(folder: str, files: Mapping[str, Path | RemoteFile]) -> list[Source]:
+def _of_folder(
+    folder: str, files: Mapping[str, Path | RemoteFile], skipped: Counter[str], base_url: str
+) -> Sources:
     """Selects the input files of a directory."""
-    names = [name for name in (f"{CORPUS_FILE}{ending}" for ending in ("", ".gz", ".zst")) if name in files][
-        :1
-    ]
-    names = names or sorted(name for name in files if "/" not in name and name.endswith(ENDINGS))
-    names = names or sorted(name for name in files if name.endswith(PAGES))
+    corpora = (f"{CORPUS_FILE}{ending}" for ending in ("", ".gz", ".zst"))
+    names = [name for name in corpora if name in files][:1]
+    if not names:
+        read = sorted(name for name in files if name.lower().endswith((*ENDINGS, *FILES)))
+        names = [name for name in read if "/" not in name or not name.lower().endswith(JSON)] or read
+        skipped += Counter(
+            Path(name).suffix.lower() or "without ending" for name in files.keys() - set(names)
+        )
     if not names:
         raise InputError(
-            f"{folder} holds neither {CORPUS_FILE} nor any other file of {', '.join((*ENDINGS, *PAGES))}"
+            f"{folder} holds neither {CORPUS_FILE} nor any other file of {', '.join((*ENDINGS, *FILES))}"
         )
     sources = [
-        Source(name, file, isinstance(file, Path) and _leads_out(file, Path(folder)))
+        Source(name, file, isinstance(file, Path) and _leads_out(file, Path(folder)), base_url)
         for name, file in ((name, files[name]) for name in names)
     ]
     if all(each.leads_out for each in sources):
         raise InputError(f"{folder} holds only links out of it, which are not followed; copy the files")
-    return sources
+    return Sources(sources, dict(skipped.most_common()))
 
 
 def _standard_input() -> io.BufferedReader:
@@ -234,7 +317,7 @@ def _standard_input() -> io.BufferedReader:
 
 def _delimiter(name: str) -> str:
     """The delimiter of a table; "" for lines of JSON."""
-    plain = name.removesuffix(".gz").removesuffix(".zst")
+    plain = name.lower().removesuffix(".gz").removesuffix(".zst")
     return next((mark for ending, mark in DELIMITERS.items() if plain.endswith(ending)), "")
 
 

@@ -225,7 +225,7 @@ def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
         number = before + place + 1
         try:
             row = batch.slice(place, 1).to_pylist()[0] if rows is None else rows[place]
-            data = json.dumps(_plain(row), ensure_ascii=False).encode("utf-8", "replace")
+            data = json.dumps(json_value(row), ensure_ascii=False).encode("utf-8", "replace")
         except MemoryError:
             yield Line(number, b"", 0, is_too_long=True)
         except Exception as error:  # from pyarrow, or a value without a JSON form
@@ -234,13 +234,13 @@ def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
             yield Line(number, data[: max_line_bytes + 1], len(data), len(data) > max_line_bytes)
 
 
-def _plain(value: Any) -> Any:
-    """Converts a Parquet value to JSON."""
+def json_value(value: Any) -> Any:
+    """Converts a value of Parquet or YAML to JSON."""
     match value:
         case dict():
-            return {str(key): _plain(item) for key, item in value.items()}
+            return {str(key): json_value(item) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(item) for item in value]
+            return [json_value(item) for item in value]
         case float():
             return value if math.isfinite(value) else None
         case datetime() | date() | time():

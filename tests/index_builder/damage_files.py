@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from glow.errors import InputError, RecordError
 from glow_index_builder.input import open_sources
-from glow_index_builder.input.pages import page_line
+from glow_index_builder.input.files import file_lines
 from glow_index_builder.input.tables import arrow_rows, parquet_rows
 
 __all__ = ["FORMATS"]
@@ -58,7 +58,14 @@ def read(path: Path) -> None:
     """Every row, in this process."""
     kind = path.suffix[1:]
     if kind in ("html", "md"):
-        page_line(path.name, path.read_bytes())
+        request = {
+            "name": path.name,
+            "path": str(path),
+            "modified": "",
+            "base_url": "",
+            "max_line_bytes": 1_000,
+        }
+        list(file_lines(request))
     elif kind in ("arrow", "arrows", "parquet"):
         with path.open("rb") as file:
             is_stream = kind == "arrows"

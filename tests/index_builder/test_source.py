@@ -97,7 +97,7 @@ def test_a_beir_folder_is_its_corpus(tmp_path: Path) -> None:
 
 
 def test_another_folder_is_all_its_files_by_name(tmp_path: Path) -> None:
-    for name in ("b.jsonl", "a.jsonl", "notes.txt"):
+    for name in ("b.jsonl", "a.jsonl", "notes.log"):
         (tmp_path / name).write_text("{}\n")
     assert [source.name for source in open_sources(str(tmp_path))] == ["a.jsonl", "b.jsonl"]
 
@@ -300,7 +300,7 @@ def test_a_row_of_another_length_is_a_reject_and_the_rest_is_built(build: Run, t
     ("name", "content", "hint"),
     [
         ("a.jsonl", '{"key": "d1", "text": "bees"}\n', "--rename-field KEY=_id"),
-        ("a.txt", "bees\nants\n", "CSV and TSV"),
+        ("a.log", "bees\nants\n", "CSV and TSV"),
     ],
 )
 def test_a_build_without_documents_says_what_to_do(

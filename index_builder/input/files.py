@@ -1,0 +1,176 @@
+"""People's files as documents: pages, mails and office files become lines of JSON, one or more a file.
+
+`child` runs this in a process with limits.
+"""
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from glow.errors import DependencyError, RecordError
+from glow_index_builder.input.office import office_file, pdf_pages
+from glow_index_builder.input.pages import Values, html_page, mail_page, markdown_page, text_page
+
+Read = Callable[[Path], Iterator[Values | RecordError]]
+
+
+def _whole(read: Callable[[Path], Values], path: Path) -> Iterator[Values | RecordError]:
+    yield read(path)
+
+
+def _page(read: Callable[[bytes], Values], path: Path) -> Iterator[Values | RecordError]:
+    yield read(path.read_bytes())
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """How files of some endings are read."""
+
+    parser: str  # the name of the process that reads them, see `child.PARSERS`
+    read: Read  # yields the documents of a file, and faults of some of them
+    packages: tuple[str, ...] = ()
+    extra: str = "documents"
+
+
+_MARKDOWN = FileKind("pages", partial(_page, markdown_page), ("markdown_it", "yaml"), "pages")
+_HTML = FileKind("pages", partial(_page, html_page), ("trafilatura",), "pages")
+_OFFICE = FileKind("office", partial(_whole, office_file), ("markitdown", "markdown_it"))
+KINDS: Mapping[str, FileKind] = {
+    ".md": _MARKDOWN,
+    ".markdown": _MARKDOWN,
+    ".html": _HTML,
+    ".htm": _HTML,
+    ".txt": FileKind("pages", partial(_page, text_page)),
+    ".eml": FileKind("pages", partial(_page, mail_page)),
+    ".pdf": FileKind("pdf", pdf_pages, ("pypdfium2",)),
+    ".docx": _OFFICE,
+    ".pptx": _OFFICE,
+    ".epub": _OFFICE,
+    ".xlsx": FileKind("office", partial(_whole, office_file), ("openpyxl",)),
+    ".odt": FileKind("office", partial(_whole, office_file)),
+}
+FILES = tuple(KINDS)
+"""Endings of files that are documents, in lower case."""
+_TEXTS = ("title", "anchor", "clicked_queries")
+"""Fields that front matter may set, with text only."""
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T|$)")
+EMPTY = "no text: the file is empty, or holds only pictures"
+
+
+def kind_of(name: str) -> FileKind:
+    """The kind of a file."""
+    return KINDS[Path(name).suffix.lower()]
+
+
+def require_reader(name: str) -> None:
+    """Refuses a file whose package is missing."""
+    kind = kind_of(name)
+    for package in kind.packages:
+        if importlib.util.find_spec(package) is None:
+            raise DependencyError(
+                f"reading {name} needs the package {package}: install the extra `{kind.extra}` "
+                f"(pip install 'glow-retrieval[{kind.extra}]')"
+            )
+
+
+def file_lines(
+    request: Mapping[str, Any],  # name, path, modified, base_url, max_line_bytes
+) -> Iterator[bytes | RecordError]:
+    """Yields the documents of a file as JSON objects in UTF-8, and its faults."""
+    name, path = request["name"], Path(request["path"])
+    if any("\ud800" <= each <= "\udfff" for each in name):
+        raise RecordError("the name, which becomes the id, is not UTF-8; rename the file")
+    place = {
+        "path": name,
+        "folder": name.rpartition("/")[0],
+        "modified": request["modified"],
+        "url": f"{request['base_url'].rstrip('/')}/{quote(name)}" if request["base_url"] else name,
+    }
+    count = 0
+    for values in _read(name, path):
+        if isinstance(values, RecordError):
+            yield values
+        elif _is_text(values):
+            count += 1
+            yield from _lines(values, name, place, request["max_line_bytes"])
+    if not count:
+        raise RecordError(EMPTY)
+
+
+def _read(name: str, path: Path) -> Iterator[Values | RecordError]:
+    try:
+        yield from kind_of(name).read(path)
+    except (RecordError, MemoryError):
+        raise
+    except Exception as error:  # parsers raise many types; one file must not end a build
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise RecordError(f"damaged or not {Path(name).suffix}: {reason}") from error
+
+
+def _is_text(values: Values) -> bool:
+    return bool(str(values.get("text") or "").strip() or values.get("anchor") or values.get("title"))
+
+
+def _lines(values: Values, name: str, place: Mapping[str, str], most_bytes: int) -> Iterator[bytes]:
+    """A document as one line, or as several if it is too long for one."""
+    given = {key: value for key, value in values.items() if key not in _TEXTS or _is_texts(value)}
+    if not _ISO_DATE.match(str(given.get("date", ""))):
+        given.pop("date", None)  # one would turn the dates of all files into texts
+    page = f"#page={values['page']}" if "page" in values else ""
+    fields = {
+        "_id": f"{name}{page}",
+        "url": f"{_web(given.pop('url', '')) or place['url']}{page}",
+        "title": given.pop("title", "") or " ".join(re.split(r"[-_\s]+", Path(name).stem)).strip(),
+        "anchor": given.pop("anchor", ()),
+        "text": given.pop("text", ""),
+    }
+    record = {
+        key: value for key, value in {**given, **place, **fields}.items() if value not in ("", None, [], ())
+    }
+    line = _json(record)
+    if len(line) <= most_bytes:
+        yield line
+        return
+    parts = _parts(fields["text"], most_bytes - len(_json({**record, "text": ""})) - 20)
+    for number, part in enumerate(parts, start=1):
+        yield _json({**record, "_id": f"{fields['_id']}#part={number}", "text": part})
+
+
+def _web(url: Any) -> str:
+    return url if isinstance(url, str) and url.startswith(("https://", "http://")) else ""
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(each, str) for each in value)
+    )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _parts(text: str, most_bytes: int) -> Iterator[str]:
+    """Cuts a text at the ends of lines, a line that is too long between words, and a word anywhere."""
+    part, size = list[str](), 0
+    for unit in _units(text, max(most_bytes, 6)):
+        took = len(_json(unit)) - 2  # without quotes
+        if part and size + took > most_bytes:
+            yield "".join(part).strip()
+            part, size = [], 0
+        part.append(unit)
+        size += took
+    yield "".join(part).strip()
+
+
+def _units(text: str, most_bytes: int) -> Iterator[str]:
+    longest = most_bytes // 6  # a character takes up to six bytes
+    for line in text.splitlines(keepends=True):
+        for unit in [line] if len(line) <= longest else re.split(r"(?<=\s)", line):
+            yield from (unit[start : start + longest] for start in range(0, len(unit), longest))
