@@ -1,14 +1,17 @@
 """Documents, queries and relevance judgments in BEIR's layout with named fields.
 
-`corpus.jsonl` holds one JSON object a line (`_id`, text fields, any other key is metadata), `queries.jsonl` holds
+`corpus.jsonl` holds one JSON object a line (`_id` or `id`, text fields, any other key is metadata), `queries.jsonl` holds
 `_id` and `text`, `qrels/SPLIT.tsv` a header and `query-id`, `corpus-id`, `score`. One parser serves builds and
 HTTP writes, which keep bad lines as rejects, and evaluation and training, which stop at the first one.
 """
 
 import codecs
+import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,6 +40,33 @@ _JSON_TYPES = {
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
+ID_KEYS = ("_id", "id")
+"""Keys of a record's id, the first one that is there."""
+NO_ID = "no id"
+"""Start of the error for a record without id."""
+GENERATED = "a hash of the content"
+HASH_CHARACTERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKeys:
+    """How the keys of a record are read."""
+
+    rename: Mapping[str, str] = field(default_factory=dict)  # source key -> target key, applied all at once
+    id_field: str | None = None  # source key of the id, which also stays a field or metadata
+    generate_ids: bool = False  # whether a record without id takes a hash of its content
+
+    def id_of(self, record: Mapping[str, Any], renamed: Mapping[str, Any]) -> tuple[str, Any]:
+        """The key of a record's id, and its value; the key is empty if there is none."""
+        if self.id_field is not None and self.id_field in record:
+            return self.id_field, record[self.id_field]
+        keys = ID_KEYS if self.id_field is None else ID_KEYS[:1]
+        return next(((key, renamed[key]) for key in keys if key in renamed), ("", None))
+
+
+PLAIN_KEYS = RecordKeys()
+
+
 def parse_object(line: bytes) -> dict[str, Any]:
     """Reads one line as a JSON object; NaN, Infinity, numbers of thousands of digits and deep nesting are refused."""
     try:
@@ -55,17 +85,28 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def parse_document(
-    line: bytes, field_names: Sequence[str], rename: Mapping[str, str] | None = None
+    line: bytes,
+    field_names: Sequence[str],
+    keys: RecordKeys = PLAIN_KEYS,
+    taken: Counter[str] | None = None,  # counts the keys that ids are taken from
 ) -> Document:
     """Reads one corpus line.
 
-    A field takes a string or a list of strings; null and a missing key are an empty field. All other keys but `_id` are
-    metadata. Lone surrogates in text become U+FFFD, because they have no UTF-8 form; in an id they are refused. `rename`
-    (source key -> target key) is applied first and all at once.
+    A field takes a string or a list of strings; null and a missing key are an empty field. All other keys but that of
+    the id are metadata. Lone surrogates in text become U+FFFD, because they have no UTF-8 form; in an id they are refused.
     """
-    value = _renamed(parse_object(line), rename or {})
-    identifier = _identifier(value)
-    del value["_id"]
+    record = parse_object(line)
+    value = _renamed(record, keys.rename)
+    key, found = keys.id_of(record, value)
+    if not key and keys.generate_ids:
+        key, identifier = GENERATED, _content_hash(record)
+    else:
+        identifier = _identifier(key, found, keys)
+    if taken is not None:
+        taken[key] += 1
+    value.pop("_id", None)
+    if key == "id" != keys.id_field:
+        del value[key]
     fields = {name: _values(name, value.pop(name, None)) for name in field_names}
     return Document(identifier, fields, _clean(value, MAX_DEPTH))
 
@@ -73,8 +114,9 @@ def parse_document(
 def read_document(
     line: bytes,
     field_names: Sequence[str],
-    rename: Mapping[str, str] | None = None,
+    keys: RecordKeys = PLAIN_KEYS,
     max_bytes: int = MAX_DOCUMENT_BYTES,
+    taken: Counter[str] | None = None,
 ) -> Document:
     """Reads a document for indexing, as `parse_document`; builds and writes accept exactly the same lines.
 
@@ -82,11 +124,13 @@ def read_document(
     """
     if len(line) > max_bytes:
         raise too_long(max_bytes)
-    document = parse_document(line, field_names, rename)
+    document = parse_document(line, field_names, keys, taken)
     if not has_text(document):
-        keys = ", ".join(list(document.metadata)[:SHOWN_KEYS])
+        others = ", ".join(list(document.metadata)[:SHOWN_KEYS])
         names = ", ".join(field_names)
-        raise RecordError(f"no text in any field: the model reads {names}; other keys here: {keys or 'none'}")
+        raise RecordError(
+            f"no text in any field: the model reads {names}; other keys here: {others or 'none'}"
+        )
     return document
 
 
@@ -95,14 +139,13 @@ def too_long(max_bytes: int) -> RecordError:
     return RecordError(f"longer than {max_bytes} bytes, the limit (--max-line-bytes of a build)")
 
 
-def known_id(line: bytes, rename: Mapping[str, str] | None = None) -> str | None:
+def known_id(line: bytes, keys: RecordKeys = PLAIN_KEYS) -> str | None:
     """The id of an invalid line, if it can be read nevertheless."""
     try:
-        value = parse_object(line)
+        record = parse_object(line)
     except RecordError:
         return None
-    id_key = next((key for key, target in (rename or {}).items() if target == "_id"), "_id")
-    identifier = value.get(id_key)
+    _, identifier = keys.id_of(record, {keys.rename.get(key, key): item for key, item in record.items()})
     return identifier if isinstance(identifier, str) else None
 
 
@@ -138,7 +181,7 @@ def read_queries(path: Path) -> Iterator[Query]:
             text = value.get("text")
             if not isinstance(text, str):
                 raise RecordError(f"'text' must be a string, found {_json_type(text)}")
-            yield Query(_identifier(value), _LONE_SURROGATE.sub("\ufffd", text))
+            yield Query(_identifier(*PLAIN_KEYS.id_of(value, value)), _LONE_SURROGATE.sub("\ufffd", text))
         except RecordError as error:
             raise RecordError(f"{path.name} line {number}: {error}") from error
 
@@ -188,18 +231,26 @@ def _renamed(value: dict[str, Any], rename: Mapping[str, str]) -> dict[str, Any]
     return renamed
 
 
-def _identifier(record: Mapping[str, Any]) -> str:
-    if "_id" not in record:
-        raise RecordError("'_id' is missing")
-    value = record["_id"]
+def _content_hash(record: Mapping[str, Any]) -> str:
+    try:
+        content = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    except RecursionError as error:
+        raise RecordError(_TOO_DEEP) from error
+    return hashlib.sha256(content.encode()).hexdigest()[:HASH_CHARACTERS]
+
+
+def _identifier(key: str, value: Any, keys: RecordKeys = PLAIN_KEYS) -> str:
+    if not key:
+        first, second = ID_KEYS if keys.id_field is None else (keys.id_field, "_id")
+        raise RecordError(f"{NO_ID}, expected the key {first!r} or {second!r}")
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
-        raise RecordError(f"'_id' must be a string, found {_json_type(value)}")
+        raise RecordError(f"{key!r} must be a string, found {_json_type(value)}")
     if not value.strip() or "\0" in value or _LONE_SURROGATE.search(value):
-        raise RecordError(f"'_id' must be text without NUL and lone surrogates, found {value!r:.80}")
+        raise RecordError(f"{key!r} must be text without NUL and lone surrogates, found {value!r:.80}")
     if len(value.encode()) > MAX_ID_BYTES:
-        raise RecordError(f"'_id' has {len(value.encode())} bytes, expected at most {MAX_ID_BYTES}")
+        raise RecordError(f"{key!r} has {len(value.encode())} bytes, expected at most {MAX_ID_BYTES}")
     return value
 
 

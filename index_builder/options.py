@@ -3,12 +3,12 @@
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from pydantic import create_model, field_validator
 
 from glow.artifact import default_model
-from glow.collection import MAX_DOCUMENT_BYTES
+from glow.collection import MAX_DOCUMENT_BYTES, RecordKeys
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, option, rows_of
 from glow.errors import ConfigError, DependencyError
 from glow.index import COMPONENTS
@@ -28,7 +28,7 @@ _MAKES_NO_DIFFERENCE = {
 }
 """Options that do not change the result. Manifest and report omit them, and directories, whose content has a hash."""
 _ORDER = (
-    "source", "model", "publish", "index", "device", "threads", "rename", "exclude", "base_url", "term_stats", "max_words", "max_line_bytes",
+    "source", "model", "publish", "index", "device", "threads", "rename", "id_field", "generate_ids", "exclude", "base_url", "term_stats", "max_words", "max_line_bytes",
     "max_reject_share", "memory_mb", "passages", "passage_field", "max_passages", "lexical",
     "analyzer", "store", "rerank", "learned", "learned_budget", "learned_words",
 )  # fmt: skip
@@ -40,7 +40,32 @@ def rename_of(value: Any) -> Any:
     return parse_rename(value) if isinstance(value, list | tuple) else value
 
 
-class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
+class InputOptions(StrictModel):
+    """How records become documents; an upsert takes what it does not name from the index."""
+
+    rename: Mapping[str, str] = option(
+        {},
+        "FOUND=WANTED renames a key of the input; repeatable.",
+        flag="--rename-field",
+        metavar="FOUND=WANTED",
+    )
+    id_field: str | None = option(None, "Key that holds the id; default: _id, else id.", metavar="KEY")
+    generate_ids: bool = option(False, "Records without id take a hash of their content.")
+
+    _read_rename = field_validator("rename", mode="before")(rename_of)
+
+    @property
+    def keys(self) -> RecordKeys:
+        """How the keys of a record are read."""
+        return RecordKeys(self.rename, self.id_field, self.generate_ids)
+
+    def after(self, recorded: Mapping[str, Any]) -> Self:
+        """These options, and for each that is not given what an index's manifest records."""
+        names = InputOptions.model_fields.keys() & recorded.keys() - self.model_fields_set
+        return self.model_copy(update={name: recorded[name] for name in names})
+
+
+class CommonOptions(InputOptions, GateLimits, JsonOptions, IndexRootOptions):
     """What to build and how, without the options of components."""
 
     source: str = option(..., "File, directory, or - for standard input.", flag="--input")
@@ -50,12 +75,6 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
     publish: bool = option(True, "Make the new version live.")
     device: Device = option("cpu", "Device that encodes; for cuda, auto chooses a flat index.")
     threads: int | None = option(None, "Threads of encoding and FAISS; default: all cores.", ge=1)
-    rename: Mapping[str, str] = option(
-        {},
-        "FOUND=WANTED renames a key of the input; repeatable.",
-        flag="--rename-field",
-        metavar="FOUND=WANTED",
-    )
     exclude: tuple[str, ...] = option(
         (), "Leaves out files and folders of these names or paths; repeatable.", metavar="GLOB"
     )
@@ -84,8 +103,6 @@ class CommonOptions(GateLimits, JsonOptions, IndexRootOptions):
         "Publish only if the gate passes: a data directory with judged queries, or live.",
         metavar="DIR|live",
     )
-
-    _read_rename = field_validator("rename", mode="before")(rename_of)
 
     @property
     def model_folder(self) -> Path:

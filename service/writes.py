@@ -15,6 +15,7 @@ from typing import Any, Literal
 from glow.artifact import IndexRoot
 from glow.collection import (
     MAX_DOCUMENT_BYTES,
+    RecordKeys,
     bare_line,
     known_id,
     parse_document,
@@ -122,16 +123,16 @@ class AcceptedDocuments:
     rejects: list[Reject]
 
 
-def read_documents(data: bytes, names: Sequence[str]) -> AcceptedDocuments:
+def read_documents(data: bytes, names: Sequence[str], keys: RecordKeys) -> AcceptedDocuments:
     """Reads one document, or `{"documents": [...]}`."""
-    return _checked(documents_of(data), names)
+    return _checked(documents_of(data), names, keys)
 
 
-def read_lines(data: bytes, names: Sequence[str]) -> AcceptedDocuments:
+def read_lines(data: bytes, names: Sequence[str], keys: RecordKeys) -> AcceptedDocuments:
     """Reads JSON Lines, one document each, as `read_documents` does; empty lines are skipped."""
     # As in a build, only a line feed ends a line.
     lines = (bare_line(line, is_first=not number) for number, line in enumerate(BytesIO(data)))
-    return _checked((line for line in lines if line.strip()), names)
+    return _checked((line for line in lines if line.strip()), names, keys)
 
 
 def read_patch(identifier: str, data: bytes, names: Sequence[str]) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def read_ids(body: Mapping[str, Any]) -> list[str]:
     return ids
 
 
-def _checked(lines: Iterable[bytes], names: Sequence[str]) -> AcceptedDocuments:
+def _checked(lines: Iterable[bytes], names: Sequence[str], keys: RecordKeys) -> AcceptedDocuments:
     """Checks documents one by one; reading stops if there are too many."""
     good: list[dict[str, Any]] = []
     rejects: list[Reject] = []
@@ -178,18 +179,18 @@ def _checked(lines: Iterable[bytes], names: Sequence[str]) -> AcceptedDocuments:
         if count > MAX_DOCUMENTS:
             raise fault("/documents", f"expected at most {MAX_DOCUMENTS} documents; send several requests")
         try:
-            good.append(_as_json(read_document(line, names)))
+            good.append(_as_json(read_document(line, names, keys)))
         except RecordError as error:
-            rejects.append(Reject(place, _shown_id(line[: MAX_DOCUMENT_BYTES + 1]), str(error)))
+            rejects.append(Reject(place, _shown_id(line[: MAX_DOCUMENT_BYTES + 1], keys), str(error)))
     if not good:
         first = f"; the first: {rejects[0].reason}" if rejects else ""
         raise fault("/documents", f"found {count} documents, none of which can be indexed{first}")
     return AcceptedDocuments(good, rejects)
 
 
-def _shown_id(line: bytes) -> str | None:
+def _shown_id(line: bytes, keys: RecordKeys) -> str | None:
     """The id of a rejected document, shortened for a response."""
-    identifier = known_id(line)
+    identifier = known_id(line, keys)
     return None if identifier is None else identifier[:SHOWN_ID].encode(errors="replace").decode()
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from glow.collection import (
     MAX_DEPTH,
     MAX_ID_BYTES,
+    RecordKeys,
     has_text,
     parse_document,
     parse_object,
@@ -24,7 +25,8 @@ FIELDS = ("title", "anchor", "text")
 
 
 def parse(line: str | bytes, rename: dict[str, str] | None = None) -> Document:
-    return parse_document(line if isinstance(line, bytes) else line.encode(), FIELDS, rename)
+    keys = RecordKeys(rename or {})
+    return parse_document(line if isinstance(line, bytes) else line.encode(), FIELDS, keys)
 
 
 def test_a_document_has_fields_and_metadata() -> None:
@@ -68,7 +70,7 @@ def test_white_space_is_no_text(blank: object) -> None:
         (b'{"_id": "d", "x": ' + b"9" * 5000 + b"}", "not usable JSON: .*digits"),
         (b'{"_id": "d", "x": ' + b"[" * 65 + b"]" * 65 + b"}", "nested too deep, expected at most 64"),
         (b'{"_id": "d", "x": ' + b'{"k":' * 400 + b"1" + b"}" * 401, "nested too deep"),
-        (b'{"title": "no id"}', "'_id' is missing"),
+        (b'{"title": "no id"}', "no id"),
         (b'{"_id": null}', "'_id' must be a string, found null"),
         (b'{"_id": ["d"]}', "'_id' must be a string, found a list of a string"),
         (b'{"_id": true}', "'_id' must be a string, found a boolean"),
@@ -206,7 +208,7 @@ def test_files_are_read_in_order_and_blank_lines_passed_over(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("bad", "reason"), [("{", "not JSON"), ('{"title": "x"}', "'_id' is missing"), ("[]", "an empty list")]
+    ("bad", "reason"), [("{", "not JSON"), ('{"title": "x"}', "no id"), ("[]", "an empty list")]
 )
 def test_a_bad_corpus_line_is_named_by_file_and_number(bad: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
@@ -228,7 +230,7 @@ def test_queries_are_read(tmp_path: Path) -> None:
     [
         ('{"_id": "q"}', "'text' must be a string, found null"),
         ('{"_id": "q", "text": ["a"]}', "'text' must be a string, found a list of a string"),
-        ('{"text": "a"}', "'_id' is missing"),
+        ('{"text": "a"}', "no id"),
         ("x", "not JSON"),
     ],
 )

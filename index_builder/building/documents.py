@@ -38,6 +38,7 @@ class CorpusStats:
     vocabulary: TermTable  # of all words of the lexical index; the same as `terms` if these are all
     long: LongDocuments
     rejects: Mapping[str, int] = field(default_factory=dict)  # fault -> number of lines
+    ids: Mapping[str, int] = field(default_factory=dict)  # key -> number of ids taken from it
 
 
 def read_corpus(
@@ -51,7 +52,7 @@ def read_corpus(
 ) -> CorpusStats:
     """Reads every line once."""
     schema, pieces, lexical = preprocessor.schema, preprocessor.pieces, words.fields
-    reader = LineReader(preprocessor.schema.names, options.rename, options.max_line_bytes)
+    reader = LineReader(preprocessor.schema.names, options.keys, options.max_line_bytes)
     counter = CorpusCounter(Analyzer(words.analyzer), options.max_words, own=bool(lexical.text))
     cutter = PassagesOptions.model_validate(options, from_attributes=True).cutter(preprocessor)
     long = LongDocuments(preprocessor.schema.document_tokens)
@@ -65,7 +66,8 @@ def read_corpus(
                     writer.add(document)
                 except RecordError as error:
                     identifier = document.id if document else reader.known_id(line)
-                    rejects.add(source.name, line.number, str(error), line.data, identifier)
+                    start = reader.says_duplicate if document else ""
+                    rejects.add(source.name, line.number, f"{start}{error}", line.data, identifier)
                 else:
                     fields = field_words(document, schema, pieces)
                     weak = lexical.weak_words(document, schema, pieces)
@@ -74,7 +76,7 @@ def read_corpus(
                         long.add(*cutter.sizes(document, fields[cutter.field]))
                 read_bytes += line.read_bytes
                 advance(line.read_bytes)
-    return CorpusStats(writer.count, read_bytes, *counter.tables(), long)
+    return CorpusStats(writer.count, read_bytes, *counter.tables(), long, ids=reader.ids)
 
 
 READ = "read"
@@ -103,7 +105,7 @@ def read_documents(
             for name, table in ((CORPUS_STEMS, stats.stems), (CORPUS_WORDS, stats.vocabulary)):
                 if table is not stats.terms:
                     table.save(step.folder / name)
-            counts = {"documents": stats.documents, "read_bytes": stats.read_bytes}
+            counts = {"documents": stats.documents, "read_bytes": stats.read_bytes, "ids": stats.ids}
             step.values = {**counts, "rejects": rejects.counts, "long": asdict(stats.long)}
     return _documents(step)
 
@@ -150,7 +152,9 @@ def _documents(step: Step) -> CorpusStats:
     )
     long = LongDocuments(**values["long"])
     rejects = values["rejects"]["faults"]
-    return CorpusStats(values["documents"], values["read_bytes"], terms, stems, words, long, rejects)
+    return CorpusStats(
+        values["documents"], values["read_bytes"], terms, stems, words, long, rejects, values["ids"]
+    )
 
 
 @dataclass(slots=True, eq=False)

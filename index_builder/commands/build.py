@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from glow.artifact import IndexRoot
+from glow.collection import GENERATED
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import BuildError, InputError
 from glow.index import Index
@@ -61,6 +62,8 @@ def _summary(result: BuildResult, output: Path) -> str:
         f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "
         f"recall@{recall['depth']} {recall['recall']:.3f}, {report['seconds']['total']:.1f} s"
     ]
+    if (ids := report["ids"]).keys() - {"_id"}:
+        lines.append(f"ids from {', '.join(f'`{key}`' if key != GENERATED else key for key in ids)}")
     if (long := report["long_documents"])["count"]:
         cut = f" and cut, {long['share_beyond']:.0%} of all text; --passages reads them whole"
         end = f": {passages['count']:,} passages" if (passages := report.get("passages")) else cut

@@ -6,7 +6,7 @@ documents are new, and whether the delta would be too large.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import field_validator
 
 from glow.artifact import WAIT_S, default_model
 from glow.collection import MAX_DOCUMENT_BYTES, parse_document, read_document
@@ -24,7 +23,7 @@ from glow.ingest import merged
 from glow.records import Document
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.input import LineReader, RejectLog, Source
-from glow_index_builder.options import rename_of
+from glow_index_builder.options import InputOptions
 
 
 class WaitOptions(JsonOptions, IndexRootOptions):
@@ -55,21 +54,13 @@ class ChangeOptions(WaitOptions):
     )
 
 
-class UpsertOptions(ChangeOptions):
+class UpsertOptions(InputOptions, ChangeOptions):
     """Documents to add or replace."""
 
     model: Path | None = option(
         None, "Model that built the index; default: the one that models/DEFAULT names.", metavar="DIR"
     )
     threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
-    rename: Mapping[str, str] = option(
-        {},
-        "FOUND=WANTED renames a key of the input; default: as in the build.",
-        flag="--rename-field",
-        metavar="FOUND=WANTED",
-    )
-
-    _read_rename = field_validator("rename", mode="before")(rename_of)
 
     @property
     def thread_count(self) -> int:

@@ -42,6 +42,7 @@ from glow_index_builder.deltas.plan import (
 )
 from glow_index_builder.encoding import EncodedBlocks, TextEncoder, encode_jobs, encode_texts
 from glow_index_builder.input import LineReader, RejectLog, Source, Sources, open_lines, open_sources
+from glow_index_builder.options import InputOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, derive, disk_errors
 
@@ -193,9 +194,9 @@ class _Change:
         self, sources: list[Source], live: OpenVersion, rejects: RejectLog, rejects_file: Path
     ) -> Changes:
         options = self.options
-        own = options.rename if isinstance(options, UpsertOptions) else {}
-        rename = own or live.manifest.parameters.get("rename")
-        reader = LineReader(live.preprocessor.schema.names, dict(rename or {}), options.max_line_bytes)
+        own = options if isinstance(options, UpsertOptions) else InputOptions()
+        keys = own.after(live.manifest.parameters).keys
+        reader = LineReader(live.preprocessor.schema.names, keys, options.max_line_bytes)
         with self.stages.stage("read", None, "bytes") as advance:
             changes = read_changes(sources, reader, options, rejects, advance)
         if rejects.count:

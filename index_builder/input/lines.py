@@ -9,7 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from glow.collection import known_id, read_document, too_long
+from glow.collection import (
+    GENERATED,
+    MAX_ID_BYTES,
+    NO_ID,
+    RecordKeys,
+    known_id,
+    parse_object,
+    read_document,
+    too_long,
+)
 from glow.errors import BuildError, RecordError
 from glow.records import Document
 
@@ -31,17 +40,23 @@ class LineReader:
     def __init__(
         self,
         names: Sequence[str],
-        rename: Mapping[str, str],  # source key -> target key
+        keys: RecordKeys,
         max_line_bytes: int,
     ) -> None:
         self._names = names
-        self._rename = rename
+        self._keys = keys
         self._max_line_bytes = max_line_bytes
+        self.ids: Counter[str] = Counter()  # key -> number of ids taken from it
 
     def read(self, line: Line) -> Document:
         """The document of a line."""
         self.require_whole(line)
-        return read_document(line.data, self._names, self._rename, self._max_line_bytes)
+        return read_document(line.data, self._names, self._keys, self._max_line_bytes, self.ids)
+
+    @property
+    def says_duplicate(self) -> str:
+        """What to say of a document whose id came before."""
+        return "duplicate content: " if set(self.ids) == {GENERATED} else ""
 
     def require_whole(self, line: Line) -> None:
         """Refuses a line that is too long or unreadable."""
@@ -52,7 +67,7 @@ class LineReader:
 
     def known_id(self, line: Line) -> str | None:
         """The id of an invalid line, if it can be read."""
-        return known_id(line.data, self._rename)
+        return known_id(line.data, self._keys)
 
 
 REJECTS_FILE = "rejects.jsonl"
@@ -60,6 +75,8 @@ REJECTS_FILE = "rejects.jsonl"
 START_CHARACTERS = 200
 REASON_CHARACTERS = 500
 SHOWN = 3
+COMPARED_RECORDS, COMPARED_KEYS = 100, 100
+"""So many records without id are looked at for a key that would do, and so many keys of the first one."""
 MAX_WRITTEN = 10_000
 """Further rejects are only counted: a file of a few kilobytes may unpack to millions of bad lines."""
 # Faults come from code, so there are few; the limit is a safeguard.
@@ -69,7 +86,6 @@ _DETAILS = re.compile(r"(: |, found|, expected|; ).*", re.DOTALL)
 _FIGURES = re.compile(r"-?\d[\d.e+-]*")
 
 _HINTS = {
-    "'_id' is missing": "Each document needs an id; --rename-field KEY=_id names the key that holds it",
     "not JSON": "Taken are JSON Lines (one object a line), CSV and TSV by their names' endings, and Parquet",
 }
 """What to do if a fault is the most frequent one."""
@@ -85,6 +101,45 @@ def skipped_words(skipped: Mapping[str, int]) -> str:
     return f"skipped: {', '.join(f'{count} {ending}' for ending, count in skipped.items())}"
 
 
+class _IdKeys:
+    """The keys of records without id whose values would do: in each of the first ones, distinct, text or whole numbers."""
+
+    def __init__(self) -> None:
+        self._records = 0
+        self._values: dict[str, set[str | int]] = {}  # key -> its values
+        self._phrases: set[str] = set()  # keys whose values have blanks, such as titles
+
+    def add(self, data: bytes) -> None:
+        """Looks at the line of a record without id."""
+        if self._records == COMPARED_RECORDS:
+            return
+        record = parse_object(data)
+        if not self._records:
+            self._values = {key: set() for key in list(record)[:COMPARED_KEYS]}
+        self._records += 1
+        for key, values in list(self._values.items()):
+            value = record.get(key)
+            if not isinstance(value, str | int) or isinstance(value, bool) or value in values:
+                del self._values[key]
+            elif not str(value).strip() or len(str(value)) > MAX_ID_BYTES:
+                del self._values[key]
+            else:
+                values.add(value)
+                self._phrases |= {key} if " " in str(value) else set()
+
+    def hint(self) -> str:
+        """What to do about records without id."""
+        names = sorted(self._values, key=lambda key: key in self._phrases)[:SHOWN]
+        start = "Each document needs an id, as the key '_id' or 'id'"
+        if not names:
+            return (
+                f"{start}; --id-field KEY names another one, and --generate-ids takes a hash of the content"
+            )
+        shown = f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
+        noun = "keys" if names[1:] else "key"
+        return f"{start}; its {noun} {shown} would do: --id-field {names[0]}; or --generate-ids"
+
+
 class RejectLog:
     """Writes `rejects.jsonl`: file, line, id if known, reason, start of the line. Use as a context manager."""
 
@@ -94,6 +149,7 @@ class RejectLog:
         self.count = self.faults.total()
         self.first: list[str] = list(before["first"] if before else [])
         # A character outside of UTF-8 (a lone surrogate in a bad id) becomes a JSON escape.
+        self._id_keys = _IdKeys()
         self._file = path.open("a" if before else "w", encoding="utf-8", errors="backslashreplace")
 
     def __enter__(self) -> Self:
@@ -116,6 +172,8 @@ class RejectLog:
     ) -> None:
         """Records one line."""
         reason = reason[:REASON_CHARACTERS]
+        if reason.startswith(NO_ID):
+            self._id_keys.add(data)
         start = data[: 4 * START_CHARACTERS].decode(errors="replace")[:START_CHARACTERS]
         record = {"file": file, "line": line, "id": identifier, "reason": reason, "start": start}
         if self.count < MAX_WRITTEN:
@@ -143,7 +201,8 @@ class RejectLog:
         limit = f"limit: {max_share:.0%}, --max-reject-ratio" if documents else "so there is no document"
         faults = ", ".join(f"{count} x {fault}" for fault, count in self.faults.most_common(5))
         (fault, _), *_ = self.faults.most_common(1)
-        hint = next((f". {hint}" for start, hint in _HINTS.items() if fault.startswith(start)), "")
+        hints = {NO_ID: self._id_keys.hint(), **_HINTS}
+        hint = next((f". {hint}" for start, hint in hints.items() if fault.startswith(start)), "")
         raise BuildError(
             f"{self.count} of {lines} input lines are invalid ({limit}): {faults}. First: {' | '.join(self.first)}{hint}. "
             f"{written_of(self.count).capitalize()} {keep_as}. The live index is unchanged"

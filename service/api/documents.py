@@ -14,6 +14,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glow.collection import RecordKeys
 from glow.contract import DocumentResult, DocumentsResult, ListedDocument, OperationResult
 from glow.errors import DiskError, DocumentNotFoundError, FilterError, QueryError, ReadOnlyError
 from glow.index import Index
@@ -195,13 +196,15 @@ _WRITE_ERRORS = (
 async def post_documents(request: Request) -> Response:
     """Adds documents, or replaces those with the same ids."""
     service = service_of(request)
-    names, deadline = _begin(service, request).preprocessor.schema.names, _read_by(request)
+    index, deadline = _begin(service, request), _read_by(request)
+    names, recorded = index.preprocessor.schema.names, index.manifest.parameters
+    keys = RecordKeys(id_field=recorded.get("id_field"), generate_ids=recorded.get("generate_ids", False))
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == LINES:
         data = await read_bytes(request, service.settings.max_write_bytes, deadline)
-        taken = await asyncio.to_thread(read_lines, data, names)
+        taken = await asyncio.to_thread(read_lines, data, names, keys)
     else:
         data = await read_json(request, service.settings.max_write_bytes, deadline)
-        taken = await asyncio.to_thread(read_documents, data, names)
+        taken = await asyncio.to_thread(read_documents, data, names, keys)
     return await _write(service, request, "upsert", taken, documents=taken.documents)
 
 

@@ -137,7 +137,7 @@ def read(
 BAD = {
     b'{"_id": "broken", "title": ': ("not JSON", None),
     b'{"_id": "latin", "title": "\xe4"}': ("not UTF-8", None),
-    b'{"title": "no id"}': ("'_id' is missing", None),
+    b'{"title": "no id"}': ("no id", None),
     b'{"_id": null, "title": "x"}': ("'_id' must be a string", None),
     b'{"_id": ["a"], "title": "x"}': ("'_id' must be a string", None),
     b'{"_id": "", "title": "x"}': ("'_id' must be text", ""),
@@ -348,8 +348,8 @@ def test_rejects_lie_in_the_version_and_are_counted(
     report = report_of(tmp_path / "r.json")
     counts = {"documents": 9, "rejects": 2, "lines": 11, "read_bytes": 0}
     assert report["counts"] | {"read_bytes": 0} == counts
-    assert report["rejects"] == {"not JSON": 1, "'_id' is missing": 1}
-    assert f"2 lines rejected: 1 x not JSON, 1 x '_id' is missing; all are in {rejects}" in done.stdout
+    assert report["rejects"] == {"not JSON": 1, "no id": 1}
+    assert f"2 lines rejected: 1 x not JSON, 1 x no id; all are in {rejects}" in done.stdout
 
 
 def test_too_many_rejects_fail_and_leave_the_live_version(
@@ -376,3 +376,34 @@ def test_input_without_a_document_fails(build: Run, output: Path, tmp_path: Path
     done = build(tmp_path / "empty.jsonl", "--max-reject-ratio", 1.0)
     assert done.exit_code == 4
     assert not IndexRoot(output).versions()
+
+
+def test_ids_come_from_id_a_named_key_or_the_content(
+    build: Run, run: Run, lines_file: LinesFile, live: Live, output: Path, toy_model: Path
+) -> None:
+    """A key that is named wins and stays metadata; `id` does not. Upserts use what the build recorded."""
+    given: list[dict[str, object]] = [
+        {"id": 7, "sku": "a-1", "text": "bees", "year": 1},
+        {"_id": "x", "id": 8, "sku": "a-2", "text": "ants"},
+    ]
+    cases: dict[tuple[str, ...], tuple[str, list[str], list[list[str]]]] = {
+        (): ("ids from `id`, `_id`", ["7", "x"], [["sku", "year"], ["id", "sku"]]),
+        ("--id-field", "sku"): ("ids from `sku`", ["a-1", "a-2"], [["id", "sku", "year"], ["id", "sku"]]),
+    }
+    for flags, (said, ids, keys) in cases.items():
+        done = build(lines_file(given), *flags)
+        assert done.exit_code == 0 and said in done.stdout, done.output
+        documents = list(live()[STORED_FIELDS].scan())
+        assert [each.id for each in documents] == ids
+        assert [sorted(each.metadata) for each in documents] == keys
+    changed = lines_file([{"id": 70, "sku": "a-1", "text": "bees and wasps"}])
+    done = run("upsert", "--input", changed, "--index-root", output, "--model", toy_model)
+    assert done.exit_code == 0 and "1 replaced" in done.stdout, done.output
+
+
+def test_equal_content_without_id_is_one_document(build: Run, lines_file: LinesFile, live: Live) -> None:
+    lines = [b'{"text": "bees", "year": 1}', b'{"year": 1, "text": "bees"}', b'{"text": "ants"}']
+    done = build(lines_file(lines), "--generate-ids", "--max-reject-ratio", "0.5")
+    assert done.exit_code == 0, done.output
+    assert "ids from a hash of the content" in done.stdout and "1 x duplicate content" in done.stdout
+    assert [len(each.id) for each in live()[STORED_FIELDS].scan()] == [20, 20]

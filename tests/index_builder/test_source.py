@@ -299,8 +299,13 @@ def test_a_row_of_another_length_is_a_reject_and_the_rest_is_built(build: Run, t
 @pytest.mark.parametrize(
     ("name", "content", "hint"),
     [
-        ("a.jsonl", '{"key": "d1", "text": "bees"}\n', "--rename-field KEY=_id"),
         ("a.log", "bees\nants\n", "CSV and TSV"),
+        (
+            "a.jsonl",
+            '{"kind": 1, "name": "A bee", "sku": "1", "text": "bees"}\n{"kind": 1, "name": "An ant", "sku": 2, "text": "bees"}',
+            "its keys sku and name would do: --id-field sku",
+        ),
+        ("b.jsonl", '{"kind": 1, "text": "a"}\n{"kind": 1, "text": "a"}\n', "--generate-ids takes a hash"),
     ],
 )
 def test_a_build_without_documents_says_what_to_do(

@@ -38,6 +38,7 @@ DOCUMENTS: dict[str, bytes] = {
     # id, or what stands for it -> the document
     "plain": with_text("plain", b'"n": 1'),
     "no-id": b'{"text": "a vole"}',
+    "named": b'{"sku": "named", "id": "other", "text": "a vole"}',
     "no-text": b'{"_id": "no-text", "other": "words", "n": 3}',
     "blank-text": b'{"_id": "blank-text", "text": " \\n "}',
     "id-number": b'{"_id": 17, "text": "a vole"}',
@@ -101,7 +102,7 @@ def built(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[In
     folder = tmp_path_factory.mktemp("built")
     every = {**DOCUMENTS, **BROKEN}
     (folder / "lines.jsonl").write_bytes(MARK + b"\r\n".join(every.values()))
-    root = made(toy_model, folder / "lines.jsonl", folder / "index", max_reject_share=1.0)
+    root = made(toy_model, folder / "lines.jsonl", folder / "index", max_reject_share=1.0, id_field="sku")
     version, names = root.folder(root.current()), list(every)
     rejects = (version / "rejects.jsonl").read_text(encoding="utf-8").split("\n")
     lines = [json.loads(line) for line in rejects if line]
@@ -111,7 +112,13 @@ def built(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[In
 @pytest.fixture(scope="module")
 def root(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot:
     folder = tmp_path_factory.mktemp("served")
-    return made(toy_model, write(folder / "first.jsonl", documents(10)), folder / "index", index="flat")
+    return made(
+        toy_model,
+        write(folder / "first.jsonl", documents(10)),
+        folder / "index",
+        index="flat",
+        id_field="sku",
+    )
 
 
 @pytest.fixture(scope="module")
