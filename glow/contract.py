@@ -367,6 +367,11 @@ class Hit(Record, frozen=True):
         """The first value of a field; "" if the hit does not have it."""
         return next(iter(self.values(name)), "")
 
+    @property
+    def url(self) -> str:
+        """The address: the field `url`, or metadata of this name if the model has no such field."""
+        return self.text("url") or str(self.metadata.get("url") or "")
+
 
 class FacetValue(Record, frozen=True):
     """A value and its number of documents."""

@@ -176,7 +176,7 @@ class Excerpt:
 def _hit(hit: Hit, room: int) -> dict[str, Any]:
     excerpt = Excerpt(room, MOST_CHARACTERS)
     text = hit.passage.text if hit.passage is not None else hit.text("text")
-    texts = {"title": hit.text("title"), "url": hit.text("url"), "text": text}
+    texts = {"title": hit.text("title"), "url": hit.url, "text": text}
     members = {"id": hit.id, "score": round(hit.score, 4)}
     members |= {name: excerpt.copy(value) for name, value in texts.items() if value}
     return _marked({**members, "metadata": excerpt.copy(dict(hit.metadata))}, excerpt)

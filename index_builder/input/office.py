@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from glow.errors import RecordError
-from glow_index_builder.input.pages import Values, markdown_values, page_values
+from glow_index_builder.input.pages import Values, markdown_values, page_values, titled
 
 NO_TEXT = "no text: scanned pages need OCR, for example ocrmypdf"
 _UNTITLED = ("", "untitled", "(anonymous)")
@@ -97,10 +97,9 @@ def office_file(path: Path) -> Values:
         values = _sheets(path)
     elif ending in _CONVERTERS:
         values = markdown_values(_HEADER.sub("", _markdown_of(path, ending)))
-    first = values["title"]
-    if facts.get("title") and first and first != facts["title"]:
-        values["anchor"] = [first, *values["anchor"]]
-    return values | facts
+    if not (values["title"] or values["anchor"] or values["text"].strip()):
+        raise RecordError("no text")
+    return titled(values, facts.pop("title", "")) | facts
 
 
 def _facts(archive: zipfile.ZipFile, ending: str) -> Values:

@@ -142,6 +142,14 @@ def page_values(title: str, headings: Iterable[str], paragraphs: Iterable[str]) 
     }
 
 
+def titled(values: Values, title: str) -> Values:
+    """Gives a title of its own to a document; the heading that was its title becomes an anchor."""
+    first = str(values.get("title") or "")
+    if not title or title == first:
+        return values
+    return values | {"title": title, "anchor": [each for each in (first, *values.get("anchor", ())) if each]}
+
+
 def html_page(data: bytes, charset: str = "") -> Values:
     """Reads HTML. trafilatura extracts the main text, without menus and footers, and what the head says."""
     reader = importlib.import_module("trafilatura")
@@ -190,8 +198,5 @@ def mail_page(data: bytes) -> Values:
         values = html_page(content, charset) if is_html else {"text": decoded(content, charset)}
     with suppress(TypeError, ValueError):
         values["date"] = email.utils.parsedate_to_datetime(str(mail["date"])).isoformat()
-    return values | {
-        "title": str(mail["subject"] or ""),
-        "author": str(mail["from"] or ""),
-        "to": str(mail["to"] or ""),
-    }
+    values = titled(values, str(mail["subject"] or ""))
+    return values | {"author": str(mail["from"] or ""), "to": str(mail["to"] or "")}

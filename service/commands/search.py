@@ -106,7 +106,7 @@ def _print(answer: FoundHits, console: Console, *, has_fields: bool) -> None:
     if hits and answer.confidence == "none":
         console.print(Text("probably no document answers the query; these are the nearest", "italic"))
     for hit in hits:
-        title, url = (printable(hit.text(name)) for name in ("title", "url"))
+        title, url = printable(hit.text("title")), printable(hit.url)
         console.print(Text.assemble(f"{hit.rank:>3}  ", (title or hit.id, "bold"), f"  {hit.score:.4f}"))
         console.print(Text("     " + "  ".join(filter(None, (hit.id, url))), "dim"))
         for name, value in {**hit.fields, **hit.metadata}.items() if has_fields else ():
