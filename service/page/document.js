@@ -1,7 +1,7 @@
 // One document, with all its fields and metadata: the view of `/?id=`, for documents without a web address.
 
 import { addressOf } from "./address.js";
-import { addressIn, at, clear, first, make, safeLink, values } from "./dom.js";
+import { addressIn, at, clear, first, isWeb, make, own, safeLink, values } from "./dom.js";
 import { ask } from "./server.js";
 
 export async function showDocument(state, signal) {
@@ -11,7 +11,8 @@ export async function showDocument(state, signal) {
   const heading = make("h2", "", title);
   heading.tabIndex = -1;
   const parts = [heading];
-  if (url) parts.push(make("p", "address", safeLink(url, url)));
+  const place = isWeb(url) ? safeLink(url, url) : placeOf(metadata) || url;
+  if (place) parts.push(make("p", "address", place));
   if (state.query) parts.unshift(backLink(state));
   for (const [name, value] of Object.entries(fields)) {
     if (name !== "title" && name !== "url") parts.push(...section(name, values(value)));
@@ -22,6 +23,12 @@ export async function showDocument(state, signal) {
   at("document").hidden = false;
   document.title = `${title} · GLOW`;
   heading.focus({ preventScroll: true });
+}
+
+// Where a file lies: its path, and the page of a PDF.
+function placeOf(metadata) {
+  const page = first(own(metadata, "page"));
+  return [first(own(metadata, "path")), page && `page ${page}`].filter(Boolean).join(" · ");
 }
 
 function backLink(state) {
