@@ -1,11 +1,11 @@
 """Makes office files, each as small as its format allows."""
 
+import importlib
 import zipfile
 from collections.abc import Mapping
 from email.message import EmailMessage
 from pathlib import Path
 
-import openpyxl
 from pptx import Presentation
 
 __all__ = ["write_file", "write_pdf"]
@@ -106,10 +106,9 @@ def _odt(path: Path, title: str, heading: str, text: str) -> None:
 
 
 def _xlsx(path: Path, title: str, heading: str, text: str) -> None:
-    workbook = openpyxl.Workbook()
+    workbook = importlib.import_module("openpyxl").Workbook()
     workbook.properties.title, workbook.properties.creator = title, "Ann"
     sheet = workbook.active
-    assert sheet is not None
     sheet.title = heading
     sheet.append(["price", 1.5, None])
     sheet.append([text])
