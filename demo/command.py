@@ -15,6 +15,7 @@ import typer
 
 from glow.artifact import default_model
 from glow.commands import command, option
+from glow.errors import ConfigError, InputError
 from glow.options import StrictModel
 
 __all__ = ["DemoOptions", "demo_command"]
@@ -38,7 +39,7 @@ class DemoOptions(StrictModel):
 
     port: int = option(8080, "Port to serve on.", ge=1, le=65_535)
     docs: Path | None = option(
-        None, "Your own documents (JSON Lines); default: this Python's documentation.", metavar="FILE"
+        None, "Your own documents, as for `glow build --input`; default: Python's.", metavar="PATH"
     )
     folder: Path = option(Path(".demo"), "Directory of documents and index.", metavar="DIR")
 
@@ -52,10 +53,7 @@ def demo_command(options: DemoOptions) -> None:
 
 def _run_demo(options: DemoOptions) -> int:
     if not _is_free(options.port):
-        sys.stderr.write(
-            f"Port {options.port} is in use; choose another: make demo PORT={options.port + 1}\n"
-        )
-        return 2
+        raise ConfigError(f"port {options.port} is in use; choose another: --port {options.port + 1}")
     options.folder.mkdir(parents=True, exist_ok=True)
     documents = options.docs or options.folder / "python-docs.jsonl"
     if options.docs is None:
@@ -63,8 +61,7 @@ def _run_demo(options: DemoOptions) -> int:
         if code := _run("glow_demo.python_docs", "--out", documents):
             return code
     elif not documents.exists():
-        sys.stderr.write(f"There is no file {documents}; DOCS= takes JSON lines (docs/indexing.md)\n")
-        return 2
+        raise InputError(f"there is nothing at {documents}; --docs takes what `glow build --input` takes")
     if code := _index(documents, options.folder / "index"):
         return code
     return _serve(options.folder / "index", options.port, is_own=options.docs is not None)
@@ -85,9 +82,12 @@ def _index(documents: Path, index: Path) -> int:
 
 
 def _fingerprint(documents: Path) -> str:
-    digest = hashlib.sha256()
-    for path in (default_model() / "manifest.json", documents):
-        digest.update(path.read_bytes())
+    digest = hashlib.sha256((default_model() / "manifest.json").read_bytes())
+    if documents.is_file():
+        digest.update(documents.read_bytes())
+    for path in sorted(documents.rglob("*")):
+        status = path.lstat()
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="replace"))
     return digest.hexdigest()
 
 

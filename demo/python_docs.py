@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from glow.commands import counted
 from glow_demo.addresses import address_of
 from glow_demo.anchors import collect_anchors
 from glow_demo.entries import Entry
@@ -131,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text("".join(lines), encoding="ascii")
     version = ".".join(map(str, sys.version_info[:3]))
-    sys.stderr.write(f"{len(lines)} documents from the standard library of Python {version}\n")
+    sys.stderr.write(f"{counted(len(lines), 'document')} from the standard library of Python {version}\n")
     return 0
 
 

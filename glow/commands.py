@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, UnionType
@@ -171,7 +172,7 @@ def describe_faults(error: ValidationError, rows: tuple[OptionRow, ...]) -> str:
     faults = error.errors(include_url=False)
     return "; ".join(
         names.get(str(fault["loc"][0]) if fault["loc"] else "", "")
-        + (fault["msg"] if fault["type"] == "missing" or not fault["loc"] else _found(fault))
+        + (_said(fault) if fault["type"] == "missing" or not fault["loc"] else _found(fault))
         for fault in faults
     )
 
@@ -181,8 +182,12 @@ def _names(row: OptionRow) -> str:
     return f"{flag} ({row.env}): " if row.env else f"{flag}: "
 
 
+def _said(fault: Any) -> str:
+    return str(fault["msg"]).removeprefix("Value error, ")
+
+
 def _found(fault: Any) -> str:
-    return f"{fault['msg']}, found {fault['input']!r:.80}"
+    return f"{_said(fault)}, found {fault['input']!r:.80}"
 
 
 def plain(value: Any) -> str:
@@ -260,9 +265,14 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u
 """Control characters except tabs and line feeds, marks of text direction, and lone surrogates."""
 
 
+_IS_REPORT_ALONE = ContextVar("is_report_alone", default=False)
+"""Whether standard output takes a JSON report, so that results for people go to stderr."""
+
+
 @contextmanager
 def reporting(json: Path | None = None) -> Iterator[None]:
     """Ends a failed command with one line on stderr and its exit code; `json` also receives the report of a failure."""
+    token = _IS_REPORT_ALONE.set(json == STDOUT)
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
@@ -282,6 +292,7 @@ def reporting(json: Path | None = None) -> Iterator[None]:
         fail(f"error ({error.code}): {error}", error.exit_code)
     finally:
         _handle(signal.SIGTERM, before)
+        _IS_REPORT_ALONE.reset(token)
 
 
 def _handle(number: int, handler: Any) -> Any:
@@ -315,8 +326,15 @@ def say_error(message: str) -> None:
 
 
 def say(message: str) -> None:
-    """Prints a result on stdout."""
-    sys.stdout.write(shown(message) + "\n")
+    """Prints a result on stdout, or on stderr if a JSON report has stdout."""
+    out = sys.stderr if _IS_REPORT_ALONE.get() else sys.stdout
+    out.write(shown(message) + "\n")
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: "1 document", "2,000 documents"."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def shown(text: str) -> str:

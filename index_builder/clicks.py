@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glow.artifact import IndexRoot, disk_error
-from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
+from glow.commands import IndexRootOptions, JsonOptions, command, counted, option, say, write_report
 from glow.errors import ConfigError, InputError
 from glow.feedback import Feedback, read_feedback
 from glow.index import MODEL_FOLDER, Index
@@ -77,9 +77,9 @@ def learn_command(options: LearnOptions) -> None:
     }
     write_report(options.json_file, report)
     say(
-        f"{clicks.counts['clicks']} clicks in {clicks.searches} searches count; {clicks.counts['short']} were too short, "
+        f"{counted(clicks.counts['clicks'], 'click')} in {clicks.searches} searches count; {clicks.counts['short']} were too short, "
         f"{clicks.counts['unknown']} unmatched\n"
-        f"{changed} documents with {new} new clicked queries: {options.out}, for glow upsert"
+        f"{counted(changed, 'document')} with {new} new clicked queries: {options.out}, for glow upsert"
     )
 
 

@@ -22,12 +22,9 @@ import typer
 
 from glow.artifact import WAIT_S, IndexRoot, RootLock, disk_error
 from glow.collection import has_text, parse_document
-from glow.commands import IndexRootOptions, all_cores, command, option, say
+from glow.commands import IndexRootOptions, all_cores, command, counted, option, say
 from glow.errors import BuildError, BusyError, ConfigError, DiskError, GlowError, InputError, RecordError
-from glow.index import MODEL_FOLDER, Index
-from glow.index.columns import COLUMNS
-from glow.index.columns.filters import parse_filter, restricts_nothing
-from glow.index.stored_fields import STORED_FIELDS
+from glow.index import MODEL_FOLDER
 from glow.ingest import (
     APPLIED,
     INGEST_FOLDER,
@@ -45,12 +42,14 @@ from glow.ingest import (
 )
 from glow.schema import FieldSchema
 from glow_index_builder.deltas import (
+    UNBOUNDED,
     Changes,
     CompactOptions,
     DeltaResult,
     UpsertOptions,
     apply_changes,
     compact,
+    deletion,
 )
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import collect
@@ -169,10 +168,8 @@ def pieces_of(changes: Changes, most: int) -> list[Changes]:
     return [changes] if len(changes) <= most else pieces
 
 
-MAX_FILTER_TERMS = 1_000
 MOST_KEPT = 20
 """Most versions kept at a time because a deletion by filter followed them; `CURRENT` remembers as many."""
-UNBOUNDED = 2**31
 COLLECT_EVERY_S = 60.0
 CLAIM_WAIT_S = 3.0
 """Used by `is_claimed`, which only checks the lock."""
@@ -283,7 +280,9 @@ class Ingester:
             before = self._root.current()
             if days := self._options.keep_deleted_days:
                 self._root.pin(before, until=datetime.now(UTC) + timedelta(days=days), most=MOST_KEPT)
-            counts = self._change(self._found_by(batch), positions, UNBOUNDED)
+            counts = self._change(
+                deletion(self._root, batch.filter, means_all=batch.means_all), positions, UNBOUNDED
+            )
             return Outcome(
                 id="", state="applied", version=self._root.current(), before=before, counts=dict(counts)
             )
@@ -315,7 +314,9 @@ class Ingester:
         counts = {name: count for name, count in result.report["counts"].items() if name != "documents"}
         if result.version is not None:
             shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-            self._tell(f"{result.version}: {shown}; {result.report['counts']['documents']} documents")
+            self._tell(
+                f"{result.version}: {shown}; {counted(result.report['counts']['documents'], 'document')}"
+            )
         size = result.report["delta"]
         self._delta_share = (size["documents"] + size["tombstones"]) / size["most"]
         return counts
@@ -331,18 +332,6 @@ class Ingester:
         if most is not None:
             options = options.model_copy(update={"max_documents": most, "max_share": float(most)})
         return apply_changes(options, changes, parameters, self._stages)
-
-    def _found_by(self, batch: Batch) -> Changes:
-        """The ids that match a filter now."""
-        index = Index.open(self._root.folder(self._root.current()))
-        metadata = index[COLUMNS]
-        expression = parse_filter(batch.filter, metadata.columns, MAX_FILTER_TERMS)
-        if restricts_nothing(expression) and not batch.means_all:
-            raise InputError(
-                "the filter restricts nothing, and the request did not say that all documents are meant"
-            )
-        rows = metadata.masks.mask(expression).rows.tolist()
-        return Changes(deletes=dict.fromkeys(index[STORED_FIELDS].ids(rows)))
 
     def _compact(self) -> None:
         """Compacts, into a version with the same positions; if that fails, the applied operations stay applied."""
@@ -391,7 +380,7 @@ def ingest_command(options: IngestOptions) -> None:
     ingester = Ingester(options, Stages(sys.stderr), say)
     with ingester.claim():
         if options.once:
-            say(f"{ingester.apply_waiting()} operations applied")
+            say(f"{counted(ingester.apply_waiting(), 'operation')} applied")
             return
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -76,7 +76,7 @@ def test_a_verb_whose_extra_is_missing_says_which_one() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 5
     assert done.stderr == (
-        "glow: `glow train` needs the package torch, which is not installed; "
+        "glow: error (dependency_missing): `glow train` needs the package torch, which is not installed; "
         "run: pip install 'glow-retrieval[train]'\n"
     )
 

@@ -73,6 +73,23 @@ class LazyGroup(typer.core.TyperGroup):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Like typer, but a wrong command line is told as every other error is."""
+        try:
+            code = super().main(*args, **{**more, "standalone_mode": False})
+        except Exception as error:
+            told = getattr(error, "format_message", None)
+            if told is None:
+                raise
+            text, context = told(), getattr(error, "ctx", None)
+            if not text.startswith("Usage:"):  # the help of a command without arguments
+                text = f"glow: error (invalid_config): {' '.join(text.split())}"
+                if context:
+                    text = f"{text.rstrip('.')}{' ' if text.endswith('?') else '. '}See `{context.command_path} --help`"
+            sys.stderr.write(f"{text}\n")
+            code = getattr(error, "exit_code", 2)
+        sys.exit(code if isinstance(code, int) else 0)
+
     def get_params(self, ctx: Any) -> Any:
         """The options of `glow` itself; the help omits `--show-completion`."""
         options: list[Any] = [*super().get_params(ctx)]
@@ -110,7 +127,7 @@ def _offline(name: str, package: str) -> Any:
 
 def _refuse(name: str, package: str) -> None:
     sys.stderr.write(
-        f"glow: `glow {name}` needs the package {package}, which is not installed; "
+        f"glow: error (dependency_missing): `glow {name}` needs the package {package}, which is not installed; "
         f"run: pip install 'glow-retrieval[{EXTRAS[package]}]'\n"
     )
     sys.exit(EXIT_MISSING)

@@ -1,15 +1,7 @@
 """A typed client of the HTTP service, synchronous and for asyncio; its results are the records of `glow.contract`."""
 
 from glow.client.attempts import RetryPolicy
-from glow.client.calls import (
-    BatchResult,
-    DocumentPage,
-    Embeddings,
-    PagedOptions,
-    Readiness,
-    SearchOptions,
-    SearchRequest,
-)
+from glow.client.calls import BatchResult, Embeddings, PagedOptions, Readiness, SearchOptions, SearchRequest
 from glow.client.clients import AsyncGlowClient, GlowClient
 from glow.client.errors import (
     AccessDeniedError,
@@ -29,7 +21,7 @@ from glow.contract import Hit, Info, OperationResult, Query, SearchResult
 
 __all__ = [
     "AccessDeniedError", "AsyncGlowClient", "BadRequestError", "BatchResult", "BusyError", "ClientError", "ConnectionFailedError",
-    "DeadlineExceededError", "DocumentPage", "Embeddings", "GlowClient", "Hit", "Info", "InternalServiceError", "InvalidResponseError",
+    "DeadlineExceededError", "Embeddings", "GlowClient", "Hit", "Info", "InternalServiceError", "InvalidResponseError",
     "NotFoundError", "OperationResult", "PagedOptions", "Query", "Readiness", "ResponseTimeoutError", "RetryPolicy",
     "SearchOptions", "SearchRequest", "SearchResult", "ServiceError", "UnavailableServiceError",
 ]  # fmt: skip

@@ -124,21 +124,6 @@ class BatchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentPage:
-    """Some of all documents, in the order of their ids.
-
-    Attributes:
-        documents: the documents.
-        next: value of `after` for the next page; None on the last page.
-        index: the version that was read.
-    """
-
-    documents: tuple[Document, ...]
-    next: str | None
-    index: IndexName
-
-
-@dataclass(frozen=True, slots=True)
 class Embeddings:
     """Vectors of texts.
 
@@ -195,11 +180,6 @@ def document_of(received: ListedDocument) -> Document:
     fields = received.fields.items()
     values = {name: (value,) if isinstance(value, str) else value for name, value in fields}
     return Document(received.id, values, received.metadata)
-
-
-def document_page_of(received: DocumentsResult) -> DocumentPage:
-    """A page of documents."""
-    return DocumentPage(tuple(map(document_of, received.documents)), received.next, received.index)
 
 
 def embeddings_of(received: EmbeddingsResult) -> Embeddings:
@@ -326,17 +306,11 @@ def _path_of(document_id: str) -> str:
 
 def document_page(
     after: str = "", *, limit: int = 100, wanted: Mapping[str, Any] | None = None
-) -> Call[DocumentPage]:
-    """Fetches some of all documents, in the order of their ids; `documents` fetches all pages.
-
-    Args:
-        after: the page begins after this id.
-        limit: most documents of the page, up to 1,000.
-        wanted: a filter, as for a search; None: all documents.
-    """
+) -> Call[DocumentsResult]:
+    """A page of all documents, in the order of their ids."""
     given = {"after": after, "limit": limit} | ({} if wanted is None else {"filter": json.dumps(wanted)})
     path = f"/v1/documents?{urlencode(given)}"
-    return Call("GET", path, _reading(DocumentsResult, document_page_of))
+    return Call("GET", path, _as_received(DocumentsResult))
 
 
 def write(documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> Call[OperationResult]:

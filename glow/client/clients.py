@@ -186,7 +186,6 @@ class GlowClient:
     suggest = _sends(calls.suggest)
     explain = _sends(calls.explain)
     document = _sends(calls.document)
-    document_page = _sends(calls.document_page)
     feedback = _sends(calls.feedback)
     write = _sends(calls.write)
     patch = _sends(calls.patch)
@@ -245,7 +244,7 @@ class GlowClient:
         start: str | None = after
         while start is not None:
             page = self._run(calls.document_page(start, limit=page_size, wanted=wanted))
-            yield from page.documents
+            yield from map(calls.document_of, page.documents)
             start = page.next
 
     def close(self) -> None:
@@ -331,7 +330,6 @@ class AsyncGlowClient:
     suggest = _awaits(calls.suggest)
     explain = _awaits(calls.explain)
     document = _awaits(calls.document)
-    document_page = _awaits(calls.document_page)
     feedback = _awaits(calls.feedback)
     write = _awaits(calls.write)
     patch = _awaits(calls.patch)
@@ -379,7 +377,7 @@ class AsyncGlowClient:
         while start is not None:
             page = await self._run(calls.document_page(start, limit=page_size, wanted=wanted))
             for each in page.documents:
-                yield each
+                yield calls.document_of(each)
             start = page.next
 
     async def close(self) -> None:

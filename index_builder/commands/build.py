@@ -5,7 +5,7 @@ from pathlib import Path
 
 from glow.artifact import IndexRoot
 from glow.collection import GENERATED
-from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
+from glow.commands import IndexRootOptions, JsonOptions, command, counted, option, say, write_report
 from glow.errors import BuildError, InputError
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
@@ -44,7 +44,9 @@ def verify_command(options: VerifyOptions) -> None:
     version = options.version or root.current()
     index = Index.open(root.folder(version))
     write_report(options.json_file, {"status": "sound", "version": version, "counts": index.manifest.counts})
-    say(f"{version} is sound: {index[STORED_FIELDS].count} documents, {index[VECTORS].kind}, {index.model}")
+    say(
+        f"{version} is sound: {counted(index[STORED_FIELDS].count, 'document')}, {index[VECTORS].kind}, {index.model}"
+    )
 
 
 @command(TuneOptions)
@@ -59,15 +61,16 @@ def _summary(result: BuildResult, output: Path) -> str:
     report = result.report
     counts, index, recall = report["counts"], report["index"], report["recall"]
     lines = [
-        f"{counts['documents']} documents, {index['kind']} index ({index['why']}), "
+        f"{counted(counts['documents'], 'document')}, {index['kind']} index ({index['why']}), "
         f"recall@{recall['depth']} {recall['recall']:.3f}, {report['seconds']['total']:.1f} s"
     ]
     if (ids := report["ids"]).keys() - {"_id"}:
         lines.append(f"ids from {', '.join(f'`{key}`' if key != GENERATED else key for key in ids)}")
     if (long := report["long_documents"])["count"]:
         cut = f" and cut, {long['share_beyond']:.0%} of all text; --passages reads them whole"
-        end = f": {passages['count']:,} passages" if (passages := report.get("passages")) else cut
-        total = f"{long['count']:,} of {counts['documents']:,} documents are longer"
+        end = f": {counted(passages['count'], 'passage')}" if (passages := report.get("passages")) else cut
+        verb = "is" if long["count"] == 1 else "are"
+        total = f"{long['count']:,} of {counted(counts['documents'], 'document')} {verb} longer"
         lines.append(f"{total} than the encoder reads ({long['limit']} tokens){end}")
     if recall["recall"] < RECALL_FLOOR:
         lines.append(
@@ -77,7 +80,9 @@ def _summary(result: BuildResult, output: Path) -> str:
     if result.rejects_file:
         faults = ", ".join(f"{count} x {fault}" for fault, count in report["rejects"].items())
         count = counts["rejects"]
-        lines.append(f"{count} lines rejected: {faults}; {written_of(count)} {result.rejects_file}")
+        lines.append(
+            f"{counted(count, 'line')} rejected: {faults}; {written_of(count)} {result.rejects_file}"
+        )
     if report["skipped"]:
         lines.append(skipped_words(report["skipped"]))
     if gate := report.get("gate"):

@@ -1,10 +1,28 @@
-"""The commands that change documents of the live version: upsert, delete, compact."""
+"""The commands on documents of the live version: upsert, delete, compact, export-documents."""
 
+import gzip
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from glow.commands import command, say, write_report
+import orjson
+
+from glow.artifact import IndexRoot, disk_error
+from glow.commands import (
+    STDOUT,
+    IndexRootOptions,
+    JsonOptions,
+    command,
+    counted,
+    option,
+    say,
+    write_line,
+    write_report,
+)
+from glow.errors import ConfigError
+from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.deltas import (
     CompactOptions,
     DeleteOptions,
@@ -26,7 +44,7 @@ def upsert_command(options: UpsertOptions) -> None:
 
 @command(DeleteOptions)
 def delete_command(options: DeleteOptions) -> None:
-    """Deletes documents of the live version by their ids, and publishes the result."""
+    """Deletes documents of the live version by ids or a filter, and publishes the result."""
     _tell(delete(options, Stages(sys.stderr)), options.json_file)
 
 
@@ -40,9 +58,42 @@ def compact_command(options: CompactOptions) -> None:
         return
     counts, index = report["counts"], report["index"]
     say(
-        f"{counts['documents']} documents, {index['kind']} index, {report['seconds']['total']:.1f} s\n"
+        f"{counted(counts['documents'], 'document')}, {index['kind']} index, {report['seconds']['total']:.1f} s\n"
         f"published {report['version']} in {options.index_root}"
     )
+
+
+class ExportOptions(JsonOptions, IndexRootOptions):
+    """What to export."""
+
+    out: Path = option(
+        ..., "JSON Lines to write, compressed if it ends in .gz; - is standard output.", metavar="FILE"
+    )
+    version: str | None = option(None, "Version name; default: the live one.")
+
+
+@command(ExportOptions)
+def export_command(options: ExportOptions) -> None:
+    """Writes all documents of a version as JSON Lines, which `glow build` reads."""
+    if options.out == STDOUT == options.json_file:
+        raise ConfigError("standard output takes one file: give --out or --json another")
+    root = IndexRoot(options.index_root)
+    version = options.version or root.current()
+    stored = Index.open(root.folder(version))[STORED_FIELDS]
+    try:
+        with ExitStack() as stack:
+            file: Any = sys.stdout.buffer
+            if options.out != STDOUT:
+                opener: Any = gzip.open if options.out.suffix == ".gz" else open
+                file = stack.enter_context(opener(options.out, "wb"))
+            for each in stored.scan():
+                file.write(orjson.dumps({"_id": each.id, **each.fields, **each.metadata}) + b"\n")
+            file.flush()
+    except OSError as error:
+        raise disk_error(options.out, error) from error
+    write_report(options.json_file, {"status": "exported", "version": version, "documents": stored.count})
+    told = f"{counted(stored.count, 'document')} of {version}"
+    say(told) if options.out != STDOUT else write_line(sys.stderr, told)
 
 
 def _tell(result: DeltaResult, json: Path | None) -> None:
@@ -51,9 +102,9 @@ def _tell(result: DeltaResult, json: Path | None) -> None:
     summary = ", ".join(
         f"{counts[name]} {name}"
         for name in ("new", "replaced", "deleted", "unchanged", "unknown", "repeated", "rejects")
-        if counts[name]
+        if counts.get(name)
     )
-    say(f"{summary or 'nothing'}; {counts['documents']} documents")
+    say(f"{summary or 'nothing'}; {counted(counts['documents'], 'document')}")
     if result.rejects_file:
         say(f"rejected lines: {written_of(counts['rejects'])} {result.rejects_file}")
     if result.report.get("skipped"):

@@ -1,10 +1,17 @@
 """Changes to a live version without a rebuild: upsert, delete, compact."""
 
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.plan import Changes, CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.plan import (
+    UNBOUNDED,
+    Changes,
+    CompactOptions,
+    DeleteOptions,
+    UpsertOptions,
+    deletion,
+)
 from glow_index_builder.deltas.upsert import DeltaResult, apply_changes, delete, upsert
 
 __all__ = [
-    "Changes", "CompactOptions", "DeleteOptions", "DeltaResult", "UpsertOptions", "apply_changes",
-    "compact", "delete", "upsert",
+    "UNBOUNDED", "Changes", "CompactOptions", "DeleteOptions", "DeltaResult", "UpsertOptions", "apply_changes",
+    "compact", "delete", "deletion", "upsert",
 ]  # fmt: skip

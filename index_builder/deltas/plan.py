@@ -10,15 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
-from glow.artifact import WAIT_S, default_model
+from glow.artifact import WAIT_S, IndexRoot, default_model
 from glow.collection import MAX_DOCUMENT_BYTES, parse_document, read_document
 from glow.commands import Advance, IndexRootOptions, JsonOptions, all_cores, option
 from glow.errors import InputError, RecordError
+from glow.index import Index
+from glow.index.columns import COLUMNS
+from glow.index.columns.filters import parse_filter, restricts_nothing
+from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import merged
 from glow.records import Document
 from glow_index_builder.deltas.open_version import OpenVersion
@@ -76,7 +81,15 @@ class UpsertOptions(InputOptions, ChangeOptions):
 class DeleteOptions(ChangeOptions):
     """Documents to delete."""
 
-    source: str = option(..., "File with one id per line, or - for standard input.", flag="--input")
+    source: str = option("", "File with one id per line, or - for standard input.", flag="--input")
+    filter: str = option("", "Deletes what it matches, in place of --input; as for a search.", metavar="JSON")
+    all: bool = option(False, "Allow --filter to match, or delete without it, every document.")
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> Self:
+        if bool(self.source) == bool(self.filter or self.all):
+            raise ValueError("give either --input FILE, or --filter JSON or --all")
+        return self
 
 
 class CompactOptions(WaitOptions):
@@ -123,6 +136,21 @@ def patched(document: Document, patches: Iterable[Mapping[str, Any]]) -> Documen
         for metadata in (document.metadata, reduce(merged, patches, document.metadata))
     )
     return read_document(after, list(document.fields), max_bytes=max(MAX_DOCUMENT_BYTES, len(before)))
+
+
+MAX_FILTER_TERMS = 1_000
+UNBOUNDED = 2**31
+
+
+def deletion(root: IndexRoot, wanted: Mapping[str, Any] | None, *, means_all: bool = False) -> Changes:
+    """The deletion of the live documents that a filter matches; None matches all."""
+    index = Index.open(root.folder(root.current()))
+    metadata = index[COLUMNS]
+    expression = parse_filter({"and": []} if wanted is None else wanted, metadata.columns, MAX_FILTER_TERMS)
+    if restricts_nothing(expression) and not means_all:
+        raise InputError("the filter matches every document; to delete all of them, say so (all)")
+    rows = metadata.masks.mask(expression).rows.tolist()
+    return Changes(deletes=dict.fromkeys(index[STORED_FIELDS].ids(rows)))
 
 
 def read_changes(

@@ -1,5 +1,6 @@
 """Adds, replaces and deletes documents: publishes a version of the same base with a new delta, in seconds."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 
 from glow.artifact import IndexRoot, folder_for
 from glow.commands import Advance
-from glow.errors import MismatchError
+from glow.errors import ConfigError, MismatchError
 from glow.index import (
     COMPONENTS,
     DELTA,
@@ -33,10 +34,13 @@ from glow.text import Analyzer, CorpusCounter, LexicalFields, field_words
 from glow_index_builder.building import MadeCorpus, stage_seconds
 from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.plan import (
+    UNBOUNDED,
     ChangeOptions,
     Changes,
+    DeleteOptions,
     Plan,
     UpsertOptions,
+    deletion,
     plan_changes,
     read_changes,
 )
@@ -122,9 +126,17 @@ def apply_changes(
     return _Change(options, stages, parameters).apply(changes)
 
 
-def delete(options: ChangeOptions, stages: Stages) -> DeltaResult:
-    """Deletes documents by their ids and publishes the result; unknown ids are counted, not an error."""
-    return _Change(options, stages).run()
+def delete(options: DeleteOptions, stages: Stages) -> DeltaResult:
+    """Deletes documents by their ids or a filter and publishes the result; unknown ids are counted, not an error."""
+    if options.source:
+        return _Change(options, stages).run()
+    try:
+        wanted = json.loads(options.filter) if options.filter else None
+    except ValueError as error:
+        raise ConfigError(f"--filter is not JSON: {error}") from error
+    changes = deletion(IndexRoot(options.index_root), wanted, means_all=options.all)
+    unbounded = {"max_documents": UNBOUNDED, "max_share": float(UNBOUNDED)}
+    return _Change(options.model_copy(update=unbounded), stages).apply(changes)
 
 
 class _Change:

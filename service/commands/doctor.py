@@ -15,7 +15,7 @@ import typer
 
 from glow import __version__
 from glow.artifact import IndexRoot, default_model
-from glow.commands import JsonOptions, all_cores, command, option, say, write_report
+from glow.commands import JsonOptions, all_cores, command, counted, option, say, write_report
 from glow.errors import GlowError
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
@@ -148,5 +148,5 @@ def _index(folder: Path) -> Finding:
     root = IndexRoot(folder)
     index = Index.open(root.folder(root.current()))
     count = len(root.versions())
-    detail = f"{index.version} is live and sound: {index[STORED_FIELDS].count} documents, {index.model}; {count} versions"
+    detail = f"{index.version} is live and sound: {counted(index[STORED_FIELDS].count, 'document')}, {index.model}; {counted(count, 'version')}"
     return Finding("index", "ok", detail)

@@ -1,7 +1,5 @@
 """`glow explain`: why documents match a query or do not, as sentences and tables, or as JSON."""
 
-import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,12 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from glow.artifact import IndexRoot
-from glow.commands import command, option
+from glow.commands import STDOUT, JsonOptions, command, option, write_report
 from glow.contract import DocumentExplanation
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import SearchParams
-from glow.options import StrictModel
 from glow.records import Document
 from glow.runtime import Explanation
 from glow.search import RetrieverOrAuto, analyze_query, read_synonyms
@@ -141,7 +138,7 @@ def _change_table(changes: list[dict[str, Any]]) -> Table:
     return table
 
 
-class ExplainOptions(StrictModel):
+class ExplainOptions(JsonOptions):
     """Options of `glow explain`."""
 
     index_root: Path = option(..., "Index root, whose live version is searched.", env="GLOW_INDEX_ROOT")
@@ -157,7 +154,6 @@ class ExplainOptions(StrictModel):
     retriever: RetrieverOrAuto = option("auto", "Retriever of the search that --id explains.")
     filter: str = option("", "Its filter, as for `glow search`.", metavar="JSON")
     synonyms: str = option("", "Its file of synonyms.")
-    json_output: bool = option(False, "Print JSON in place of tables.", flag="--json")
 
 
 @command(ExplainOptions)
@@ -168,9 +164,10 @@ def explain_command(options: ExplainOptions) -> None:
     reasons = _reasons(index, options) if options.ids else []
     # The sentences need no explain graphs, and the tables do.
     explained = None if reasons and index.explainer is None else _explain(index, options)
-    if options.json_output:
+    if options.json_file:
         found: dict[str, Any] = {"documents": msgspec.to_builtins(reasons)} if reasons else {}
-        sys.stdout.write(json.dumps(found | (as_json(explained) if explained else {}), indent=2) + "\n")
+        write_report(options.json_file, found | (as_json(explained) if explained else {}))
+    if options.json_file == STDOUT:
         return
     console = Console(highlight=False)
     for reason in reasons:

@@ -3,7 +3,6 @@
 import html
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -15,11 +14,10 @@ from rich.text import Text
 
 from glow.artifact import IndexRoot
 from glow.client import GlowClient
-from glow.commands import command, option
+from glow.commands import STDOUT, JsonOptions, command, counted, option, write_text
 from glow.contract import FoundHits, SearchResult, encode
 from glow.errors import QueryError
 from glow.index import Index
-from glow.options import StrictModel
 from glow.search import RetrieverOrAuto, read_synonyms
 from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
 from glow_service.search.request import members_of_address
@@ -31,7 +29,7 @@ _CONTROLS = {code: " " for code in (*range(32), *range(127, 160), *range(0xD800,
 SNIPPET_FIELDS = 2
 
 
-class SearchOptions(StrictModel):
+class SearchOptions(JsonOptions):
     """Options of `glow search`; exactly one of `index_root` and `url` is required."""
 
     text: str = option(..., "The query.", is_argument=True, metavar="TEXT")
@@ -49,7 +47,6 @@ class SearchOptions(StrictModel):
     fields: str = option("", "Fields and metadata to return, with commas.", metavar="NAMES")
     rerank: bool = option(False, "Re-rank the first hits with the index's re-ranker.")
     synonyms: str = option("", "File of synonyms, for a local index.")
-    json_output: bool = option(False, "Print the response as JSON, as for POST /search.", flag="--json")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -63,9 +60,9 @@ class SearchOptions(StrictModel):
 def search_command(options: SearchOptions) -> None:
     """Searches an index or a service, and prints the hits."""
     answer = _ask_service(options) if options.url else _search_index(options)
-    if options.json_output:
-        sys.stdout.write(json.format(encode(answer), indent=2).decode() + "\n")
-    else:
+    if options.json_file:
+        write_text(options.json_file, json.format(encode(answer), indent=2).decode() + "\n")
+    if options.json_file != STDOUT:
         _print(answer, Console(highlight=False, soft_wrap=True), has_fields=bool(options.fields))
 
 
@@ -119,7 +116,9 @@ def _print(answer: FoundHits, console: Console, *, has_fields: bool) -> None:
         counts = ", ".join(f"{_text(each.value)} {each.count}" for each in facet.values)
         console.print(f"{printable(name)}: {counts}", markup=False)
     version = answer.index.version
-    console.print(Text(f"{len(hits)} hits of {version}" if hits else f"nothing found in {version}", "dim"))
+    console.print(
+        Text(f"{counted(len(hits), 'hit')} of {version}" if hits else f"nothing found in {version}", "dim")
+    )
 
 
 def _text(value: object) -> str:

@@ -212,7 +212,7 @@ def _read(context: typer.Context, config: Path | None) -> Path | None:
     try:
         context.default_map = {**(context.default_map or {}), **read_files(config, settings_table())}
     except ConfigError as error:
-        fail(f"settings are not valid: {error}", error.exit_code)
+        fail(f"error ({error.code}): settings are not valid: {error}", error.exit_code)
     return config
 
 
@@ -228,7 +228,7 @@ def _serve(config: Path | None = None, **values: Any) -> None:
             redis_client(url, 1)  # checks the URL; it does not connect
     except (ConfigError, ValidationError) as error:
         faults = describe_faults(error, settings_table()) if isinstance(error, ValidationError) else error
-        fail(f"settings are not valid: {faults}", ConfigError.exit_code)
+        fail(f"error ({ConfigError.code}): settings are not valid: {faults}", ConfigError.exit_code)
     configure_logging(settings.log_level, settings.log_format)
     _require_index(settings)
     with metrics_folder(settings.processes), _files_kept(settings) as kept:

@@ -234,8 +234,12 @@ class DocumentSearch:
         elif found.cut_by == "group_by":
             reason = "enough better hits have the same value of `group_by`"
         else:
-            nearer = f"{found.ranks['dense'] - 1:,} documents are nearer" if "dense" in found.ranks else ""
-            parts = (held if plan.retriever != "dense" else "", nearer if self._finds_near else "")
+            before = found.ranks.get("dense", 0) - 1
+            nearer = "1 document is nearer" if before == 1 else f"{before:,} documents are nearer"
+            parts = (
+                held if plan.retriever != "dense" else "",
+                nearer if self._finds_near and before >= 0 else "",
+            )
             reason = ", and ".join(filter(None, parts)) or "it is no match"
             if found.cut_by == "candidates":
                 more = (

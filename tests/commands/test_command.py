@@ -12,9 +12,10 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from glow.commands import JsonOptions, command, option, rows_of, say, write_report
+from glow.commands import JsonOptions, command, counted, option, rows_of, say, write_report
 from glow.errors import ConfigError, GateError, GlowError, IntegrityError
 from glow.options import StrictModel
+from tests.program import glow
 
 
 class Base(JsonOptions):
@@ -94,6 +95,43 @@ def test_a_report_may_go_to_standard_output_or_be_refused_before_the_work(tmp_pa
     done = run("bees", "--json", str(tmp_path / "no" / "report.json"))
     assert (done.exit_code, done.stdout) == (2, "")
     assert "there is no folder" in done.stderr
+
+
+def test_a_report_on_standard_output_is_alone_there() -> None:
+    @command(Reported)
+    def work(options: Reported) -> None:
+        """Does the work."""
+        write_report(options.json_file, {"done": 1})
+        say(counted(1, "query"))
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(work)
+    done = CliRunner().invoke(app, ["--json", "-"])
+    assert json.loads(done.stdout) == {"done": 1} and done.stderr == "1 query\n"
+    assert CliRunner().invoke(app, []).stdout == "1 query\n"
+    assert [counted(each, "query") for each in (0, 2_000)] == ["0 queries", "2,000 queries"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["build", "--nothing"], "No such option: --nothing"),
+        (["biuld"], "No such command 'biuld'. Did you mean 'build'? See `glow --help`"),
+        (["delete", "--index-root", "x"], "give either --input FILE, or --filter JSON or --all"),
+        (["search"], "Missing argument 'TEXT'. See `glow search --help`"),
+        (["serve", "--port", "x"], "Invalid value for '--port'"),
+        (["demo", "--docs", "/nowhere", "--port", "0"], "--port"),
+    ],
+)
+def test_a_wrong_command_line_is_told_as_every_other_error(arguments: list[str], told: str) -> None:
+    done = glow(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("glow: error (invalid_config): ") and told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+class Reported(JsonOptions):
+    """With a report."""
 
 
 def test_an_interrupt_has_its_own_code() -> None:

@@ -120,3 +120,18 @@ def test_missing_documents_are_said_at_once(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "absent.jsonl" in done.stderr
+
+
+def test_a_folder_of_notes_is_served(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "bread.md").write_text("# Bread\n\nThe oven must be hot.\n")
+    port = free_port()
+    command = [sys.executable, "-m", "glow", "demo", "--docs", str(tmp_path / "notes"), "--port", str(port)]
+    command += ["--folder", str(tmp_path / "demo")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert any("Ctrl-C" in line for line in lines), process.wait()
+        reply = httpx.post(f"http://127.0.0.1:{port}/search", json={"query": "hot oven"})
+        assert [hit["id"] for hit in reply.json()["hits"]] == ["bread.md"]
+        process.send_signal(signal.SIGTERM)

@@ -115,7 +115,7 @@ def test_a_corrected_slip_is_told(toy_index: Path) -> None:
 
 @pytest.mark.parametrize("retriever", ["lexical", "auto"])
 def test_json_is_the_answer_of_the_service(toy_index: Path, retriever: str) -> None:
-    done = run(search_command, QUERY, "--index-root", toy_index, "--retriever", retriever, "--json")
+    done = run(search_command, QUERY, "--index-root", toy_index, "--retriever", retriever, "--json", "-")
     answer = json.loads(done.stdout)
     parts = {"lexical"} if retriever == "lexical" else {"dense", "lexical"}
     assert set(answer["hits"][0]["scores"]) == parts
@@ -136,7 +136,7 @@ def test_a_search_is_filtered_sorted_and_counted_in_the_root_of_the_environment(
         "--fields",
         "year",
     )
-    done = run(search_command, QUERY, *more, "--json")
+    done = run(search_command, QUERY, *more, "--json", "-")
     answer = json.loads(done.stdout)
     years = [hit["metadata"].get("year", 0) for hit in answer["hits"]]
     assert years == sorted(years, reverse=True) and years[0]
@@ -203,7 +203,7 @@ def run_explain(root: Path, *arguments: str, query: str = QUERY) -> Result:
 
 
 def as_json(root: Path, *arguments: str) -> dict[str, Any]:
-    done = run_explain(root, "--json", *arguments)
+    done = run_explain(root, "--json", "-", *arguments)
     assert done.exit_code == 0, done.stderr
     return json.loads(done.stdout)
 

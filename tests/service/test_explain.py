@@ -146,7 +146,7 @@ def test_the_command_says_it_first(root: Path) -> None:
     assert done.stdout.startswith('desk  Not found: the filter excludes it: {"owner":"bob"}.\n')
     assert "query  couch" in done.stdout
     (synonyms := root.with_name("couches.txt")).write_text("couch => sofa\n")
-    more = ["--id", "bed", "--json", "--synonyms", str(synonyms), "--retriever", "lexical"]
+    more = ["--id", "bed", "--json", "-", "--synonyms", str(synonyms), "--retriever", "lexical"]
     done = CliRunner().invoke(app, [*asked, *more])
     found = json.loads(done.stdout)
     assert [each["found"] for each in found["documents"]] == [False, True]
