@@ -80,12 +80,14 @@ def require_reader(name: str) -> None:
 
 
 def file_lines(
-    request: Mapping[str, Any],  # name, path, modified, base_url, max_line_bytes
+    request: Mapping[str, Any],  # name, path, size, modified, base_url, max_line_bytes
 ) -> Iterator[bytes | RecordError]:
     """Yields the documents of a file as JSON objects in UTF-8, and its faults."""
     name, path = request["name"], Path(request["path"])
     if any("\ud800" <= each <= "\udfff" for each in name):
         raise RecordError("the name, which becomes the id, is not UTF-8; rename the file")
+    if not request["size"]:
+        raise RecordError(EMPTY)
     place = {
         "path": name,
         "folder": name.rpartition("/")[0],
@@ -108,6 +110,8 @@ def _read(name: str, path: Path) -> Iterator[Values | RecordError]:
         yield from kind_of(name).read(path)
     except (RecordError, MemoryError):
         raise
+    except OSError as error:
+        raise RecordError(f"cannot be read: {error.strerror or error}") from error
     except Exception as error:  # parsers raise many types; one file must not end a build
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise RecordError(f"damaged or not {Path(name).suffix}: {reason}") from error

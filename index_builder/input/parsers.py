@@ -80,7 +80,7 @@ class FileParser:
             if frame is None:
                 yield RecordError("its parser ended unexpectedly")
             elif frame[0] == ENDED:
-                yield RecordError(_ended_by(frame[1], PARSERS[self._name].cpu_of(request["path"])))
+                yield RecordError(_ended_by(frame[1], PARSERS[self._name].cpu_of(request["size"])))
 
     def start(self) -> None:
         """Starts the process before the first file, so that it loads while the model does."""

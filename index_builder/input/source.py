@@ -119,13 +119,14 @@ class Source:
     def _documents(self, max_line_bytes: int) -> Iterator[Line]:
         """The documents of a page or an office file; a fault has the file's name as its id."""
         with self._local() as path:
-            status = path.stat()
-            size = status.st_size
-            modified = datetime.fromtimestamp(int(status.st_mtime), UTC).isoformat()
+            status = path.stat() if path.exists() else None
+            size, modified = (status.st_size, int(status.st_mtime)) if status else (0, 0)
+            is_dated = not isinstance(self.path, RemoteFile)
             request = {
                 "name": self.name,
                 "path": str(path),
-                "modified": "" if isinstance(self.path, RemoteFile) else modified,
+                "size": size,
+                "modified": datetime.fromtimestamp(modified, UTC).isoformat() if is_dated else "",
                 "base_url": self.base_url,
                 "max_line_bytes": max_line_bytes,
             }

@@ -61,6 +61,7 @@ def read(path: Path) -> None:
         request = {
             "name": path.name,
             "path": str(path),
+            "size": path.stat().st_size,
             "modified": "",
             "base_url": "",
             "max_line_bytes": 1_000,

@@ -62,6 +62,7 @@ def test_what_cannot_be_read_is_a_reject_with_its_reason(tmp_path: Path) -> None
     (tmp_path / "old.docx").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
     (tmp_path / "random.eml").write_bytes(bytes(range(256)) * 20)
     (tmp_path / "empty.txt").touch()
+    (tmp_path / "empty.pdf").touch()
     (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.4\n1 0 obj")
     write_pdf(tmp_path / "scanned.pdf", ["", ""])
     write_pdf(tmp_path / "locked.pdf", ["Secret"], more=PADLOCK)
@@ -79,7 +80,8 @@ def test_what_cannot_be_read_is_a_reject_with_its_reason(tmp_path: Path) -> None
         "cut.docx": "damaged or not .docx: File is not a zip file",
         "old.docx": "encrypted or of an old version",
         "random.eml": "not text",
-        "empty.txt": "no text",
+        "empty.txt": "no text: the file is empty",
+        "empty.pdf": "no text: the file is empty",
         "cut.pdf": "damaged or not a PDF",
         "scanned.pdf": "no text: scanned pages need OCR, for example ocrmypdf",
         "locked.pdf": "encrypted; remove its password",

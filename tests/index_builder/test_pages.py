@@ -51,7 +51,14 @@ owl --list
 def request_of(folder: Path, name: str, data: bytes) -> dict[str, Any]:
     path = folder / f"page{Path(name).suffix}"
     path.write_bytes(data)
-    return {"name": name, "path": str(path), "modified": "", "base_url": "", "max_line_bytes": 1_000_000}
+    return {
+        "name": name,
+        "path": str(path),
+        "size": path.stat().st_size,
+        "modified": "",
+        "base_url": "",
+        "max_line_bytes": 1_000_000,
+    }
 
 
 @pytest.fixture
@@ -142,7 +149,7 @@ def test_whatever_a_page_holds_it_is_a_document_or_a_reject(
     with suppress(RecordError):
         request = request_of(tmp_path_factory.getbasetemp(), name, text.encode("utf-8", "replace"))
         for line in file_lines(request):
-            assert isinstance(line, bytes) and parse_document(line, ["title", "text"], {}).id == name
+            assert isinstance(line, bytes) and parse_document(line, ["title", "text"]).id == name
 
 
 def test_a_folder_is_what_can_be_read_of_it(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def hostile_index(tmp_path: Path, toy_model: Path) -> Path:
         documents.append({**document, "text": f"The zebra crossed the plain. {text}", "plain": "yes"})
     odd = {"_id": "odd", "title": "zebra odd", "text": "An odd zebra"} | dict.fromkeys(INHERITED, "inherited")
     urls = ("javascript:alert(1)", "//x", "data:,x", "https://example.org/<b>&amp;")
-    documents += [odd, *({**EXACT, "_id": url, "url": url} for url in urls)]
+    documents += [odd, *({**EXACT, "_id": url, "url": url, "path": "a/<b>.pdf", "page": 2} for url in urls)]
     source = write(tmp_path / "lines.jsonl", documents)
     return made(toy_model, source, tmp_path / "root", index="flat", lexical=True).path
 
@@ -106,6 +106,7 @@ def test_hostile_documents_are_shown_as_text_and_link_nowhere_but_to_the_web(
         page.locator("#hits a[href*='/?id=']").first.click()
         page.locator("#document h2", has_text=EXACT["title"]).wait_for()
         assert page.locator("#document .text").inner_text() == EXACT["text"]
+        assert page.locator("#document .address").inner_text() == "a/<b>.pdf · page 2"
         assert page.evaluate(HARMLESS) == SAFE
         page.get_by_role("link", name="Back to the results").click()
         assert len(tab.titles()) == 4
