@@ -15,6 +15,8 @@ from glow.index import COMPONENTS
 from glow.options import StrictModel
 from glow.runtime import Device
 from glow.text import TermStats
+from glow_index_builder.input.column_types import FIELD_TYPES, read_field_types
+from glow_index_builder.input.formats import TextFormat, check_encoding
 from glow_index_builder.versions import GateLimits, GateOptions, parse_gate
 
 _MAKES_NO_DIFFERENCE = {
@@ -28,7 +30,7 @@ _MAKES_NO_DIFFERENCE = {
 }
 """Options that do not change the result. Manifest and report omit them, and directories, whose content has a hash."""
 _ORDER = (
-    "source", "model", "publish", "index", "device", "threads", "rename", "id_field", "generate_ids", "exclude", "base_url", "term_stats", "max_words", "max_line_bytes",
+    "source", "model", "publish", "index", "device", "threads", "rename", "id_field", "generate_ids", "delimiter", "encoding", "field_types", "exclude", "base_url", "term_stats", "max_words", "max_line_bytes",
     "max_reject_share", "memory_mb", "passages", "passage_field", "max_passages", "lexical",
     "analyzer", "store", "rerank", "learned", "learned_budget", "learned_words",
 )  # fmt: skip
@@ -51,8 +53,49 @@ class InputOptions(StrictModel):
     )
     id_field: str | None = option(None, "Key that holds the id; default: _id, else id.", metavar="KEY")
     generate_ids: bool = option(False, "Records without id take a hash of their content.")
+    delimiter: str = option("", "Delimiter of tables; default: by the first row.", metavar="CHARACTER")
+    encoding: str = option("", "Encoding of CSV and JSON Lines; default: UTF-8, or UTF-16 by its mark.")
+    field_types: Mapping[str, str] = option(
+        {},
+        f"Type of a column of CSV ({', '.join(FIELD_TYPES)}); default: by its values; repeatable.",
+        flag="--field-type",
+        metavar="NAME=TYPE",
+    )
 
     _read_rename = field_validator("rename", mode="before")(rename_of)
+
+    @field_validator("field_types", mode="before")
+    @classmethod
+    def _read_field_types(cls, value: Any) -> Any:
+        return read_field_types(value) if isinstance(value, list | tuple) else value
+
+    @field_validator("delimiter")
+    @classmethod
+    def _read_delimiter(cls, value: str) -> str:
+        value = {"tab": "\t", "\\t": "\t"}.get(value, value)
+        if len(value) > 1 or value in ('"', "\r", "\n"):
+            raise ConfigError(f"--delimiter {value!r}: expected one character, or tab")
+        return value
+
+    @field_validator("encoding")
+    @classmethod
+    def _check_encoding(cls, value: str) -> str:
+        return check_encoding(value) if value else value
+
+    @property
+    def text(self) -> TextFormat:
+        """How files of text are read."""
+        return TextFormat(self.delimiter, self.encoding, self.field_types)
+
+    def texts(self, field_names: Sequence[str]) -> set[str]:
+        """Columns that stay strings: text fields and ids."""
+        texts = {"_id", *field_names}
+        return {
+            "id",
+            *texts,
+            self.id_field or "",
+            *(key for key, target in self.rename.items() if target in texts),
+        }
 
     @property
     def keys(self) -> RecordKeys:
@@ -61,7 +104,13 @@ class InputOptions(StrictModel):
 
     def after(self, recorded: Mapping[str, Any]) -> Self:
         """These options, and for each that is not given what an index's manifest records."""
-        names = InputOptions.model_fields.keys() & recorded.keys() - self.model_fields_set
+        kept = (
+            "rename",
+            "id_field",
+            "generate_ids",
+            "field_types",
+        )  # a file's delimiter and encoding are its own
+        names = (recorded.keys() & set(kept)) - self.model_fields_set
         return self.model_copy(update={name: recorded[name] for name in names})
 
 
@@ -145,7 +194,11 @@ class CommonOptions(InputOptions, GateLimits, JsonOptions, IndexRootOptions):
         rows = rows_of(type(self))
         folders = {row.name for row in rows if Path in (row.annotation, *get_args(row.annotation))}
         values = self.model_dump(exclude=folders | _MAKES_NO_DIFFERENCE)
-        values |= {"threads": self.thread_count, "rename": dict(self.rename)}
+        values |= {
+            "threads": self.thread_count,
+            "rename": dict(self.rename),
+            "field_types": dict(self.field_types),
+        }
         return {row.name: values[row.name] for row in rows if row.name in values}
 
 

@@ -62,7 +62,7 @@ from glow_index_builder.encoding import (
     open_encoder,
     plan_blocks,
 )
-from glow_index_builder.input import REJECTS_FILE, Source, open_sources
+from glow_index_builder.input import REJECTS_FILE, Source, guess_types, open_sources
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, judge
@@ -92,9 +92,12 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
     """
     gate = options.gate_options()
     options.check_runner()
-    sources = open_sources(options.source, options.exclude, options.base_url)
+    sources = open_sources(options.source, options.exclude, options.base_url, options.text)
     model = Model.open(options.model_folder)
-    options.check_rename(model.preprocessor.schema.names)
+    names = model.preprocessor.schema.names
+    options.check_rename(names)
+    types = guess_types(sources, options.texts(names), options.field_types, options.max_line_bytes)
+    options = options.model_copy(update={"field_types": types})  # recorded as if they had been given
     set_threads(options.thread_count)
     root = IndexRoot(options.index_root)
     target = VersionWriter(root)

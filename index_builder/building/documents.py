@@ -39,6 +39,7 @@ class CorpusStats:
     long: LongDocuments
     rejects: Mapping[str, int] = field(default_factory=dict)  # fault -> number of lines
     ids: Mapping[str, int] = field(default_factory=dict)  # key -> number of ids taken from it
+    forms: Mapping[str, int] = field(default_factory=dict)  # program's format -> number of its documents
 
 
 def read_corpus(
@@ -76,7 +77,7 @@ def read_corpus(
                         long.add(*cutter.sizes(document, fields[cutter.field]))
                 read_bytes += line.read_bytes
                 advance(line.read_bytes)
-    return CorpusStats(writer.count, read_bytes, *counter.tables(), long, ids=reader.ids)
+    return CorpusStats(writer.count, read_bytes, *counter.tables(), long, ids=reader.ids, forms=reader.forms)
 
 
 READ = "read"
@@ -105,7 +106,12 @@ def read_documents(
             for name, table in ((CORPUS_STEMS, stats.stems), (CORPUS_WORDS, stats.vocabulary)):
                 if table is not stats.terms:
                     table.save(step.folder / name)
-            counts = {"documents": stats.documents, "read_bytes": stats.read_bytes, "ids": stats.ids}
+            counts = {
+                "documents": stats.documents,
+                "read_bytes": stats.read_bytes,
+                "ids": stats.ids,
+                "forms": stats.forms,
+            }
             step.values = {**counts, "rejects": rejects.counts, "long": asdict(stats.long)}
     return _documents(step)
 
@@ -153,7 +159,15 @@ def _documents(step: Step) -> CorpusStats:
     long = LongDocuments(**values["long"])
     rejects = values["rejects"]["faults"]
     return CorpusStats(
-        values["documents"], values["read_bytes"], terms, stems, words, long, rejects, values["ids"]
+        values["documents"],
+        values["read_bytes"],
+        terms,
+        stems,
+        words,
+        long,
+        rejects,
+        values["ids"],
+        values["forms"],
     )
 
 

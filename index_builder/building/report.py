@@ -50,7 +50,7 @@ def build_report(
             "read_bytes": corpus.read_bytes,
         },
         "rejects": dict(corpus.rejects),
-        "ids": dict(corpus.ids),
+        **{"ids": dict(corpus.ids), "forms": dict(corpus.forms)},
         "long_documents": corpus.long.report(),
         "truncated": dict(truncated),
         "terms": {

@@ -66,6 +66,9 @@ def _summary(result: BuildResult, output: Path) -> str:
     ]
     if (ids := report["ids"]).keys() - {"_id"}:
         lines.append(f"ids from {', '.join(f'`{key}`' if key != GENERATED else key for key in ids)}")
+    lines += [f"input: {form}, {count} documents" for form, count in report["forms"].items()]
+    if types := report["options"]["field_types"]:
+        lines.append(f"columns: {', '.join(f'{name} {kind}' for name, kind in types.items())}")
     if (long := report["long_documents"])["count"]:
         cut = f" and cut, {long['share_beyond']:.0%} of all text; --passages reads them whole"
         end = f": {counted(passages['count'], 'passage')}" if (passages := report.get("passages")) else cut

@@ -200,7 +200,8 @@ class _Change:
         if not isinstance(self.options, UpsertOptions):
             return open_lines(self.options.source)
         built = live.manifest.parameters
-        return open_sources(self.options.source, built.get("exclude", ()), built.get("base_url", ""))
+        text = self.options.after(built).text
+        return open_sources(self.options.source, built.get("exclude", ()), built.get("base_url", ""), text)
 
     def _read(
         self, sources: list[Source], live: OpenVersion, rejects: RejectLog, rejects_file: Path

@@ -8,9 +8,9 @@ from glow_index_builder.input.lines import (
     skipped_words,
     written_of,
 )
-from glow_index_builder.input.source import Source, Sources, open_lines, open_sources
+from glow_index_builder.input.source import Source, Sources, guess_types, open_lines, open_sources
 
 __all__ = [
-    "REJECTS_FILE", "Line", "LineReader", "RejectLog", "Source", "Sources", "open_lines", "open_sources",
+    "REJECTS_FILE", "Line", "LineReader", "RejectLog", "Source", "Sources", "guess_types", "open_lines", "open_sources",
     "skipped_words", "written_of",
 ]  # fmt: skip

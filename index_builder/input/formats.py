@@ -3,12 +3,16 @@
 The first bytes of a file decide its format; its name only sets an expectation.
 """
 
+import codecs
 import gzip
 import importlib
 import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-from glow.errors import DependencyError, InputError
+from glow.errors import ConfigError, DependencyError, InputError
+from glow_index_builder.input.column_types import TypeGuesses
 
 GZIP, ZSTD, PARQUET, ARROW = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"ARRO"
 SUFFIXES = {".gz": GZIP, ".zst": ZSTD, ".parquet": PARQUET, ".arrow": ARROW, ".feather": ARROW}
@@ -75,3 +79,90 @@ class _ZstdReader(io.RawIOBase):
             return int(self._file.readinto(buffer))
         except self._error as error:
             raise OSError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """How files of text are read."""
+
+    delimiter: str = ""  # of tables; empty: by the first row
+    encoding: str = ""  # unless the file begins with a mark; empty: UTF-8
+    types: Mapping[str, str] | TypeGuesses = field(default_factory=dict)  # of columns, or what guesses them
+
+
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_INVALID = "glow-invalid"
+_HIGH = bytes(range(0x80, 0x100))
+
+
+def _invalid(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Marks what cannot be decoded by a byte that UTF-8 never has, so that its row is rejected."""
+    if isinstance(error, UnicodeDecodeError):
+        return "\udcff", error.end
+    return b"\xff", cast(UnicodeEncodeError, error).end
+
+
+codecs.register_error(_INVALID, _invalid)
+
+
+def check_encoding(name: str) -> str:
+    """The name of an encoding of text; an unknown one is refused."""
+    try:
+        b"a".decode(name, "replace")
+    except (LookupError, UnicodeError, ValueError) as error:
+        raise ConfigError(
+            f"--encoding {name}: no such encoding of text; some are windows-1252, iso-8859-2 and utf-16"
+        ) from error
+    return name
+
+
+def decoded(file: BinaryIO, encoding: str) -> BinaryIO:
+    """Text as UTF-8, in bounded memory. A byte order mark decides before `encoding`."""
+    start = cast(io.BufferedReader, file).peek(4)[:4]
+    name = next((name for mark, name in _MARKS.items() if start.startswith(mark)), encoding or "utf-8")
+    if codecs.lookup(name).name == "utf-8":
+        return file
+    decoder = codecs.getincrementaldecoder(name)(_INVALID)
+    return converted(file, lambda data: decoder.decode(data, not data).encode(errors=_INVALID))
+
+
+def encoding_hint(data: bytes) -> str:
+    """What to do about bytes that are not UTF-8."""
+    high = len(data) - len(data.translate(None, _HIGH))
+    if 2 * high > len(data) or b"\0" in data or "\ufffd" in data.decode("windows-1252", "replace"):
+        return "--encoding NAME names the encoding of the file"
+    return "looks like windows-1252: --encoding windows-1252"
+
+
+def converted(
+    file: BinaryIO,
+    convert: Callable[[bytes], bytes],  # called with nothing at the end
+) -> BinaryIO:
+    """A file whose bytes are converted in small steps."""
+    return cast(BinaryIO, io.BufferedReader(_Converted(file, convert), STEP_BYTES))
+
+
+class _Converted(io.RawIOBase):
+    def __init__(self, file: BinaryIO, convert: Callable[[bytes], bytes]) -> None:
+        self._file, self._convert = file, convert
+        self._rest, self._is_whole = b"", False
+
+    def readable(self) -> bool:
+        """Always true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads into a buffer."""
+        while not self._rest and not self._is_whole:
+            data = self._file.read(STEP_BYTES)
+            self._is_whole = not data
+            self._rest = self._convert(data)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size

@@ -21,6 +21,7 @@ from glow.collection import (
 )
 from glow.errors import BuildError, RecordError
 from glow.records import Document
+from glow_index_builder.input.formats import encoding_hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Line:
     read_bytes: int  # decompressed bytes that this line took in the file
     is_too_long: bool = False  # whether it had more bytes than allowed
     fault: str = ""  # why it is not a document, if that is known already; otherwise empty
+    form: str = ""  # what wrote it, if that is to be told
 
 
 class LineReader:
@@ -47,10 +49,13 @@ class LineReader:
         self._keys = keys
         self._max_line_bytes = max_line_bytes
         self.ids: Counter[str] = Counter()  # key -> number of ids taken from it
+        self.forms: Counter[str] = Counter()  # form -> number of its lines
 
     def read(self, line: Line) -> Document:
         """The document of a line."""
         self.require_whole(line)
+        if line.form:
+            self.forms[line.form] += 1
         return read_document(line.data, self._names, self._keys, self._max_line_bytes, self.ids)
 
     @property
@@ -75,6 +80,7 @@ REJECTS_FILE = "rejects.jsonl"
 START_CHARACTERS = 200
 REASON_CHARACTERS = 500
 SHOWN = 3
+SHOWN_COLUMNS = 6
 COMPARED_RECORDS, COMPARED_KEYS = 100, 100
 """So many records without id are looked at for a key that would do, and so many keys of the first one."""
 MAX_WRITTEN = 10_000
@@ -83,10 +89,10 @@ MAX_WRITTEN = 10_000
 MAX_FAULTS = 50
 OTHER = "other"
 _DETAILS = re.compile(r"(: |, found|, expected|; ).*", re.DOTALL)
-_FIGURES = re.compile(r"-?\d[\d.e+-]*")
+_FIGURES = re.compile(r"(?<![\w-])-?\d[\d.e+-]*")
 
 _HINTS = {
-    "not JSON": "Taken are JSON Lines (one object a line), CSV and TSV by their names' endings, and Parquet",
+    "not JSON": "Taken are JSON and JSON Lines, CSV and TSV by their names' endings or --delimiter, and Parquet",
 }
 """What to do if a fault is the most frequent one."""
 
@@ -174,6 +180,8 @@ class RejectLog:
         reason = reason[:REASON_CHARACTERS]
         if reason.startswith(NO_ID):
             self._id_keys.add(data)
+        if reason.startswith("not UTF-8"):
+            reason += f"; {encoding_hint(data)}"
         start = data[: 4 * START_CHARACTERS].decode(errors="replace")[:START_CHARACTERS]
         record = {"file": file, "line": line, "id": identifier, "reason": reason, "start": start}
         if self.count < MAX_WRITTEN:

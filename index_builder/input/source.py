@@ -7,36 +7,42 @@ import shutil
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from glow.artifact import CURRENT_FILE
 from glow.collection import bare_line
 from glow.errors import InputError, RecordError
+from glow_index_builder.input.column_types import TypeGuesses
 from glow_index_builder.input.files import FILES, kind_of, require_reader
 from glow_index_builder.input.formats import (
     ARROW,
     GZIP,
     PARQUET,
     ZSTD,
+    TextFormat,
+    decoded,
     decompressed,
     format_of,
     require_package,
 )
+from glow_index_builder.input.json_input import JSON_LINES, is_one_object_a_line, json_items, known_forms
 from glow_index_builder.input.lines import Line
 from glow_index_builder.input.parsers import file_parsers, rows_of
-from glow_index_builder.input.tables import DELIMITERS, table_rows
+from glow_index_builder.input.tables import TABLES, table_rows
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote
 
 STDIN = "-"
 CORPUS_FILE = "corpus.jsonl"
-TEXTS = (".jsonl", *DELIMITERS)
+TEXTS = (*JSON_LINES, ".json", *TABLES)
+MAY_BE_TABLES = {"", ".txt", ".tab", ".psv", ".dat"}
+"""Endings of files that are tables if their delimiter is given."""
 ARROW_STREAM = ".arrows"
 """Arrow's streaming format; it has no magic bytes, so its suffix decides."""
 _LINES = (f"{text}{packed}" for packed in ("", ".gz", ".zst") for text in TEXTS)
@@ -45,6 +51,7 @@ JSON = (".json", ".json.gz", ".json.zst")
 """Below other files these are settings more often than documents."""
 SKIP_BYTES = 1 << 16
 MAGIC_BYTES = 4
+AS_UTF8 = TextFormat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,8 @@ class Source:
     leads_out: bool = False  # whether it is a link out of that directory, which is not followed but rejected
     base_url: str = ""  # comes before the name in the document's `url`, if the file is a document
     is_plain: bool = False  # whether it has lines, whatever its name is
+    text: TextFormat = AS_UTF8
+    copy: Any = None  # the temporary file that holds what a pipe gave
 
     @property
     def size_bytes(self) -> int | None:
@@ -71,7 +80,7 @@ class Source:
         if isinstance(self.path, RemoteFile):
             identity = self.path.identity
             return identity if identity[2] else None
-        if not self.path or not self.path.is_file():
+        if not self.path or self.copy or not self.path.is_file():
             return None
         status = self.path.stat()
         return str(self.path.resolve()), status.st_size, status.st_mtime_ns
@@ -104,8 +113,24 @@ class Source:
         return self._streamed(max_line_bytes)
 
     @property
+    def is_table(self) -> bool:
+        """Whether it is CSV or a like, by its name or because its delimiter is given."""
+        plain = _bare_name(self.name)
+        return plain.endswith(TABLES) or bool(self.text.delimiter and Path(plain).suffix in MAY_BE_TABLES)
+
+    def to_read_twice(self) -> "Source":
+        """This source, or a copy of a pipe in a temporary file."""
+        if self._is_file:
+            return self
+        copy = NamedTemporaryFile()  # lives as long as the source
+        with self._reported_open() as file:
+            shutil.copyfileobj(file, copy)
+        copy.flush()
+        return replace(self, path=Path(copy.name), copy=copy)
+
+    @property
     def _is_document(self) -> bool:
-        return not self.is_plain and self._is_file and self.name.lower().endswith(FILES)
+        return not self.is_plain and not self.is_table and self._is_file and self.name.lower().endswith(FILES)
 
     @property
     def _is_file(self) -> bool:
@@ -169,12 +194,11 @@ class Source:
                         f"{self.name} is {'Parquet' if kind == PARQUET else 'Arrow'}, which cannot be read from a pipe; "
                         "write it to a file"
                     )
-                plain = decompressed(cast(BinaryIO, file), kind, self.name)
-                delimiter = _delimiter(self.name)
+                plain = decoded(decompressed(cast(BinaryIO, file), kind, self.name), self.text.encoding)
                 rows = (
-                    table_rows(plain, delimiter, self.name, max_line_bytes)
-                    if delimiter
-                    else _bounded_lines(plain, max_line_bytes)
+                    table_rows(plain, self.text, self.name, max_line_bytes)
+                    if self.is_table
+                    else self._objects(plain, max_line_bytes)
                 )
                 for line in rows:
                     number = line.number
@@ -186,6 +210,13 @@ class Source:
                 raise InputError(
                     f"{self.name} is damaged or cut off after line {number}: {reason}; fetch it again"
                 ) from error
+
+    def _objects(self, file: BinaryIO, max_line_bytes: int) -> Iterator[Line]:
+        if self.is_plain:
+            return _bounded_lines(file, max_line_bytes)
+        has_lines = _bare_name(self.name).endswith(JSON_LINES) or is_one_object_a_line(file)
+        lines = _bounded_lines(file, max_line_bytes)
+        return known_forms(lines if has_lines else json_items(file, self.name, max_line_bytes))
 
     @contextmanager
     def _reported_open(self) -> Iterator[io.BufferedReader]:
@@ -210,13 +241,16 @@ class Sources(list[Source]):
         self.skipped = dict(skipped or {})  # ending -> number of files that GLOW does not read
 
 
-def open_sources(source: str, exclude: Sequence[str] = (), base_url: str = "") -> Sources:
+def open_sources(
+    source: str, exclude: Sequence[str] = (), base_url: str = "", text: TextFormat | None = None
+) -> Sources:
     """The input files that `--input` names.
 
     A directory in BEIR's layout means its `corpus.jsonl`. Any other means the files with lines or rows, pages and
     office files below it, without hidden ones, those that a pattern of `exclude` names, and JSON below other files.
     """
     sources = _found(source, exclude, base_url)
+    sources[:] = [replace(each, text=text or each.text) for each in sources]
     for each in sources:
         each.check()
     return sources
@@ -316,10 +350,25 @@ def _standard_input() -> io.BufferedReader:
     )
 
 
-def _delimiter(name: str) -> str:
-    """The delimiter of a table; "" for lines of JSON."""
-    plain = name.lower().removesuffix(".gz").removesuffix(".zst")
-    return next((mark for ending, mark in DELIMITERS.items() if plain.endswith(ending)), "")
+def _bare_name(name: str) -> str:
+    """A file's name without an ending of compression."""
+    return name.lower().removesuffix(".gz").removesuffix(".zst")
+
+
+def guess_types(
+    sources: Sources, texts: Collection[str], given: Mapping[str, str], max_line_bytes: int
+) -> dict[str, str]:
+    """Types of the columns of all tables, which are read once for it; `sources` then have them."""
+    guesses = TypeGuesses(texts)
+    sources[:] = [each.to_read_twice() if each.is_table else each for each in sources]
+    for each in sources:
+        if each.is_table and not each.leads_out:
+            for _ in replace(each, text=replace(each.text, types=guesses)).lines(max_line_bytes):
+                pass
+            guesses.end()
+    types = guesses.types(given)
+    sources[:] = [replace(each, text=replace(each.text, types=types)) for each in sources]
+    return types
 
 
 def _bounded_lines(file: BinaryIO, max_line_bytes: int) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""Tables as lines of JSON: rows of CSV and TSV, whose keys are in the first row, and of Parquet and Arrow, by batches.
+"""Tables as lines of JSON: rows of CSV and TSV as spreadsheets write them, and of Parquet and Arrow, by batches.
 
 Parquet and Arrow files contain offsets into themselves, which are wrong in a damaged file. So any error of a reader
 becomes one error here, and Arrow batches are validated before use. `child` runs this in a process with bounded memory.
@@ -9,17 +9,30 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, BinaryIO, cast
 
 from glow.errors import InputError
-from glow_index_builder.input.formats import ARROW, PARQUET, require_package
-from glow_index_builder.input.lines import Line
+from glow_index_builder.input.column_types import TypeGuesses, typed_value
+from glow_index_builder.input.formats import (
+    ARROW,
+    PARQUET,
+    TextFormat,
+    converted,
+    encoding_hint,
+    require_package,
+)
+from glow_index_builder.input.lines import SHOWN_COLUMNS, Line
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-"""Delimiters by the suffix of a file's name, before a compression suffix."""
+TABLES = (".csv", ".tsv")
+DELIMITERS = ",;\t|"
+"""Delimiters of which a first row has one, the first that is most frequent."""
+_NAMED = re.compile(rb"sep=([^\r\n])\r?\n")
+"""A line of Excel that names the delimiter, before the first row."""
+_QUOTED = re.compile(rb'"[^"]*"?')
 SKIP_BYTES = 1 << 16
 
 
@@ -31,8 +44,19 @@ class _Lines:
     """The lines of a table for csv's reader; stops at a row that exceeds the limit."""
 
     def __init__(self, file: BinaryIO, delimiter: str, max_row_bytes: int) -> None:
-        self._file = cast(io.BufferedReader, file)  # all files here support `peek`
-        self._after_quote = f"{delimiter}\r\n".encode()
+        start = cast(io.BufferedReader, file).peek(SKIP_BYTES)  # all files here support `peek`
+        if b"\n" not in start and b"\r" in start[:-1]:
+            file = converted(file, lambda data: data.replace(b"\r", b"\n"))
+        self._file = cast(io.BufferedReader, file)
+        self._first = self._file.readline(max_row_bytes + 2).removeprefix(codecs.BOM_UTF8)
+        named = _NAMED.fullmatch(self._first)
+        self.names_delimiter = named is not None
+        if named:
+            self._first = b""
+        self.delimiter = delimiter or (
+            named[1].decode(errors="replace") if named else _delimiter(self._first)
+        )
+        self._after_quote = f"{self.delimiter}\r\n".encode()
         self._max_row_bytes = max_row_bytes
         self._row_bytes = self._quotes = 0
         self._is_whole = True
@@ -48,11 +72,13 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        data = self._take(self._file.readline(self._max_row_bytes + 2))  # plus the line ending
+        data, self._first = (
+            self._first or self._file.readline(self._max_row_bytes + 2),
+            b"",
+        )  # plus the line ending
+        self._take(data)
         if not data:
             raise StopIteration
-        if self.read_bytes == len(data):
-            data = data.removeprefix(codecs.BOM_UTF8)
         self.start = self.start or data
         is_cut = not self._is_whole and len(data) >= self._max_row_bytes + 2
         if is_cut or self._row_bytes > self._max_row_bytes + 2:
@@ -91,20 +117,25 @@ class _Lines:
         return data
 
 
-def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -> Iterator[Line]:
+def _delimiter(first: bytes) -> str:
+    outside = _QUOTED.sub(b"", first)
+    return max(DELIMITERS, key=lambda each: outside.count(each.encode()))
+
+
+def table_rows(file: BinaryIO, form: TextFormat, name: str, max_line_bytes: int) -> Iterator[Line]:
     """Yields every row of a table except the first as JSON in UTF-8.
 
-    Values are strings; empty ones are left out. A row with a different number of values than the first becomes a
-    list, which is rejected because it is not a document. Rows that are too long or not UTF-8 are rejected, too.
+    Values have the types of `form`; empty ones are left out, and so are rows without any. A row that is too long or not
+    UTF-8, has another number of cells than the first, or a value that does not fit its type, is rejected.
     """
-    lines = _Lines(file, delimiter, max_line_bytes)
+    lines = _Lines(file, form.delimiter, max_line_bytes)
     csv.field_size_limit(max_line_bytes + 2)
-    rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    names = _names(rows, name)
-    number = 1
+    rows = csv.reader(lines, delimiter=lines.delimiter, strict=True)
+    names = _names(rows, lines, name)
+    number = 2 if lines.names_delimiter else 1
+    before = lines.read_bytes
     while True:
         number += 1
-        before = lines.read_bytes
         lines.begin()
         try:
             row = next(rows, None)
@@ -118,29 +149,58 @@ def table_rows(file: BinaryIO, delimiter: str, name: str, max_line_bytes: int) -
             lines.skip(f"{name} is not a table, in row {number}")
             start = lines.start[: max_line_bytes + 1]
             yield Line(number, start, lines.read_bytes - before, is_too_long=True)
-            continue
-        whole = len(row) == len(names)
-        value = {key: cell for key, cell in zip(names, row, strict=True) if cell} if whole else row
-        read_bytes = lines.read_bytes - before
-        try:
-            data = json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            yield Line(number, lines.start, read_bytes, fault="not UTF-8; convert the file")
+        elif any(row):
+            data, fault = _row_data(row, names, form, lines.delimiter == ";")
+            read_bytes = lines.read_bytes - before
+            if fault:
+                yield Line(number, lines.start, read_bytes, fault=fault)
+            elif data:
+                yield Line(number, data[: max_line_bytes + 1], read_bytes, len(data) > max_line_bytes)
         else:
-            yield Line(number, data[: max_line_bytes + 1], read_bytes, len(data) > max_line_bytes)
+            continue
+        before = lines.read_bytes
 
 
-def _names(rows: Iterator[list[str]], name: str) -> list[str]:
-    """The keys in the first row."""
+def _row_data(row: list[str], names: Sequence[str], form: TextFormat, has_commas: bool) -> tuple[bytes, str]:
+    """A row as JSON, and why it is rejected; no JSON if the types are only guessed."""
+    while len(row) > len(names) and not row[-1]:
+        row.pop()
+    if len(row) != len(names):
+        more = ", …" if len(names) > SHOWN_COLUMNS else ""
+        columns = f"{len(names)} columns: {', '.join(names[:SHOWN_COLUMNS])}{more}"
+        return b"", f"{len(row)} cell{'s' * (len(row) != 1)}, the header has {columns}"
+    if isinstance(form.types, TypeGuesses):
+        form.types.add(names, row, has_commas)
+        return b"", ""
+    values: dict[str, Any] = {key: cell for key, cell in zip(names, row, strict=True) if cell}
+    for key in form.types.keys() & values.keys():
+        value = typed_value(values[key], form.types[key], has_commas)
+        if value is None:
+            kind = form.types[key]
+            return (
+                b"",
+                f"column {key!r} is {kind}, found {values[key]!r:.80}; --field-type {key}=string takes any value",
+            )
+        values[key] = value
     try:
-        names = next(rows, [])
+        return json.dumps(values, ensure_ascii=False).encode(), ""
+    except UnicodeEncodeError:
+        return b"", f"not {form.encoding or 'UTF-8'}"
+
+
+def _names(rows: Iterator[list[str]], lines: _Lines, name: str) -> list[str]:
+    """The keys in the first row, without empty ones at its end."""
+    try:
+        names = [each.strip() for each in next(rows, [])]
         "".join(names).encode()
     except _TooLongError as error:
         raise InputError(f"{name}: the first row, which has the column names, is too long") from error
     except csv.Error as error:
         raise InputError(f"{name} is not a table, in its first row: {error}") from error
     except UnicodeEncodeError as error:
-        raise InputError(f"{name} is not UTF-8 in its first row; convert it") from error
+        raise InputError(f"{name} is not UTF-8 in its first row; {encoding_hint(lines.start)}") from error
+    while names and not names[-1]:
+        names.pop()
     if not names or len(set(names)) < len(names) or not all(names):
         raise InputError(
             f"{name}: expected distinct column names in the first row, found {', '.join(names)[:80]!r}"

@@ -1,0 +1,123 @@
+"""JSON arrays, pretty-printed objects and exports of Elasticsearch are read as documents."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glow.errors import InputError
+from glow.index.stored_fields import STORED_FIELDS
+from glow_index_builder.input import json_input
+from glow_index_builder.input.json_input import json_items
+from glow_index_builder.input.lines import Line
+from glow_index_builder.input.source import Source
+from tests.index_builder.conftest import Live, Run
+
+RECORDS: list[dict[str, Any]] = [
+    {"_id": "1", "text": 'a "bee" \\ {', "n": 12345678901234567, "x": [1.10, {"y": "]"}]},
+    {"_id": "2", "text": "ants ü"},
+]
+
+
+def lines(path: Path, most: int = 1_000) -> list[Line]:
+    return list(Source(path.name, path).lines(most))
+
+
+def records(path: Path) -> list[Any]:
+    return [line.fault or json.loads(line.data) for line in lines(path)]
+
+
+@pytest.mark.parametrize("step", [1, 7, 1 << 16])
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(RECORDS),
+        "\ufeff \n" + json.dumps(RECORDS, indent=2) + "\n",
+        "\n".join(json.dumps(each, indent=1) for each in RECORDS),
+        "\n".join(json.dumps(each) for each in RECORDS),
+    ],
+)
+def test_an_array_pretty_objects_and_lines_are_the_same(
+    content: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content, encoding="utf-8")
+    if "\n" in content.strip() or content.startswith("["):
+        monkeypatch.setattr(json_input, "STEP_BYTES", step if step > 1 or content.startswith("[") else 7)
+    assert records(path) == RECORDS
+    packed = tmp_path / "b.json.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert records(packed) == RECORDS
+
+
+@given(
+    st.lists(st.dictionaries(st.text(), st.recursive(st.text() | st.integers(), st.lists)), max_size=5),
+    st.booleans(),
+)
+def test_any_array_is_cut_into_its_objects(items: list[dict[str, Any]], is_ascii: bool) -> None:
+    import io
+
+    data = json.dumps(items, ensure_ascii=is_ascii, indent=1).encode(errors="replace")
+    found = list(json_items(io.BytesIO(data), "a", 1 << 20))
+    assert [json.loads(each.data) for each in found] == json.loads(data)
+    assert [data[data.find(each.data) :][: each.read_bytes] for each in found] == [
+        each.data for each in found
+    ]
+
+
+def test_a_bad_or_long_item_costs_itself(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('[{"_id": 1, "text": bad}, {"_id": 2, "t": "' + "x" * 200_000 + '"}, {"_id": 3}]')
+    first, second, third = lines(path)
+    assert (first.number, second.is_too_long, len(second.data), third.data) == (1, True, 1_001, b'{"_id": 3}')
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('[{"_id": 1}, {"_id": 2, ', "cut off in item 2, which begins at byte 13"),
+        ('[{"_id": 1}', "cut off in item 2"),
+        ('[{"_id": 1}, nonsense]', "found 'nonsense' at byte 13"),
+        ("[1, 2]", "found '1, 2' at byte 1"),
+        ('[{"_id": 1}] {"_id": 2}', "found '{' at byte 13"),
+        ('["a"]', "at byte 1"),
+    ],
+)
+def test_what_is_not_json_has_its_place(content: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=said):
+        lines(path)
+
+
+BULK = """{"index": {"_index": "shop", "_id": "1"}}
+{"text": "bees", "id": 7}
+{"create": {}}
+{"_id": "2", "text": "ants"}
+{"delete": {"_id": "3"}}
+{"update": {"_id": "4"}}
+{"doc": {"text": "x"}}
+
+{"index": {"_id": 5}}
+{}
+"""
+DUMP = '{"_index": "shop", "_type": "_doc", "_id": "1", "_score": 1, "_source": {"text": "bees", "id": 7}}\n'
+
+
+def test_exports_of_elasticsearch_are_read_and_named(build: Run, tmp_path: Path, live: Live) -> None:
+    path = tmp_path / "bulk.json"
+    path.write_text(BULK)
+    told = records(path)
+    assert told[:2] == [{"_id": "1", "text": "bees", "id": 7}, {"_id": "2", "text": "ants"}]
+    assert "'delete'" in told[2] and "'update'" in told[3] and told[4] == {"_id": 5}
+    done = build(path, "--max-reject-ratio", "0.9")
+    assert done.exit_code == 0 and "input: Elasticsearch's bulk format" in done.stdout, done.output
+    assert live()[STORED_FIELDS].get("1").metadata == {"id": 7}
+    for stdin in (DUMP.encode(), json.dumps([{"_id": "1", "text": "bees", "id": 7}], indent=2).encode()):
+        done = build("-", stdin=stdin)
+        assert done.exit_code == 0 and ("elasticdump" in done.stdout) == (stdin == DUMP.encode())
+        assert live()[STORED_FIELDS].get("1").metadata == {"id": 7}
