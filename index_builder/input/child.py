@@ -20,7 +20,6 @@ import signal
 import struct
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -92,25 +91,17 @@ IDLE_S = 10.0
 """The process ends after so long without a file; the next file starts a new one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a parser of files may use."""
-
-    cpu_s: float  # for each document; for each started megabyte of it if `by_size`
-    memory_mb: int = MEMORY_MB
-    by_size: bool = False
-
-    def cpu_of(self, size_bytes: int) -> float:
-        """Seconds for a document of a file of this size."""
-        return self.cpu_s * (1 + size_bytes // 1_000_001 if self.by_size else 1)
-
-
 PARSERS = {
-    "pages": Limits(PAGE_CPU_S, by_size=True),
-    "pdf": Limits(PDF_PAGE_CPU_S),
-    "office": Limits(OFFICE_CPU_S, OFFICE_MEMORY_MB),
+    "pages": (PAGE_CPU_S, MEMORY_MB),
+    "pdf": (PDF_PAGE_CPU_S, MEMORY_MB),
+    "office": (OFFICE_CPU_S, OFFICE_MEMORY_MB),
 }
-"""The processes that parse files, by the name that `files.KINDS` gives them."""
+"""The processes that parse files, by the name that `files.KINDS` gives them, and their limits."""
+
+
+def cpu_limit(parser: str, size_bytes: int) -> float:
+    """CPU seconds for each document of a file."""
+    return PARSERS[parser][0] * (1 + size_bytes // 1_000_001 if parser == "pages" else 1)
 
 
 def main() -> None:
@@ -126,39 +117,37 @@ def main() -> None:
 
 
 def _serve_files(out: int, parser: str) -> None:
-    packages = {
-        package: None for kind in KINDS.values() if kind.parser == parser for package in kind.packages
-    }
-    for package in packages:
+    for package in (each for kind in KINDS.values() if kind.parser == parser for each in kind.packages):
         with contextlib.suppress(ImportError):
             importlib.import_module(package)
     while True:
         process = os.fork()
         if not process:
-            _answer_files(out, PARSERS[parser])
+            _answer_files(out, parser)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         if code == 0:
             return
         os.write(out, b"".join(write_frame(ENDED, str(-code).encode())))
 
 
-def _answer_files(out: int, limits: Limits) -> NoReturn:
+def _answer_files(out: int, parser: str) -> NoReturn:
     """In the fork: handles files until there are no more; the parent reports any other end."""
+    memory_mb = PARSERS[parser][1]
     try:
-        _limit_memory(limits.memory_mb << 20)
+        _limit_memory(memory_mb << 20)
         while select.select([0], [], [], IDLE_S)[0] and (number := read_exactly(0, 4)):
             request = json.loads(read_exactly(0, int.from_bytes(read_exactly(0, 4))))
             lines, kind = file_lines(request), LINE
             while kind != DONE:
                 try:
-                    signal.setitimer(signal.ITIMER_PROF, limits.cpu_of(request["size"]))
+                    signal.setitimer(signal.ITIMER_PROF, cpu_limit(parser, request["size"]))
                     line = next(lines, None)
                     kind = DONE if line is None else LINE
                     if isinstance(line, RecordError):
                         raise line
                     frame = write_frame(kind, number + (line or b""))
                 except (RecordError, MemoryError, OSError) as error:  # after it, the lines end
-                    reason = str(error) or f"its parser takes more than {limits.memory_mb} MiB"
+                    reason = str(error) or f"its parser takes more than {memory_mb} MiB"
                     frame = write_frame(FAULT, number + reason.encode(errors="replace"))
                 signal.setitimer(signal.ITIMER_PROF, 0.0)
                 with os.fdopen(os.dup(out), "wb") as file:

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,43 +16,29 @@ from glow.errors import DependencyError, RecordError
 from glow_index_builder.input.office import office_file, pdf_pages
 from glow_index_builder.input.pages import Values, html_page, mail_page, markdown_page, text_page
 
-Read = Callable[[Path], Iterator[Values | RecordError]]
-
-
-def _whole(read: Callable[[Path], Values], path: Path) -> Iterator[Values | RecordError]:
-    yield read(path)
-
-
-def _page(read: Callable[[bytes], Values], path: Path) -> Iterator[Values | RecordError]:
-    yield read(path.read_bytes())
-
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
     """How files of some endings are read."""
 
     parser: str  # the name of the process that reads them, see `child.PARSERS`
-    read: Read  # yields the documents of a file, and faults of some of them
+    read: Callable[[Path], Values | Iterator[Values | RecordError]]  # its document, or documents and faults
     packages: tuple[str, ...] = ()
     extra: str = "documents"
 
 
-_MARKDOWN = FileKind("pages", partial(_page, markdown_page), ("markdown_it", "yaml"), "pages")
-_HTML = FileKind("pages", partial(_page, html_page), ("trafilatura",), "pages")
-_OFFICE = FileKind("office", partial(_whole, office_file), ("markitdown", "markdown_it"))
+_MARKDOWN = FileKind("pages", markdown_page, ("markdown_it", "yaml"), "pages")
+_HTML = FileKind("pages", html_page, ("trafilatura",), "pages")
+_OFFICE = FileKind("office", office_file, ("markitdown", "markdown_it"))
 KINDS: Mapping[str, FileKind] = {
-    ".md": _MARKDOWN,
-    ".markdown": _MARKDOWN,
-    ".html": _HTML,
-    ".htm": _HTML,
-    ".txt": FileKind("pages", partial(_page, text_page)),
-    ".eml": FileKind("pages", partial(_page, mail_page)),
+    **dict.fromkeys((".md", ".markdown"), _MARKDOWN),
+    **dict.fromkeys((".html", ".htm"), _HTML),
+    ".txt": FileKind("pages", text_page),
+    ".eml": FileKind("pages", mail_page),
     ".pdf": FileKind("pdf", pdf_pages, ("pypdfium2",)),
-    ".docx": _OFFICE,
-    ".pptx": _OFFICE,
-    ".epub": _OFFICE,
-    ".xlsx": FileKind("office", partial(_whole, office_file), ("openpyxl",)),
-    ".odt": FileKind("office", partial(_whole, office_file)),
+    **dict.fromkeys((".docx", ".pptx", ".epub"), _OFFICE),
+    ".xlsx": FileKind("office", office_file, ("openpyxl",)),
+    ".odt": FileKind("office", office_file),
 }
 FILES = tuple(KINDS)
 """Endings of files that are documents, in lower case."""
@@ -98,7 +83,7 @@ def file_lines(
     for values in _read(name, path):
         if isinstance(values, RecordError):
             yield values
-        elif _is_text(values):
+        elif str(values.get("text") or "").strip() or values.get("anchor") or values.get("title"):
             count += 1
             yield from _lines(values, name, place, request["max_line_bytes"])
     if not count:
@@ -107,7 +92,8 @@ def file_lines(
 
 def _read(name: str, path: Path) -> Iterator[Values | RecordError]:
     try:
-        yield from kind_of(name).read(path)
+        values = kind_of(name).read(path)
+        yield from [values] if isinstance(values, dict) else values
     except (RecordError, MemoryError):
         raise
     except OSError as error:
@@ -117,19 +103,16 @@ def _read(name: str, path: Path) -> Iterator[Values | RecordError]:
         raise RecordError(f"damaged or not {Path(name).suffix}: {reason}") from error
 
 
-def _is_text(values: Values) -> bool:
-    return bool(str(values.get("text") or "").strip() or values.get("anchor") or values.get("title"))
-
-
 def _lines(values: Values, name: str, place: Mapping[str, str], most_bytes: int) -> Iterator[bytes]:
     """A document as one line, or as several if it is too long for one."""
     given = {key: value for key, value in values.items() if key not in _TEXTS or _is_texts(value)}
     if not _ISO_DATE.match(str(given.get("date", ""))):
         given.pop("date", None)  # one would turn the dates of all files into texts
+    url = str(given.pop("url", ""))
     page = f"#page={values['page']}" if "page" in values else ""
     fields = {
         "_id": f"{name}{page}",
-        "url": f"{_web(given.pop('url', '')) or place['url']}{page}",
+        "url": f"{url if url.startswith(('https://', 'http://')) else place['url']}{page}",
         "title": given.pop("title", "") or " ".join(re.split(r"[-_\s]+", Path(name).stem)).strip(),
         "anchor": given.pop("anchor", ()),
         "text": given.pop("text", ""),
@@ -144,10 +127,6 @@ def _lines(values: Values, name: str, place: Mapping[str, str], most_bytes: int)
     parts = _parts(fields["text"], most_bytes - len(_json({**record, "text": ""})) - 20)
     for number, part in enumerate(parts, start=1):
         yield _json({**record, "_id": f"{fields['_id']}#part={number}", "text": part})
-
-
-def _web(url: Any) -> str:
-    return url if isinstance(url, str) and url.startswith(("https://", "http://")) else ""
 
 
 def _is_texts(value: Any) -> bool:

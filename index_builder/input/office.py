@@ -96,7 +96,11 @@ def office_file(path: Path) -> Values:
     if ending == ".xlsx":
         values = _sheets(path)
     elif ending in _CONVERTERS:
-        values = markdown_values(_HEADER.sub("", _markdown_of(path, ending)))
+        markitdown = importlib.import_module("markitdown")
+        converter = getattr(importlib.import_module("markitdown.converters"), _CONVERTERS[ending])()
+        with path.open("rb") as file:
+            result = converter.convert(file, markitdown.StreamInfo(extension=ending))
+        values = markdown_values(_HEADER.sub("", result.markdown))
     if not (values["title"] or values["anchor"] or values["text"].strip()):
         raise RecordError("no text")
     return titled(values, facts.pop("title", "")) | facts
@@ -121,13 +125,6 @@ def _xml(archive: zipfile.ZipFile, member: str) -> ElementTree.Element:
     if b"<!ENTITY" in data:
         raise RecordError(f"declares entities in {member}, which are not read")
     return ElementTree.fromstring(data)  # noqa: S314 - without entities, and in a process with limits
-
-
-def _markdown_of(path: Path, ending: str) -> str:
-    markitdown = importlib.import_module("markitdown")
-    converter = getattr(importlib.import_module("markitdown.converters"), _CONVERTERS[ending])()
-    with path.open("rb") as file:
-        return str(converter.convert(file, markitdown.StreamInfo(extension=ending)).markdown)
 
 
 def _sheets(path: Path) -> Values:

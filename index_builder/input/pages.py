@@ -9,6 +9,7 @@ import importlib
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 from glow.errors import RecordError
@@ -46,7 +47,9 @@ def decoded(
 ) -> str:
     """Decodes text: by its mark, by what it declares, as UTF-8, or else by a guess. Refuses what is not text."""
     mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
-    charset = _WESTERN if charset.lower() in _LATIN else charset
+    charset = (
+        _WESTERN if charset.lower() in _LATIN else "" if charset.lower().startswith("utf-16") else charset
+    )
     for encoding in (_MARKS.get(mark, charset), "utf-8"):
         with suppress(LookupError, ValueError):
             text = data[len(mark) :].decode(encoding)
@@ -74,9 +77,9 @@ def _guess(data: bytes) -> str:
     return _WESTERN
 
 
-def markdown_page(data: bytes) -> Values:
+def markdown_page(path: Path) -> Values:
     """Reads Markdown whole. Its front matter becomes fields and metadata."""
-    matter, text = _front_matter(decoded(data))
+    matter, text = _front_matter(decoded(path.read_bytes()))
     return matter | markdown_values(text, title=str(matter.get("title") or ""))
 
 
@@ -150,8 +153,12 @@ def titled(values: Values, title: str) -> Values:
     return values | {"title": title, "anchor": [each for each in (first, *values.get("anchor", ())) if each]}
 
 
-def html_page(data: bytes, charset: str = "") -> Values:
+def html_page(path: Path) -> Values:
     """Reads HTML. trafilatura extracts the main text, without menus and footers, and what the head says."""
+    return _html(path.read_bytes())
+
+
+def _html(data: bytes, charset: str = "") -> Values:
     reader = importlib.import_module("trafilatura")
     declared = _CHARSET.search(data[:4096])
     text = decoded(data, declared[1].decode() if declared else charset)
@@ -181,21 +188,21 @@ def html_page(data: bytes, charset: str = "") -> Values:
     } | page_values(page.title or "", headings, lines)
 
 
-def text_page(data: bytes) -> Values:
+def text_page(path: Path) -> Values:
     """Reads plain text."""
-    return {"text": decoded(data)}
+    return {"text": decoded(path.read_bytes())}
 
 
-def mail_page(data: bytes) -> Values:
+def mail_page(path: Path) -> Values:
     """Reads a mail: its text, or else its HTML; attachments are left out."""
-    mail = email.message_from_bytes(data, policy=email.policy.default)
+    mail = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
     part = mail.get_body(preferencelist=("plain", "html"))
     values: Values = {}
     if part is not None:
         content = cast(bytes, part.get_payload(decode=True) or b"")
         charset = part.get_content_charset("")
         is_html = part.get_content_subtype() == "html"
-        values = html_page(content, charset) if is_html else {"text": decoded(content, charset)}
+        values = _html(content, charset) if is_html else {"text": decoded(content, charset)}
     with suppress(TypeError, ValueError):
         values["date"] = email.utils.parsedate_to_datetime(str(mail["date"])).isoformat()
     values = titled(values, str(mail["subject"] or ""))

@@ -21,6 +21,7 @@ from glow_index_builder.input.child import (
     FAULT,
     LINE,
     PARSERS,
+    cpu_limit,
     read_exactly,
     read_frame,
     unpack_line,
@@ -80,7 +81,7 @@ class FileParser:
             if frame is None:
                 yield RecordError("its parser ended unexpectedly")
             elif frame[0] == ENDED:
-                yield RecordError(_ended_by(frame[1], PARSERS[self._name].cpu_of(request["size"])))
+                yield RecordError(_ended_by(frame[1], cpu_limit(self._name, request["size"])))
 
     def start(self) -> None:
         """Starts the process before the first file, so that it loads while the model does."""

@@ -145,16 +145,13 @@ class Source:
         """The documents of a page or an office file; a fault has the file's name as its id."""
         with self._local() as path:
             status = path.stat() if path.exists() else None
-            size, modified = (status.st_size, int(status.st_mtime)) if status else (0, 0)
-            is_dated = not isinstance(self.path, RemoteFile)
-            request = {
-                "name": self.name,
-                "path": str(path),
-                "size": size,
-                "modified": datetime.fromtimestamp(modified, UTC).isoformat() if is_dated else "",
-                "base_url": self.base_url,
-                "max_line_bytes": max_line_bytes,
-            }
+            size = status.st_size if status else 0
+            is_local = isinstance(self.path, Path)
+            modified = (
+                datetime.fromtimestamp(int(status.st_mtime), UTC).isoformat() if status and is_local else ""
+            )
+            request = {"name": self.name, "path": str(path), "size": size, "modified": modified}
+            request |= {"base_url": self.base_url, "max_line_bytes": max_line_bytes}
             known = json.dumps({"_id": self.name}).encode()
             lines = file_parsers[kind_of(self.name).parser].lines(request)
             for number, each in enumerate(lines, start=1):
