@@ -50,7 +50,7 @@ $(VENV)/.dev: $(VENV)/.serve $(if $(LOCK),$(LOCK)/dev.txt)
 
 setup: $(VENV)/.dev ## make .venv with everything for development (torch included)
 
-demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=8080, DOCS=my.jsonl)
+demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=8080, DOCS=my-files)
 	@$(BIN)/glow demo --port $(PORT) $(if $(DOCS),--docs $(DOCS))
 
 BASE := models/glow-base

@@ -74,7 +74,7 @@ class LazyGroup(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **more: Any) -> Any:
-        """Like typer, but a wrong command line is told as every other error is."""
+        """Like typer, but a wrong command line ends as every other error does."""
         try:
             code = super().main(*args, **{**more, "standalone_mode": False})
         except Exception as error:

@@ -66,6 +66,27 @@ def test_what_is_written_is_found_and_what_is_deleted_is_not(http: httpx.Client)
     assert http.get("/documents/alone").status_code == 404
 
 
+def test_a_patch_changes_metadata_and_nothing_else(http: httpx.Client) -> None:
+    http.post(
+        "/documents?wait=visible",
+        json={"_id": "p", "text": "a patched pike", "a": 1, "b": {"c": 2}},
+        headers=WRITE,
+    )
+    patch = {"a": None, "b": {"d": 3}, "price": 5}
+    answer = http.patch("/documents/p?wait=visible", json=patch, headers=WRITE).json()
+    assert (answer["state"], answer["counts"]["replaced"]) == ("visible", 1)
+    document = http.get("/documents/p").json()
+    assert (document["fields"], document["metadata"]) == (
+        {"text": "a patched pike"},
+        {"b": {"c": 2, "d": 3}, "price": 5},
+    )
+    cheap = http.post("/search", json={"query": "pike", "filter": {"price": {"lt": 6}}}).json()
+    assert [hit["id"] for hit in cheap["hits"]] == ["p"]
+    unknown = http.patch("/documents/nobody?wait=visible", json=patch, headers=WRITE).json()
+    assert unknown["counts"]["unknown"] == 1
+    http.request("DELETE", "/documents/p?wait=visible", headers=WRITE)
+
+
 INVALID = "422 invalid_request"
 EVERY = {"or": [{"field": "lang", "exists": True}, {"field": "lang", "exists": False}]}
 NOTHING = {"not": {"field": "lang", "in": []}}
