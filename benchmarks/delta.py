@@ -39,8 +39,8 @@ from glow.index.vectors import VECTORS, DenseView, SearchParams
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import search_documents
-from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.upsert import write_segment
+from glow_index_builder.open_version import OpenVersion
 
 DEPTH = 10
 TITLE_WORDS = 8
@@ -209,7 +209,7 @@ def _parts(index: Index) -> Searched:
 
 def _rebuilt(root: IndexRoot, index: Index, model: Path, threads: int, folder: Path) -> Searched:
     """Rebuilds all documents of an index with its term statistics and average length."""
-    made = write_segment(
+    made, _ = write_segment(
         index[STORED_FIELDS].scan(),
         OpenVersion.open(root),
         Model.open(model),

@@ -311,7 +311,11 @@ class Ingester:
                 raise
             self._compact()
             result = self._apply_changes(changes, parameters, UNBOUNDED)
-        counts = {name: count for name, count in result.report["counts"].items() if name != "documents"}
+        counts = {
+            name: count
+            for name, count in result.report["counts"].items()
+            if name not in ("documents", "encoded", "reused")
+        }
         if result.version is not None:
             shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
             self._tell(

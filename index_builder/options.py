@@ -104,17 +104,22 @@ class InputOptions(StrictModel):
 
     def after(self, recorded: Mapping[str, Any]) -> Self:
         """These options, and for each that is not given what an index's manifest records."""
-        kept = (
-            "rename",
-            "id_field",
-            "generate_ids",
-            "field_types",
-        )  # a file's delimiter and encoding are its own
-        names = (recorded.keys() & set(kept)) - self.model_fields_set
+        # A flag that is not given has its default. A file's delimiter and encoding are its own.
+        kept = {"rename", "id_field", "generate_ids", "field_types"}
+        names = kept & recorded.keys() - self.model_dump(exclude_defaults=True).keys()
         return self.model_copy(update={name: recorded[name] for name in names})
 
 
-class CommonOptions(InputOptions, GateLimits, JsonOptions, IndexRootOptions):
+class FileOptions(StrictModel):
+    """Which files are read, and where they can be opened."""
+
+    exclude: tuple[str, ...] = option(
+        (), "Leaves out files and folders of these names or paths; repeatable.", metavar="GLOB"
+    )
+    base_url: str = option("", "Comes before the path of each file in its url.", metavar="URL")
+
+
+class CommonOptions(FileOptions, InputOptions, GateLimits, JsonOptions, IndexRootOptions):
     """What to build and how, without the options of components."""
 
     source: str = option(..., "File, directory, or - for standard input.", flag="--input")
@@ -124,10 +129,6 @@ class CommonOptions(InputOptions, GateLimits, JsonOptions, IndexRootOptions):
     publish: bool = option(True, "Make the new version live.")
     device: Device = option("cpu", "Device that encodes; for cuda, auto chooses a flat index.")
     threads: int | None = option(None, "Threads of encoding and FAISS; default: all cores.", ge=1)
-    exclude: tuple[str, ...] = option(
-        (), "Leaves out files and folders of these names or paths; repeatable.", metavar="GLOB"
-    )
-    base_url: str = option("", "Comes before the path of each file in its url.", metavar="URL")
     term_stats: TermStats = option("corpus", "Source of idf.")
     max_words: int = option(2_000_000, "Most words in the term statistics.", ge=1)
     max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line in bytes.", ge=1)
@@ -147,6 +148,7 @@ class CommonOptions(InputOptions, GateLimits, JsonOptions, IndexRootOptions):
     )
     ray_address: str | None = option(None, "Address of a Ray cluster; default: start Ray here.")
     resume: bool = option(True, "Resume an interrupted build with the same options.")
+    reuse: bool = option(True, "Take the vectors of unchanged documents from the live version.")
     gate: str | None = option(
         None,
         "Publish only if the gate passes: a data directory with judged queries, or live.",

@@ -29,6 +29,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("build", f"{_BUILDER}.build:build_command", "Builds a version from documents, and publishes it."),
         Verb("upsert", f"{_BUILDER}.delta:upsert_command", "Adds documents to the live version, or replaces them."),
         Verb("delete", f"{_BUILDER}.delta:delete_command", "Deletes documents of the live version by ids or a filter."),
+        Verb("sync", f"{_BUILDER}.delta:sync_command", "Makes the index equal to a file or directory."),
         Verb("compact", f"{_BUILDER}.delta:compact_command", "Merges the delta into the base."),
         Verb("export-documents", f"{_BUILDER}.delta:export_command", "Writes all documents of a version as JSON Lines."),
         Verb("ingest", "glow_index_builder.ingest:ingest_command", "Applies writes that services accepted."),

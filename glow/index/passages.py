@@ -25,7 +25,6 @@ from glow.index.columns import COLUMNS
 from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
 from glow.index.ranking import RowMask
 from glow.index.segment import Key, MergeSource, Segment, Segments
-from glow.index.stored_fields import STORED_FIELDS
 from glow.options import StrictModel, option
 from glow.records import Document
 from glow.storage import map_array, read_header
@@ -420,10 +419,3 @@ class TextsOfDocuments:
 def cuts_of(made: Segment) -> Path | None:
     """The passages directory of an unfinished segment; None: documents are not split."""
     return None if made.get(PASSAGES) is None else made.path(PASSAGES_FOLDER)
-
-
-def texts_of(made: Segment) -> Iterator[Document]:
-    """Yields every text of an unfinished segment, in the order of rows, while reading from disk."""
-    texts = TextsOfDocuments(made.get(PASSAGES))
-    for row, document in enumerate(made[STORED_FIELDS].scan()):
-        yield from texts.of(document, row)

@@ -167,6 +167,11 @@ class Weighting(StrictModel):
     strength: float = Field(default=1.0, ge=0.0, le=1.0)
     unit: Unit = "word"
 
+    @property
+    def reads_terms(self) -> bool:
+        """Whether weights of documents depend on term statistics."""
+        return self.formula not in ("none", "stop")
+
 
 @dataclass(frozen=True, slots=True)
 class WordWeights:

@@ -8,11 +8,19 @@ recall it measures and whose rows it may move into Milvus.
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glow.artifact import CALIBRATION_FILE, EXPLAIN_FILES, ArtifactWriter, IndexRoot, query_side_files
+from glow.artifact import (
+    CALIBRATION_FILE,
+    EXPLAIN_FILES,
+    ArtifactWriter,
+    IndexRoot,
+    query_side_files,
+    verify,
+)
+from glow.errors import GlowError
 from glow.index import (
     COMPONENTS,
     MODEL_FOLDER,
@@ -28,7 +36,8 @@ from glow.index import (
     counts_of,
     view_of,
 )
-from glow.index.passages import PassagesOptions, cuts_of
+from glow.index.milvus import STORE_FILE
+from glow.index.passages import PASSAGES, PassagesOptions, cuts_of
 from glow.index.postings import POSTINGS, PostingsRules
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS
 from glow.index.vectors import VECTORS, VectorRules, index_bytes, set_threads
@@ -63,6 +72,7 @@ from glow_index_builder.encoding import (
     plan_blocks,
 )
 from glow_index_builder.input import REJECTS_FILE, Source, guess_types, open_sources
+from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, judge
@@ -84,11 +94,12 @@ class BuildResult:
     rejects_file: Path | None  # the rejected lines, if there are any
 
 
-def build(options: CommonOptions, stages: Stages) -> BuildResult:
+def build(options: CommonOptions, stages: Stages, kept: Path | None = None) -> BuildResult:
     """Builds one index version.
 
     The version becomes visible only when it is complete and was opened once. A failed build changes no version and
-    not the live one. Finished steps stay in the work directory if the same command can resume them.
+    not the live one. Finished steps stay in the work directory if the same command can resume them. `kept` has lines
+    of documents that follow the input.
     """
     gate = options.gate_options()
     options.check_runner()
@@ -98,6 +109,8 @@ def build(options: CommonOptions, stages: Stages) -> BuildResult:
     options.check_rename(names)
     types = guess_types(sources, options.texts(names), options.field_types, options.max_line_bytes)
     options = options.model_copy(update={"field_types": types})  # recorded as if they had been given
+    if kept is not None and kept.is_file():
+        sources.append(Source(kept.name, kept))
     set_threads(options.thread_count)
     root = IndexRoot(options.index_root)
     target = VersionWriter(root)
@@ -235,6 +248,7 @@ class _Build:
         options, made = self._options, corpus.made
         folder, cuts = work.path / BLOCKS_FOLDER, cuts_of(made)
         folder.mkdir(exist_ok=True)
+        jobs = encode_jobs(made, self.rules)
         job = BlockEncoder(
             model=options.model_folder.resolve(),
             store=made.path(DOCUMENTS_FILE).resolve(),
@@ -243,7 +257,8 @@ class _Build:
             folder=folder.resolve(),
             device=options.device,
             threads=max(1, options.thread_count // options.workers),
-            jobs=encode_jobs(made, self.rules),
+            jobs=jobs,
+            known=None if jobs or not options.reuse else self._known(corpus),
         )
         count = made.rows.documents
         plan = plan_blocks(count, options.shard_documents)
@@ -254,9 +269,32 @@ class _Build:
                 encoding = start_encoding(options, job, kills)
                 return encode_blocks(encoding, plan, folder, self._dimensions, advance, job.jobs)
 
+    def _known(self, corpus: MadeCorpus) -> Path | None:
+        """The live version, if equal fields have the same input of the encoder there and here; otherwise None.
+
+        `ivf-pq` rounds vectors, and would round them again in each build.
+        """
+        try:
+            live = OpenVersion.open(self._target.root)
+            hashes, kind = live.manifest.hashes, live.manifest.parameters.get("kind")
+            cuts = [each.get(PASSAGES) for each in (live.base, corpus.made)]
+            before, now = (cut and (cut.header.field, cut.header.limit) for cut in cuts)
+            weighs = (
+                self._model.preprocessor.weighting.reads_terms and hashes.get("terms") != corpus.terms.hash
+            )
+            if weighs or hashes.get("model") != self._model.hash or before != now or kind == "ivf-pq":
+                return None
+            if self._options.runner == "ray" or live.base.has(STORE_FILE):
+                return None
+            verify(live.folder, "index")  # damage must not get into the new version
+        except GlowError:
+            return None
+        return live.folder.resolve()
+
     def _forecast(self, job: BlockEncoder, rows: Rows, stages: Stages) -> None:
         """Tells what encoding and indexing will take, by the rate of the first documents on one thread."""
-        block = encode_block(job, Block(0, min(SAMPLE_DOCUMENTS, rows.documents)))
+        sample = Block(0, min(SAMPLE_DOCUMENTS, rows.documents))
+        block = encode_block(replace(job, known=None), sample)
         open_encoder.cache_clear()
         texts, vectors = rows.count("vector"), self.rules[VECTORS.name]
         if block.rows and isinstance(vectors, VectorRules):

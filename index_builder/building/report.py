@@ -45,6 +45,7 @@ def build_report(
         "options": options.parameters(),
         "counts": {
             "documents": corpus.documents,
+            "reused": encoded.reused,
             "rejects": rejected,
             "lines": corpus.documents + rejected,
             "read_bytes": corpus.read_bytes,

@@ -69,6 +69,8 @@ def _summary(result: BuildResult, output: Path) -> str:
     lines += [f"input: {form}, {count} documents" for form, count in report["forms"].items()]
     if types := report["options"]["field_types"]:
         lines.append(f"columns: {', '.join(f'{name} {kind}' for name, kind in types.items())}")
+    if reused := counts["reused"]:
+        lines.append(f"encoded {counts['documents'] - reused}, reused the vectors of {reused}")
     if (long := report["long_documents"])["count"]:
         cut = f" and cut, {long['share_beyond']:.0%} of all text; --passages reads them whole"
         end = f": {counted(passages['count'], 'passage')}" if (passages := report.get("passages")) else cut

@@ -1,12 +1,14 @@
-"""The commands on documents of the live version: upsert, delete, compact, export-documents."""
+"""The commands on documents of the live version: upsert, delete, sync, compact, export-documents."""
 
 import gzip
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import orjson
+import typer
 
 from glow.artifact import IndexRoot, disk_error
 from glow.commands import (
@@ -20,19 +22,21 @@ from glow.commands import (
     write_line,
     write_report,
 )
-from glow.errors import ConfigError
+from glow.errors import BusyError, ConfigError, GlowError
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow_index_builder.deltas import (
     CompactOptions,
     DeleteOptions,
     DeltaResult,
+    SyncOptions,
     UpsertOptions,
     compact,
     delete,
+    sync,
     upsert,
 )
-from glow_index_builder.input import skipped_words, written_of
+from glow_index_builder.input import open_sources, skipped_words, written_of
 from glow_index_builder.progress import Stages
 
 
@@ -46,6 +50,52 @@ def upsert_command(options: UpsertOptions) -> None:
 def delete_command(options: DeleteOptions) -> None:
     """Deletes documents of the live version by ids or a filter, and publishes the result."""
     _tell(delete(options, Stages(sys.stderr)), options.json_file)
+
+
+POLL_S = 1.5
+"""Seconds between looks at a watched input; also how long it has to be quiet."""
+POLL_TIMES = 5
+"""A look at many files takes at most one in so many parts of the time."""
+
+
+@command(SyncOptions)
+def sync_command(options: SyncOptions) -> None:
+    """Makes the index equal to a file or directory: adds, replaces and deletes documents, as one version."""
+    done = _look(options) if options.watch else None
+    confirm = typer.confirm if sys.stdin.isatty() and sys.stderr.isatty() else None
+    _tell(sync(options, Stages(sys.stderr), confirm), options.json_file)
+    try:
+        while options.watch:
+            done = _after_change(options, done)
+            try:
+                _tell(sync(options, Stages(sys.stderr)), options.json_file)
+            except BusyError as error:  # temporary
+                say(f"waits: {error}")
+                done = None
+            except GlowError as error:
+                say(f"error ({error.code}): {error}; waits for the next change")
+    except KeyboardInterrupt:
+        say("stopped")
+
+
+def _after_change(options: SyncOptions, done: object) -> object:
+    """Waits until the input differs from a look, and is quiet; returns the last look."""
+    before, took = done, 0.0
+    while True:
+        time.sleep(max(POLL_S, POLL_TIMES * took))
+        started = time.monotonic()
+        now, took = _look(options), time.monotonic() - started
+        if now == before != done:
+            return now
+        before = now
+
+
+def _look(options: SyncOptions) -> object:
+    """Names, sizes and times of the input's files; why they cannot be listed, if so."""
+    try:
+        return [(source.name, source.identity) for source in open_sources(options.source, options.exclude)]
+    except (GlowError, OSError) as error:
+        return str(error)
 
 
 @command(CompactOptions)
@@ -96,15 +146,16 @@ def export_command(options: ExportOptions) -> None:
     say(told) if options.out != STDOUT else write_line(sys.stderr, told)
 
 
+SUMMARY = ("new", "replaced", "changed", "deleted", "unchanged", "kept", "unknown", "repeated", "rejects")
+
+
 def _tell(result: DeltaResult, json: Path | None) -> None:
     write_report(json, result.report)
     counts: dict[str, Any] = result.report["counts"]
-    summary = ", ".join(
-        f"{counts[name]} {name}"
-        for name in ("new", "replaced", "deleted", "unchanged", "unknown", "repeated", "rejects")
-        if counts.get(name)
-    )
+    summary = ", ".join(f"{counts[name]} {name}" for name in SUMMARY if counts.get(name))
     say(f"{summary or 'nothing'}; {counted(counts['documents'], 'document')}")
+    if reused := counts.get("reused"):
+        say(f"encoded {counts['encoded']}, reused the vectors of {reused}")
     if result.rejects_file:
         say(f"rejected lines: {written_of(counts['rejects'])} {result.rejects_file}")
     if result.report.get("skipped"):

@@ -9,9 +9,10 @@ from glow_index_builder.deltas.plan import (
     UpsertOptions,
     deletion,
 )
+from glow_index_builder.deltas.sync import SyncOptions, sync
 from glow_index_builder.deltas.upsert import DeltaResult, apply_changes, delete, upsert
 
 __all__ = [
-    "UNBOUNDED", "Changes", "CompactOptions", "DeleteOptions", "DeltaResult", "UpsertOptions", "apply_changes",
-    "compact", "delete", "deletion", "upsert",
+    "UNBOUNDED", "Changes", "CompactOptions", "DeleteOptions", "DeltaResult", "SyncOptions", "UpsertOptions",
+    "apply_changes", "compact", "delete", "deletion", "sync", "upsert",
 ]  # fmt: skip

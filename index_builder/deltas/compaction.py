@@ -28,9 +28,9 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, KeptVectors, set_threads
 from glow.runtime import Encoder
 from glow_index_builder.building import measure_recall, stage_seconds, store_rows, write_json
-from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.plan import CompactOptions
 from glow_index_builder.input import REJECTS_FILE
+from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, describe_heir, disk_errors, link_files
 

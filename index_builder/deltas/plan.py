@@ -26,8 +26,8 @@ from glow.index.columns.filters import parse_filter, restricts_nothing
 from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import merged
 from glow.records import Document
-from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.input import LineReader, RejectLog, Source
+from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.options import InputOptions
 
 
@@ -101,6 +101,10 @@ class CompactOptions(WaitOptions):
     def thread_count(self) -> int:
         """Threads, >= 1."""
         return self.threads or all_cores()
+
+
+class DeltaFullError(InputError):
+    """The changes do not fit into a delta."""
 
 
 @dataclass(slots=True)
@@ -210,7 +214,7 @@ class Plan:
     tombstones: NDArray[np.int64]  # deleted or replaced rows of the base, int64, ascending
     base_documents: int
     most: int  # most documents and tombstones that the delta may have
-    # numbers of `new`, `replaced`, `unchanged`, `deleted` and `unknown` ids
+    # numbers of `new`, `replaced`, `unchanged`, `deleted` and `unknown` ids; of documents `encoded` and `reused`, once written
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -244,7 +248,7 @@ class Plan:
 
 def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_documents: int) -> Plan:
     """Plans a new delta."""
-    counts = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=changes.unknown)
+    counts = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=changes.unknown, encoded=0, reused=0)
     base = live.base.rows.documents
     kept = np.ones(live.delta_documents, np.bool_)
     gone = set(live.tombstones.tolist())
@@ -277,7 +281,7 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
     tombstones = np.array(sorted(gone), np.int64)
     plan = Plan(documents, kept, tombstones, base, most, dict(counts))
     if plan.is_change and plan.changes > most:
-        raise InputError(
+        raise DeltaFullError(
             f"the delta would have {plan.changes} documents and tombstones on a base of {base} documents, at "
             f"most {most} are allowed (--max-delta-ratio, --max-delta-documents); run `glow compact` "
             "first, and the command again"

@@ -25,14 +25,13 @@ from glow.index import (
     write_delta_rows,
 )
 from glow.index.columns import COLUMNS
-from glow.index.passages import texts_of
+from glow.index.passages import PASSAGES, TextsOfDocuments
 from glow.index.postings import POSTINGS, PostingsRules
 from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWriter
 from glow.records import Document
 from glow.runtime import Model
 from glow.text import Analyzer, CorpusCounter, LexicalFields, field_words
 from glow_index_builder.building import MadeCorpus, stage_seconds
-from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.plan import (
     UNBOUNDED,
     ChangeOptions,
@@ -44,8 +43,16 @@ from glow_index_builder.deltas.plan import (
     plan_changes,
     read_changes,
 )
-from glow_index_builder.encoding import EncodedBlocks, TextEncoder, encode_jobs, encode_texts
+from glow_index_builder.encoding import (
+    EncodedBlocks,
+    KnownVectors,
+    TextEncoder,
+    encode_jobs,
+    encode_texts,
+    texts_with_known,
+)
 from glow_index_builder.input import LineReader, RejectLog, Source, Sources, open_lines, open_sources
+from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.options import InputOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import VersionWriter, derive, disk_errors
@@ -58,8 +65,8 @@ def write_segment(
     folder: Path,
     advance: Advance,
     threads: int = 1,  # encoding threads, >= 1
-) -> Segment:
-    """Writes documents as a segment, and opens it."""
+) -> tuple[Segment, int]:
+    """Writes documents as a segment, and opens it; returns also how many took their vectors from the live version."""
     folder.mkdir()
     with DocumentWriter(folder / DOCUMENTS_FILE) as writer:
         for document in documents:
@@ -75,12 +82,16 @@ def write_segment(
     else:
         jobs = encode_jobs(corpus.made, rules)
         encoder = TextEncoder.open(model, live.terms, "cpu", jobs)
-        corpus.encoded = encode_texts(texts_of(corpus.made), encoder, threads, corpus.notes, advance, jobs)
+        # The base's model, statistics and rules of passages hold, so equal fields are equal input of the encoder.
+        known = None if jobs else KnownVectors(live)
+        texts_of = TextsOfDocuments(corpus.made.get(PASSAGES))
+        texts = texts_with_known(enumerate(corpus.documents()), texts_of, known)
+        corpus.encoded = encode_texts(texts, encoder, threads, corpus.notes, advance, jobs)
     for component in COMPONENTS:
         if component.name in rules:
             component.build(corpus, rules[component.name])
             corpus.open(component, (folder,))
-    return corpus.made
+    return corpus.made, corpus.encoded.reused
 
 
 def _corpus(live: OpenVersion, model: Model | None, folder: Path, documents: int, threads: int) -> MadeCorpus:
@@ -230,7 +241,7 @@ class _Change:
         self._derive(live, plan, model, version)
         manifest = self.root.manifest(version)
         report |= {"status": "published", "version": version, "base": manifest.parents["base"]["name"]}
-        report["counts"]["documents"] = manifest.counts["documents"]
+        report["counts"] |= {**plan.counts, "documents": manifest.counts["documents"]}
         return DeltaResult(version, report, plan.warning())
 
     def _derive(self, live: OpenVersion, plan: Plan, model: Model | None, version: str) -> None:
@@ -261,7 +272,8 @@ class _Change:
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:
             if plan.documents or not kept:
                 encodes = model if plan.documents else None
-                new = write_segment(plan.documents, live, encodes, work / "new", advance, threads)
+                new, reused = write_segment(plan.documents, live, encodes, work / "new", advance, threads)
+                plan.counts.update(encoded=len(plan.documents) - reused, reused=reused)
                 kept.append(MergeSource(new, np.ones(new.rows.documents, np.bool_)))
         return kept
 

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.artifact import file_sha256, sync
+from glow.artifact import IndexRoot, file_sha256, sync
 from glow.errors import GlowError
 from glow.index import EncodeJob, Records, VectorRows
 from glow.index.passages import TextsOfDocuments
@@ -31,7 +31,9 @@ from glow.index.stored_fields import DocumentStore
 from glow.records import Document
 from glow.runtime import Device, Model
 from glow.text import TermTable
+from glow_index_builder.encoding.known import KnownVectors, Text, encode_unknown, texts_with_known
 from glow_index_builder.encoding.text_encoder import EncodedTexts, EncodeError, TextEncoder
+from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.progress import peak_memory_bytes, release_memory
 
 VECTORS_SUFFIX = "f32"
@@ -46,6 +48,7 @@ class Block:
     skip: tuple[tuple[int, str], ...] = ()  # row and cause of each document that cannot be encoded, ascending
     fault: str | None = None  # why it could not be encoded; None if it was, or was not tried
     rows: int = 0  # number of vectors
+    reused: int = 0  # number of documents whose vectors the live version gave
     # field -> number of texts that lost words in it
     truncated: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0  # encoding time
@@ -64,13 +67,14 @@ def plan_blocks(documents: int, size: int) -> list[Block]:
 
 def write_block(folder: Path, block: Block, parts: Iterable[EncodedTexts]) -> Block:
     """Writes the files of a block, or rewrites damaged ones; returns it with what they hold."""
-    started, rows = perf_counter(), 0
+    started, rows, reused = perf_counter(), 0, 0
     truncated: Counter[str] = Counter()
     counts: dict[str, list[int]] = {}
     files: dict[str, BinaryIO] = {}
     with ExitStack() as stack:
         for part in parts:
             rows += len(part.vectors)
+            reused += part.reused
             truncated.update(part.truncated)
             arrays = {name: records.records for name, records in part.records.items()}
             for suffix, array in {VECTORS_SUFFIX: part.vectors.astype("<f4", copy=False), **arrays}.items():
@@ -83,6 +87,7 @@ def write_block(folder: Path, block: Block, parts: Iterable[EncodedTexts]) -> Bl
         block,
         fault=None,
         rows=rows,
+        reused=reused,
         truncated=dict(truncated),
         seconds=perf_counter() - started,
         peak_memory_bytes=peak_memory_bytes(),
@@ -132,6 +137,11 @@ class EncodedBlocks:
     resumed: int = 0  # number of blocks from earlier runs
     failures: int = 0  # number of retries after a failure
     documents: int = 0  # documents encoded by this run
+
+    @property
+    def reused(self) -> int:
+        """Number of documents whose vectors the live version gave."""
+        return sum(block.reused for block in self.blocks)
 
     @property
     def poison(self) -> dict[int, str]:
@@ -213,6 +223,7 @@ class BlockEncoder:
     threads: int  # blocks that one process encodes at the same time, >= 1
     # name of a component -> its encoding job
     jobs: Mapping[str, EncodeJob] = field(default_factory=dict, hash=False)
+    known: Path | None = None  # directory of a version whose vectors may be taken; None: none may
 
     def encode(self, block: Block) -> Block:
         """Encodes a block and writes it."""
@@ -220,28 +231,35 @@ class BlockEncoder:
 
     def parts(self, block: Block) -> Iterator[EncodedTexts]:
         """The encoded chunks of a block; each is read when the one before is done."""
-        encoder, store, texts_of = open_encoder(self)
+        encoder, store, texts_of, known = open_encoder(self)
         skip = {row for row, _ in block.skip}
         rows = enumerate(store.scan(block.start, block.stop), block.start)
-        texts = (text for row, document in rows if row not in skip for text in texts_of.of(document, row))
-        return map(encoder.encode, _chunks(texts))
+        documents = (pair for pair in rows if pair[0] not in skip)
+        texts = texts_with_known(documents, texts_of, known)
+        return (encode_unknown(encoder, chunk) for chunk in _chunks(texts))
 
 
 @lru_cache(maxsize=1)
-def open_encoder(job: BlockEncoder) -> tuple[TextEncoder, DocumentStore, TextsOfDocuments]:
+def open_encoder(
+    job: BlockEncoder,
+) -> tuple[TextEncoder, DocumentStore, TextsOfDocuments, KnownVectors | None]:
     """Opens the model and documents, which a process keeps open for its next blocks."""
     model, terms = Model.open(job.model), TermTable.load(job.terms)
     encoder = TextEncoder.open(model, terms, job.device, job.jobs)
-    return encoder, DocumentStore(job.store), TextsOfDocuments.open(job.cuts)
+    known = None
+    if job.known is not None:
+        known = KnownVectors(OpenVersion.open(IndexRoot(job.known.parent), job.known.name))
+    return encoder, DocumentStore(job.store), TextsOfDocuments.open(job.cuts), known
 
 
-def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def _chunks(texts: Iterable[Text]) -> Iterator[list[Text]]:
     """Cuts a stream by number and by size, so that memory does not grow with long documents."""
-    chunk: list[Document] = []
+    chunk: list[Text] = []
     characters = 0
-    for document in documents:
-        chunk.append(document)
-        characters += sum(len(value) for values in document.fields.values() for value in values)
+    for text in texts:
+        chunk.append(text)
+        if isinstance(text, Document):
+            characters += sum(len(value) for values in text.fields.values() for value in values)
         if len(chunk) == CHUNK_DOCUMENTS or characters >= CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0

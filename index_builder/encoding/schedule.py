@@ -14,12 +14,12 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_compl
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from glow.errors import BuildError
 from glow.index import COMPONENTS, EncodeJob
-from glow.records import Document
 from glow_index_builder.encoding.blocks import (
     Block,
     BlockEncoder,
@@ -29,6 +29,7 @@ from glow_index_builder.encoding.blocks import (
     read_block,
     write_block,
 )
+from glow_index_builder.encoding.known import Text, encode_unknown
 from glow_index_builder.encoding.text_encoder import EncodedTexts, EncodeError, TextEncoder
 
 FIRST_FAILURES = 8
@@ -198,7 +199,7 @@ CHUNK_TEXTS = 32
 
 
 def encode_texts(
-    texts: Iterable[Document],
+    texts: Iterable[Text],
     encoder: TextEncoder,
     threads: int,  # chunks to encode at the same time, >= 1
     folder: Path,
@@ -211,7 +212,7 @@ def encode_texts(
         waiting = iter(texts)
         with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:
             while chunks := [chunk for _ in range(threads) if (chunk := list(islice(waiting, CHUNK_TEXTS)))]:
-                for part in pool.map(encoder.encode, chunks):
+                for part in pool.map(partial(encode_unknown, encoder), chunks):
                     yield part
                     advance(len(part.vectors))
 

@@ -26,6 +26,7 @@ class EncodedTexts(NamedTuple):
     truncated: Mapping[str, int]  # field -> number of texts whose field was truncated
     vectors: NDArray[np.float32]  # float32 [m, D]
     records: Mapping[str, Records] = {}  # name of a component -> its records of the same m texts
+    reused: int = 0  # number of documents whose vectors the live version gave
 
 
 class EncodeError(GlowError):

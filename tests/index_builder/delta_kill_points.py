@@ -9,9 +9,9 @@ from pathlib import Path
 
 from glow.artifact import IndexRoot, verify
 from glow_index_builder.deltas.compaction import compact
-from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
 from glow_index_builder.deltas.upsert import delete, upsert
+from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.progress import Stages
 from tests.death import DEATH, arm, in_child
 

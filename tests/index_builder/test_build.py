@@ -88,7 +88,8 @@ def test_the_report_tells_counts_times_truncation_index_recall_and_terms(
     assert report["status"] == "built"
     assert report["model"] == {"name": "toy-model", "hash": live().manifest.hashes["model"]}
     size_bytes = toy_corpus.stat().st_size
-    assert report["counts"] == {"documents": 50, "rejects": 0, "lines": 50, "read_bytes": size_bytes}
+    counts = {"documents": 50, "reused": 0, "rejects": 0, "lines": 50, "read_bytes": size_bytes}
+    assert report["counts"] == counts
     assert (report["rejects"], report["truncated"]["url"]) == ({}, 50)
     assert (report["terms"]["source"], report["terms"]["documents"]) == ("corpus", 50)
     assert report["index"]["kind"] == "flat"

@@ -64,6 +64,7 @@ def test_an_upsert_adds_and_replaces_and_the_last_of_an_id_wins(
     found = report_of(tmp_path / "report.json")
     assert found["counts"] == {
         "new": 1, "replaced": 1, "unchanged": 1, "deleted": 0, "unknown": 0, "documents": 51, "rejects": 1, "repeated": 1,
+        "encoded": 2, "reused": 0,
     }  # fmt: skip
     assert found["delta"] == {"documents": 2, "tombstones": 1, "share": 0.06, "most": 1000}
     assert (found["status"], found["version"], found["base"]) == ("published", index.version, base)

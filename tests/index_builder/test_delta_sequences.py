@@ -24,8 +24,8 @@ from glow.index.vectors import SearchParams
 from glow.records import Document
 from glow.runtime import Model
 from glow.search import Retriever
-from glow_index_builder.deltas.open_version import OpenVersion
 from glow_index_builder.deltas.upsert import write_segment
+from glow_index_builder.open_version import OpenVersion
 from glow_service.search.plan import SearchPlan
 from glow_service.search.run import SearchSession
 from tests.made_index import compacted, deleted, made, opened, upserted, write
@@ -113,7 +113,7 @@ def rebuilt(root: IndexRoot, model: Path, documents: list[Document], folder: Pat
     """An index of documents with the live version's term statistics and average length, built without compaction."""
     live = OpenVersion.open(root)
     with write_artifact(folder / "rebuilt", "index") as writer:
-        made = write_segment(documents, live, Model.open(model), folder / "segment", lambda count: None)
+        made, _ = write_segment(documents, live, Model.open(model), folder / "segment", lambda count: None)
         shutil.copytree(folder / "segment", writer.folder, dirs_exist_ok=True)
         for name in live.manifest.files:
             if name.startswith(("model/", "terms/")):

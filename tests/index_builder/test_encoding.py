@@ -129,7 +129,7 @@ def test_a_vector_that_is_not_finite_fails_the_block_and_names_the_document(
 ) -> None:
     job = job_of(tmp_path, model, documents)
     broken = BrokenEncoder(model.folder / "document.onnx")
-    opened = TextEncoder(model.preprocessor, broken), DocumentStore(job.store), TextsOfDocuments()
+    opened = TextEncoder(model.preprocessor, broken), DocumentStore(job.store), TextsOfDocuments(), None
     monkeypatch.setattr(blocks, "open_encoder", lambda job: opened)
     with pytest.raises(EncodeError, match="vector of document 'toy/13' is not finite"):
         job.encode(Block(10, 20))

@@ -1,4 +1,4 @@
-"""The live version for `upsert`, `delete` and `compact`: its segments, without the data that only searches need."""
+"""The live version for `upsert`, `delete`, `compact` and `build`: its segments, without the data that only searches need."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,9 +45,9 @@ class OpenVersion:
     delta: Delta | None  # the changes since, open; None without changes
 
     @classmethod
-    def open(cls, root: IndexRoot) -> "OpenVersion":
-        """Opens the version that CURRENT names."""
-        version = root.current()
+    def open(cls, root: IndexRoot, version: str | None = None) -> "OpenVersion":
+        """Opens a version, by default the one that CURRENT names."""
+        version = version or root.current()
         folder, manifest = root.folder(version), root.manifest(version)
         files = files_of(folder, manifest)
         delta = open_delta(folder, manifest, files)

@@ -1,0 +1,219 @@
+"""`glow sync`: the index equals a folder that changes, and encodes only what changed; `glow build` reuses vectors too."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glow.artifact import IndexRoot
+from glow.index import Index
+from glow.index.stored_fields import STORED_FIELDS
+from glow.index.vectors import VECTORS
+from tests.made_index import documents, opened, write
+from tests.program import ROOT, glow
+from tests.until import until
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """Thirty pages in two folders."""
+    for number in range(30):
+        page(
+            tmp_path / "pages",
+            f"{'old' if number % 2 else 'new'}/p{number}.md",
+            f"Page {number} tells of bees.",
+        )
+    return tmp_path / "pages"
+
+
+def page(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"# A title\n\n{text}\n")
+
+
+def run(command: str, source: Path, model: Path | None, *more: object, status: int = 0) -> Any:
+    """Runs a command on the index beside its input; returns its report."""
+    given = () if model is None else ("--model", model)
+    root = source.with_name("index")
+    done = glow(
+        command, "--input", source, "--index-root", root, *given, "--threads", 1, "--json", "-", *more
+    )
+    assert done.returncode == status, done.stderr[-2_000:]
+    return json.loads(done.stdout[: done.stdout.index("\n}\n") + 3])
+
+
+def counted(report: Any) -> dict[str, int]:
+    return {name: count for name, count in report["counts"].items() if count}
+
+
+def vectors_of(index: Index) -> dict[str, np.ndarray]:
+    stored = index[STORED_FIELDS]
+    rows = {each.id: stored.find(each.id) for each in stored.scan()}
+    return {name: index[VECTORS].vectors(np.array([row]))[0] for name, row in rows.items()}
+
+
+def test_a_second_sync_encodes_what_changed(pages: Path, toy_model: Path) -> None:
+    first = run("sync", pages, toy_model)
+    assert (first["counts"]["new"], first["counts"]["encoded"], first["counts"]["documents"]) == (30, 30, 30)
+    for number in (2, 4, 6):
+        page(pages, f"new/p{number}.md", "It tells of owls now.")
+    page(pages, "new/one.md", "A page of foxes.")
+    page(pages, "two.md", "A page of rivers.")
+    for name in ("old/p1.md", "old/p3.md"):
+        (pages / name).unlink()
+    second = run("sync", pages, toy_model)
+    assert counted(second) == {
+        "new": 2, "changed": 3, "deleted": 2, "unchanged": 25, "documents": 30, "encoded": 5
+    }  # fmt: skip
+    root = IndexRoot(pages.with_name("index"))
+    held = {each.id for each in opened(root)[STORED_FIELDS].scan()}
+    assert held == {str(path.relative_to(pages)) for path in pages.rglob("*.md")}
+    assert root.history() == [first["version"]]  # all of it is one version
+    third = glow("sync", "--input", pages, "--index-root", root.path, "--model", toy_model)
+    assert "30 unchanged; 30 documents\nnothing to change: " in third.stdout
+    assert root.current() == second["version"]
+
+
+def test_what_changes_only_metadata_is_not_encoded(tmp_path: Path, toy_model: Path) -> None:
+    records = documents(20)
+    source = write(tmp_path / "shop.jsonl", records)
+    run("sync", source, toy_model)
+    before = vectors_of(opened(IndexRoot(tmp_path / "index")))
+    records[3]["year"], records[4]["stock"] = 1999, 5
+    report = run("sync", write(source, records), toy_model)
+    assert (report["counts"]["changed"], report["counts"]["encoded"], report["counts"]["reused"]) == (2, 0, 2)
+    index = opened(IndexRoot(tmp_path / "index"))
+    assert index[STORED_FIELDS].get("d/3").metadata["year"] == 1999
+    after = vectors_of(index)
+    for name, vector in before.items():
+        np.testing.assert_array_equal(after[name], vector)
+    # Again, with the vectors of the delta, by another command.
+    records[3]["year"] = 2001
+    changes = write(tmp_path / "changes.jsonl", records[3:4])
+    report = run("upsert", changes, toy_model)
+    assert (report["counts"]["replaced"], report["counts"]["encoded"], report["counts"]["reused"]) == (
+        1,
+        0,
+        1,
+    )
+
+
+def test_many_deletions_need_a_confirmation_and_a_rejected_line_deletes_nothing(
+    tmp_path: Path, toy_model: Path
+) -> None:
+    records = documents(20)
+    source = write(tmp_path / "shop.jsonl", records)
+    live = run("sync", source, toy_model)["version"]
+    root = IndexRoot(tmp_path / "index")
+    failed = run("sync", write(source, records[:15]), toy_model, status=2)
+    assert "lacks 5 of 20 documents" in failed["error"] and "--max-delete-ratio" in failed["error"]
+    assert root.current() == live
+    records[0]["title"] = 5  # a reject, whose id is known
+    report = run("sync", write(source, records[:15]), toy_model, "--max-delete-ratio", 0.3)
+    assert counted(report) == {"deleted": 5, "unchanged": 14, "kept": 1, "documents": 15, "rejects": 1}
+    assert opened(root)[STORED_FIELDS].find("d/0") is not None
+    for record in records[1:9]:
+        record["title"] = 5
+    failed = run("sync", write(source, records[:15]), toy_model, status=4)
+    assert "9 of 15 input lines are invalid" in failed["error"]
+
+
+def test_a_large_difference_is_built_with_reused_vectors_and_the_options_of_the_live_version(
+    tmp_path: Path,
+) -> None:
+    """With the default model, whose weights depend on no statistics."""
+    records = documents(30)
+    for record in records:
+        record["name"] = record.pop("title")
+    source = write(tmp_path / "shop.jsonl", records)
+    run("build", source, None, "--index", "hnsw", "--rename-field", "name=title")
+    for record in records[:5]:
+        record["text"] = "It tells of owls now."
+    records[6]["text"], records[7]["year"] = 5, 1999
+    report = run("sync", write(source, records), None, "--max-delta-documents", 3)
+    assert {"changed": 6, "kept": 1, "encoded": 5, "reused": 25}.items() <= report["counts"].items()
+    index = opened(IndexRoot(tmp_path / "index"))
+    assert index[VECTORS].kind == "hnsw" and report["base"] == report["version"]
+    assert index[STORED_FIELDS].get("d/1").fields["title"] == (records[1]["name"],)
+    assert index[STORED_FIELDS].get("d/6").metadata["year"] == 2006
+    # The same as vectors that are encoded anew.
+    records[6]["text"] = " ".join(index[STORED_FIELDS].get("d/6").fields["text"])
+    anew = run("build", write(source, records), None, "--no-reuse", "--rename-field", "name=title")
+    assert anew["counts"]["reused"] == 0
+    other, mine = vectors_of(opened(IndexRoot(tmp_path / "index"))), vectors_of(index)
+    assert other.keys() == mine.keys()
+    for name, vector in mine.items():
+        np.testing.assert_allclose(vector, other[name], atol=1e-5)
+
+
+def test_a_build_reuses_no_vectors_if_weights_depend_on_other_statistics(
+    tmp_path: Path, toy_model: Path
+) -> None:
+    records = documents(20)
+    source = write(tmp_path / "shop.jsonl", records)
+    run("build", source, toy_model)
+    root = IndexRoot(tmp_path / "index")
+    first = root.folder(root.current())
+    assert run("build", source, toy_model)["counts"]["reused"] == 20  # nothing changed, so no statistics did
+    again = root.folder(root.current())
+    assert (again / "vectors.faiss").read_bytes() == (first / "vectors.faiss").read_bytes()
+    records[3]["text"] = "It tells of many owls now."
+    assert run("build", write(source, records), toy_model)["counts"]["reused"] == 0
+
+
+def test_a_build_reuses_nothing_of_a_damaged_version(tmp_path: Path, toy_model: Path) -> None:
+    source = write(tmp_path / "shop.jsonl", documents(20))
+    run("build", source, toy_model)
+    root = IndexRoot(tmp_path / "index")
+    stored = root.folder(root.current()) / "vectors.faiss"
+    data = bytearray(stored.read_bytes())
+    data[-3] ^= 1
+    stored.write_bytes(data)
+    assert run("build", source, toy_model)["counts"]["reused"] == 0
+
+
+def test_a_killed_sync_leaves_the_live_version(tmp_path: Path, toy_model: Path) -> None:
+    records = documents(600)
+    source = write(tmp_path / "shop.jsonl", records[:20])
+    live = run("sync", source, toy_model)["version"]
+    root = IndexRoot(tmp_path / "index")
+    write(source, records)
+    command = [sys.executable, "-m", "glow", "sync", "--input", source, "--index-root", root.path]
+    with subprocess.Popen(
+        [*command, "--model", toy_model], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stderr is not None
+        until(lambda: "compare" in child.stderr.readline())
+        child.kill()
+    assert root.current() == live and opened(root)[STORED_FIELDS].count == 20
+    assert run("sync", source, toy_model)["counts"]["documents"] == 600
+
+
+def test_watch_follows_a_folder_and_goes_on_after_a_failure(pages: Path, toy_model: Path) -> None:
+    root = IndexRoot(pages.with_name("index"))
+    command = [sys.executable, "-m", "glow", "sync", "--input", pages, "--index-root", root.path]
+    out = pages.with_name("out.txt")
+    with (
+        out.open("w") as file,
+        subprocess.Popen(
+            [*command, "--model", toy_model, "--watch"], cwd=ROOT, stdout=file, stderr=subprocess.DEVNULL
+        ) as child,
+    ):
+        try:
+            until(lambda: out.read_text().count("published") == 1)
+            gone = pages.rename(pages.with_name("away"))
+            until(lambda: "waits for the next change" in out.read_text())
+            gone.rename(pages)
+            page(pages, "new/one.md", "A page of foxes.")
+            until(lambda: out.read_text().count("published") == 2)
+            assert "1 new, 30 unchanged; 31 documents" in out.read_text()
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(60) == 0
+        finally:
+            child.kill()
+    assert opened(root)[STORED_FIELDS].find("new/one.md") is not None
