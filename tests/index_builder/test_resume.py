@@ -192,4 +192,4 @@ def test_a_document_that_cannot_be_encoded_is_a_reject_and_the_rest_is_built(
     reason = "cannot be encoded: the vector of document 'long' is not finite"
     found = {"file": None, "line": None, "id": "long", "reason": reason}
     assert json.loads(reject) == {**found, "start": json.loads(reject)["start"]}
-    assert "1 lines rejected: 1 x cannot be encoded" in done.stdout
+    assert "1 line rejected: 1 x cannot be encoded" in done.stdout
