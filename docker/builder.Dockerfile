@@ -24,6 +24,7 @@ COPY docker/glow /opt/glow/bin/
 COPY glow /app/glow
 COPY index_builder /app/glow_index_builder
 COPY index_builder/__main__.py /app/index_builder/
+COPY model_export /app/glow_model_export
 COPY demo /app/glow_demo
 COPY docker/rebuild.sh docker/sample.sh /app/
 RUN rm -rf /app/glow/nn /app/glow/training \
@@ -40,7 +41,7 @@ LABEL org.opencontainers.image.title="GLOW builder" \
       org.opencontainers.image.revision="${REVISION}"
 RUN groupadd --gid 10001 glow \
     && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin glow \
-    && install --directory --owner 10001 --group 10001 /index /logs /ingest
+    && install --directory --owner 10001 --group 10001 /index /logs /ingest /models
 COPY --from=build /usr/bin/tini /usr/bin/tini
 COPY --from=build /opt/glow /opt/glow
 COPY --from=build /app /app
@@ -50,6 +51,7 @@ ENV PATH=/opt/glow/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1 \
     ORT_DISABLE_TELEMETRY=1 \
     HOME=/tmp \
+    GLOW_MODELS=/models \
     INDEX_ROOT=/index
 WORKDIR /app
 USER 10001:10001

@@ -62,7 +62,7 @@ class IngestOptions(IndexRootOptions):
         None, "Directory of the write log; default: .ingest in the index root.", metavar="DIR"
     )
     model: Path | None = option(
-        None, "Model that built the index; default: the one that models/DEFAULT names.", metavar="DIR"
+        None, "Model that built the index, by name or directory; default: glow-mini.", metavar="DIR"
     )
     threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
     every_s: float = option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from pydantic import create_model, field_validator
 
-from glow.artifact import default_model
+from glow.artifact import find_model
 from glow.collection import MAX_DOCUMENT_BYTES, RecordKeys
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, option, rows_of
 from glow.errors import ConfigError, DependencyError
@@ -124,7 +124,7 @@ class CommonOptions(FileOptions, InputOptions, GateLimits, JsonOptions, IndexRoo
 
     source: str = option(..., "File, directory, or - for standard input.", flag="--input")
     model: Path | None = option(
-        None, "Model directory; default: the one that models/DEFAULT names.", metavar="DIR"
+        None, "Model, by name (glow-base) or directory; default: glow-mini.", metavar="DIR"
     )
     publish: bool = option(True, "Make the new version live.")
     device: Device = option("cpu", "Device that encodes; for cuda, auto chooses a flat index.")
@@ -158,7 +158,7 @@ class CommonOptions(FileOptions, InputOptions, GateLimits, JsonOptions, IndexRoo
     @property
     def model_folder(self) -> Path:
         """The model."""
-        return self.model or default_model()
+        return find_model(self.model)
 
     @property
     def thread_count(self) -> int:

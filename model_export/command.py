@@ -1,19 +1,18 @@
 """`glow export-model`: exports trained towers or a re-ranker as a model artifact."""
 
 import json
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from glow.artifact import read_manifest
-from glow.commands import JsonOptions, command, option, write_report
+from glow.commands import JsonOptions, command, option
 from glow.errors import ConfigError
 from glow.index import DEFAULT_RERANK_WEIGHT, RerankWeight
 from glow.runtime import Model
 from glow.training import kind_of, load_checkpoint, load_reranker, read_towers
+from glow_model_export.graph import torch_source
 from glow_model_export.outputs import add_head
-from glow_model_export.package import Source, check_quality, export_model, judged_texts
+from glow_model_export.package import Source, check_quality, export_model, judged_texts, show_report
 from glow_model_export.quantize import Quantization
 from glow_model_export.rerank import RerankSource, export_reranker
 
@@ -59,13 +58,6 @@ def export_command(options: ExportOptions) -> None:
     show_report(options, report)
 
 
-def show_report(options: JsonOptions, report: Mapping[str, Any]) -> None:
-    """Writes a report to `--json`, and prints it unless that is standard output."""
-    write_report(options.json_file, report)
-    if str(options.json_file) != "-":
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
-
-
 def _with_head(options: ExportOptions, head: Path) -> dict[str, Any]:
     others = options.checkpoint, options.parity_data
     if options.from_model is None or any(each is not None for each in others) or options.quantize != "none":
@@ -93,9 +85,9 @@ def _source(options: ExportOptions) -> Source:
     if options.checkpoint is not None:
         trained = load_checkpoint(options.checkpoint)
         parent = {"checkpoint": options.checkpoint.name, "sha256": trained.manifest.hash}
-        return Source(trained.towers, trained.preprocessor, trained.report, parent)
+        return torch_source(trained.towers, trained.preprocessor, trained.report, parent)
     model = Model.open(options.from_model or Path())
     report = json.loads((model.folder / "report.json").read_bytes())
     parent = {"model": model.manifest.name, "hash": model.hash}
     towers = read_towers(model)
-    return Source(towers, model.preprocessor, report.get("training", {}), parent)
+    return torch_source(towers, model.preprocessor, report.get("training", {}), parent)

@@ -8,7 +8,6 @@ are in OUT.distilling until the model is written, so a stopped call resumes.
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER
 from glow.collection import read_documents, read_qrels, read_queries, text_lines
 from glow.commands import command, option
 from glow.errors import BuildError, ConfigError
@@ -38,15 +38,17 @@ from glow.training import (
     with_few_layers,
 )
 from glow.training import Source as Encoders
-from glow_model_export.command import show_report
+from glow_model_export.graph import torch_source, torch_vectors
 from glow_model_export.imported import (
+    ImportedEncoder,
     ImportModelOptions,
     QueriesAbout,
-    read_source,
-    require_finite,
+    encoder_folder,
+    read_encoder,
+    sentences,
     write_queries_file,
 )
-from glow_model_export.package import Source, export_model
+from glow_model_export.package import export_model, show_report
 
 HELD_OUT = 0.05
 """Fraction of the documents whose texts are held out to measure the tower."""
@@ -98,26 +100,26 @@ def distil_command(options: DistilOptions) -> None:
 def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any]:
     work = options.out.with_name(f"{options.out.name}.distilling")
     (work / "vocabulary").mkdir(parents=True, exist_ok=True)
-    whole = read_source(options, work / "vocabulary")
-    require_finite(whole)
-    layers = _layers(options.layers, whole.towers.config.layers)
-    towers = _student(whole.towers, layers)
+    with encoder_folder(options) as folder:
+        encoder = read_encoder(folder, options, work / "vocabulary")
+    preprocessor, whole = encoder.preprocessor, _teacher(encoder)
+    layers = _layers(options.layers, whole.config.layers)
+    towers = _student(whole, layers)
     say(f"making texts from {options.documents.name}")
-    texts, held = _texts(options, work, whole.preprocessor)
+    texts, held = _texts(options, work, preprocessor)
     say(f"{len(texts):,} texts, {len(held):,} held out; encoding them")
-    made = QueryTexts.make(work / "teacher", whole.towers.query, whole.preprocessor, texts, held)
-    recipe = query_recipe(towers, whole.preprocessor, made, options.seed, options.hours)
+    made = QueryTexts.make(work / "teacher", whole.query, preprocessor, texts, held)
+    recipe = query_recipe(towers, preprocessor, made, options.seed, options.hours)
     training = run(recipe, Place(work / "run", None, options.device), teller(say))
     towers.cpu().eval()
     say("comparing")
-    figures = _compared(options, whole, towers) if options.parity_data else {}
+    figures = _compared(options, preprocessor, whole, towers) if options.parity_data else {}
     say("exporting")
     training["layers"] = list(layers)
-    student = replace(
-        whole, towers=towers, report={**whole.report, "distilled": training, "retrieval": figures}
-    )
+    about = {"imported": encoder.parent["imported"], "distilled": training, "retrieval": figures}
+    student = torch_source(towers, preprocessor, about, encoder.parent)
     queries = held[:PARITY_TEXTS] or texts[:PARITY_TEXTS]
-    names = whole.preprocessor.schema.names
+    names = preprocessor.schema.names
     documents = [
         each for _, each in zip(range(PARITY_TEXTS), read_documents(options.documents, names), strict=False)
     ]
@@ -125,10 +127,10 @@ def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any
         student, options.out, options.quantize, queries, documents, replace=options.replace
     )
     if options.keep_queries is not None:
-        about = QueriesAbout(
-            encoder=whole.parent["sha256"], layers=layers, tokens=whole.preprocessor.schema.query_tokens
-        )
-        write_queries_file(options.keep_queries, towers.query, about)
+        tokens = preprocessor.schema.query_tokens
+        identity = QueriesAbout(encoder=encoder.parent["sha256"], layers=layers, tokens=tokens)
+        tower = {name: each.detach().float().numpy() for name, each in towers.query.named_parameters()}
+        write_queries_file(options.keep_queries, tower, identity)
     shutil.rmtree(work)
     return {
         "model": options.out.name,
@@ -151,6 +153,18 @@ def _layers(asked: str, depth: int) -> tuple[int, ...]:
     if list(found) != sorted(set(found)) or not 0 <= found[0] <= found[-1] < depth:
         raise ConfigError(f"--layers must ascend from 0 to {depth - 1} at most; found {asked or found}")
     return found
+
+
+def _teacher(encoder: ImportedEncoder) -> TwoTowers:
+    """The encoder in torch, in evaluation mode; one whose vectors are not finite is refused."""
+    schema = encoder.preprocessor.schema
+    towers = TwoTowers.unset(encoder.config, schema)
+    for name, tower in ((QUERY_TOWER, towers.query), (DOCUMENT_TOWER, towers.document)):
+        tower.load_state_dict({key: torch.from_numpy(value) for key, value in encoder.towers[name].items()})
+    tokens = [encoder.preprocessor.query(text) for text in sentences(schema)[0]]
+    if not np.isfinite(torch_vectors(towers.query, tokens, encoder.preprocessor.pieces.pad_id)).all():
+        raise ConfigError("the encoder's vectors hold NaN or infinity; expected trained weights")
+    return towers.eval()
 
 
 def _student(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
@@ -177,19 +191,21 @@ def _texts(options: DistilOptions, work: Path, preprocessor: Preprocessor) -> tu
     return list(every), [text for text in dict.fromkeys(dev) if text not in every]
 
 
-def _compared(options: DistilOptions, whole: Source, towers: TwoTowers) -> dict[str, Any]:
+def _compared(
+    options: DistilOptions, preprocessor: Preprocessor, whole: TwoTowers, towers: TwoTowers
+) -> dict[str, Any]:
     """RR@10 and nDCG@10 over judged queries with the full and the fast query tower, and the time per query (torch)."""
-    data, preprocessor = options.parity_data or Path(), whole.preprocessor
+    data = options.parity_data or Path()
     pad_id, qrels = preprocessor.pieces.pad_id, list(read_qrels(data / "qrels" / f"{options.split}.tsv"))
     asked = {row.query_id for row in qrels}
     queries = [Query(each.id, each.text) for each in read_queries(data / "queries.jsonl") if each.id in asked]
     found: dict[str, Any] = {"data": data.name, "split": options.split}
-    read = partial(vectors, whole.towers.document, pad_id=pad_id)
+    read = partial(vectors, whole.document, pad_id=pad_id)
     sides = {
         name: Encoders(
             name, name, preprocessor, partial(vectors, tower, pad_id=pad_id, precision="fp32"), read
         )
-        for name, tower in (("whole", whole.towers.query), ("fast", towers.query))
+        for name, tower in (("whole", whole.query), ("fast", towers.query))
     }
     documents = list(read_documents(data / "corpus.jsonl", preprocessor.schema.names))
     corpus = EncodedCorpus(sides["whole"], documents)

@@ -1,4 +1,4 @@
-"""Exports a tower as an ONNX graph whose initializers have the names of the tower's parameters.
+"""Exports a tower of torch as an ONNX graph whose initializers have the names of the tower's parameters.
 
 `torch.onnx` keeps parameter names except those of matrices, which it transposes and renames. Here they become
 `NAME.weight^T`, so that a tower can be read back into torch (`glow.training.checkpoint`).
@@ -9,23 +9,64 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import Tensor, nn
 from torch.export import Dim
 
-from glow.artifact import TensorNames
+from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, TensorNames
 from glow.errors import ExportError
-from glow.nn import Tower
+from glow.nn import Tower, TwoTowers
+from glow.text import Preprocessor, WeightedTokens, batches_by_length, pad
+from glow_model_export.foreign_graph import INPUTS, OUTPUT
+from glow_model_export.package import Source
 
-INPUTS = ("ids", "mask", "field_ids", "weights")
-OUTPUT = "vector"
 _EXAMPLE = (3, 7)
 MAX_BATCH = 65_536
+_BATCH_TOKENS = 4096
 Shape = Mapping[int, Dim | None]
 """Axis of an input -> its dynamic dimension."""
+
+
+def torch_source(
+    towers: TwoTowers, preprocessor: Preprocessor, report: Mapping[str, Any], parent: Mapping[str, Any]
+) -> Source:
+    """Towers in evaluation mode as the input of an export; they are traced once."""
+    named = {QUERY_TOWER: towers.query, DOCUMENT_TOWER: towers.document}
+    traced: dict[str, ModelProto] = {}
+
+    def graph(name: str) -> ModelProto:
+        if name not in traced:
+            traced[name] = export_graph(named[name])
+        copied = ModelProto()
+        copied.CopyFrom(traced[name])
+        return copied
+
+    def vectors(name: str, sequences: Sequence[WeightedTokens]) -> NDArray[np.float32]:
+        return torch_vectors(named[name], sequences, preprocessor.pieces.pad_id)
+
+    return Source(towers.config, preprocessor, report, parent, graph, vectors)
+
+
+def torch_vectors(tower: Tower, sequences: Sequence[WeightedTokens], pad_id: int) -> NDArray[np.float32]:
+    """Vectors of a torch tower in fp32, float32 [n, D]."""
+    vectors: NDArray[np.float32] | None = None
+    with torch.inference_mode():
+        for rows in batches_by_length([len(sequence) for sequence in sequences], _BATCH_TOKENS):
+            batch = pad([sequences[row] for row in rows], pad_id)
+            arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
+            found = tower(*(torch.from_numpy(array) for array in arrays)).numpy()
+            if vectors is None:
+                vectors = np.empty((len(sequences), found.shape[1]), np.float32)
+            vectors[rows] = found
+    if vectors is None:
+        raise ExportError("parity needs at least one text")
+    return vectors
 
 
 def export_graph(tower: Tower) -> ModelProto:

@@ -1,4 +1,4 @@
-"""`glow import-model`: imports an encoder of Hugging Face or sentence-transformers as a model artifact.
+"""`glow import-model`: imports an encoder of Hugging Face or sentence-transformers as a model artifact, without torch.
 
 Its directory is untrusted: configuration files are validated, and its tokenizer is tried in a separate process.
 """
@@ -9,21 +9,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
+from onnx import ModelProto
 from pydantic import ConfigDict, Field, TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, file_sha256
+from glow.artifact import BASE_MODEL, DOCUMENT_TOWER, QUERY_TOWER, TensorNames, file_sha256
 from glow.commands import JsonOptions, command, option
-from glow.errors import ConfigError, FormatError
-from glow.nn import EncoderFile, Tower, TwoTowers, bert_config, init_from_bert
+from glow.encoders import EncoderFile, Parameters, TowerConfig, bert_config, load_weights, tower_parameters
+from glow.errors import BuildError, ConfigError, FormatError
 from glow.options import ForeignModel, StrictModel, load_foreign
 from glow.records import Document
 from glow.schema import FieldSchema, FieldSpec
@@ -36,10 +39,9 @@ from glow.text import (
     Weighting,
     WordPieces,
 )
-from glow.training import with_few_layers
-from glow_model_export.command import show_report
-from glow_model_export.package import Source, check_quality, export_model, judged_texts
-from glow_model_export.parity import parity_texts, torch_vectors
+from glow_model_export.base import base_encoder
+from glow_model_export.foreign_graph import tower_graph
+from glow_model_export.package import Source, check_quality, export_model, judged_texts, show_report
 from glow_model_export.quantize import Quantization, quantize_columns
 
 FIELDS = "title,anchor,clicked_queries,text"
@@ -83,7 +85,10 @@ class ImportModelOptions(JsonOptions):
     """Which encoder, and its input format."""
 
     source: Path = option(
-        ..., "Model directory of Hugging Face or sentence-transformers.", is_argument=True, metavar="PATH"
+        ...,
+        "Model directory of Hugging Face or sentence-transformers, or `glow-base`, which is downloaded.",
+        is_argument=True,
+        metavar="PATH",
     )
     out: Path = option(..., "Model directory to write.", metavar="DIR")
     pooling: Literal["cls", "mean"] | None = option(
@@ -122,41 +127,80 @@ def import_command(options: ImportOptions) -> None:
     """Makes a model of an encoder that others trained: BERT, RoBERTa, DistilBERT or MPNet, with any tokenizer."""
     if options.queries is not None and options.query_tokens is None:
         options = options.model_copy(update={"query_tokens": QueriesAbout.read(options.queries).tokens})
-    with tempfile.TemporaryDirectory() as scratch:
-        source = read_source(options, Path(scratch))
+    with tempfile.TemporaryDirectory() as scratch, encoder_folder(options) as folder:
+        encoder = read_encoder(folder, options, Path(scratch))
         if options.queries is not None:
-            towers = read_queries_file(options.queries, source.towers, source.parent["sha256"])
-            source = replace(source, towers=towers.eval())
-        require_finite(source)
+            encoder = read_queries_file(options.queries, encoder)
+        source = encoder.source()
         data, split = options.parity_data, options.split
         schema = source.preprocessor.schema
-        texts = judged_texts(data, split, schema) if data else _sentences(schema)
+        texts = judged_texts(data, split, schema) if data else sentences(schema)
         quality = check_quality(source, options.quantize, data, split, *texts) if data else {}
         report = export_model(source, options.out, options.quantize, *texts, quality, replace=options.replace)
     show_report(options, report)
 
 
-def read_source(options: ImportModelOptions, scratch: Path) -> Source:
-    """Reads the encoder as two towers; its vocabulary is written to `scratch`."""
-    folder = options.source
+@dataclass(frozen=True, slots=True)
+class ImportedEncoder:
+    """An encoder as two towers."""
+
+    config: TowerConfig
+    towers: Mapping[str, Parameters]  # a tower's file -> its parameters by name
+    preprocessor: Preprocessor
+    parent: Mapping[str, Any]
+
+    def source(self) -> Source:
+        """The input of an export."""
+
+        def graph(name: str) -> ModelProto:
+            return tower_graph(self.towers[name], self.config)
+
+        report = {"imported": self.parent["imported"]}
+        return Source(self.config, self.preprocessor, report, self.parent, graph)
+
+
+@contextmanager
+def encoder_folder(options: ImportModelOptions) -> Iterator[Path]:
+    """Yields the encoder's directory; that of `glow-base` is downloaded, and removed at the end."""
+    if str(options.source) != BASE_MODEL or options.source.exists():
+        yield options.source
+        return
+    if options.out.exists() and not options.replace:
+        raise BuildError(f"{options.out} exists already; choose another name or remove it first")
+    with base_encoder(options.out) as folder:
+        yield folder
+
+
+def read_encoder(folder: Path, options: ImportModelOptions, scratch: Path) -> ImportedEncoder:
+    """Reads the encoder; its vocabulary is written to `scratch`."""
     foreign = read_foreign(folder, options.pooling)
     if options.word_weights and foreign.pooling != "mean":
         raise ConfigError(
             "--word-weights weighs the tokens of a mean; this encoder's vector is that of [CLS]"
         )
     config = bert_config(folder, dropout=0.0, weight_form="plain", **_pooling(options, foreign.pooling))
-    # Before the towers are built, so that an unreadable directory costs no memory.
+    # Before the weights are read, so that an unreadable directory costs no memory.
     pieces = write_vocabulary(folder, scratch, config.vocabulary)
     schema = _schema(options, foreign)
-    towers = TwoTowers(config, schema)
-    init_from_bert(towers, folder, range(config.layers))
+    weights = load_weights(folder)
+    shapes = {
+        QUERY_TOWER: (schema.query_tokens, 1),
+        DOCUMENT_TOWER: (schema.document_tokens, len(schema.names)),
+    }
+    towers = {
+        name: tower_parameters(weights, range(config.layers), tokens, fields)
+        for name, (tokens, fields) in shapes.items()
+    }
+    if config.pooling == "weighted":
+        for parameters in towers.values():
+            parameters["gain"] = np.full(1, config.exponent, np.float32)
     weighs = options.word_weights > 0
     weighting = Weighting(formula="paper" if weighs else "none", saturate_specials=weighs)
     # It has no counts; an index uses the statistics of its own documents.
     terms = TermTable.from_counts({}, 1, dict.fromkeys((*schema.names, "query"), 1.0))
     preprocessor = Preprocessor(pieces, schema, weighting, terms)
     parent: dict[str, Any] = {"imported": folder.name, "sha256": file_sha256(folder / "model.safetensors")}
-    return Source(towers.eval(), preprocessor, {"imported": folder.name}, parent)
+    return ImportedEncoder(config, towers, preprocessor, parent)
 
 
 def _pooling(options: ImportModelOptions, own: ForeignPooling) -> dict[str, Any]:
@@ -186,16 +230,7 @@ def _schema(options: ImportModelOptions, foreign: Foreign) -> FieldSchema:
     )
 
 
-def require_finite(source: Source) -> None:
-    """Refuses finite weights that give vectors with NaN or infinity, before the export."""
-    texts = parity_texts(source.preprocessor, *_sentences(source.preprocessor.schema))
-    pad_id = source.preprocessor.pieces.pad_id
-    for name, tower in ((QUERY_TOWER, source.towers.query), (DOCUMENT_TOWER, source.towers.document)):
-        if not np.isfinite(torch_vectors(tower, texts[name], pad_id)).all():
-            raise ConfigError("the encoder's vectors hold NaN or infinity; expected trained weights")
-
-
-def _sentences(schema: FieldSchema) -> tuple[list[str], list[Document]]:
+def sentences(schema: FieldSchema) -> tuple[list[str], list[Document]]:
     """Sentences of every length, for a parity check without judged data."""
     texts = [*SENTENCES, *(" ".join(SENTENCES[: place + 1] * (place + 1)) for place in range(len(SENTENCES)))]
     body = schema.fields[-1].name
@@ -454,53 +489,57 @@ class QueriesAbout(StrictModel):
             ) from error
 
 
-def write_queries_file(path: Path, tower: Tower, about: QueriesAbout) -> None:
+def write_queries_file(path: Path, tower: Parameters, about: QueriesAbout) -> None:
     """Writes a query tower as one small file, which rebuilds the model together with the full encoder's weights.
 
     Matrices have 7 bits and a scale per output, as in an exported int8 model, so the rebuilt int8 model is identical. The token
     embedding matrix is the encoder's.
     """
     tensors: dict[str, np.ndarray] = {}
-    for name, value in _own(tower).items():
-        array = value.detach().float().numpy()
-        if name.endswith(".weight") and ".layers." in f".{name}" and array.ndim == 2:
+    for name, array in tower.items():
+        if name.endswith(".weight") and name.startswith("layers.") and array.ndim == 2:
             codes, scales = quantize_columns(np.ascontiguousarray(array.T))
             tensors |= {name + CODES: np.ascontiguousarray(codes.T), name + SCALES: scales}
-        else:
+        elif not name.startswith("words."):
             tensors[name] = array
     part = path.with_name(f"{path.name}.part")
     save_file(tensors, str(part), {ABOUT: json.dumps(about.model_dump(mode="json"))})
     part.replace(path)
 
 
-def read_queries_file(path: Path, whole: TwoTowers, encoder: str) -> TwoTowers:
-    """Builds towers from a query tower file and the full encoder, whose weights have the SHA-256 `encoder`."""
-    about, depth = QueriesAbout.read(path), whole.config.layers
-    if about.encoder != encoder:
+def read_queries_file(path: Path, encoder: ImportedEncoder) -> ImportedEncoder:
+    """The full encoder with the query tower of a file in place of its own."""
+    about, depth = QueriesAbout.read(path), encoder.config.layers
+    if about.encoder != encoder.parent["sha256"]:
         raise ConfigError(
-            f"the query tower {path.name} belongs to an encoder of SHA-256 {about.encoder[:12]}…, found {encoder[:12]}…"
+            f"the query tower {path.name} belongs to an encoder of SHA-256 {about.encoder[:12]}…, "
+            f"found {encoder.parent['sha256'][:12]}…"
         )
-    if about.tokens != whole.schema.query_tokens:
+    if about.tokens != encoder.preprocessor.schema.query_tokens:
         raise ConfigError(
             f"{path.name} reads queries of {about.tokens} tokens; give --query-tokens {about.tokens}"
         )
     if max(about.layers) >= depth:
         raise ConfigError(f"{path.name} requires layer {max(about.layers)}, the encoder has {depth}")
-    towers = with_few_layers(whole, about.layers)
     with safe_open(str(path), framework="np") as opened:
-        found = {name: torch.from_numpy(opened.get_tensor(name)) for name in opened.keys()}
+        found: dict[str, NDArray[Any]] = {name: opened.get_tensor(name) for name in opened.keys()}
     for name in [each for each in found if each.endswith(CODES)]:
         plain, codes = name.removesuffix(CODES), found.pop(name)
-        scales = found.pop(plain + SCALES, torch.empty(0))
+        scales = found.pop(plain + SCALES, np.empty(0, np.float32))
         found[plain] = codes * scales[:, None] if scales.shape == codes.shape[:1] else scales
-    wanted = {name: value.shape for name, value in _own(towers.query).items()}
+    own = encoder.towers[QUERY_TOWER]
+    few = {f"layers.{place}." for place in range(len(about.layers))}
+    wanted = {
+        name: value.shape
+        for name, value in own.items()
+        if name != TensorNames.TABLE
+        and (not name.startswith("layers.") or any(name.startswith(prefix) for prefix in few))
+    }
     if {name: value.shape for name, value in found.items()} != wanted:
         raise ConfigError(f"{path.name} does not hold {len(about.layers)} layers of this encoder's shape")
-    if not all(value.isfinite().all() for value in found.values()):
+    if not all(np.isfinite(value).all() for value in found.values()):
         raise ConfigError(f"{path.name} holds NaN or infinity; expected trained weights")
-    towers.query.load_state_dict(found, strict=False)
-    return towers
-
-
-def _own(tower: Tower) -> dict[str, torch.nn.Parameter]:
-    return {name: value for name, value in tower.named_parameters() if not name.startswith("words.")}
+    query = {name: value.astype(np.float32) for name, value in found.items()}
+    query[TensorNames.TABLE] = own[TensorNames.TABLE]
+    config = encoder.config.model_copy(update={"layers": len(about.layers), "document_layers": depth})
+    return replace(encoder, config=config, towers={**encoder.towers, QUERY_TOWER: query})

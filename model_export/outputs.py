@@ -1,4 +1,4 @@
-"""Further outputs of exported towers: attention for explanations, and directions of tokens for learned impacts.
+"""A further output of exported towers: directions of tokens, for learned impacts.
 
 The graphs are made from the exported ones, quantized or not, and refer to the same weights. So vectors are bit for bit those
 of the plain tower, and a second graph costs kilobytes.
@@ -7,17 +7,16 @@ of the plain tower, and a second graph costs kilobytes.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from glow.artifact import (
     DOCUMENT_TOWER,
-    EXPLAIN_TOWERS,
     LEARNED_HEAD,
     TERMS_TOWER,
     file_records,
@@ -28,70 +27,13 @@ from glow.artifact import (
 )
 from glow.errors import ExportError, MismatchError
 from glow.nn import MEAN_IDF, TermImpacts
-from glow.runtime import ATTENTION, TERMS, VECTOR, AttentionEncoder, Encoder, LearnedHead
-from glow.text import WeightedTokens, load_preprocessor
+from glow.runtime import TERMS, VECTOR, Encoder, LearnedHead
+from glow.text import load_preprocessor
 from glow.training import load_impacts
 from glow_model_export.parity import parity_texts
 
-_MAX_ERROR = 1e-3
-"""Tolerance of an attention row's sum, which is 1; fp16 is the coarsest."""
 _CHECKED_TEXTS = 16
 _TOKEN, _BIAS = "learned.token.weight", "learned.token.bias"
-
-
-def write_explain(folder: Path, texts: Mapping[str, Sequence[WeightedTokens]], pad_id: int) -> None:
-    """Writes the explain graph of each tower beside it, and checks that its vectors are equal.
-
-    `folder` holds both towers with their weights; `texts` are preprocessed texts for each tower's file.
-    """
-    for tower, name in EXPLAIN_TOWERS.items():
-        onnx.save(add_attention(onnx.load(folder / tower, load_external_data=False)), folder / name)
-        _check_attention(folder / tower, folder / name, texts[tower][:_CHECKED_TEXTS], pad_id)
-
-
-def add_attention(model: ModelProto) -> ModelProto:
-    """Gives a tower's graph the output `attention`, float32 [B, L], in place: row 0 of the last softmax, mean over heads.
-
-    That is the attention that each token gets from [CLS] in the last layer; GLOW's Table 4 has another measure.
-    """
-    graph = model.graph
-    readers = {name: node for node in graph.node for name in node.input}
-    softmaxes = [node for node in graph.node if node.op_type == "Softmax" and node.output[0] in readers]
-    if not softmaxes:
-        raise ExportError("the graph has no attention softmax; export the model again with this version")
-    constants = {f"{ATTENTION}.first": np.array(0, np.int64), f"{ATTENTION}.heads": np.array([1], np.int64)}
-    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
-    graph.node.extend(_attention_steps(softmaxes[-1].output[0]))
-    shape = [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim]
-    graph.output.append(helper.make_tensor_value_info(ATTENTION, TensorProto.FLOAT, shape))
-    return model
-
-
-def _attention_steps(probabilities: str) -> list[NodeProto]:
-    """[B, n, L, L] -> the row of [CLS], [B, n, L] -> mean over heads, [B, L]."""
-    first, row, whole = f"{ATTENTION}.first", f"{ATTENTION}.row", f"{ATTENTION}.float"
-
-    def step(kind: str, inputs: list[str], out: str, **attributes: Any) -> NodeProto:
-        return helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes)
-
-    return [
-        step("Gather", [probabilities, first], row, axis=2),
-        step("Cast", [row], whole, to=TensorProto.FLOAT),
-        step("ReduceMean", [whole, f"{ATTENTION}.heads"], ATTENTION, keepdims=0),
-    ]
-
-
-def _check_attention(plain: Path, explained: Path, sequences: Sequence[WeightedTokens], pad_id: int) -> None:
-    expected = Encoder(plain, pad_id).run(sequences)
-    vectors, attention = AttentionEncoder(explained, pad_id).run(sequences)
-    if not np.array_equal(vectors, expected):
-        difference = float(np.abs(vectors - expected).max())
-        raise ExportError(
-            f"{explained.name} gives other vectors than {plain.name}, by up to {difference:.1e}"
-        )
-    error = float(np.abs(attention.sum(1) - 1.0).max())
-    if not error < _MAX_ERROR:
-        raise ExportError(f"{explained.name}: attention of a text sums to 1 only within {error:.1e}")
 
 
 def last_states(model: ModelProto) -> tuple[str, int]:

@@ -30,12 +30,11 @@ from glow.artifact import (
     write_artifact,
 )
 from glow.errors import ExportError
-from glow.index import RerankWeight
+from glow.index import REPORT_FILE, RerankWeight
 from glow.nn import CrossConfig, CrossEncoder
 from glow.records import Document
 from glow.runtime import Reranker, RerankerShape, reranker_preprocessor
-from glow.text import Preprocessor, WeightedTokens, pad
-from glow.training import REPORT_FILE, save_preprocessing
+from glow.text import Preprocessor, WeightedTokens, pad, save_preprocessor
 from glow_model_export.parity import parity_texts
 from glow_model_export.quantize import Quantization, move_weights, quantize_matrices, share_word_table
 from glow_model_export.rerank_graphs import export_rerank_graphs
@@ -118,7 +117,7 @@ def _write(folder: Path, graphs: Mapping[str, ModelProto], how: Quantization, so
     for name, graph in copies.items():
         onnx.save(graph, folder / name)
     _shape(source.model.config).save(folder / RERANKER_SHAPE)
-    save_preprocessing(folder, source.preprocessor)
+    save_preprocessor(folder, source.preprocessor)
 
 
 def _shape(config: CrossConfig) -> RerankerShape:

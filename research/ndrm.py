@@ -126,7 +126,7 @@ def _vocabulary(texts: Sequence[Sequence[tuple[str, str]]]) -> Vocabulary:
 
 def first_vectors(vocabulary: Vocabulary, pieces: WordPieces) -> Tensor:
     """Float [V, E]: the normalized mean of the MiniLM token embeddings of each term's most frequent word."""
-    table = load_weights(minilm_folder())["embeddings.word_embeddings.weight"].float()
+    table = torch.from_numpy(load_weights(minilm_folder())["embeddings.word_embeddings.weight"])
     ids = [pieces.pieces(word) for word in vocabulary.words[1:]]
     means = [table[torch.tensor(each)].mean(0) for each in ids]
     return torch.nn.functional.normalize(torch.stack([torch.zeros(table.shape[1]), *means]), dim=-1)

@@ -21,7 +21,7 @@ FOLDER = ROOT / "docker" / "requirements"
 FILES = ("formats", "pages", "documents")
 LOCKS: dict[str, tuple[str, ...]] = {
     "dev": ("dev", "eval", "train", "export"),
-    "serve": (),
+    "serve": ("models",),
     "service": ("otel",),
     "service-milvus": ("milvus", "otel"),
     "service-gpu": ("gpu", "otel"),

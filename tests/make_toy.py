@@ -18,7 +18,8 @@ from glow.index import RerankWeight
 from glow.nn import CrossConfig, CrossEncoder, TowerConfig, TwoTowers
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermCounter, Weighting, WordPieces, field_words, load_preprocessor
-from glow_model_export.package import Source, export_model
+from glow_model_export.graph import torch_source
+from glow_model_export.package import export_model
 from glow_model_export.rerank import RerankSource, export_reranker
 
 DATA = Path(__file__).parent / "data"
@@ -100,7 +101,7 @@ def main() -> None:
                     parameter.add_(torch.randn_like(parameter) * 0.02)
             towers.words.weight.normal_(0.0, 1.0)
         shutil.rmtree(DATA / "toy-model", ignore_errors=True)
-        export_model(Source(towers, preprocessor, {"toy": True}, {}), DATA / "toy-model", "none")
+        export_model(torch_source(towers, preprocessor, {"toy": True}, {}), DATA / "toy-model", "none")
 
 
 def make_reranker() -> None:

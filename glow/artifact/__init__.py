@@ -28,6 +28,7 @@ from glow.artifact.manifest import (
     write_artifact,
 )
 from glow.artifact.model import (
+    BASE_MODEL,
     CALIBRATION_FILE,
     DOCUMENT_TOWER,
     EXPLAIN_FILES,
@@ -40,7 +41,9 @@ from glow.artifact.model import (
     TensorNames,
     default_model,
     documents_hash,
+    find_model,
     learned_hash,
+    model_folders,
     model_hash,
     open_model,
     query_side_files,
@@ -60,13 +63,13 @@ from glow.artifact.reranker import (
 from glow.artifact.root import CURRENT_FILE, GATE, PINNED_FILE, WAIT_S, WORK_FOLDER, IndexRoot, failed_checks
 
 __all__ = [
-    "CALIBRATION_FILE", "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS",
+    "BASE_MODEL", "CALIBRATION_FILE", "CURRENT_FILE", "DOCUMENT_READER", "DOCUMENT_TOWER", "EXPLAIN_FILES", "EXPLAIN_TOWERS",
     "GATE", "JOIN_GRAPH", "LEARNED_HEAD", "LOCK_FILE", "MANIFEST_FILE", "PINNED_FILE", "QUERY_READER",
     "QUERY_TOWER", "REMOVED", "RERANKER_FOLDER", "RERANKER_SHAPE", "RERANKER_WEIGHTS", "RERANK_WEIGHT_FILE",
     "TERMS_TOWER", "TOWER_WEIGHTS", "WAIT_S", "WORD_TABLE", "WORK_FOLDER", "ArtifactWriter",
     "FileKey", "FileRecord", "IndexRoot", "Manifest", "RootLock", "TensorNames", "default_model", "discard",
-    "disk_error", "documents_hash", "failed_checks", "file_records", "file_sha256", "folder_for", "is_abandoned",
-    "is_temporary", "learned_hash", "model_hash", "open_model", "open_reranker", "query_side_files", "read_manifest",
+    "disk_error", "documents_hash", "failed_checks", "file_records", "file_sha256", "find_model", "folder_for", "is_abandoned",
+    "is_temporary", "learned_hash", "model_folders", "model_hash", "open_model", "open_reranker", "query_side_files", "read_manifest",
     "replace_file", "reranker_files", "reranker_hash", "set_aside", "set_aside_abandoned", "sync", "try_lock",
     "verify", "write_artifact",
 ]  # fmt: skip

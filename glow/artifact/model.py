@@ -2,17 +2,27 @@
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from glow.artifact.manifest import FileRecord, Manifest, verify
-from glow.errors import ArtifactNotFoundError
+from glow.artifact.lock import RootLock
+from glow.artifact.manifest import MANIFEST_FILE, FileRecord, Manifest, verify
+from glow.errors import ArtifactNotFoundError, DependencyError
 from glow.text import PREPROCESSOR_VERSION, TOKENIZER_FILE
 
 MODELS_PACKAGE = "glow_models"
 """Data package that contains the models of an installed GLOW."""
+BASE_MODEL = "glow-base"
+"""Name of the model that is made when it is first named."""
+MODELS_VARIABLE = "GLOW_MODELS"
+"""Environment variable: directory of made models; default: `models/` of a checkout, otherwise one below `~/.cache`."""
+WAIT_S = 3600.0
+"""How long a command waits for another that makes the same model."""
 QUERY_TOWER = "query.onnx"
 """Graph of the query encoder."""
 DOCUMENT_TOWER = "document.onnx"
@@ -73,6 +83,61 @@ def open_model(folder: Path) -> tuple[Manifest, str]:
     return manifest, model_hash(manifest.files)
 
 
+def find_model(
+    model: Path | None,  # a directory, or the name of a model; None: the default model
+) -> Path:
+    """The directory of a model. `glow-base` is made if it is named for the first time."""
+    if model is None:
+        return default_model()
+    if model.exists() or len(model.parts) != 1:
+        return model
+    folders = model_folders()
+    for folder in (*folders, _own_folder()):
+        if (folder / model / MANIFEST_FILE).is_file():
+            return folder / model
+    if str(model) == BASE_MODEL:
+        return _make_base(folders)
+    known = {path.parent.name for folder in folders for path in folder.glob(f"*/{MANIFEST_FILE}")}
+    raise ArtifactNotFoundError(
+        f"there is no model {str(model)!r}: no such directory here, and the names are {', '.join(sorted({*known, BASE_MODEL}))}"
+    )
+
+
+def _make_base(folders: Sequence[Path]) -> Path:
+    """Makes the model in a process of its own; one at a time."""
+    home = (
+        folders[0]
+        if MODELS_VARIABLE not in os.environ and (folders[0] / "DEFAULT").is_file()
+        else _own_folder()
+    )
+    target = home / BASE_MODEL
+    command = [
+        sys.executable,
+        "-m",
+        "glow",
+        "import-model",
+        BASE_MODEL,
+        "--out",
+        str(target),
+        "--quantize",
+        "int8",
+    ]
+    with RootLock(home).hold(WAIT_S):
+        if not target.exists():
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
+            if done.returncode == DependencyError.exit_code:
+                raise DependencyError(f"{BASE_MODEL} cannot be made: a package is missing (see above)")
+            if done.returncode:
+                raise ArtifactNotFoundError(f"{BASE_MODEL} could not be made (see above)")
+    return target
+
+
+def _own_folder() -> Path:
+    """The user's own directory of models."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get(MODELS_VARIABLE) or cache / "glow" / "models")
+
+
 def default_model(
     # folder of models; None: `models/` in the working directory if it has a `DEFAULT`, otherwise the models
     # that were installed with GLOW
@@ -80,7 +145,7 @@ def default_model(
 ) -> Path:
     """The folder of the model that `DEFAULT` names."""
     if models is None:
-        models = next((path for path in _model_folders() if (path / "DEFAULT").is_file()), Path("models"))
+        models = next((path for path in model_folders() if (path / "DEFAULT").is_file()), Path("models"))
     try:
         name = (models / "DEFAULT").read_text(encoding="utf-8").strip()
     except OSError as error:
@@ -90,7 +155,8 @@ def default_model(
     return models / name
 
 
-def _model_folders() -> list[Path]:
+def model_folders() -> list[Path]:
+    """Directories of models: `models/` in the working directory, and what was installed with GLOW."""
     installed = find_spec(MODELS_PACKAGE)
     places = installed.submodule_search_locations if installed else None
     return [Path("models"), *(Path(place) for place in places or ())]

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from glow.artifact import default_model
+from glow.artifact import find_model
 from glow.commands import command, option, shown_progress, write_text
 from glow.errors import ConfigError, InputError
 from glow.evaluation.comparison import SAMPLES, Test, Unseen, compare_all, unseen_queries
@@ -60,7 +60,7 @@ class EvaluateOptions(ReportOptions, MeasureOptions):
     data: tuple[Path, ...] = option(..., "Data directory in BEIR format; repeatable.", metavar="DIR")
     split: tuple[str, ...] = option(..., "Split of the relevance judgments, qrels/SPLIT.tsv; repeatable.")
     model: Path | None = option(
-        None, "Model directory; default: the one that models/DEFAULT names.", metavar="DIR"
+        None, "Model, by name (glow-base) or directory; default: glow-mini.", metavar="DIR"
     )
     index_root: Path | None = option(
         None, "Measure the live version of this index as it is served, instead of a corpus in memory."
@@ -116,7 +116,7 @@ def evaluate_command(options: EvaluateOptions) -> None:
     plan = _Plan(
         options,
         names,
-        Model.open(options.model or default_model()) if needs_model else None,
+        Model.open(find_model(options.model)) if needs_model else None,
         DenseOptions(
             options.term_stats,
             options.analyzer,

@@ -1,19 +1,25 @@
 """Torch modules: weighted attention, the two towers, the cross-encoder, pre-training."""
 
-from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention, WeightForm, WeightSide, weighted_attention
-from glow.nn.bert import (
+from glow.encoders import (
+    MASKED_LOGIT,
+    Pooling,
+    TowerConfig,
+    WeightForm,
+    WeightSide,
     bert_config,
+    load_weights,
+)
+from glow.nn.attention import WeightedSelfAttention, weighted_attention
+from glow.nn.bert import (
     bert_tensors,
     init_cross_encoder,
     init_encoder,
     init_from_bert,
     init_tower,
     init_words,
-    load_weights,
     minilm_folder,
 )
 from glow.nn.cross_encoder import Compressor, CrossConfig, CrossEncoder, LateInteraction, Side
-from glow.nn.encoder_file import EncoderFile
 from glow.nn.pretraining import (
     CrossThought,
     Pretrainer,
@@ -23,10 +29,10 @@ from glow.nn.pretraining import (
     SentenceEncoder,
 )
 from glow.nn.term_impacts import MEAN_IDF, TermImpacts
-from glow.nn.towers import EncoderLayer, Pooling, Tower, TowerConfig, TwoTowers
+from glow.nn.towers import EncoderLayer, Tower, TwoTowers
 
 __all__ = [
-    "MASKED_LOGIT", "MEAN_IDF", "Compressor", "CrossConfig", "CrossEncoder", "CrossThought", "EncoderFile",
+    "MASKED_LOGIT", "MEAN_IDF", "Compressor", "CrossConfig", "CrossEncoder", "CrossThought",
     "EncoderLayer", "LateInteraction", "Pooling", "Pretrainer", "PretrainingBatch", "PretrainingKind",
     "SentenceConfig", "SentenceEncoder", "Side", "TermImpacts", "Tower", "TowerConfig", "TwoTowers",
     "WeightForm", "WeightSide", "WeightedSelfAttention", "bert_config", "bert_tensors",

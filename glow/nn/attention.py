@@ -11,22 +11,13 @@ w_j ** g_h: a learned gain g_h per head, 0 for plain attention. `plain` ignores 
     n   heads           d   H / n
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = [
-    "MASKED_LOGIT", "MIN_WEIGHT", "WeightForm", "WeightSide", "WeightedSelfAttention", "weighted_attention",
-]  # fmt: skip
+from glow.encoders import MASKED_LOGIT, MIN_WEIGHT, WeightForm, WeightSide
 
-WeightSide = Literal["key", "row"]
-WeightForm = Literal["multiply", "log", "plain"]
-MASKED_LOGIT = -10_000.0
-"""Added to the logits of padded keys after weighting, as in BERT; softmax gives them exactly 0 in fp32."""
-MIN_WEIGHT = 1e-3
-"""Minimum of a weight before its logarithm."""
+__all__ = ["WeightedSelfAttention", "weighted_attention"]
 
 
 def weighted_attention(

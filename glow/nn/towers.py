@@ -6,79 +6,17 @@ embedding matrix, post-norm layers, learned absolute positions, a field embeddin
     B   sequences       L   tokens      H   hidden size = dimensions of the vector
 """
 
-from typing import Literal, Self
+from typing import Self
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.nn.attention import (
-    MASKED_LOGIT,
-    MIN_WEIGHT,
-    WeightedSelfAttention,
-    WeightForm,
-    WeightSide,
-)
-from glow.options import StrictModel
+from glow.encoders import MASKED_LOGIT, MIN_WEIGHT, TowerConfig
+from glow.nn.attention import WeightedSelfAttention
 from glow.schema import FieldSchema
 
-__all__ = ["EncoderLayer", "Pooling", "Tower", "TowerConfig", "TwoTowers", "initialise"]
-
-Pooling = Literal["cls", "tanh", "mean", "weighted"]
-
-
-class TowerConfig(StrictModel):
-    """Shape of both towers, which may differ in depth.
-
-    Attributes:
-        vocabulary: number of subword tokens.
-        hidden: H, the size of the vector.
-        layers, heads, intermediate: of the encoder; `heads` divides H.
-        document_layers: layers of the document tower, if different; 0: `layers`. Documents are encoded in builds, so a
-            deeper tower for them does not slow searches.
-        weight_side: `key` (Eq. 2) or `row` (Eq. 4).
-        weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
-            added, times a learned gain per head; key side) or `plain` (attention without weights, for a pooling that has them).
-        gain: initial gain of `log`, and initial exponent of `weighted` pooling; 0 is plain attention.
-        pooling_gain: another initial exponent of the pooling; None: `gain`.
-        pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all
-            tokens, or `weighted`: their mean weighted by w ** gain, the gain learned.
-        dropout: hidden and attention dropout in training.
-        layer_norm_eps: BERT's 1e-12.
-        relative_positions: whether every layer adds a learned bias per head for the distance of two tokens to its logits (MPNet).
-    """
-
-    vocabulary: int = Field(ge=5)
-    hidden: int = Field(default=384, ge=1)
-    layers: int = Field(default=3, ge=1)
-    document_layers: int = Field(default=0, ge=0)
-    heads: int = Field(default=12, ge=1)
-    intermediate: int = Field(default=1536, ge=1)
-    weight_side: WeightSide = "key"
-    weight_form: WeightForm = "multiply"
-    gain: float = 0.0
-    pooling_gain: float | None = None
-    pooling: Pooling = "mean"
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
-    layer_norm_eps: float = Field(default=1e-12, gt=0.0)
-    relative_positions: bool = False
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.weight_form == "log" and self.weight_side == "row":
-            raise ValueError("weight_form 'log' needs the key side: a softmax ignores what a row shares")
-        return self
-
-    @property
-    def exponent(self) -> float:
-        """The initial exponent of weights in the pooling."""
-        return self.gain if self.pooling_gain is None else self.pooling_gain
-
-    @property
-    def document(self) -> Self:
-        """The document tower's shape, with its own number of layers in `layers`."""
-        return self.model_copy(update={"layers": self.document_layers or self.layers})
+__all__ = ["EncoderLayer", "Tower", "TwoTowers", "initialise"]
 
 
 class EncoderLayer(nn.Module):

@@ -27,6 +27,7 @@ from glow.text.preprocessor import (
     load_pieces,
     load_preprocessor,
     pad,
+    save_preprocessor,
 )
 from glow.text.spans import WordSpans
 from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
@@ -41,6 +42,6 @@ __all__ = [
     "Weighting", "WordPieces", "WordSpans", "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact",
     "body_text", "check_analyzer", "field_words", "idf_bm25", "idf_lucene", "is_indexed", "is_lexical", "is_punctuation",
     "lexical_tokens", "lexical_words", "load_pieces", "load_preprocessor", "markup", "misspell", "misspell_in", "pad",
-    "passage_document", "searched_words", "select_terms",
+    "passage_document", "save_preprocessor", "searched_words", "select_terms",
     "texts_at",
 ]  # fmt: skip

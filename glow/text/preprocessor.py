@@ -6,6 +6,7 @@ hash. A query is `[CLS] words [SEP]`, a document `[CLS] field [SEP] field [SEP] 
     L   tokens of one sequence; a batch pads to its longest
 """
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -337,3 +338,14 @@ def lexical_tokens(sequence: WeightedTokens) -> NDArray[np.int64]:
     """Positions of the tokens whose words a lexical index holds, int64, ascending."""
     holds = np.array([*(is_lexical(word) for word in sequence.words), False])  # special tokens have index -1
     return np.flatnonzero(holds[sequence.word_ids])
+
+
+def save_preprocessor(folder: Path, preprocessor: Preprocessor) -> None:
+    """Writes vocabulary, schema, weighting and term statistics for `load_preprocessor`."""
+    vocabulary = preprocessor.pieces.vocabulary
+    shutil.copyfile(vocabulary, folder / VOCABULARY_FILE)
+    if isinstance(preprocessor.pieces, TokenizerPieces):
+        shutil.copyfile(vocabulary.with_name(TOKENIZER_FILE), folder / TOKENIZER_FILE)
+    preprocessor.schema.save(folder / "schema.json")
+    preprocessor.weighting.save(folder / "weighting.json")
+    preprocessor.terms.save(folder / "terms")

@@ -1,14 +1,12 @@
 """Trains models: data, losses, recipes, one loop, checkpoints. Needs the `train` extra."""
 
 from glow.training.checkpoint import (
-    REPORT_FILE,
     kind_of,
     load_checkpoint,
     load_impacts,
     load_pretrained,
     read_towers,
     save_checkpoint,
-    save_preprocessing,
 )
 from glow.training.config import Given, TrainConfig
 from glow.training.data import Collection, read_collection
@@ -21,8 +19,8 @@ from glow.training.synthesis import SynthesisOptions, synthesize
 from glow.training.towers import initial_towers, with_few_layers
 
 __all__ = [
-    "REPORT_FILE", "Collection", "EncodedCorpus", "Given", "Place", "Progress", "QueryTexts", "Source", "SynthesisOptions",
+    "Collection", "EncodedCorpus", "Given", "Place", "Progress", "QueryTexts", "Source", "SynthesisOptions",
     "TrainConfig", "TrainingDevice", "initial_towers", "kind_of", "load_checkpoint", "load_impacts", "load_pretrained",
-    "load_reranker", "query_recipe", "read_collection", "read_towers", "run", "save_checkpoint", "save_preprocessing",
+    "load_reranker", "query_recipe", "read_collection", "read_towers", "run", "save_checkpoint",
     "synthesize", "teller", "train", "vectors", "with_few_layers",
 ]  # fmt: skip

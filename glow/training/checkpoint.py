@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from glow.artifact import DOCUMENT_TOWER, QUERY_TOWER, Manifest, TensorNames, verify, write_artifact
 from glow.errors import ArtifactError, FormatError, GlowError
+from glow.index import REPORT_FILE
 from glow.nn import (
     Pretrainer,
     SentenceConfig,
@@ -32,16 +33,9 @@ from glow.nn import (
     init_encoder,
 )
 from glow.runtime import Model
-from glow.text import (
-    TOKENIZER_FILE,
-    VOCABULARY_FILE,
-    Preprocessor,
-    TokenizerPieces,
-    WordPieces,
-    load_preprocessor,
-)
+from glow.text import Preprocessor, WordPieces, load_preprocessor, save_preprocessor
 
-CHECKPOINT_FILE, WEIGHTS_FILE, REPORT_FILE = "checkpoint.json", "model.safetensors", "report.json"
+CHECKPOINT_FILE, WEIGHTS_FILE = "checkpoint.json", "model.safetensors"
 CheckpointKind = Literal["towers", "reranker", "impacts", "encoder"]
 NAMES: Mapping[CheckpointKind, str] = {
     "towers": "towers",
@@ -146,17 +140,6 @@ class Checkpoint:
     manifest: Manifest
 
 
-def save_preprocessing(folder: Path, preprocessor: Preprocessor) -> None:
-    """Writes vocabulary, schema, weighting and term statistics for `load_preprocessor`."""
-    vocabulary = preprocessor.pieces.vocabulary
-    shutil.copyfile(vocabulary, folder / VOCABULARY_FILE)
-    if isinstance(preprocessor.pieces, TokenizerPieces):
-        shutil.copyfile(vocabulary.with_name(TOKENIZER_FILE), folder / TOKENIZER_FILE)
-    preprocessor.schema.save(folder / "schema.json")
-    preprocessor.weighting.save(folder / "weighting.json")
-    preprocessor.terms.save(folder / "terms")
-
-
 def save_checkpoint(
     folder: Path,
     towers: TwoTowers,
@@ -170,7 +153,7 @@ def save_checkpoint(
     """
 
     def beside(made: Path) -> None:
-        save_preprocessing(made, preprocessor)
+        save_preprocessor(made, preprocessor)
         if teacher_map is not None:
             save_file({"weight": teacher_map.weight.detach().cpu().contiguous()}, made / TEACHER_MAP)
 

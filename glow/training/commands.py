@@ -12,7 +12,7 @@ from accelerate import PartialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from glow.artifact import default_model
+from glow.artifact import default_model, find_model
 from glow.commands import JsonOptions, command, option, shown_progress, write_report
 from glow.errors import ConfigError
 from glow.negatives import write_negatives
@@ -206,7 +206,7 @@ class EncodingOptions(StrictModel):
     """The encoder and where it runs."""
 
     model: Path | None = option(
-        None, "Model or checkpoint directory; default: the one that models/DEFAULT names.", metavar="DIR"
+        None, "Model, by name or directory, or checkpoint directory; default: glow-mini.", metavar="DIR"
     )
     fields: str = option("glow-default", "Schema preset with the text fields.")
     device: Device = option("cpu", "Device that encodes.")
@@ -273,7 +273,7 @@ def mine_command(options: MineOptions) -> None:
         collection = read_collection(options.data, options.split, schema)
         dense = None
         if options.model is not None or options.retriever != "lexical":
-            source = open_source(options.model or default_model(), options.encoding())
+            source = open_source(find_model(options.model), options.encoding())
             dense = EncodedCorpus(source, collection.documents, show("encoding documents"))
         header, lines, figures = mine(collection, options.split, schema, mining, dense, show("mining"))
         write_negatives(options.out, header, lines)
@@ -286,7 +286,7 @@ def synthesize_command(options: SynthesizeOptions) -> None:
     with shown_progress(sys.stderr) as show:
         kinds = tuple(kind.strip() for kind in options.kinds.split(",") if kind.strip())
         making = SynthesisOptions(options.max_queries, options.drop, options.round_trip, options.seed, kinds)
-        searcher = (options.model or default_model()) if options.round_trip else None
+        searcher = find_model(options.model) if options.round_trip else None
         encode = options.encoding()
         schema = FieldSchema.preset(options.fields)
         report = synthesize(

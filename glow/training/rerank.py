@@ -18,7 +18,7 @@ from glow.nn import CrossConfig, CrossEncoder, Side, bert_config, init_cross_enc
 from glow.options import StrictModel
 from glow.records import Qrel
 from glow.schema import FieldSchema
-from glow.text import Preprocessor, Weighting, WordPieces, load_preprocessor
+from glow.text import Preprocessor, Weighting, WordPieces, load_preprocessor, save_preprocessor
 from glow.training.candidates import (
     CandidateBatch,
     CandidateBatches,
@@ -32,7 +32,6 @@ from glow.training.checkpoint import (
     kind_of,
     load_weights,
     open_checkpoint,
-    save_preprocessing,
     write_checkpoint,
 )
 from glow.training.config import Given
@@ -433,7 +432,7 @@ def save_reranker(
         model.config.model_dump(mode="json"),
         model.state_dict(),
         report,
-        lambda folder: save_preprocessing(folder, preprocessor),
+        lambda folder: save_preprocessor(folder, preprocessor),
         {"terms": preprocessor.terms.hash},
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from glow.artifact import WAIT_S, IndexRoot, default_model
+from glow.artifact import WAIT_S, IndexRoot, find_model
 from glow.collection import MAX_DOCUMENT_BYTES, parse_document, read_document
 from glow.commands import Advance, IndexRootOptions, JsonOptions, all_cores, option
 from glow.errors import InputError, RecordError
@@ -63,7 +63,7 @@ class UpsertOptions(InputOptions, ChangeOptions):
     """Documents to add or replace."""
 
     model: Path | None = option(
-        None, "Model that built the index; default: the one that models/DEFAULT names.", metavar="DIR"
+        None, "Model that built the index, by name or directory; default: glow-mini.", metavar="DIR"
     )
     threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
 
@@ -75,7 +75,7 @@ class UpsertOptions(InputOptions, ChangeOptions):
     @property
     def model_folder(self) -> Path:
         """The model that encodes new documents."""
-        return self.model or default_model()
+        return find_model(self.model)
 
 
 class DeleteOptions(ChangeOptions):

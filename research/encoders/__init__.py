@@ -14,7 +14,7 @@ ENCODER is all-mpnet-base-v2 (docs/models.md), IMPORTED what `glow import-model 
     python -m research encoders towers --model models/glow-mini --work work --out runs/mini
     glow export-model --checkpoint runs/mini --out models/mini --parity-data $DATA/tldr
 
-Queries are the layers of an imported encoder, unchanged: MINILM for glow-mini. glow-base is all-mpnet-base-v2 for both (`make base`).
+Queries are the layers of an imported encoder, unchanged: MINILM for glow-mini. glow-base is all-mpnet-base-v2 for both (docs/models.md).
 
     python -m research encoders join --model models/mini --encoder MINILM --out runs/joined
     glow export-model --checkpoint runs/joined --out models/glow-mini --quantize int8 --parity-data $DATA/tldr

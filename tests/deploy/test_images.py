@@ -46,6 +46,7 @@ def in_image(folder: Path, *command: str, **variables: str) -> subprocess.Comple
         ("service", "glow_service.commands.serve"),
         ("service", "glow_service.commands.search"),
         ("builder", "glow_index_builder.commands.build"),
+        ("builder", "glow_model_export.imported"),
     ],
 )
 def test_what_an_image_holds_is_enough_to_start(tmp_path: Path, name: str, module: str) -> None:

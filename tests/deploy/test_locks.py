@@ -13,7 +13,7 @@ from scripts.lock_images import BUILD, LOCKS, UNLOCKED, requirements
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker" / "requirements"
-HEAVY = {"torch", "onnx", "scipy", "ir-measures", "bm25s"}
+HEAVY = {"torch", "onnxscript", "scipy", "ir-measures", "bm25s"}
 PYTHON = {"python_version": "3.11", "python_full_version": "3.11.7"}
 """Where the lock files are tried; images have it, and CI."""
 

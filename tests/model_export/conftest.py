@@ -37,5 +37,5 @@ def traced_once() -> Iterator[dict[str, ModelProto]]:
         return copied
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glow_model_export.package.export_graph", export)
+        patch.setattr("glow_model_export.graph.export_graph", export)
         yield graphs

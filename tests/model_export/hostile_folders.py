@@ -23,8 +23,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from typer.testing import CliRunner
 
-from glow.nn import EncoderFile
-from glow.nn.encoder_file import encoder_shapes
+from glow.encoders import EncoderFile, encoder_shapes
 from glow_model_export.imported import import_command
 from tests.attacks.harness import peak_mb
 

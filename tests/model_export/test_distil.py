@@ -168,9 +168,10 @@ def test_a_query_tower_that_does_not_belong_is_refused_in_one_line(
     damage: Callable[[Path], object], said: str, encoder: Path, tmp_path: Path
 ) -> None:
     kept = tmp_path / "queries.safetensors"
-    whole = read_towers(imported(encoder, tmp_path / "whole"))
+    query = read_towers(imported(encoder, tmp_path / "whole")).query
+    whole = {name: each.detach().numpy() for name, each in query.named_parameters()}
     digest = file_sha256(encoder / "model.safetensors")
-    write_queries_file(kept, whole.query, QueriesAbout(encoder=digest, layers=(0, 1), tokens=64))
+    write_queries_file(kept, whole, QueriesAbout(encoder=digest, layers=(0, 1), tokens=64))
     damage(kept)
     done = run(encoder, "--out", tmp_path / "again", "--queries", kept, "--query-tokens", "64")
     assert done.exit_code == 2 and said in done.output and len(done.output.splitlines()) == 1

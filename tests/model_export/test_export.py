@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 import torch
 
-from glow.artifact import verify
+from glow.artifact import QUERY_TOWER, verify
 from glow.errors import BuildError, ExportError
 from glow.nn import TowerConfig, TwoTowers
 from glow.records import Document
@@ -17,9 +17,9 @@ from glow.runtime import Encoder, Model
 from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, Weighting, WordPieces
 from glow.training.checkpoint import read_towers
-from glow_model_export.graph import export_graph
+from glow_model_export.graph import export_graph, torch_source, torch_vectors
 from glow_model_export.package import Source, export_model
-from glow_model_export.parity import invariance, torch_vectors
+from glow_model_export.parity import invariance
 
 SCHEMA = FieldSchema.preset("glow-default")
 FEW = [Document("d", {"title": ("honey bees",), "text": ("bees eat rice " * 40,)})]
@@ -48,7 +48,7 @@ def source(request: pytest.FixtureRequest, toy_model: Path) -> Source:
     with torch.no_grad():
         for parameter in towers.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
-    return Source(towers, preprocessor, {}, {})
+    return torch_source(towers, preprocessor, {}, {})
 
 
 @pytest.fixture(scope="module", params=["none", "int8", "fp16"])
@@ -63,7 +63,8 @@ def exported(
 def test_a_model_encodes_what_torch_encodes(source: Source, exported: Model) -> None:
     """Float within 1e-4 of torch; smaller precisions within their cosine."""
     sequences = [exported.preprocessor.query(text) for text in TEXTS]
-    expected = torch_vectors(source.towers.query, sequences, 0)
+    assert source.reference is not None
+    expected = source.reference(QUERY_TOWER, sequences)
     found = exported.encoder("query").encode(sequences)
     precision = exported.manifest.parameters["precision"]
     if precision == "none":
@@ -92,7 +93,7 @@ def test_a_model_read_back_and_exported_again_is_the_same_model(source: Source, 
     """Towers that are the same bit for bit are not traced again here; the test below does."""
     export_model(source, tmp_path / "first", "none", TEXTS, FEW)
     first = Model.open(tmp_path / "first")
-    again = Source(read_towers(first), first.preprocessor, {}, {})
+    again = torch_source(read_towers(first), first.preprocessor, {}, {})
     export_model(again, tmp_path / "again", "none", TEXTS, FEW)
     assert Model.open(tmp_path / "again").hash == first.hash
 
@@ -174,7 +175,7 @@ def test_an_encoder_needs_no_torch(exported: Model) -> None:
 )
 def test_fp16_on_cuda_gives_the_vectors_of_float_on_the_cpu(toy_model: Path, tmp_path: Path) -> None:
     model = Model.open(toy_model)
-    source = Source(read_towers(model), model.preprocessor, {}, {})
+    source = torch_source(read_towers(model), model.preprocessor, {}, {})
     for precision in ("none", "fp16"):
         export_model(source, tmp_path / precision, precision, TEXTS)
     tokens = [model.preprocessor.query(text) for text in TEXTS]

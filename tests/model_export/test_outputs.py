@@ -23,8 +23,9 @@ from glow.schema import FieldSchema
 from glow.text import Preprocessor, TermTable, WeightedTokens, Weighting, WordPieces, is_punctuation, pad
 from glow.training import read_towers
 from glow.training.checkpoint import TrainedImpacts, load_impacts, save_impacts
-from glow_model_export.outputs import add_attention, add_head
-from glow_model_export.package import Source, export_model
+from glow_model_export.graph import torch_source
+from glow_model_export.outputs import add_head
+from glow_model_export.package import add_attention, export_model
 from glow_model_export.quantize import Quantization
 from tests.learned_head import add_untrained_head, untrained_head
 
@@ -55,7 +56,7 @@ def exported(
         for tower in (towers.query, towers.document):
             torch.nn.init.normal_(tower.layers[-1].attention.qkv.weight, std=0.3)
     out = tmp_path_factory.mktemp("models") / "model"
-    export_model(Source(towers, preprocessor, {}, {}), out, precision)
+    export_model(torch_source(towers, preprocessor, {}, {}), out, precision)
     return Model.open(out)
 
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from glow.collection import read_documents
 from glow.errors import ExportError
-from glow.nn.towers import Tower
 from glow.runtime import Model
 from glow.text import WeightedTokens
 from glow.training import read_towers
 from glow_model_export import parity
-from glow_model_export.package import Source, check_quality
+from glow_model_export.graph import torch_source
+from glow_model_export.package import check_quality
 from glow_model_export.parity import check_parity
 
 UNIT: NDArray[np.float32] = np.eye(3, 4, dtype=np.float32)
@@ -32,19 +32,17 @@ def vectors(monkeypatch: pytest.MonkeyPatch) -> Vectors:
             self.encode = self.run = lambda sequences: found[path.name][: len(sequences)]
 
     monkeypatch.setattr(parity, "Encoder", Fixed)
-    monkeypatch.setattr(parity, "torch_vectors", lambda *_: found["torch"])
     return found
 
 
-def check() -> parity.TowerParity:
+def check(vectors: Vectors) -> parity.TowerParity:
     sequences: list[WeightedTokens] = [object()] * 3  # type: ignore[list-item]
-    tower: Tower = object()  # type: ignore[assignment]
-    return check_parity(tower, Path("float.onnx"), Path("shipped.onnx"), sequences, 0)
+    return check_parity(vectors["torch"], Path("float.onnx"), Path("shipped.onnx"), sequences, 0)
 
 
 def test_equal_vectors_pass(vectors: Vectors) -> None:
     assert vectors.keys() == set(SIDES)
-    found = check()
+    found = check(vectors)
     assert (found.texts, found.max_difference, found.mean_cosine) == (3, 0.0, 1.0)
 
 
@@ -64,7 +62,7 @@ def test_a_vector_that_is_not_finite_is_refused(
     for side in broken:
         vectors[side][1] = value
     with pytest.raises(ExportError, match=message):
-        check()
+        check(vectors)
 
 
 @pytest.fixture
@@ -89,7 +87,7 @@ def test_quality_is_judged_on_the_texts_that_are_given(
     data: Path, toy_model: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Model.open(toy_model)
-    source = Source(read_towers(model), model.preprocessor, {}, {})
+    source = torch_source(read_towers(model), model.preprocessor, {}, {})
     documents = list(read_documents(toy_corpus, model.preprocessor.schema.names))[:10]
     monkeypatch.setattr(parity, "_made_up", lambda *_: pytest.fail("words were drawn at random"))
     quality = check_quality(source, "none", data, "dev", ["about bees"], documents)
