@@ -28,150 +28,135 @@ def tower_graph(parameters: Parameters, config: TowerConfig) -> ModelProto:
         parameters: by the names of `glow.nn.Tower`; as many layers as they name.
         config: gives heads and pooling, which is `cls`, `mean` or `weighted`.
     """
-    graph = _Graph(parameters)
-    tokens = graph.embeddings(config)
-    bias = graph.attention_bias()
-    layers = {int(name.split(".")[1]) for name in parameters if name.startswith("layers.")}
-    for number in range(len(layers)):
-        tokens = graph.layer(tokens, bias, f"layers.{number}", config)
-    graph.normalize(graph.pooled(tokens, config))
-    shape = ["batch", "length"]
-    kinds = [TensorProto.INT64] * 3 + [TensorProto.FLOAT]
-    inputs = [
-        helper.make_tensor_value_info(name, kind, shape) for name, kind in zip(INPUTS, kinds, strict=True)
-    ]
+    graph = _Graph(parameters, config)
+    x, bias = graph.embeddings(), graph.attention_bias()
+    for number in range(len({name.split(".")[1] for name in parameters if name.startswith("layers.")})):
+        x = graph.layer(x, bias, f"layers.{number}")
+    graph.normalized(graph.pooled(x))
+    kinds = dict.fromkeys(INPUTS, TensorProto.INT64) | {"weights": TensorProto.FLOAT}
+    inputs = [helper.make_tensor_value_info(name, kind, ["batch", "length"]) for name, kind in kinds.items()]
     output = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", config.hidden])
-    made = helper.make_graph(graph.nodes, "main_graph", inputs, [output], graph.tensors)
+    made = helper.make_graph(graph.nodes, "main_graph", inputs, [output], list(graph.tensors.values()))
     opsets = [helper.make_opsetid("", _OPSET)]
     model: ModelProto = helper.make_model(made, opset_imports=opsets, ir_version=_IR, producer_name="glow")
     return model
 
 
 class _Graph:
-    """Nodes and initializers; each step returns the name of its output."""
+    """Nodes and initializers; methods return the name of what they add."""
 
-    def __init__(self, parameters: Parameters) -> None:
-        self.parameters = parameters
+    def __init__(self, parameters: Parameters, config: TowerConfig) -> None:
+        self.parameters, self.config = parameters, config
         self.nodes: list[NodeProto] = []
-        self.tensors: list[TensorProto] = []
-        self._names: set[str] = set()
+        self.tensors: dict[str, TensorProto] = {}
 
-    def step(self, kind: str, inputs: list[str], name: str, **attributes: Any) -> str:
-        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+    def step(self, kind: str, name: str, *inputs: str, **attributes: Any) -> str:
+        self.nodes.append(helper.make_node(kind, inputs, [name], f"{name}.{kind}", **attributes))
         return name
 
     def tensor(self, name: str, value: NDArray[Any] | None = None) -> str:
-        """An initializer: a parameter, or a constant with its value."""
-        if name not in self._names:
-            array = self.parameters[name] if value is None else value
-            self.tensors.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
-            self._names.add(name)
+        """An initializer: a parameter, unless its value is given."""
+        if name not in self.tensors:
+            array = np.asarray(self.parameters[name] if value is None else value, order="C")
+            self.tensors[name] = numpy_helper.from_array(array, name)
         return name
 
-    def integers(self, *values: int) -> str:
+    def constant(self, value: float | list[int]) -> str:
         return self.tensor(
-            "integers." + "_".join(map(str, values)).replace("-", "minus"), np.array(values, np.int64)
+            f"constant {value}", np.array(value, np.float32 if isinstance(value, float) else np.int64)
         )
 
-    def number(self, value: float, name: str) -> str:
-        return self.tensor(name, np.array(value, np.float32))
-
-    def embeddings(self, config: TowerConfig) -> str:
-        """Token embeddings of the first layer, [B, L, H]."""
-        words = self.step("Gather", [self.tensor("words.weight"), "ids"], "words", axis=0)
-        self.step("Shape", ["ids"], "length", start=1, end=2)
-        begin = self.integers(0)
-        positions = self.step("Slice", [self.tensor("positions.weight"), begin, "length", begin], "positions")
-        fields = self.step("Gather", [self.tensor("fields.weight"), "field_ids"], "fields", axis=0)
-        placed = self.step("Add", [words, positions], "words.placed")
-        return self.norm(self.step("Add", [placed, fields], "embeddings"), "embedding_norm", config)
+    def embeddings(self) -> str:
+        """Token embeddings below the first layer, [B, L, H]."""
+        words = self.step("Gather", "words", self.tensor("words.weight"), "ids")
+        self.step("Shape", "length", "ids", start=1, end=2)
+        zero = self.constant([0])
+        positions = self.step("Slice", "positions", self.tensor("positions.weight"), zero, "length", zero)
+        fields = self.step("Gather", "fields", self.tensor("fields.weight"), "field_ids")
+        placed = self.step("Add", "embeddings", self.step("Add", "words.placed", words, positions), fields)
+        return self.norm(placed, "embedding_norm")
 
     def attention_bias(self) -> str:
-        """What every layer adds to its logits: for padding, and for the distances between tokens."""
-        mask = self.step("Unsqueeze", ["mask", self.integers(1, 2)], "mask.wide")  # [B, 1, 1, L]
-        mask = self.step("Cast", [mask], "mask.float", to=TensorProto.FLOAT)
-        padding = self.step("Sub", [self.number(1.0, "one"), mask], "mask.padding")
-        bias = self.step("Mul", [padding, self.number(MASKED_LOGIT, "mask.logit")], "mask.bias")
+        """What every layer adds to its logits, [B, 1 or n, 1 or L, L]: for padding, and for the distances between tokens."""
+        mask = self.step("Unsqueeze", "mask.wide", "mask", self.constant([1, 2]))
+        mask = self.step("Cast", "mask.float", mask, to=TensorProto.FLOAT)
+        padding = self.step("Sub", "mask.padding", self.constant(1.0), mask)
+        bias = self.step("Mul", "mask.bias", padding, self.constant(MASKED_LOGIT))
         if "distances.weight" not in self.parameters:
             return bias
-        middle = len(self.parameters["positions.weight"]) - 1
-        zero, one = (self.tensor(f"integer.{value}", np.array(value, np.int64)) for value in (0, 1))
-        length = self.step("Squeeze", ["length", self.integers(0)], "length.number")
-        places = self.step("Range", [zero, length, one], "places")
-        row = self.step("Add", [places, self.integers(middle)], "places.row")
-        column = self.step("Unsqueeze", [places, self.integers(1)], "places.column")
-        rows = self.step("Sub", [row, column], "distances.rows")  # [L, L]
-        table = self.step("Gather", [self.tensor("distances.weight"), rows], "distances", axis=0)
-        heads_first = self.step("Transpose", [table], "distances.heads", perm=[2, 0, 1])
-        return self.step("Add", [bias, heads_first], "bias")  # [B, n, L, L]
+        length = self.step("Squeeze", "length.number", "length", self.constant([0]))
+        places = self.step("Range", "places", self.constant(0), length, self.constant(1))
+        row = self.step(
+            "Add", "places.row", places, self.constant([len(self.parameters["positions.weight"]) - 1])
+        )
+        rows = self.step(
+            "Sub", "places.rows", row, self.step("Unsqueeze", "places.column", places, self.constant([1]))
+        )
+        table = self.step("Gather", "distances", self.tensor("distances.weight"), rows)  # [L, L, n]
+        return self.step(
+            "Add", "bias", bias, self.step("Transpose", "distances.heads", table, perm=[2, 0, 1])
+        )
 
-    def layer(self, x: str, bias: str, name: str, config: TowerConfig) -> str:
+    def layer(self, x: str, bias: str, name: str) -> str:
         """[B, L, H] -> [B, L, H]."""
-        attended = self.attention(x, bias, f"{name}.attention", config)
-        x = self.norm(self.step("Add", [x, attended], f"{name}.attended"), f"{name}.attention_norm", config)
-        inner = self.step("Gelu", [self.linear(x, f"{name}.inner")], f"{name}.gelu", approximate="none")
-        outer = self.linear(inner, f"{name}.outer")
-        return self.norm(self.step("Add", [x, outer], f"{name}.sum"), f"{name}.output_norm", config)
+        attended = self.step("Add", f"{name}.attended", x, self.attention(x, bias, f"{name}.attention"))
+        x = self.norm(attended, f"{name}.attention_norm")
+        inner = self.step("Gelu", f"{name}.gelu", self.linear(x, f"{name}.inner"))
+        return self.norm(
+            self.step("Add", f"{name}.sum", x, self.linear(inner, f"{name}.outer")), f"{name}.output_norm"
+        )
 
-    def attention(self, x: str, bias: str, name: str, config: TowerConfig) -> str:
-        size = config.hidden // config.heads
-        thirds = [f"{name}.{part}" for part in ("query", "key", "value")]
+    def attention(self, x: str, bias: str, name: str) -> str:
+        size = self.config.hidden // self.config.heads
+        q, k, v = parts = [f"{name}.{part}" for part in ("query", "key", "value")]
         together = self.linear(x, f"{name}.qkv")
         self.nodes.append(
-            helper.make_node("Split", [together], thirds, f"{name}.split", axis=2, num_outputs=3)
+            helper.make_node("Split", [together], parts, f"{name}.split", axis=2, num_outputs=3)
         )
-        scale = self.number(size**-0.5, "attention.scale")
-        thirds[0] = self.step("Mul", [thirds[0], scale], f"{name}.query.scaled")
-        heads = self.integers(0, 0, config.heads, size)
-        query, key, value = (
+        shape = self.constant([0, 0, self.config.heads, size])
+        scaled = self.step("Mul", f"{q}.scaled", q, self.constant(size**-0.5))
+        q, k, v = (
             self.step(
-                "Transpose",
-                [self.step("Reshape", [third, heads], f"{third}.split")],
-                f"{third}.heads",
-                perm=perm,
+                "Transpose", f"{part}.heads", self.step("Reshape", f"{part}.split", part, shape), perm=perm
             )
-            for third, perm in zip(thirds, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
+            for part, perm in ((scaled, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3]))
         )
-        logits = self.step(
-            "Add", [self.step("MatMul", [query, key], f"{name}.logits"), bias], f"{name}.biased"
+        logits = self.step("Add", f"{name}.biased", self.step("MatMul", f"{name}.logits", q, k), bias)
+        shares = self.step("Softmax", f"{name}.softmax", logits, axis=-1)
+        mixed = self.step(
+            "Transpose", f"{name}.back", self.step("MatMul", f"{name}.mixed", shares, v), perm=[0, 2, 1, 3]
         )
-        shares = self.step("Softmax", [logits], f"{name}.softmax", axis=-1)
-        mixed = self.step("MatMul", [shares, value], f"{name}.mixed")
-        back = self.step("Transpose", [mixed], f"{name}.back", perm=[0, 2, 1, 3])
-        joined = self.step("Reshape", [back, self.integers(0, 0, config.hidden)], f"{name}.joined")
+        joined = self.step("Reshape", f"{name}.joined", mixed, self.constant([0, 0, self.config.hidden]))
         return self.linear(joined, f"{name}.output")
 
     def linear(self, x: str, name: str) -> str:
         """x·Wᵀ + b; the product is named after the module, as quantization expects."""
         matrix = self.tensor(f"{name}.weight{TensorNames.TRANSPOSED}", self.parameters[f"{name}.weight"].T)
         self.nodes.append(helper.make_node("MatMul", [x, matrix], [f"{name}.rows"], name))
-        return self.step("Add", [f"{name}.rows", self.tensor(f"{name}.bias")], f"{name}.linear")
+        return self.step("Add", f"{name}.linear", f"{name}.rows", self.tensor(f"{name}.bias"))
 
-    def norm(self, x: str, name: str, config: TowerConfig) -> str:
+    def norm(self, x: str, name: str) -> str:
         gain, bias = (self.tensor(f"{name}.{kind}") for kind in ("weight", "bias"))
-        return self.step(
-            "LayerNormalization", [x, gain, bias], f"{name}.normal", axis=-1, epsilon=config.layer_norm_eps
-        )
+        epsilon = self.config.layer_norm_eps
+        return self.step("LayerNormalization", f"{name}.normal", x, gain, bias, axis=-1, epsilon=epsilon)
 
-    def pooled(self, x: str, config: TowerConfig) -> str:
+    def pooled(self, x: str) -> str:
         """[B, L, H] -> [B, H]."""
-        if config.pooling == "cls":
-            return self.step("Gather", [x, self.tensor("integer.0", np.array(0, np.int64))], "pooled", axis=1)
-        share = self.step("Cast", ["mask"], "share.mask", to=TensorProto.FLOAT)
-        if config.pooling == "weighted":
-            least = self.step(
-                "Clip", ["weights", self.number(MIN_WEIGHT, "weights.least")], "weights.clipped"
-            )
-            power = self.step(
-                "Mul", [self.tensor("gain"), self.step("Log", [least], "weights.log")], "weights.power"
-            )
-            share = self.step("Mul", [share, self.step("Exp", [power], "weights.gained")], "share.weighted")
-        axis = self.integers(1)
-        total = self.step("ReduceSum", [share, axis], "share.total", keepdims=1)
-        row = self.step("Unsqueeze", [self.step("Div", [share, total], "share"), axis], "share.row")
-        return self.step("Squeeze", [self.step("MatMul", [row, x], "pooled.row"), axis], "pooled")
+        if self.config.pooling == "cls":
+            return self.step("Gather", "pooled", x, self.constant(0), axis=1)
+        share = self.step("Cast", "share.mask", "mask", to=TensorProto.FLOAT)
+        if self.config.pooling == "weighted":
+            weights = self.step("Clip", "weights.clipped", "weights", self.constant(MIN_WEIGHT))
+            weights = self.step("Log", "weights.log", weights)
+            weights = self.step("Mul", "weights.power", self.tensor("gain"), weights)
+            share = self.step("Mul", "share.weighted", share, self.step("Exp", "weights.gained", weights))
+        axis = self.constant([1])
+        share = self.step(
+            "Div", "share", share, self.step("ReduceSum", "share.total", share, axis, keepdims=1)
+        )
+        mean = self.step("MatMul", "pooled.row", self.step("Unsqueeze", "share.row", share, axis), x)
+        return self.step("Squeeze", "pooled", mean, axis)
 
-    def normalize(self, x: str) -> str:
-        length = self.step("ReduceL2", [x, self.integers(-1)], "pooled.length", keepdims=1)
-        length = self.step("Clip", [length, self.number(1e-12, "pooled.least")], "pooled.positive")
-        return self.step("Div", [x, length], OUTPUT)
+    def normalized(self, x: str) -> str:
+        length = self.step("ReduceL2", "pooled.length", x, self.constant([-1]), keepdims=1)
+        return self.step("Div", OUTPUT, x, self.step("Clip", "pooled.positive", length, self.constant(1e-12)))

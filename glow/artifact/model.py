@@ -86,31 +86,30 @@ def open_model(folder: Path) -> tuple[Manifest, str]:
 def find_model(
     model: Path | None,  # a directory, or the name of a model; None: the default model
 ) -> Path:
-    """The directory of a model. `glow-base` is made if it is named for the first time."""
+    """The directory of a model. `glow-base` is made when it is first named."""
     if model is None:
         return default_model()
     if model.exists() or len(model.parts) != 1:
         return model
-    folders = model_folders()
-    for folder in (*folders, _own_folder()):
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "glow", "models")
+    own = Path(os.environ.get(MODELS_VARIABLE) or ("models" if Path("models/DEFAULT").is_file() else cache))
+    folders = (*model_folders(), own)
+    for folder in folders:
         if (folder / model / MANIFEST_FILE).is_file():
             return folder / model
     if str(model) == BASE_MODEL:
-        return _make_base(folders)
-    known = {path.parent.name for folder in folders for path in folder.glob(f"*/{MANIFEST_FILE}")}
-    raise ArtifactNotFoundError(
-        f"there is no model {str(model)!r}: no such directory here, and the names are {', '.join(sorted({*known, BASE_MODEL}))}"
-    )
+        return _make_base(own)
+    names = {
+        BASE_MODEL,
+        *(path.parent.name for folder in folders for path in folder.glob(f"*/{MANIFEST_FILE}")),
+    }
+    known = ", ".join(sorted(names))
+    raise ArtifactNotFoundError(f"there is no directory and no model {str(model)!r}; the names are {known}")
 
 
-def _make_base(folders: Sequence[Path]) -> Path:
-    """Makes the model in a process of its own; one at a time."""
-    home = (
-        folders[0]
-        if MODELS_VARIABLE not in os.environ and (folders[0] / "DEFAULT").is_file()
-        else _own_folder()
-    )
-    target = home / BASE_MODEL
+def _make_base(folder: Path) -> Path:
+    """Makes the model in a process of its own, one at a time."""
+    target = folder / BASE_MODEL
     command = [
         sys.executable,
         "-m",
@@ -118,24 +117,19 @@ def _make_base(folders: Sequence[Path]) -> Path:
         "import-model",
         BASE_MODEL,
         "--out",
-        str(target),
+        target,
         "--quantize",
         "int8",
     ]
-    with RootLock(home).hold(WAIT_S):
+    with RootLock(folder).hold(WAIT_S):
         if not target.exists():
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
-            if done.returncode == DependencyError.exit_code:
-                raise DependencyError(f"{BASE_MODEL} cannot be made: a package is missing (see above)")
             if done.returncode:
-                raise ArtifactNotFoundError(f"{BASE_MODEL} could not be made (see above)")
+                kind = (
+                    DependencyError if done.returncode == DependencyError.exit_code else ArtifactNotFoundError
+                )
+                raise kind(f"{BASE_MODEL} could not be made; the lines above say why")
     return target
-
-
-def _own_folder() -> Path:
-    """The user's own directory of models."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get(MODELS_VARIABLE) or cache / "glow" / "models")
 
 
 def default_model(
