@@ -416,4 +416,5 @@ def distance_rows(table: NDArray[np.float32], tokens: int) -> NDArray[np.float32
         np.int64
     )
     buckets = np.where(np.abs(distances) < exact, np.abs(distances), np.minimum(grown, half - 1))
-    return table[buckets + half * (distances > 0)]
+    rows: NDArray[np.float32] = table[buckets + half * (distances > 0)]
+    return rows
