@@ -117,7 +117,7 @@ def _make_base(folder: Path) -> Path:
         "import-model",
         BASE_MODEL,
         "--out",
-        target,
+        str(target),
         "--quantize",
         "int8",
     ]

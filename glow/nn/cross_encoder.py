@@ -17,8 +17,9 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.nn.attention import MASKED_LOGIT, WeightedSelfAttention
-from glow.nn.towers import EncoderLayer, TowerConfig
+from glow.encoders import MASKED_LOGIT, TowerConfig
+from glow.nn.attention import WeightedSelfAttention
+from glow.nn.towers import EncoderLayer
 from glow.options import StrictModel
 
 __all__ = ["Compressor", "CrossConfig", "CrossEncoder", "LateInteraction", "Side"]

@@ -19,8 +19,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.nn.attention import MASKED_LOGIT
-from glow.nn.towers import EncoderLayer, TowerConfig, initialise
+from glow.encoders import MASKED_LOGIT, TowerConfig
+from glow.nn.towers import EncoderLayer, initialise
 from glow.options import StrictModel
 
 

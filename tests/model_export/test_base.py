@@ -99,5 +99,5 @@ def test_a_model_is_found_by_name_or_path(checkout: Path, monkeypatch: pytest.Mo
         assert find_model(Path(folder.name)).resolve() == folder
     assert find_model(Path("models/nothing")) == Path("models/nothing")
     assert find_model(Path("encoder")) == Path("encoder")
-    with pytest.raises(ArtifactNotFoundError, match=r"no model 'smal'.*glow-base, glow-mini, small"):
+    with pytest.raises(ArtifactNotFoundError, match=r"no model 'smal'.*glow-base, glow-mini, mine, small"):
         find_model(Path("smal"))

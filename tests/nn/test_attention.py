@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from glow.encoders import MASKED_LOGIT, WeightSide
 from glow.nn import TowerConfig, TwoTowers, WeightedSelfAttention, weighted_attention
-from glow.nn.attention import MASKED_LOGIT, WeightSide
 from glow.schema import FieldSchema
 
 # Computed with numpy, independently of torch, logits already scaled.
