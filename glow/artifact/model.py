@@ -110,24 +110,14 @@ def find_model(
 def _make_base(folder: Path) -> Path:
     """Makes the model in a process of its own, one at a time."""
     target = folder / BASE_MODEL
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "import-model",
-        BASE_MODEL,
-        "--out",
-        str(target),
-        "--quantize",
-        "int8",
-    ]
+    arguments = f"-m glow import-model {BASE_MODEL} --quantize int8 --out".split()
+    command = [sys.executable, *arguments, str(target)]
     with RootLock(folder).hold(WAIT_S):
         if not target.exists():
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
             if done.returncode:
-                kind = (
-                    DependencyError if done.returncode == DependencyError.exit_code else ArtifactNotFoundError
-                )
+                is_missing = done.returncode == DependencyError.exit_code
+                kind = DependencyError if is_missing else ArtifactNotFoundError
                 raise kind(f"{BASE_MODEL} could not be made; the lines above say why")
     return target
 
