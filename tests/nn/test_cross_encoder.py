@@ -7,8 +7,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from glow.encoders import MASKED_LOGIT
 from glow.nn import CrossConfig, CrossEncoder, init_cross_encoder, minilm_folder
-from glow.nn.attention import MASKED_LOGIT
 
 SMALL = CrossConfig(
     vocabulary=60,

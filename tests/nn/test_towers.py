@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from glow.errors import ConfigError
-from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, minilm_folder
-from glow.nn.bert import MINILM_SHA256, init_tower, init_words, load_weights
+from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, load_weights, minilm_folder
+from glow.nn.bert import MINILM_SHA256, init_tower, init_words
 from glow.nn.towers import Tower
 from glow.schema import FieldSchema
 
