@@ -284,7 +284,7 @@ def _bert(folder: Path, pieces: WordPieces) -> Callable[[Sequence[str]], Vectors
     config = bert_config(folder, dropout=0.0, pooling="mean")
     words = nn.Embedding(config.vocabulary, config.hidden)
     weights = load_weights(folder)
-    words.weight.data.copy_(weights["embeddings.word_embeddings.weight"])
+    words.weight.data.copy_(torch.from_numpy(weights["embeddings.word_embeddings.weight"]))
     tower = Tower(config, words, MAX_TOKENS, 1)
     init_tower(tower, weights, range(config.layers))
     tower.eval()
