@@ -1,0 +1,118 @@
+"""A folder of 300 files as people keep them: each format, odd names, empty, huge, damaged and foreign ones."""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+from tests.files import office
+
+COLOURS = "amber violet crimson teal ivory olive scarlet indigo copper silver".split()
+ANIMALS = "otter heron badger lynx magpie beaver stoat falcon hedgehog turtle".split()
+PLACES = "Lisbon Oslo Vienna Turin Porto".split()
+FOLDERS = ("", "manuals/", "wiki/2025/", "Straße & Café/", "a b/ü#1%/")
+NAMES = ("note {n}", "Übersicht-{n}", "report_{n}", "{n} (copy)", "plan #{n}", "100% {n}", 'r\'ead "me" {n}')
+ENCRYPTED = b"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O (%b) /U (%b) >> /ID [(a)(a)] >>" % (
+    b"x" * 32,
+    b"y" * 32,
+)
+
+
+def _markdown(sentence: str) -> bytes:
+    return f"---\ntags: [note]\n---\n# Notes of the day\n\n{sentence}\n".encode()
+
+
+def _page(sentence: str, encoding: str) -> bytes:
+    text = (
+        f"<html><head><meta charset={encoding}><title>Größe und Maß</title></head><body><main><h1>Größe</h1>"
+    )
+    return f"{text}<p>{sentence} It was seen there more than once this year.</p></main></body></html>".encode(
+        encoding
+    )
+
+
+MAKERS: dict[str, Callable[[str], bytes]] = {
+    ".md": _markdown,
+    ".MD": _markdown,
+    ".html": lambda sentence: _page(sentence, "utf-8"),
+    ".htm": lambda sentence: _page(sentence, "iso-8859-1"),
+    ".txt": lambda sentence: f"To do\n\n{sentence}\n".encode(),
+    ".TXT": lambda sentence: f"Zu erledigen: Grüße\r\n\r\n{sentence}\r\n".encode("windows-1252"),
+    ".pdf": lambda sentence: office.pdf(["A page before it.", sentence], "Manual"),
+    ".docx": lambda sentence: office.docx("A letter", ["Dear all,", sentence]),
+    ".pptx": lambda sentence: office.slides([("Agenda", "Welcome"), ("Findings", sentence)]),
+    ".xlsx": lambda sentence: office.xlsx([["what", "where"], [sentence, "here"]]),
+    ".odt": lambda sentence: office.odt("A protocol", [sentence]),
+    ".epub": lambda sentence: office.epub("A novel", ["It began in May.", sentence]),
+    ".eml": lambda sentence: office.mail("Your question", sentence),
+    ".csv": lambda sentence: f"id;title;price\n{zlib.crc32(sentence.encode())};{sentence};12,50\n".encode(),
+}
+"""Ending -> a file with a sentence in it."""
+DAMAGED: dict[str, bytes] = {
+    "cut.pdf": office.pdf(["It is cut off."])[:200],
+    "scanned.pdf": office.pdf(["", ""]),
+    "locked.pdf": office.pdf(["Nobody reads this."]).replace(b">>\nstartxref", ENCRYPTED + b"\nstartxref"),
+    "cut.docx": office.docx("A letter", ["It is cut off."])[:-300],
+    "word.docx": b"\x00\x01 not a zip file",
+    "empty.docx": b"",
+    "empty.md": b"",
+    "blank.txt": b" \n\n ",
+    "noise.html": hashlib.shake_128(b"noise").digest(50_000),
+    "noise.xlsx": hashlib.shake_128(b"sheet").digest(5_000),
+    "bomb.odt": office.packed({"content.xml": "<a>" + "0" * 60_000_000 + "</a>"}),
+}
+"""Files that no document comes of; each is named among the rejects."""
+FOREIGN = {"photos.zip": 3, "logo.psd": 1, "film.mp4": 2, "Makefile": 1}
+"""Files that nobody reads as text -> how many; the build counts them by ending."""
+FILES = 300
+
+
+@dataclass
+class Folder:
+    """What lies in the folder."""
+
+    path: Path
+    sentences: dict[str, str] = field(default_factory=dict)  # path of each readable file -> a sentence of it
+
+
+def sentences() -> Iterator[str]:
+    """Sentences that differ in two or three words each."""
+    triples = product(COLOURS, ANIMALS, PLACES)
+    for colour, animal, place in sorted(triples, key=lambda words: zlib.crc32(" ".join(words).encode())):
+        yield f"The {colour} {animal} was photographed near the harbour of {place}."
+
+
+def make(path: Path) -> Folder:
+    """Makes the folder."""
+    folder, told = Folder(path), sentences()
+    for name, data in DAMAGED.items():
+        _write(path / "damaged" / name, data)
+    for name, count in FOREIGN.items():
+        for number in range(count):
+            _write(path / f"{number}" / name, b"\x00" * 100)
+    _write(path / ".obsidian" / "workspace.md", b"# The hidden workspace\n\nNobody wants to find this.\n")
+    _write(path / ".hidden.md", b"# Hidden\n\nNobody wants to find this either.\n")
+    (path / "out.md").symlink_to("/etc/hostname")
+    (path / "loop").symlink_to(path)
+    (path / "dangling.md").symlink_to(path / "nowhere.md")
+    sentence = next(told)
+    _write(path / "huge.txt", "\n\n".join(["Nothing of note. " * 60] * 2_500 + [sentence]).encode())
+    folder.sentences["huge.txt"] = sentence
+    _write(path / "products.json", json.dumps([{"id": "p1", "title": (sentence := next(told))}]).encode())
+    folder.sentences["products.json"] = sentence
+    others = len(DAMAGED) + sum(FOREIGN.values()) + 6
+    for number in range(FILES - others):
+        ending = list(MAKERS)[number % len(MAKERS)]
+        place = FOLDERS[number % len(FOLDERS)] if ending != ".csv" else ""
+        name = place + NAMES[number % len(NAMES)].format(n=number) + ending
+        folder.sentences[name] = sentence = next(told)
+        _write(path / name, MAKERS[ending](sentence))
+    return folder
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
