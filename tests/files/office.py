@@ -85,6 +85,7 @@ def odt(title: str, paragraphs: Sequence[str]) -> bytes:
     return packed(
         {
             "mimetype": "application/vnd.oasis.opendocument.text",
+            "META-INF/manifest.xml": f'<manifest xmlns="{space}:manifest:1.0"></manifest>',
             "content.xml": f'<office:document-content xmlns:office="{space}:office:1.0" xmlns:text="{space}:text:1.0">'
             f'<office:body><office:text><text:h text:outline-level="1">{escape(title)}</text:h>{body}'
             "</office:text></office:body></office:document-content>",

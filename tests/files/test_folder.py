@@ -66,7 +66,7 @@ def test_every_readable_file_is_found_by_a_sentence_in_it(indexed: Indexed) -> N
             for name, sentence in indexed.folder.sentences.items()
             if not _is_of(name, first(sentence))
         }
-        assert not missed
+        assert not missed, "\n".join(missed)
         assert not first("The hidden workspace nobody wants to find")["id"].startswith((".", "damaged/"))
 
 
