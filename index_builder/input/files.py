@@ -45,6 +45,8 @@ FILES = tuple(KINDS)
 _TEXTS = ("title", "anchor", "clicked_queries")
 """Fields that front matter may set, with text only."""
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T|$)")
+PART_BYTES = 80_000
+"""Longest document of a file; the passages of a document hold about as much."""
 EMPTY = "no text: the file is empty, or holds only pictures"
 
 
@@ -120,7 +122,7 @@ def _lines(values: Values, name: str, place: Mapping[str, str], most_bytes: int)
     record = {
         key: value for key, value in {**given, **place, **fields}.items() if value not in ("", None, [], ())
     }
-    line = _json(record)
+    line, most_bytes = _json(record), min(most_bytes, PART_BYTES)
     if len(line) <= most_bytes:
         yield line
         return

@@ -1,9 +1,9 @@
 """JSON that is not one object a line: arrays, objects one after another, and exports of Elasticsearch.
 
-Objects are cut out of the bytes by their braces, without being parsed, so that memory is bounded, numbers stay as they
-are, and a bad object costs only itself.
+ijson parses one object after another, so that memory is bounded by the longest.
 """
 
+import codecs
 import io
 import json
 import re
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
+import ijson
+
 from glow.errors import InputError
 from glow_index_builder.input.lines import Line
 
 JSON_LINES = (".jsonl", ".ndjson")
 STEP_BYTES = 1 << 16
-_OUTSIDE, _INSIDE = re.compile(rb'["{}\[\]]'), re.compile(rb'["\\]')
-_BETWEEN = b", \t\r\n"
 _BULK = re.compile(rb'\s*\{\s*"(index|create|update|delete)"\s*:\s*\{')
 _DUMP = re.compile(rb'\s*\{\s*"_(index|type|id|source)"')
 BULK, DUMP = "Elasticsearch's bulk format", "elasticdump's format"
@@ -43,97 +43,52 @@ def _is_json(data: bytes) -> bool:
 
 
 def json_items(file: BinaryIO, name: str, max_item_bytes: int) -> Iterator[Line]:
-    """Yields the objects of an array, or of a file with one after another."""
-    cutter, number, at = _Cutter(name, max_item_bytes), 0, 0
-    while data := file.read(STEP_BYTES):
-        if not at:
-            data = data.removeprefix(b"\xef\xbb\xbf")
-        for item, size, is_too_long in cutter.cut(data, at):
-            number += 1
-            yield Line(number, item, size, is_too_long)
-        at += len(data)
-    if cutter.is_open:
-        raise InputError(f"{name} is cut off in item {number + 1}, which begins at byte {cutter.start}")
+    """Yields the items of an array, or of a file with one after another; a fault of the JSON ends the file."""
+    source = _CountedFile(file, max_item_bytes)
+    prefix = "item" if source.start.lstrip().startswith(b"[") else ""
+    items = ijson.items(source, prefix, multiple_values=True, use_float=True)
+    number = before = 0
+    while True:
+        try:
+            value = next(items)
+            data = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+        except StopIteration:
+            return
+        except ijson.IncompleteJSONError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"{name} is damaged or cut off after item {number}: {reason}") from error
+        except (ijson.JSONError, ValueError, RecursionError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"{name} is not usable JSON after item {number}: {reason}") from error
+        number += 1
+        yield Line(number, data[: max_item_bytes + 1], source.taken - before, len(data) > max_item_bytes)
+        before = source.begin_item()
 
 
-class _Cutter:
-    """Cuts objects out of JSON, in steps."""
+class _CountedFile:
+    """A file for ijson, without its byte order mark; refuses an item whose bytes have no end."""
 
-    def __init__(self, name: str, max_item_bytes: int) -> None:
-        self._name, self._max_item_bytes = name, max_item_bytes
-        self._depth = 0  # of brackets within the item
-        self._is_in_string = False
-        self._escapes = False  # whether the last byte was a backslash within a string
-        self._is_array: bool | None = None  # None before the first byte
-        self._is_closed = False
-        self._item = bytearray()
-        self.start = 0  # position of the item
+    def __init__(self, file: BinaryIO, max_item_bytes: int) -> None:
+        self._file, self._most = file, STEP_BYTES + 8 * max_item_bytes  # white space counts, too
+        self.start = file.read(STEP_BYTES).removeprefix(codecs.BOM_UTF8)
+        self._waiting: bytes | None = self.start
+        self.taken = self._begin = 0
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the end is missing."""
-        return self._depth > 0 or (self._is_array is True and not self._is_closed)
+    def begin_item(self) -> int:
+        """Begins an item; returns the bytes read so far."""
+        self._begin = self.taken
+        return self.taken
 
-    def cut(self, data: bytes, at: int) -> Iterator[tuple[bytes, int, bool]]:
-        """The items that end in the data, which is at a position: bytes, size, whether it is too long."""
-        place = begin = 0
-        if self._escapes:
-            place, self._escapes = 1, False
-        while match := (_INSIDE if self._is_in_string else _OUTSIDE).search(data, place):
-            place, mark = match.end(), match[0]
-            if self._is_in_string:
-                if mark == b"\\":
-                    place, self._escapes = place + 1, place == len(data)
-                else:
-                    self._is_in_string = False
-            elif mark == b'"' and self._depth:
-                self._is_in_string = True
-            elif self._depth:
-                self._depth += 1 if mark in b"{[" else -1
-                if not self._depth:
-                    yield self._end(data[begin:place], at + place)
-                    begin = place
-            else:
-                self._between(data[begin : match.start()], at + begin)
-                begin = self._begin(mark, place, at)
-        if self._depth:
-            self._add(data[begin:])
-        else:
-            self._between(data[begin:], at + begin)
-
-    def _begin(self, mark: bytes, place: int, at: int) -> int:
-        """Begins an item or the array, or ends the array; returns where the next item may begin."""
-        position = at + place - 1
-        if mark == b"{" and not self._is_closed:
-            self._is_array = self._is_array or False
-            self._depth, self.start = 1, position
-            return place - 1
-        if mark == b"[" and self._is_array is None:
-            self._is_array = True
-        elif mark == b"]" and self._is_array and not self._is_closed:
-            self._is_closed = True
-        else:
-            raise InputError(
-                f"{self._name} is not JSON: found {mark.decode()!r} at byte {position}, expected an object"
-            )
-        return place
-
-    def _between(self, data: bytes, at: int) -> None:
-        """Refuses anything but commas and blanks between objects."""
-        if rest := data.lstrip(_BETWEEN):
-            raise InputError(
-                f"{self._name} is not JSON: found {rest[:20].decode(errors='replace')!r} at byte "
-                f"{at + len(data) - len(rest)}, expected an object"
-            )
-
-    def _add(self, data: bytes) -> None:
-        self._item += data[: max(0, self._max_item_bytes + 1 - len(self._item))]
-
-    def _end(self, data: bytes, end: int) -> tuple[bytes, int, bool]:
-        self._add(data)
-        item, size = bytes(self._item), end - self.start
-        self._item.clear()
-        return item, size, size > self._max_item_bytes
+    def read(self, size: int = -1) -> bytes:
+        """Reads the next bytes, whatever the size asked for, or none if `size` is 0."""
+        if not size:
+            return b""
+        data = self._file.read(STEP_BYTES) if self._waiting is None else self._waiting
+        self._waiting = None
+        self.taken += len(data)
+        if self.taken - self._begin > self._most:
+            raise ValueError(f"it has more than {self._most:,} bytes")
+        return data
 
 
 def known_forms(lines: Iterator[Line]) -> Iterator[Line]:
