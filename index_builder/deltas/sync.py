@@ -5,6 +5,7 @@ A difference that fits into a delta becomes one; a larger one is built.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -109,6 +110,7 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
     return DeltaResult(result.version, report, result.warning, rejects_file if rejects.count else None)
 
 
+PART = re.compile(r"(#(page|part)=\d+)+$")
 READ, REJECTED, KEPT = "read.sqlite", "rejected.sqlite", "kept.jsonl"
 
 
@@ -142,8 +144,8 @@ def _compare(live: OpenVersion, read: DocumentStore, work: Path, most: int) -> D
     for old, new in _pairs(live.documents.by_id(), read.by_id()):
         if new is None:
             (identifier, *_) = old or ("",)
-            # A file's pages have ids that begin with its name.
-            if rejected.find_all([identifier, identifier.partition("#")[0]]) != [None, None]:
+            # The pages of a file have its name as id, and their number.
+            if rejected.find_all([identifier, PART.sub("", identifier)]) != [None, None]:
                 counts["kept"] += 1
                 document = live.documents.get(identifier)
                 line = json.dumps({**document.metadata, **document.fields, "_id": identifier})

@@ -283,7 +283,7 @@ def _found(source: str, exclude: Sequence[str], base_url: str) -> Sources:
 
 
 def _below(folder: Path, exclude: Sequence[str]) -> tuple[dict[str, Path | RemoteFile], Counter[str]]:
-    """The files of a directory by name, and how many links to directories it has, which are not followed."""
+    """The files of a directory by name, and its links that are not followed: to directories, or to nothing."""
     files: dict[str, Path | RemoteFile] = {}
     links = Counter[str]()
     for place, folders, names in os.walk(folder):
@@ -295,8 +295,12 @@ def _below(folder: Path, exclude: Sequence[str]) -> tuple[dict[str, Path | Remot
         links["link to a folder"] += sum((Path(place) / each).is_symlink() for each in folders)
         for name in names:
             file = Path(place) / name
-            if not _is_left_out((below / name).as_posix(), exclude) and file.is_file():
+            if _is_left_out((below / name).as_posix(), exclude):
+                continue
+            if file.is_file():
                 files[(below / name).as_posix()] = file
+            elif file.is_symlink():
+                links["broken link"] += 1
     return files, +links
 
 

@@ -5,14 +5,18 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import count, islice
 from pathlib import Path
 
 from tests.files import office
 
-COLOURS = "amber violet crimson teal ivory olive scarlet indigo copper silver".split()
-ANIMALS = "otter heron badger lynx magpie beaver stoat falcon hedgehog turtle".split()
-PLACES = "Lisbon Oslo Vienna Turin Porto".split()
+WORDS = (
+    "amber violet crimson teal ivory olive scarlet indigo copper silver maroon".split(),
+    "otter heron badger lynx magpie beaver stoat falcon hedgehog turtle walrus crane mole".split(),
+    "photographed repaired painted borrowed carried polished hid sold measured found".split(),
+    "violin ladder lantern barrel compass kettle saddle anvil telescope basket hammock bell drum flag oar rope wheel".split(),
+    "Lisbon Oslo Vienna Turin Porto Ghent Riga".split(),
+)
 FOLDERS = ("", "manuals/", "wiki/2025/", "Straße & Café/", "a b/ü#1%/")
 NAMES = ("note {n}", "Übersicht-{n}", "report_{n}", "{n} (copy)", "plan #{n}", "100% {n}", 'r\'ead "me" {n}')
 ENCRYPTED = b"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O (%b) /U (%b) >> /ID [(a)(a)] >>" % (
@@ -79,19 +83,20 @@ class Folder:
 
 
 def sentences() -> Iterator[str]:
-    """Sentences that differ in two or three words each."""
-    triples = product(COLOURS, ANIMALS, PLACES)
-    for colour, animal, place in sorted(triples, key=lambda words: zlib.crc32(" ".join(words).encode())):
-        yield f"The {colour} {animal} was photographed near the harbour of {place}."
+    """Sentences of five words that vary with different periods, so that no two have much in common."""
+    for number in count():
+        words = (each[(number * step) % len(each)] for each, step in zip(WORDS, (1, 3, 3, 7, 2), strict=True))
+        colour, animal, verb, thing, place = words
+        yield f"The {colour} {animal} {verb} a {thing} near the harbour of {place}."
 
 
 def make(path: Path) -> Folder:
     """Makes the folder."""
-    folder, told = Folder(path), sentences()
+    folder, told, filler = Folder(path), sentences(), islice(sentences(), 1_000, None)
     for name, data in DAMAGED.items():
         _write(path / "damaged" / name, data)
-    for name, count in FOREIGN.items():
-        for number in range(count):
+    for name, many in FOREIGN.items():
+        for number in range(many):
             _write(path / f"{number}" / name, b"\x00" * 100)
     _write(path / ".obsidian" / "workspace.md", b"# The hidden workspace\n\nNobody wants to find this.\n")
     _write(path / ".hidden.md", b"# Hidden\n\nNobody wants to find this either.\n")
@@ -99,7 +104,8 @@ def make(path: Path) -> Folder:
     (path / "loop").symlink_to(path)
     (path / "dangling.md").symlink_to(path / "nowhere.md")
     sentence = next(told)
-    _write(path / "huge.txt", "\n\n".join(["Nothing of note. " * 60] * 2_500 + [sentence]).encode())
+    page = " ".join(next(filler) for _ in range(10))
+    _write(path / "huge.txt", "\n\n".join([page] * 1_650 + [sentence]).encode())
     folder.sentences["huge.txt"] = sentence
     _write(path / "products.json", json.dumps([{"id": "p1", "title": (sentence := next(told))}]).encode())
     folder.sentences["products.json"] = sentence
