@@ -14,5 +14,11 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         [*command, ".", str(tmp_path / "site")], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    for page in ("index.html", "docs/site/index.html", "README.html", "docs/improve.html", "docs/results/scale.html"):
+    for page in (
+        "index.html",
+        "docs/site/index.html",
+        "README.html",
+        "docs/improve.html",
+        "docs/results/scale.html",
+    ):
         assert (tmp_path / "site" / page).is_file()
