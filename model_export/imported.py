@@ -5,6 +5,7 @@ Its directory is untrusted: configuration files are validated, and its tokenizer
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto, numpy_helper
 from pydantic import ConfigDict, Field, TypeAdapter
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -25,7 +27,15 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from glow.artifact import BASE_MODEL, DOCUMENT_TOWER, QUERY_TOWER, TensorNames, file_sha256
 from glow.commands import JsonOptions, command, option
-from glow.encoders import EncoderFile, Parameters, TowerConfig, bert_config, load_weights, tower_parameters
+from glow.encoders import (
+    WEIGHTS_FILE,
+    EncoderFile,
+    Parameters,
+    TowerConfig,
+    bert_config,
+    load_weights,
+    tower_parameters,
+)
 from glow.errors import BuildError, ConfigError, FormatError
 from glow.options import ForeignModel, StrictModel, load_foreign
 from glow.records import Document
@@ -44,6 +54,9 @@ from glow_model_export.foreign_graph import tower_graph
 from glow_model_export.package import Source, check_quality, export_model, judged_texts, show_report
 from glow_model_export.quantize import Quantization, quantize_columns
 
+ONNX_FILES = ("onnx/model.onnx", "model.onnx")
+_WRAPPER = re.compile(r"^(?:\d+\.)?(?:auto_model|model)\.")
+"""What libraries put before the names of an encoder's modules."""
 FIELDS = "title,anchor,clicked_queries,text"
 LISTS = {"anchor": 8, "clicked_queries": 5}
 LONGEST_QUERY = 256
@@ -163,12 +176,51 @@ class ImportedEncoder:
 def encoder_folder(options: ImportModelOptions) -> Iterator[Path]:
     """Yields the encoder's directory; that of `glow-base` is downloaded, and removed at the end."""
     if str(options.source) != BASE_MODEL or options.source.exists():
-        yield options.source
+        with _with_weights(options.source) as folder:
+            yield folder
         return
     if options.out.exists() and not options.replace:
         raise BuildError(f"{options.out} exists already; choose another name or remove it first")
     with base_encoder(options.out) as folder:
         yield folder
+
+
+@contextmanager
+def _with_weights(folder: Path) -> Iterator[Path]:
+    """Yields the directory, or a copy with weights of its ONNX graph if it has no others."""
+    graph = next((folder / name for name in ONNX_FILES if (folder / name).is_file()), None)
+    if graph is None or (folder / WEIGHTS_FILE).exists():
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / folder.resolve().name
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.onnx*", "*.bin"))
+        save_file(onnx_weights(graph), str(copy / WEIGHTS_FILE))
+        yield copy
+
+
+def onnx_weights(path: Path) -> dict[str, NDArray[np.float32]]:
+    """The weights of an encoder's graph under the names of its modules.
+
+    Exports number the matrices of linear layers. Each is named after the bias that is added to its product.
+    """
+    try:
+        graph = onnx.load(path).graph
+        floats = [each for each in graph.initializer if each.data_type == TensorProto.FLOAT]
+        tensors = {each.name: numpy_helper.to_array(each, str(path.parent)) for each in floats}
+    except Exception as error:  # of protobuf and onnx, of many kinds
+        raise ConfigError(f"cannot read {path}: {' '.join(str(error).split())[:200]}") from error
+    products = {
+        node.output[0]: tensors[node.input[1]]
+        for node in graph.node
+        if node.op_type == "MatMul" and node.input[1] in tensors
+    }
+    for node in graph.node if products else ():
+        biases = [name for name in node.input if name.endswith(".bias")]
+        matrices = [products[name] for name in node.input if name in products]
+        if node.op_type == "Add" and biases and matrices:
+            tensors[f"{biases[0].removesuffix('bias')}weight"] = matrices[0].T
+    return {_WRAPPER.sub("", name): np.ascontiguousarray(value) for name, value in tensors.items()}
 
 
 def read_encoder(folder: Path, options: ImportModelOptions, scratch: Path) -> ImportedEncoder:
@@ -199,7 +251,7 @@ def read_encoder(folder: Path, options: ImportModelOptions, scratch: Path) -> Im
     # It has no counts; an index uses the statistics of its own documents.
     terms = TermTable.from_counts({}, 1, dict.fromkeys((*schema.names, "query"), 1.0))
     preprocessor = Preprocessor(pieces, schema, weighting, terms)
-    parent: dict[str, Any] = {"imported": folder.name, "sha256": file_sha256(folder / "model.safetensors")}
+    parent: dict[str, Any] = {"imported": folder.name, "sha256": file_sha256(folder / WEIGHTS_FILE)}
     return ImportedEncoder(config, towers, preprocessor, parent)
 
 

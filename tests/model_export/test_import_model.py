@@ -193,6 +193,22 @@ def test_other_layouts_are_what_sentence_transformers_says(
     assert model.preprocessor.query("WHY Café?").words == ("why", "cafe", "?")
 
 
+def test_weights_may_be_those_of_an_onnx_graph(tmp_path: Path) -> None:
+    folder = save(tmp_path, "bert", trained_tokenizer("uncased"), "mean")
+    expected = reference(folder, TEXTS)
+    encoder = sentence_transformers.SentenceTransformer(str(folder), device="cpu")[0].auto_model.eval()
+    example = (torch.ones(2, 9, dtype=torch.long), torch.ones(2, 9, dtype=torch.long))
+    shapes = [{0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}] * 2
+    program = torch.onnx.export(encoder, example, dynamo=True, verbose=False, dynamic_shapes=shapes)
+    (folder / "onnx").mkdir()
+    program.save(folder / "onnx" / "model.onnx", external_data=True)
+    (folder / "model.safetensors").unlink()
+    model = imported(folder, tmp_path / "model")
+    assert is_close(vectors(model, TEXTS), expected)
+    (folder / "onnx" / "model.onnx").write_bytes(b"no graph")
+    assert "cannot read" in run(folder, "--out", tmp_path / "other").output
+
+
 @pytest.fixture(scope="module")
 def bpe(tmp_path_factory: pytest.TempPathFactory) -> Model:
     folder = tmp_path_factory.mktemp("bpe")
