@@ -199,6 +199,11 @@ class EmbeddingsResult(Record, frozen=True):
     model: Annotated[str, says("The model's name and hash.")]
     usage: Annotated[Usage, says("Number of tokens.")]
 
+    @property
+    def vectors(self) -> tuple[tuple[float, ...], ...]:
+        """The vectors, L2-normalized, in the order of the texts; none that were requested as base64."""
+        return tuple(item.embedding for item in self.data if not isinstance(item.embedding, str))
+
 
 class ModelInfo(Record, frozen=True):
     """An encoder."""

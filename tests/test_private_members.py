@@ -16,8 +16,6 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("glow", "service", "index_builder", "model_export", "demo", "scripts", "research", "benchmarks")
 OURS = (*FOLDERS, *(f"glow_{folder}" for folder in FOLDERS), "glow_models", "tests")
 USED = {
-    ("glow/client/attempts.py", "_mounts"): "httpx",
-    ("glow/client/attempts.py", "_transport"): "httpx",
     ("glow/index/milvus/connection.py", "_handler"): "pymilvus",
 }
 """File and private member -> the package that it belongs to; pyproject.toml bounds each above."""

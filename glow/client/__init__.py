@@ -1,8 +1,7 @@
 """A typed client of the HTTP service, synchronous and for asyncio; its results are the records of `glow.contract`."""
 
-from glow.client.attempts import RetryPolicy
-from glow.client.calls import BatchResult, Embeddings, PagedOptions, Readiness, SearchOptions, SearchRequest
-from glow.client.clients import AsyncGlowClient, GlowClient
+from glow.client.calls import PagedOptions, Readiness, SearchOptions, SearchRequest
+from glow.client.clients import AsyncGlowClient, GlowClient, RetryPolicy
 from glow.client.errors import (
     AccessDeniedError,
     BadRequestError,
@@ -20,8 +19,8 @@ from glow.client.errors import (
 from glow.contract import Hit, Info, OperationResult, Query, SearchResult
 
 __all__ = [
-    "AccessDeniedError", "AsyncGlowClient", "BadRequestError", "BatchResult", "BusyError", "ClientError", "ConnectionFailedError",
-    "DeadlineExceededError", "Embeddings", "GlowClient", "Hit", "Info", "InternalServiceError", "InvalidResponseError",
+    "AccessDeniedError", "AsyncGlowClient", "BadRequestError", "BusyError", "ClientError", "ConnectionFailedError",
+    "DeadlineExceededError", "GlowClient", "Hit", "Info", "InternalServiceError", "InvalidResponseError",
     "NotFoundError", "OperationResult", "PagedOptions", "Query", "Readiness", "ResponseTimeoutError", "RetryPolicy",
     "SearchOptions", "SearchRequest", "SearchResult", "ServiceError", "UnavailableServiceError",
 ]  # fmt: skip

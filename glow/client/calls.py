@@ -1,143 +1,95 @@
-"""One function per route: the request to send, and how to read its response. They are the methods of both clients."""
+"""Every call of the service, once: the request to send, and how to read its response. Both clients have them as methods."""
 
 import json
-import sys
-from array import array
-from base64 import b64decode
-from binascii import Error as Base64Error
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
+from functools import wraps
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 from urllib.parse import quote, urlencode
 
 import httpx
+import msgspec
 
-from glow.client.errors import InvalidResponseError, ServiceError, problem_in, problem_of, record_of
+from glow.client.errors import InvalidResponseError, ServiceError, problem_in, problem_of
 from glow.contract import (
-    BatchItem,
     DocumentResult,
     DocumentsResult,
     EmbeddingsResult,
     ExplainResult,
     FeedbackResult,
-    IndexName,
+    Hit,
     Info,
     ListedDocument,
     OperationResult,
+    Problem,
     SearchResult,
     SuggestResult,
 )
-from glow.contract import BatchResult as ReceivedBatch
 from glow.errors import ConfigError
 from glow.records import Document
 
+Members = Mapping[str, Any]  # a JSON object
+
 
 class PagedOptions(TypedDict, total=False):
-    """Options of a paged search; an option that is None is not sent.
+    """Options of a paged search; an option that is None is not sent. docs/reference/http.md has them in full."""
 
-    Attributes:
-        offset: number of hits to skip.
-        candidates: number of hits to retrieve; pages of one ranking need the same number.
-        retriever: how to find candidates.
-        vector: query vector of the index's dimensions, in place of a query.
-        like: document in place of a query: `{"id": "d42"}`.
-        typos: `off` searches the query as it is typed.
-        match: which documents match: with `all` words, with `any`, or `auto`.
-        syntax: `plain` reads no phrases and exclusions.
-        prefix: whether the last word is the start of one.
-        fusion: how `hybrid` fuses: `{"method": "convex" | "rrf", "k": 60, "weights": {"dense": 0.7, "lexical": 0.3}}`.
-        rerank: True, or `{"depth": 50}`.
-        filter: `{"price": 5, "lang": ["en", "de"], "year": {"gte": 2000, "lt": 2010}}`, and more in docs/filters.md.
-        min_score: lowest score of a hit.
-        sort: `["-year", "score"]`, or objects such as `{"field": "year", "order": "desc"}`.
-        boosts: `[{"filter": {…}, "factor": 2}, {"recency": {"field": "published", "half_life": "30d"}}]`.
-        group_by: `{"field": "author", "size": 1}`.
-        fields: names of the fields and metadata to return; default: all.
-        facets: metadata fields to count, by name or as `{"field": "lang", "limit": 10}`.
-        highlight: True, or `{"fields": […], "fragments": 2, "fragment_chars": 200}`.
-        vectors: True: return the stored vector of each hit.
-        explain: True, or `{"leave_one_out": True}`.
-        params: `{"ef_search": 64, "nprobe": 16, "exact": False}`.
-        timeout_ms: the service's deadline, in milliseconds.
-        allow_partial: after the deadline, return partial results.
-        allow_truncated: False: fail if the response would be too large; otherwise hits are cut and marked.
-    """
-
-    offset: int | None
-    candidates: int | None
-    retriever: Literal["dense", "lexical", "learned-sparse", "hybrid"] | None
-    vector: Sequence[float] | None
-    like: Mapping[str, Any] | None
-    typos: Literal["auto", "off"] | None
-    match: Literal["auto", "all", "any"] | None
-    syntax: Literal["auto", "plain"] | None
-    prefix: bool | None
-    fusion: Mapping[str, Any] | None
-    rerank: bool | Mapping[str, Any] | None
-    filter: Mapping[str, Any] | None
-    min_score: float | None
-    sort: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
-    boosts: Sequence[Mapping[str, Any]] | None
-    group_by: Mapping[str, Any] | None
-    fields: Sequence[str] | None
-    facets: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
-    highlight: bool | Mapping[str, Any] | None
-    vectors: bool | None
-    explain: bool | Mapping[str, Any] | None
-    params: Mapping[str, Any] | None
-    timeout_ms: int | None
-    allow_partial: bool | None
-    allow_truncated: bool | None
+    offset: int | None  # hits to skip
+    candidates: int | None  # hits to retrieve; pages of one ranking need the same number
+    retriever: Literal["dense", "lexical", "learned-sparse", "hybrid"] | None  # how to find candidates
+    vector: Sequence[float] | None  # in place of a query: a vector of the index's dimensions
+    like: Members | None  # in place of a query, a document: {"id": "d42"}
+    typos: Literal["auto", "off"] | None  # `off` searches the query as it is typed
+    match: Literal["auto", "all", "any"] | None  # whether documents must have `all` words or `any`
+    syntax: Literal["auto", "plain"] | None  # `plain` reads no phrases and exclusions
+    prefix: bool | None  # whether the last word is the start of one
+    fusion: Members | None  # {"method": "convex", "weights": {"dense": 0.7, "lexical": 0.3}}
+    rerank: bool | Members | None  # True, or {"depth": 50}
+    filter: Members | None  # {"lang": ["en", "de"], "year": {"gte": 2000}}; see docs/filters.md
+    min_score: float | None  # lowest score of a hit
+    sort: str | Members | Sequence[str | Members] | None  # ["-year", "score"]
+    boosts: Sequence[Members] | None  # [{"filter": {…}, "factor": 2}, {"recency": {"field": "published"}}]
+    group_by: Members | None  # {"field": "author", "size": 1}
+    fields: Sequence[str] | None  # fields and metadata to return; default: all
+    facets: str | Members | Sequence[str | Members] | None  # ["lang", {"field": "year", "limit": 10}]
+    highlight: bool | Members | None  # True, or {"fields": […], "fragments": 2, "fragment_chars": 200}
+    vectors: bool | None  # True returns the stored vector of each hit
+    explain: bool | Members | None  # True, or {"leave_one_out": True}
+    params: Members | None  # {"ef_search": 64, "nprobe": 16, "exact": False}
+    timeout_ms: int | None  # the service's deadline
+    allow_partial: bool | None  # True returns partial results after the deadline
+    allow_truncated: bool | None  # False fails if the response is too large; otherwise hits are cut
 
 
 class SearchOptions(PagedOptions, total=False):
-    """Options of one search.
+    """Options of one search."""
 
-    Attributes:
-        top_k: hits to return.
-    """
-
-    top_k: int | None
+    top_k: int | None  # hits to return
 
 
 class SearchRequest(SearchOptions, total=False):
     """One search of a batch: its own options, and a query unless they give a vector or a document."""
 
     query: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResult:
-    """The response to a batch of searches.
-
-    Attributes:
-        request_id: identifies the whole batch in the service's log.
-        took_ms: duration of the whole batch, in milliseconds.
-        index: the version that all of them searched.
-        results: the result or the problem of each search, in order.
-    """
-
-    request_id: str
-    took_ms: float
-    index: IndexName
-    results: tuple[SearchResult | ServiceError, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Embeddings:
-    """Vectors of texts.
-
-    Attributes:
-        vectors: float32 [texts, dim] as tuples, L2-normalized, in the order of the texts.
-        model: name of the model, with its hash.
-        tokens: subword tokens that were encoded.
-        truncated: positions of the texts that were cut at the model's token limit.
-    """
-
-    vectors: tuple[tuple[float, ...], ...]
-    model: str
-    tokens: int
-    truncated: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,66 +100,12 @@ class Readiness:
     reason: str = ""
 
 
-def batch_of(received: ReceivedBatch) -> BatchResult:
-    """The results of a batch."""
-    results = tuple(_search_of(item, received) for item in received.results)
-    return BatchResult(received.request_id, received.took_ms, received.index, results)
-
-
-def _search_of(item: BatchItem, batch: ReceivedBatch) -> SearchResult | ServiceError:
-    if item.problem is not None:
-        return problem_in(item.problem, item.status)
-    if item.query is None:
-        raise InvalidResponseError(
-            f"a search of the batch has status {item.status}, but neither a result nor a problem; "
-            "check that the address is a GLOW service of a supported version"
-        )
-    return SearchResult(
-        request_id=batch.request_id,
-        took_ms=batch.took_ms,
-        degraded=item.degraded or (),
-        index=item.index or batch.index,
-        query=item.query,
-        hits=item.hits or (),
-        confidence=item.confidence,
-        facets=item.facets,
-        timings_ms=item.timings_ms or {},
-    )
-
-
-def document_of(received: ListedDocument) -> Document:
-    """A document, with the values of each field as a tuple."""
-    fields = received.fields.items()
-    values = {name: (value,) if isinstance(value, str) else value for name, value in fields}
-    return Document(received.id, values, received.metadata)
-
-
-def embeddings_of(received: EmbeddingsResult) -> Embeddings:
-    """Vectors that were sent in base64."""
-    data = sorted(received.data, key=lambda item: item.index)
-    usage = received.usage
-    vectors = tuple(_vector(str(item.embedding), item.index) for item in data)
-    return Embeddings(vectors, received.model, usage.total_tokens, usage.truncated)
-
-
-def _vector(text: str, place: int) -> tuple[float, ...]:
-    numbers = array("f")
-    try:
-        numbers.frombytes(b64decode(text, validate=True))
-    except (Base64Error, ValueError) as error:
-        raise InvalidResponseError(
-            f"vector {place} is not base64 of float32 numbers ({error}); check that the service is GLOW"
-        ) from error
-    if sys.byteorder == "big":
-        numbers.byteswap()  # the API sends little-endian numbers
-    return tuple(numbers)
-
-
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-
-MOST_PATH_CHARACTERS = 32_000
-"""Longest percent-encoded id in a path: the service accepts 64 KiB of request line and headers."""
+S = TypeVar("S", covariant=True)
+A = TypeVar("A", covariant=True)
+H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,78 +114,304 @@ class Call(Generic[T]):
 
     method: Literal["GET", "POST", "PATCH"]
     path: str  # relative to the service's address
-    read: Callable[[httpx.Response], T]  # converts a response to the call's result, or raises a `ClientError`
-    body: Mapping[str, Any] | None = None  # JSON to send
+    read: Callable[[httpx.Response, bytes], T]  # its result, from a response and the body of this
+    body: Members | None = None  # JSON to send
     is_repeatable: bool = True  # whether a 429 or 503 may be retried; for health routes it is the result
 
 
-def _reading(kind: type[R], convert: Callable[[R], T]) -> Callable[[httpx.Response], T]:
-    return lambda response: convert(record_of(response, kind))
+@dataclass(frozen=True, slots=True)
+class Pages(Generic[R, T]):
+    """Calls that follow from each other: each is sent when its page is needed, and the page is sent back in."""
+
+    calls: Generator[Call[R], R, None]
+    items: Callable[[R], Iterable[T]]
 
 
-def _as_received(kind: type[T]) -> Callable[[httpx.Response], T]:
-    return lambda response: record_of(response, kind)
+class Method(Generic[P, S, A]):
+    """A method of both clients, which sends what it makes: `GlowClient` returns S, and `AsyncGlowClient` A."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+        make.__annotations__.pop("return")  # `help` shows no return type, since it depends on the client
+
+    @overload
+    def __get__(self, client: "Calls[httpx.Client]", kind: type) -> Callable[P, S]: ...
+    @overload
+    def __get__(self, client: "Calls[httpx.AsyncClient]", kind: type) -> Callable[P, A]: ...
+    @overload
+    def __get__(self, client: None, kind: type) -> Callable[..., Any]: ...
+    def __get__(self, client: Any, kind: type) -> Callable[..., Any]:
+        if client is None:
+            return self._make
+
+        @wraps(self._make)
+        def method(*args: Any, **options: Any) -> Any:
+            made = self._make(client, *args, **options)
+            return client._walk(made) if isinstance(made, Pages) else client._run(made)
+
+        return method
 
 
-def search(query: str | None = None, **options: Unpack[SearchOptions]) -> Call[SearchResult]:
-    """Searches for the documents that match a query.
+def sends(make: Callable[Concatenate[Any, P], Call[T]]) -> Method[P, T, Coroutine[Any, Any, T]]:
+    """A method that sends a call and returns its result."""
+    return Method(make)
 
-    Args:
-        query: the query; None if the options have `vector`, `like` or only a filter.
-        options: see `SearchOptions`.
+
+def walks(make: Callable[Concatenate[Any, P], Pages[Any, T]]) -> Method[P, Iterator[T], AsyncIterator[T]]:
+    """A method that iterates over the items of pages."""
+    return Method(make)
+
+
+DEFAULT_CANDIDATES = 100
+"""The service's default number of candidates, unless its setting `default_candidates` differs."""
+MOST_PATH_CHARACTERS = 32_000
+"""Longest percent-encoded id in a path: the service accepts 64 KiB of request line and headers."""
+
+
+class Calls(Generic[H]):
+    """The methods of both clients; H is the client of httpx that sends."""
+
+    @sends
+    def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> Call[SearchResult]:
+        """Searches for the documents that match a query.
+
+        Args:
+            query: the query; None if the options have `vector`, `like` or only a filter.
+            options: see `SearchOptions`.
+        """
+        return _search(query, options)
+
+    @walks
+    def search_pages(
+        self,
+        query: str | None = None,
+        *,
+        page_size: int = 10,
+        limit: int = 100,
+        **options: Unpack[PagedOptions],
+    ) -> Pages[SearchResult, SearchResult]:
+        """Iterates over the pages of a search, and requests each when it is needed.
+
+        Args:
+            query: as for `search`.
+            page_size: hits per page.
+            limit: hits in total.
+            options: as for `search`, except `top_k`. A long iteration sets `candidates`, so that pages are consistent.
+        """
+        return Pages(_search_pages(query, page_size, limit, options), lambda page: (page,))
+
+    @walks
+    def search_hits(
+        self,
+        query: str | None = None,
+        *,
+        page_size: int = 50,
+        limit: int = 100,
+        **options: Unpack[PagedOptions],
+    ) -> Pages[SearchResult, Hit]:
+        """Iterates over the hits of a search; arguments as for `search_pages`."""
+        return Pages(_search_pages(query, page_size, limit, options), lambda page: page.hits)
+
+    @sends
+    def search_batch(
+        self, searches: Sequence[str | SearchRequest]
+    ) -> Call[tuple[SearchResult | ServiceError, ...]]:
+        """Runs several searches on one index version; an invalid one fails alone.
+
+        Args:
+            searches: queries, or requests with their own options.
+        """
+        bodies = [_given({"query": one} if isinstance(one, str) else one) for one in searches]
+        return Call("POST", "/v1/search/batch", _batch_of, {"searches": bodies})
+
+    @sends
+    def suggest(self, query: str, *, top_k: int = 8) -> Call[SuggestResult]:
+        """Suggests up to `top_k` titles and phrases for a query that is being typed."""
+        return Call("GET", f"/v1/suggest?{urlencode({'q': query, 'k': top_k})}", _reading(SuggestResult))
+
+    @sends
+    def explain(self, query: str, document_id: str, **options: Unpack[SearchOptions]) -> Call[ExplainResult]:
+        """Says why a search with these options returns a document, or does not."""
+        body = {"id": document_id, "query": query, **_given(options)}
+        return Call("POST", "/v1/explain", _reading(ExplainResult), body)
+
+    @sends
+    def document(self, document_id: str) -> Call[Document]:
+        """Fetches one document.
+
+        Args:
+            document_id: its id, which may contain `/`.
+
+        Raises:
+            NotFoundError: if the index has no document with this id.
+            ConfigError: if the id is empty, or cannot be part of a path.
+        """
+        read = _reading(DocumentResult)
+        return Call("GET", _path_of(document_id), lambda *response: _document_of(read(*response)))
+
+    @walks
+    def documents(
+        self, after: str = "", *, page_size: int = 100, wanted: Members | None = None
+    ) -> Pages[DocumentsResult, Document]:
+        """Iterates over all documents in the order of their ids, and requests each page when it is needed.
+
+        Args:
+            after: begins after this id.
+            page_size: documents per page, up to 1,000.
+            wanted: a filter, as for a search; None: all documents.
+        """
+        return Pages(
+            _document_pages(after, page_size, wanted), lambda page: map(_document_of, page.documents)
+        )
+
+    @sends
+    def write(self, documents: Sequence[Members], *, wait_s: float = 0.0) -> Call[OperationResult]:
+        """Adds documents, or replaces those with the same ids.
+
+        Args:
+            documents: documents as in a collection: `{"_id": …, "title": …, "text": …}`.
+            wait_s: how long to wait until searches find them, in seconds, less than `timeout_s`; 0: do not wait.
+        """
+        return _write("POST", "/v1/documents", {"documents": list(documents)}, wait_s)
+
+    @sends
+    def patch(self, document_id: str, metadata: Members, *, wait_s: float = 0.0) -> Call[OperationResult]:
+        """Changes metadata of a document, which is not encoded again; an unknown id is ignored.
+
+        Args:
+            document_id: its id.
+            metadata: a JSON merge patch: keys with new values; None removes a key.
+            wait_s: as for `write`.
+        """
+        return _write("PATCH", _path_of(document_id), metadata, wait_s)
+
+    @sends
+    def delete(self, ids: Sequence[str], *, wait_s: float = 0.0) -> Call[OperationResult]:
+        """Deletes documents by id; unknown ids are ignored. `wait_s` as for `write`."""
+        return _write("POST", "/v1/documents/delete", {"ids": list(ids)}, wait_s)
+
+    @sends
+    def delete_where(
+        self, wanted: Members, *, all_documents: bool = False, wait_s: float = 0.0
+    ) -> Call[OperationResult]:
+        """Deletes the documents that match a filter at the time when the write is applied.
+
+        Args:
+            wanted: a filter, as for a search.
+            all_documents: allow a filter that matches every document.
+            wait_s: as for `write`.
+        """
+        body = {"filter": wanted, **({"all": True} if all_documents else {})}
+        return _write("POST", "/v1/documents/delete", body, wait_s)
+
+    @sends
+    def operation(self, operation_id: str) -> Call[OperationResult]:
+        """The state of a write, by its operation id."""
+        return Call("GET", f"/v1/operations/{quote(operation_id, safe='')}", _reading(OperationResult))
+
+    @sends
+    def feedback(
+        self,
+        request_id: str,
+        document_id: str,
+        kind: Literal["click", "like", "dislike"] = "click",
+        *,
+        rank: int | None = None,
+        dwell_s: float | None = None,
+        user: str | None = None,
+    ) -> Call[None]:
+        """Reports a click or a rating of a hit, if the service keeps a feedback log.
+
+        Args:
+            request_id: the complete `request_id` of the search result.
+            document_id: id of the hit.
+            kind: kind of feedback.
+            rank: rank at which the hit was shown, from 1.
+            dwell_s: seconds that the user spent on the document; send the click again with it.
+            user: distinguishes users of this client's key; the service stores only a keyed hash of it.
+
+        Raises:
+            NotFoundError: if the service keeps no feedback log.
+            BadRequestError: if no search of this service had this request id.
+            BusyError: if this user exceeded the service's hourly limit.
+        """
+        members = {"request_id": request_id, "id": document_id, "kind": kind}
+        body = _given({**members, "rank": rank, "dwell_s": dwell_s, "user": user})
+        return Call("POST", "/v1/feedback", _nothing_of, body)
+
+    @sends
+    def embeddings(
+        self,
+        texts: str | Sequence[str],
+        *,
+        input_type: Literal["query", "document"] = "query",
+        model: str | None = None,
+    ) -> Call[EmbeddingsResult]:
+        """Encodes texts; `vectors` of the result has a vector for each.
+
+        Args:
+            texts: one text or several.
+            input_type: encoder to use.
+            model: the expected model, with or without its hash; the service refuses a different one.
+        """
+        several = texts if isinstance(texts, str) else list(texts)
+        body = _given({"input": several, "input_type": input_type, "model": model})
+        return Call("POST", "/v1/embeddings", _reading(EmbeddingsResult), body)
+
+    @sends
+    def info(self) -> Call[Info]:
+        """Information about the service: version, index, model, settings."""
+        return Call("GET", "/info", _reading(Info))
+
+    @sends
+    def health(self) -> Call[bool]:
+        """Whether the service's process runs; never retried."""
+        return Call("GET", "/healthz", _is_success, is_repeatable=False)
+
+    @sends
+    def ready(self) -> Call[Readiness]:
+        """Whether the service is ready for requests, and why not; never retried."""
+        return Call("GET", "/readyz", _readiness_of, is_repeatable=False)
+
+
+def _given(members: Members) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _search(query: str | None, options: SearchOptions) -> Call[SearchResult]:
+    return Call("POST", "/v1/search", _reading(SearchResult), _given({"query": query, **options}))
+
+
+def _search_pages(
+    query: str | None, page_size: int, limit: int, options: PagedOptions
+) -> Generator[Call[SearchResult], SearchResult, None]:
+    """The calls of an iteration; a page that is not full is the last.
+
+    Pages are consistent only within the same number of `candidates`, so a long iteration requests on every page as
+    many as all of it needs. A short one uses the service's default: fewer would change the ranking of hybrid search.
     """
-    body = _search_body({"query": query, **options})
-    return Call("POST", "/v1/search", _as_received(SearchResult), body)
+    if min(page_size, limit) < 1:
+        raise ConfigError(f"page_size is {page_size} and limit is {limit}; both must be at least 1")
+    start = options.get("offset") or 0
+    end = start + limit
+    candidates = options.get("candidates") or (end if end > DEFAULT_CANDIDATES else None)
+    is_over = False
+    while start < end and not is_over:
+        size = min(page_size, end - start)
+        place: SearchOptions = {"candidates": candidates, "offset": start, "top_k": size}
+        page = yield _search(query, {**options, **place})
+        is_over = len(page.hits) < size
+        start += size
 
 
-def search_batch(searches: Sequence[str | SearchRequest]) -> Call[BatchResult]:
-    """Runs several searches on one index version; an invalid one fails alone.
-
-    Args:
-        searches: queries, or requests with their own options.
-    """
-    bodies = [_search_body({"query": one} if isinstance(one, str) else one) for one in searches]
-    return Call("POST", "/v1/search/batch", _reading(ReceivedBatch, batch_of), {"searches": bodies})
-
-
-def _search_body(request: SearchRequest) -> dict[str, Any]:
-    return {name: value for name, value in request.items() if value is not None}
-
-
-def suggest(query: str, *, top_k: int = 8) -> Call[SuggestResult]:
-    """Suggests titles and phrases for a query that is being typed.
-
-    Args:
-        query: the text so far.
-        top_k: most suggestions.
-    """
-    address = urlencode({"q": query, "k": top_k})
-    return Call("GET", f"/v1/suggest?{address}", _as_received(SuggestResult))
-
-
-def explain(query: str, document_id: str, **options: Unpack[SearchOptions]) -> Call[ExplainResult]:
-    """Says why a search returns a document, or does not.
-
-    Args:
-        query: the query.
-        document_id: id of the document.
-        options: options of the search.
-    """
-    body = {"id": document_id, **_search_body({"query": query, **options})}
-    return Call("POST", "/v1/explain", _as_received(ExplainResult), body)
-
-
-def document(document_id: str) -> Call[Document]:
-    """Fetches one document.
-
-    Args:
-        document_id: its id, which may contain `/`.
-
-    Raises:
-        NotFoundError: if the index has no document with this id.
-        ConfigError: if the id is empty, or cannot be part of a path.
-    """
-    return Call("GET", _path_of(document_id), _reading(DocumentResult, document_of))
+def _document_pages(
+    after: str, size: int, wanted: Members | None
+) -> Generator[Call[DocumentsResult], DocumentsResult, None]:
+    chosen = {} if wanted is None else {"filter": json.dumps(wanted)}
+    start: str | None = after
+    while start is not None:
+        address = urlencode({"after": start, "limit": size, **chosen})
+        start = (yield Call("GET", f"/v1/documents?{address}", _reading(DocumentsResult))).next
 
 
 def _path_of(document_id: str) -> str:
@@ -304,143 +428,65 @@ def _path_of(document_id: str) -> str:
     return f"/v1/documents/{path}"
 
 
-def document_page(
-    after: str = "", *, limit: int = 100, wanted: Mapping[str, Any] | None = None
-) -> Call[DocumentsResult]:
-    """A page of all documents, in the order of their ids."""
-    given = {"after": after, "limit": limit} | ({} if wanted is None else {"filter": json.dumps(wanted)})
-    path = f"/v1/documents?{urlencode(given)}"
-    return Call("GET", path, _as_received(DocumentsResult))
-
-
-def write(documents: Sequence[Mapping[str, Any]], *, wait_s: float = 0.0) -> Call[OperationResult]:
-    """Adds documents, or replaces those with the same ids.
-
-    Args:
-        documents: documents as in a collection: `{"_id": …, "title": …, "text": …}`.
-        wait_s: how long to wait until searches find them, in seconds, less than `timeout_s`; 0: do not wait.
-    """
-    return _write("/v1/documents", {"documents": list(documents)}, wait_s)
-
-
-def patch(document_id: str, metadata: Mapping[str, Any], *, wait_s: float = 0.0) -> Call[OperationResult]:
-    """Changes metadata of a document, which is not encoded again; an unknown id is ignored.
-
-    Args:
-        document_id: its id.
-        metadata: a JSON merge patch: keys with new values; None removes a key.
-        wait_s: as for `write`.
-    """
-    return _write(_path_of(document_id), metadata, wait_s, "PATCH")
-
-
-def delete(ids: Sequence[str], *, wait_s: float = 0.0) -> Call[OperationResult]:
-    """Deletes documents; unknown ids are ignored.
-
-    Args:
-        ids: ids of the documents.
-        wait_s: as for `write`.
-    """
-    return _write("/v1/documents/delete", {"ids": list(ids)}, wait_s)
-
-
-def delete_where(
-    wanted: Mapping[str, Any], *, all_documents: bool = False, wait_s: float = 0.0
-) -> Call[OperationResult]:
-    """Deletes the documents that match a filter at the time when the write is applied.
-
-    Args:
-        wanted: a filter, as for a search.
-        all_documents: allow a filter that matches every document.
-        wait_s: as for `write`.
-    """
-    body = {"filter": wanted, **({"all": True} if all_documents else {})}
-    return _write("/v1/documents/delete", body, wait_s)
-
-
 def _write(
-    path: str, body: Mapping[str, Any], wait_s: float, method: Literal["POST", "PATCH"] = "POST"
+    method: Literal["POST", "PATCH"], path: str, body: Members, wait_s: float
 ) -> Call[OperationResult]:
     waiting = f"?wait=visible&wait_s={wait_s:g}" if wait_s > 0 else ""
     # A refused write (429, 503) was not accepted, so it may be retried; one whose connection broke may have been.
-    return Call(method, path + waiting, _as_received(OperationResult), body)
+    return Call(method, path + waiting, _reading(OperationResult), body)
 
 
-def operation(operation_id: str) -> Call[OperationResult]:
-    """The state of a write, by its operation id."""
-    return Call("GET", f"/v1/operations/{quote(operation_id, safe='')}", _as_received(OperationResult))
+def _reading(kind: type[T]) -> Callable[[httpx.Response, bytes], T]:
+    """Reads the record of a successful response; a problem, a redirect or another shape is an error."""
+
+    def read(response: httpx.Response, body: bytes) -> T:
+        if response.is_error:
+            raise problem_of(response, body)
+        if not response.is_success:
+            raise InvalidResponseError(
+                f"{response.url} returned status {response.status_code}, expected no redirect; "
+                "give the address of the service itself"
+            )
+        return msgspec.json.decode(body, type=kind)
+
+    return read
 
 
-def feedback(
-    request_id: str,
-    document_id: str,
-    kind: Literal["click", "like", "dislike"] = "click",
-    *,
-    rank: int | None = None,
-    dwell_s: float | None = None,
-    user: str | None = None,
-) -> Call[None]:
-    """Reports a click or a rating of a hit, if the service keeps a feedback log.
-
-    Args:
-        request_id: the complete `request_id` of the search result.
-        document_id: id of the hit.
-        kind: kind of feedback.
-        rank: rank at which the hit was shown, from 1.
-        dwell_s: seconds that the user spent on the document; send the click again with it.
-        user: distinguishes users of this client's key; the service stores only a keyed hash of it.
-
-    Raises:
-        NotFoundError: if the service keeps no feedback log.
-        BadRequestError: if no search of this service had this request id.
-        BusyError: if this user exceeded the service's hourly limit.
-    """
-    given = {"rank": rank, "dwell_s": dwell_s, "user": user}
-    body: dict[str, Any] = {"request_id": request_id, "id": document_id, "kind": kind}
-    body |= {name: value for name, value in given.items() if value is not None}
-    return Call("POST", "/v1/feedback", _reading(FeedbackResult, lambda _: None), body)
+def _is_success(response: httpx.Response, body: bytes) -> bool:
+    return bool(_reading(dict)(response, body))
 
 
-def embeddings(
-    texts: str | Sequence[str],
-    *,
-    input_type: Literal["query", "document"] = "query",
-    model: str | None = None,
-) -> Call[Embeddings]:
-    """Encodes texts.
-
-    Args:
-        texts: one text or several.
-        input_type: encoder to use.
-        model: the expected model, with or without its hash; the service refuses a different one.
-    """
-    body: dict[str, Any] = {
-        "input": texts if isinstance(texts, str) else list(texts),
-        "input_type": input_type,
-        "encoding_format": "base64",  # a third of the bytes of decimal numbers
-    }
-    if model is not None:
-        body["model"] = model
-    return Call("POST", "/v1/embeddings", _reading(EmbeddingsResult, embeddings_of), body)
+def _nothing_of(response: httpx.Response, body: bytes) -> None:
+    _reading(FeedbackResult)(response, body)
 
 
-def info() -> Call[Info]:
-    """Information about the service: version, index, model, settings."""
-    return Call("GET", "/info", _as_received(Info))
+def _readiness_of(response: httpx.Response, body: bytes) -> Readiness:
+    if response.status_code == 503:
+        return Readiness(False, problem_of(response, body).detail)
+    return Readiness(_is_success(response, body))
 
 
-def health() -> Call[bool]:
-    """Whether the service's process runs; never retried."""
-    return Call("GET", "/healthz", _reading(dict, bool), is_repeatable=False)
+def _document_of(received: ListedDocument) -> Document:
+    fields = received.fields.items()
+    values = {name: (value,) if isinstance(value, str) else value for name, value in fields}
+    return Document(received.id, values, received.metadata)
 
 
-def ready() -> Call[Readiness]:
-    """Whether the service is ready for requests, and why not; never retried."""
-    return Call("GET", "/readyz", _read_readiness, is_repeatable=False)
+class _Batch(msgspec.Struct):
+    """A response whose results are still plain values, because each is a search's result or a problem."""
+
+    request_id: str
+    took_ms: float
+    index: dict[str, Any]
+    results: tuple[dict[str, Any], ...]
 
 
-def _read_readiness(response: httpx.Response) -> Readiness:
-    if response.status_code != 503:
-        record_of(response, dict)
-        return Readiness(True)
-    return Readiness(False, problem_of(response).detail)
+def _batch_of(response: httpx.Response, body: bytes) -> tuple[SearchResult | ServiceError, ...]:
+    batch = _reading(_Batch)(response, body)
+    shared = {"request_id": batch.request_id, "took_ms": batch.took_ms, "index": batch.index}
+    return tuple(
+        problem_in(msgspec.convert(item["problem"], Problem), int(item.get("status", 500)))
+        if "problem" in item
+        else msgspec.convert({**shared, **item}, SearchResult)
+        for item in batch.results
+    )

@@ -1,79 +1,134 @@
-"""The two clients: connection, pages of a search, and the same methods with and without `await`."""
+"""The two clients: they send the calls of `glow.client.calls`, and repeat those that the service never processed."""
 
 import asyncio
-import inspect
+import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing, suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Self, TypeVar
 
 import httpx
+from msgspec import DecodeError
 
 from glow import __version__
-from glow.client import calls
-from glow.client.attempts import (
-    MAX_RESPONSE_BYTES,
-    Body,
-    Outcome,
-    Retries,
-    RetryPolicy,
-    bound_streams,
-    ends_within,
-)
-from glow.client.calls import Call, PagedOptions, SearchOptions, search
-from glow.client.errors import raise_failure
-from glow.contract import Hit, SearchResult
+from glow.client.calls import Call, Calls, H, Pages
+from glow.client.errors import InvalidResponseError, failure_of, retry_after_s
 from glow.errors import ConfigError
-from glow.records import Document
 
+R = TypeVar("R")
 T = TypeVar("T")
-P = ParamSpec("P")
-M = TypeVar("M", bound=Callable[..., Any])
-_NEVER_AGAIN = RetryPolicy(attempts=1)
+MAX_RESPONSE_BYTES = 64 << 20
 # The service closes connections that are idle for 5 s; expiring them earlier keeps a request from being cut off.
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4.0)
+Outcome = tuple[httpx.Response, bytes] | httpx.RequestError
+"""Outcome of one attempt: a response of any status with its body, or a failure."""
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """How to reach a service."""
+class RetryPolicy:
+    """How often and how long to retry requests that the service never processed."""
 
-    base_url: str  # `http://` or `https://` address; a trailing slash is ignored
-    # sent as `Authorization: Bearer`; None for a service without keys
-    api_key: str | None = field(repr=False)
-    timeout_s: float  # time limit of one attempt
-    policy: RetryPolicy
-    max_response_bytes: int  # largest decoded response body
+    attempts: int = 4  # in total; 1 disables retries
+    total_s: float = 30.0  # latest start of an attempt, after the start of the first
+    first_pause_s: float = 0.2  # longest pause before the second attempt; it doubles with each attempt
 
     def __post_init__(self) -> None:
-        if not _is_address(self.base_url):
-            raise ConfigError(
-                f"base_url {self.base_url!r:.80} is not an address; expected one such as http://127.0.0.1:8080"
-            )
-        key = self.api_key
-        if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
-            raise ConfigError(
-                "the API key is empty or has characters that a header cannot contain; copy the whole key again"
-            )
+        if self.attempts < 1 or min(self.total_s, self.first_pause_s) < 0:
+            raise ConfigError(f"{self} is invalid; attempts must be at least 1, and times at least 0")
 
-    def request(self, http: httpx.Client | httpx.AsyncClient, call: Call[T]) -> httpx.Request:
-        """The request of a call."""
+    def pause_s(self, outcome: Outcome, attempt: int, elapsed_s: float) -> float | None:
+        """Seconds until the next attempt; None if the outcome of this one, counted from 1, is final."""
+        least_s = 0.0
+        if not isinstance(outcome, httpx.RequestError):
+            if outcome[0].status_code not in (429, 503):
+                return None
+            least_s = retry_after_s(outcome[0].headers) or 0.0
+        elif not isinstance(outcome, _NEVER_SENT):
+            return None
+        # The jitter keeps clients that were refused together from returning together.
+        pause_s = least_s + random.uniform(0.0, self.first_pause_s * 2 ** (attempt - 1))  # noqa: S311 - no secret
+        return pause_s if attempt < self.attempts and elapsed_s + pause_s <= self.total_s else None
+
+
+class _Client(Calls[H]):
+    """What both clients have besides their calls."""
+
+    _http_class: type[Any]
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 10.0,
+        retry: RetryPolicy | None = None,
+        http: H | None = None,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+    ) -> None:
+        """Opens no connection yet.
+
+        Args:
+            base_url: address of the service; `http://127.0.0.1:8080` for a local one.
+            api_key: API key, if the service needs one.
+            timeout_s: limit of each wait for a connection, for sending, and for the next bytes of a response.
+            retry: how to retry after a 429, a 503, or a failed connection.
+            http: your own httpx client, for proxies or certificates; it stays open when this client closes.
+            max_response_bytes: largest response; a longer one is refused.
+
+        Raises:
+            ConfigError: if the address or the key is invalid.
+        """
+        if not _is_address(base_url):
+            raise ConfigError(
+                f"base_url {base_url!r:.80} is not an address; expected one such as http://127.0.0.1:8080"
+            )
         headers = {"User-Agent": f"glow-client/{__version__}", "Accept": "application/json"}
-        if self.api_key is not None:
-            headers["Authorization"] = f"Bearer {self.api_key}"
-        url = self.base_url.rstrip("/") + call.path
-        return http.build_request(call.method, url, json=call.body, headers=headers, timeout=self.timeout_s)
+        if api_key is not None:
+            if not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
+                raise ConfigError(
+                    "the API key is empty or has characters that a header cannot contain; copy the whole key again"
+                )
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._headers = httpx.Headers(headers)  # they do not show the key
+        self._base_url, self._timeout_s, self._max_bytes = base_url, timeout_s, max_response_bytes
+        self._retry = retry or RetryPolicy()
+        self._http: H = http or self._http_class(limits=LIMITS)
+        self._is_owner = http is None
 
-    def retries(self, call: Call[T]) -> Retries:
-        """Retry state of a call that starts now."""
-        return Retries(self.policy if call.is_repeatable else _NEVER_AGAIN)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._base_url!r})"
 
-    def answer(self, call: Call[T], outcome: Outcome) -> T:
-        """Result of a call, from the outcome of its last attempt."""
+    def _request(self, call: Call[Any]) -> httpx.Request:
+        url = self._base_url.rstrip("/") + call.path
+        return self._http.build_request(
+            call.method, url, json=call.body, headers=self._headers, timeout=self._timeout_s
+        )
+
+    def _add(self, body: bytearray, part: bytes) -> None:
+        body += part
+        if len(body) > self._max_bytes:
+            raise InvalidResponseError(
+                f"{self._base_url} returned more than {self._max_bytes} bytes; request less, or raise max_response_bytes"
+            )
+
+    def _pause_s(self, call: Call[Any], outcome: Outcome, attempt: int, started: float) -> float | None:
+        return (
+            self._retry.pause_s(outcome, attempt, time.monotonic() - started) if call.is_repeatable else None
+        )
+
+    def _result(self, call: Call[T], outcome: Outcome) -> T:
         if isinstance(outcome, httpx.RequestError):
-            raise_failure(outcome, self.base_url)
-        return call.read(outcome)
+            raise failure_of(outcome, self._base_url) from outcome
+        try:
+            return call.read(*outcome)
+        except (DecodeError, UnicodeDecodeError) as error:
+            raise InvalidResponseError(
+                f"{outcome[0].url} returned {outcome[1][:80]!r}, which is not a response of GLOW ({error}); "
+                "check that the address is a service of a supported version"
+            ) from error
 
 
 def _is_address(base_url: str) -> bool:
@@ -84,339 +139,102 @@ def _is_address(base_url: str) -> bool:
     return url.scheme in ("http", "https") and bool(url.host) and not url.query and not url.fragment
 
 
-def as_method(method: M, make: Callable[..., Any]) -> M:
-    """Gives a client's method the name, documentation and arguments of the function that makes its call."""
-    signature = inspect.signature(make)
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    method.__name__, method.__doc__ = make.__name__, make.__doc__
-    arguments = [own, *signature.parameters.values()]
-    vars(method)["__signature__"] = signature.replace(
-        parameters=arguments, return_annotation=inspect.Signature.empty
-    )
-    return method
-
-
-DEFAULT_CANDIDATES = 100
-"""The service's default number of candidates, unless its setting `default_candidates` differs."""
-
-
-class Paging:
-    """State of an iteration over the pages of one search, all from the same candidates.
-
-    Pages are consistent only with the same number of `candidates`. Unless the caller sets it, a long iteration requests
-    on every page as many candidates as the whole iteration needs. A short one uses the service's default:
-    fewer candidates would change the ranking of hybrid search.
-    """
-
-    def __init__(self, query: str | None, page_size: int, limit: int, options: PagedOptions) -> None:
-        if min(page_size, limit) < 1:
-            raise ConfigError(f"page_size is {page_size} and limit is {limit}; both must be at least 1")
-        self._query = query
-        self._page_size = page_size
-        self._offset = options.get("offset") or 0
-        self._end = self._offset + limit
-        self._options = cast(SearchOptions, dict(options))
-        if options.get("candidates") is None and self._end > DEFAULT_CANDIDATES:
-            self._options["candidates"] = self._end
-        self._is_over = False
-
-    def next_call(self) -> Call[SearchResult] | None:
-        """The call for the next page; None after the last."""
-        size = min(self._page_size, self._end - self._offset)
-        if self._is_over or size < 1:
-            return None
-        here = cast(SearchOptions, {**self._options, "offset": self._offset, "top_k": size})
-        return search(self._query, **here)
-
-    def took(self, page: SearchResult) -> None:
-        """Records a received page; a page that is not full is the last."""
-        size = min(self._page_size, self._end - self._offset)
-        self._is_over = len(page.hits) < size
-        self._offset += size
-
-
-def _sends(make: Callable[P, Call[T]]) -> "Callable[Concatenate[GlowClient, P], T]":
-    """A method that sends a call and returns its result."""
-
-    def method(self: "GlowClient", /, *args: P.args, **options: P.kwargs) -> T:
-        return self._run(make(*args, **options))
-
-    return as_method(method, make)
-
-
-class GlowClient:
+class GlowClient(_Client[httpx.Client]):
     """Calls a GLOW service. Threads may share one client; reuse it, because it keeps connections open.
 
     Every method raises a `ClientError` on failure: `ServiceError` for a problem response of the service,
     otherwise `ConnectionFailedError` or `InvalidResponseError`.
-
-    Args:
-        base_url: address of the service; `http://127.0.0.1:8080` for a local one.
-        api_key: API key, if the service needs one.
-        timeout_s: time limit of one attempt, from connecting to the last byte, in seconds.
-        retry: how to retry after a 429, a 503, or a failed connection.
-        http: your own httpx client, for proxies or certificates; it stays open when this client closes.
-            `timeout_s` then bounds each wait for the head of a response, and the whole of its body.
-        max_response_bytes: largest response; a longer one is refused.
-
-    Raises:
-        ConfigError: if the address or the key is invalid.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        api_key: str | None = None,
-        timeout_s: float = 10.0,
-        retry: RetryPolicy | None = None,
-        http: httpx.Client | None = None,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
-    ) -> None:
-        self._connection = Connection(
-            base_url, api_key, timeout_s, retry or RetryPolicy(), max_response_bytes
-        )
-        self._http = http or httpx.Client(limits=LIMITS)
-        self._is_owner = http is None
-        if self._is_owner:
-            bound_streams(self._http)
-
-    search = _sends(calls.search)
-    search_batch = _sends(calls.search_batch)
-    suggest = _sends(calls.suggest)
-    explain = _sends(calls.explain)
-    document = _sends(calls.document)
-    feedback = _sends(calls.feedback)
-    write = _sends(calls.write)
-    patch = _sends(calls.patch)
-    delete = _sends(calls.delete)
-    delete_where = _sends(calls.delete_where)
-    operation = _sends(calls.operation)
-    embeddings = _sends(calls.embeddings)
-    info = _sends(calls.info)
-    health = _sends(calls.health)
-    ready = _sends(calls.ready)
-
-    def search_pages(
-        self,
-        query: str | None = None,
-        *,
-        page_size: int = 10,
-        limit: int = 100,
-        **options: Unpack[PagedOptions],
-    ) -> Iterator[SearchResult]:
-        """Iterates over the pages of a search, and requests each when it is needed.
-
-        Args:
-            query: the query.
-            page_size: hits per page.
-            limit: hits of all pages; above 100 also the number of candidates, unless the options set it.
-            options: options of every page.
-        """
-        paging = Paging(query, page_size, limit, options)
-        while (call := paging.next_call()) is not None:
-            page = self._run(call)
-            paging.took(page)
-            yield page
-
-    def search_hits(
-        self,
-        query: str | None = None,
-        *,
-        page_size: int = 50,
-        limit: int = 100,
-        **options: Unpack[PagedOptions],
-    ) -> Iterator[Hit]:
-        """Iterates over the hits of a search; same arguments as `search_pages`."""
-        for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
-            yield from page.hits
-
-    def documents(
-        self, after: str = "", *, page_size: int = 100, wanted: Mapping[str, Any] | None = None
-    ) -> Iterator[Document]:
-        """Iterates over all documents in the order of their ids, and requests each page when it is needed.
-
-        Args:
-            after: begins after this id.
-            page_size: documents per page, up to 1,000.
-            wanted: a filter, as for a search; None: all documents.
-        """
-        start: str | None = after
-        while start is not None:
-            page = self._run(calls.document_page(start, limit=page_size, wanted=wanted))
-            yield from map(calls.document_of, page.documents)
-            start = page.next
+    _http_class = httpx.Client
 
     def close(self) -> None:
         """Closes the connections."""
         if self._is_owner:
             self._http.close()
 
-    def __enter__(self) -> "GlowClient":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._connection.base_url!r})"
-
     def _run(self, call: Call[T]) -> T:
-        retries = self._connection.retries(call)
-        outcome = self._send(call)
-        while (pause_s := retries.pause_after(outcome)) is not None:
-            time.sleep(pause_s)
+        started = time.monotonic()
+        for attempt in count(1):
             outcome = self._send(call)
-        return self._connection.answer(call, outcome)
+            pause_s = self._pause_s(call, outcome, attempt, started)
+            if pause_s is None:
+                break
+            time.sleep(pause_s)
+        return self._result(call, outcome)
 
-    def _send(self, call: Call[T]) -> Outcome:
-        request = self._connection.request(self._http, call)
+    def _send(self, call: Call[Any]) -> Outcome:
+        body = bytearray()
         try:
-            with ends_within(self._connection.timeout_s):
-                response = self._http.send(request, follow_redirects=False, stream=True)
-                try:
-                    body = Body(response, self._connection.max_response_bytes)
-                    for data in response.iter_bytes():
-                        body.add(data)
-                finally:
-                    response.close()
-            return body.whole()
+            response = self._http.send(self._request(call), stream=True, follow_redirects=False)
+            with closing(response):
+                for part in response.iter_bytes():
+                    self._add(body, part)
         except httpx.RequestError as failure:
             return failure
+        return response, bytes(body)
+
+    def _walk(self, pages: Pages[R, T]) -> Iterator[T]:
+        call = next(pages.calls)
+        with suppress(StopIteration):
+            while True:
+                page = self._run(call)
+                yield from pages.items(page)
+                call = pages.calls.send(page)
 
 
-_LATER_S = 0.1
-"""Lets httpx's own timeouts fire first: they tell a failed connection, which may be retried, from a sent request."""
-
-
-def _awaits(
-    make: Callable[P, Call[T]],
-) -> "Callable[Concatenate[AsyncGlowClient, P], Coroutine[Any, Any, T]]":
-    """A method that sends a call and returns its result."""
-
-    async def method(self: "AsyncGlowClient", /, *args: P.args, **options: P.kwargs) -> T:
-        return await self._run(make(*args, **options))
-
-    return as_method(method, make)
-
-
-class AsyncGlowClient:
-    """Calls a GLOW service from asyncio; arguments and errors as for `GlowClient`.
+class AsyncGlowClient(_Client[httpx.AsyncClient]):
+    """Calls a GLOW service from asyncio, with the methods of `GlowClient`: `await` them, or iterate with `async for`.
 
     One client may be shared by the tasks of one event loop. Reuse it, because it keeps connections open.
     Canceling a task closes its connection, and the service stops working on the request.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        api_key: str | None = None,
-        timeout_s: float = 10.0,
-        retry: RetryPolicy | None = None,
-        http: httpx.AsyncClient | None = None,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
-    ) -> None:
-        self._connection = Connection(
-            base_url, api_key, timeout_s, retry or RetryPolicy(), max_response_bytes
-        )
-        self._http = http or httpx.AsyncClient(limits=LIMITS)
-        self._is_owner = http is None
-
-    search = _awaits(calls.search)
-    search_batch = _awaits(calls.search_batch)
-    suggest = _awaits(calls.suggest)
-    explain = _awaits(calls.explain)
-    document = _awaits(calls.document)
-    feedback = _awaits(calls.feedback)
-    write = _awaits(calls.write)
-    patch = _awaits(calls.patch)
-    delete = _awaits(calls.delete)
-    delete_where = _awaits(calls.delete_where)
-    operation = _awaits(calls.operation)
-    embeddings = _awaits(calls.embeddings)
-    info = _awaits(calls.info)
-    health = _awaits(calls.health)
-    ready = _awaits(calls.ready)
-
-    async def search_pages(
-        self,
-        query: str | None = None,
-        *,
-        page_size: int = 10,
-        limit: int = 100,
-        **options: Unpack[PagedOptions],
-    ) -> AsyncIterator[SearchResult]:
-        """Like `GlowClient.search_pages`, for `async for`."""
-        paging = Paging(query, page_size, limit, options)
-        while (call := paging.next_call()) is not None:
-            page = await self._run(call)
-            paging.took(page)
-            yield page
-
-    async def search_hits(
-        self,
-        query: str | None = None,
-        *,
-        page_size: int = 50,
-        limit: int = 100,
-        **options: Unpack[PagedOptions],
-    ) -> AsyncIterator[Hit]:
-        """Like `GlowClient.search_hits`, for `async for`."""
-        async for page in self.search_pages(query, page_size=page_size, limit=limit, **options):
-            for hit in page.hits:
-                yield hit
-
-    async def documents(
-        self, after: str = "", *, page_size: int = 100, wanted: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[Document]:
-        """Like `GlowClient.documents`, for `async for`."""
-        start: str | None = after
-        while start is not None:
-            page = await self._run(calls.document_page(start, limit=page_size, wanted=wanted))
-            for each in page.documents:
-                yield calls.document_of(each)
-            start = page.next
+    _http_class = httpx.AsyncClient
 
     async def close(self) -> None:
         """Closes the connections."""
         if self._is_owner:
             await self._http.aclose()
 
-    async def __aenter__(self) -> "AsyncGlowClient":
+    async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._connection.base_url!r})"
-
     async def _run(self, call: Call[T]) -> T:
-        retries = self._connection.retries(call)
-        outcome = await self._send(call)
-        while (pause_s := retries.pause_after(outcome)) is not None:
-            await asyncio.sleep(pause_s)
+        started = time.monotonic()
+        for attempt in count(1):
             outcome = await self._send(call)
-        return self._connection.answer(call, outcome)
+            pause_s = self._pause_s(call, outcome, attempt, started)
+            if pause_s is None:
+                break
+            await asyncio.sleep(pause_s)
+        return self._result(call, outcome)
 
-    async def _send(self, call: Call[T]) -> Outcome:
-        request = self._connection.request(self._http, call)
+    async def _send(self, call: Call[Any]) -> Outcome:
+        body = bytearray()
         try:
-            async with asyncio.timeout(self._connection.timeout_s + _LATER_S):
-                response = await self._http.send(request, follow_redirects=False, stream=True)
-                try:
-                    body = Body(response, self._connection.max_response_bytes)
-                    async for data in response.aiter_bytes():
-                        body.add(data)
-                finally:
-                    await response.aclose()
-            return body.whole()
-        except TimeoutError:
-            return httpx.ReadTimeout("the response was not complete in time")
+            response = await self._http.send(self._request(call), stream=True, follow_redirects=False)
+            async with aclosing(response):
+                async for part in response.aiter_bytes():
+                    self._add(body, part)
         except httpx.RequestError as failure:
             return failure
+        return response, bytes(body)
+
+    async def _walk(self, pages: Pages[R, T]) -> AsyncIterator[T]:
+        call = next(pages.calls)
+        with suppress(StopIteration):
+            while True:
+                page = await self._run(call)
+                for item in pages.items(page):
+                    yield item
+                call = pages.calls.send(page)

@@ -102,7 +102,7 @@ def test_a_slow_service_and_a_call_that_cannot_be_are_told_to_the_agent(service:
             async with Client(make_server(client)) as agent:
                 refused = await agent.call_tool("get_document", {"id": "a/../b"})
                 assert refused.is_error and "without parts '.' and '..'" in refused.content[0].text
-                with peer.slow():
+                with peer.slow("hang"):
                     started = time.monotonic()
                     calls = [agent.call_tool("search", {"query": f"bees {number}"}) for number in range(4)]
                     for late in await asyncio.gather(*calls):

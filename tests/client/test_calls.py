@@ -1,20 +1,19 @@
 """What the clients send, and what they read of answers that hold more than they know."""
 
 import asyncio
-import base64
 import inspect
-import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
+import mypy.api
 import pytest
 
 import glow.search
 from glow.client import AsyncGlowClient, BadRequestError, GlowClient, RetryPolicy, SearchResult
-from glow.client.attempts import Retries
-from glow.client.clients import DEFAULT_CANDIDATES
+from glow.client.calls import DEFAULT_CANDIDATES
 from glow.contract import HitExplanation, Passage, ReadWord, WordDelta, WordImpact, encode
 from glow.errors import ConfigError
 from glow.records import Document
@@ -101,7 +100,7 @@ def test_a_batch_holds_results_and_problems_in_order(stub: Any, call: Any, reply
     head = {"request_id": "r9", "took_ms": 2.0, "index": answer["index"]}
     stub.script = [reply(body={**head, "results": [{"status": 200, **item}, bad]})]
     found = call(stub.url, "search_batch", ["bees", {"query": " ", "top_k": 2}])
-    good, problem = found.results
+    good, problem = found
     assert stub.seen[0].body == {"searches": [{"query": "bees"}, {"query": " ", "top_k": 2}]}
     assert isinstance(good, SearchResult)
     assert (good.request_id, good.took_ms) == ("r9", 2.0)
@@ -109,17 +108,15 @@ def test_a_batch_holds_results_and_problems_in_order(stub: Any, call: Any, reply
     assert (problem.code, problem.detail) == ("invalid_query", "empty")
 
 
-def test_embeddings_are_read_from_base64_in_the_order_of_the_texts(stub: Any, call: Any, reply: Any) -> None:
-    vectors = [(0.25, -1.0), (0.5, 0.1)]
-    packed = [base64.b64encode(struct.pack("<2f", *vector)).decode() for vector in vectors]
-    data = [{"object": "embedding", "index": place, "embedding": packed[place]} for place in (1, 0)]
+def test_embeddings_are_read_in_the_order_of_the_texts(stub: Any, call: Any, reply: Any) -> None:
+    vectors = ((0.25, -1.0), (0.5, 0.1))
+    data = [{"object": "embedding", "index": place, "embedding": vectors[place]} for place in (0, 1)]
     usage = {"prompt_tokens": 7, "total_tokens": 7, "truncated": [1]}
     stub.script = [reply(body={"object": "list", "data": data, "model": "m", "usage": usage})]
     found = call(stub.url, "embeddings", ["a", "b"], input_type="document")
-    sent = {"input": ["a", "b"], "input_type": "document", "encoding_format": "base64"}
-    assert stub.seen[0].body == sent
-    assert found.vectors == (vectors[0], struct.unpack("<2f", struct.pack("<2f", *vectors[1])))
-    assert (found.model, found.tokens, found.truncated) == ("m", 7, (1,))
+    assert stub.seen[0].body == {"input": ["a", "b"], "input_type": "document"}
+    assert found.vectors == vectors
+    assert (found.model, found.usage.total_tokens, found.usage.truncated) == ("m", 7, (1,))
 
 
 def test_an_id_stands_in_the_path_whatever_it_holds(stub: Any, call: Any, reply: Any, answer: Any) -> None:
@@ -230,30 +227,29 @@ def test_threads_share_a_client(stub: Any) -> None:
     assert found == ["a/b"] * 20
 
 
-def pauses(policy: RetryPolicy, chance: float, retry_after: str | None = None) -> list[float]:
-    headers = {} if retry_after is None else {"Retry-After": retry_after}
-    outcome = httpx.Response(429, headers=headers)
-    now = 0.0
-    retries = Retries(policy, chance=lambda: chance, clock=lambda: now)
-    found = []
-    while (pause_s := retries.pause_after(outcome)) is not None:
-        found.append(pause_s)
-        now += pause_s
-    return found
+def longest_pause(
+    policy: RetryPolicy, attempt: int, elapsed_s: float = 0.0, header: str = ""
+) -> float | None:
+    response = httpx.Response(429, headers={"Retry-After": header} if header else {})
+    pauses = [policy.pause_s((response, b""), attempt, elapsed_s) for _ in range(200)]
+    return max((pause for pause in pauses if pause is not None), default=None)
 
 
-def test_pauses_double_up_to_the_longest_with_jitter_over_the_whole() -> None:
-    policy = RetryPolicy(attempts=6, total_s=100, first_pause_s=1, longest_pause_s=5)
-    assert pauses(policy, 1.0) == [1, 2, 4, 5, 5]
-    assert pauses(policy, 0.5) == [0.5, 1, 2, 2.5, 2.5]
-    assert pauses(policy, 0.5, "10") == [10.5, 11, 12, 12.5, 12.5]
+def test_pauses_double_with_jitter_over_the_whole() -> None:
+    policy = RetryPolicy(attempts=6, total_s=100, first_pause_s=1)
+    for attempt, most in ((1, 1), (2, 2), (3, 4)):
+        assert most * 0.9 < (longest_pause(policy, attempt) or 0) <= most
+    assert 10.9 < (longest_pause(policy, 1, header="10") or 0) <= 11
+    for bad in ("-5", "nan", "inf", "soon"):
+        assert 0.9 < (longest_pause(policy, 1, header=bad) or 0) <= 1
 
 
-def test_no_try_begins_after_the_total_time() -> None:
-    assert pauses(RetryPolicy(attempts=99, total_s=6.9, first_pause_s=1, longest_pause_s=9), 1.0) == [1, 2]
-    assert pauses(RetryPolicy(attempts=1), 1.0) == []
-    for bad in ("-5", "nan", "inf", "soon", ""):
-        assert pauses(RetryPolicy(attempts=2, first_pause_s=1), 1.0, bad) == [1]
+def test_no_try_begins_after_the_last_or_after_the_total_time() -> None:
+    policy = RetryPolicy(attempts=2, total_s=5, first_pause_s=1)
+    assert longest_pause(policy, 2) is None
+    assert longest_pause(policy, 1, elapsed_s=5.1) is None
+    assert longest_pause(policy, 1, elapsed_s=2, header="3.1") is None
+    assert longest_pause(policy, 1, elapsed_s=2, header="1.9") is not None
 
 
 def test_a_policy_of_less_than_one_try_is_refused() -> None:
@@ -277,13 +273,37 @@ def test_a_cancelled_task_closes_its_connection(stub: Any, reply: Any, answer: A
     assert time.monotonic() - started < 10
 
 
-@pytest.mark.parametrize("name", [name for name in vars(GlowClient) if not name.startswith("_")])
+@pytest.mark.parametrize("name", [name for name in dir(GlowClient) if not name.startswith("_")])
 def test_both_clients_have_the_same_documented_methods(name: str) -> None:
-    methods = [getattr(kind, name) for kind in (GlowClient, AsyncGlowClient)]
-    arguments = [list(inspect.signature(method).parameters.values()) for method in methods]
-    assert arguments[0] == arguments[1] and arguments[0][0].name == "self"
-    assert all(method.__doc__ for method in methods)
-    assert methods[0].__name__ == methods[1].__name__ == name
+    for kind in (GlowClient, AsyncGlowClient):
+        method = getattr(kind, name)
+        assert method.__doc__ and method.__name__ == name
+        assert next(iter(inspect.signature(method).parameters)) == "self"
+        bound = getattr(kind("http://127.0.0.1:1"), name)
+        assert (bound.__doc__, bound.__name__) == (method.__doc__, name)
+
+
+def test_a_type_checker_sees_exact_methods_of_both_clients(tmp_path: Path) -> None:
+    program = """
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, assert_type
+from glow.client import AsyncGlowClient, GlowClient, Hit, SearchResult
+
+sync, waiting = GlowClient("http://x"), AsyncGlowClient("http://x")
+assert_type(sync.search("bees", top_k=3), SearchResult)
+search: Coroutine[Any, Any, SearchResult] = waiting.search("bees", top_k=3)
+assert_type(sync.search_hits("bees", limit=3), Iterator[Hit])
+assert_type(waiting.search_hits("bees", limit=3), AsyncIterator[Hit])
+sync.search("bees", nope=3)
+asyncio.run(waiting.patch("id"))
+"""
+    (tmp_path / "program.py").write_text(program)
+    out, _, _ = mypy.api.run(["--strict", "--no-incremental", str(tmp_path / "program.py")])
+    assert [line.split(": error: ")[1] for line in out.splitlines() if ": error: " in line] == [
+        'Unexpected keyword argument "nope"  [call-arg]',
+        "Too few arguments  [call-arg]",
+    ], out
 
 
 def test_a_text_of_another_type_is_a_text_in_json() -> None:

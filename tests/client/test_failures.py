@@ -147,17 +147,17 @@ def test_an_answer_that_does_not_come_in_time_is_named_and_not_tried_again(
 @pytest.mark.parametrize(
     ("body", "place"),
     [
-        (b'{"hits": [', "expected JSON"),
-        (b"<html>hello</html>", "expected JSON"),
-        (b"\xff\xfe\x00", "expected JSON"),
+        (b'{"hits": [', "which is not a response of GLOW"),
+        (b"<html>hello</html>", "which is not a response of GLOW"),
+        (b"\xff\xfe\x00", "which is not a response of GLOW"),
         ([], "`object`, got `array`"),
         ({}, "`index`"),
         ({"index": {"version": "v", "model": "m"}, "query": QUERY}, "`hits`"),
-        ({"index": {"version": 3, "model": "m"}, "query": QUERY, "hits": []}, "/index/version"),
-        ({"index": {"version": "v", "model": "m"}, "query": QUERY, "hits": [{"id": "a"}]}, "/hits/0"),
+        ({"index": {"version": 3, "model": "m"}, "query": QUERY, "hits": []}, "$.index.version"),
+        ({"index": {"version": "v", "model": "m"}, "query": QUERY, "hits": [{"id": "a"}]}, "$.hits[0]"),
         (
             {"index": {"version": "v", "model": "m"}, "query": QUERY, "hits": [{"id": "a", "score": True}]},
-            "/hits/0/score",
+            "$.hits[0].score",
         ),
     ],
 )

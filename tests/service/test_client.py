@@ -44,8 +44,8 @@ def test_a_document_or_a_vector_stands_in_place_of_a_query(server: Any) -> None:
         vector = client.embeddings("bees").vectors[0]
         batch = client.search_batch([{"vector": vector, "top_k": 1}, {"like": {"id": "toy/0"}, "top_k": 3}])
     assert [hit.id for page in pages for hit in page.hits] == [hit.id for hit in alike.hits]
-    assert all(isinstance(result, SearchResult) for result in batch.results)
-    assert [hit.id for hit in batch.results[1].hits] == [hit.id for hit in alike.hits]
+    assert all(isinstance(result, SearchResult) for result in batch)
+    assert [hit.id for hit in batch[1].hits] == [hit.id for hit in alike.hits]
 
 
 def test_pages_of_the_whole_collection_hold_each_document_once(server: Any) -> None:
@@ -81,7 +81,7 @@ def test_both_clients_answer_the_same_on_every_route(server: Any) -> None:
 
 def test_a_batch_mixes_results_and_problems(server: Any) -> None:
     with GlowClient(server.url) as client:
-        good, bad = client.search_batch(["bees", {"query": " ", "top_k": 2}]).results
+        good, bad = client.search_batch(["bees", {"query": " ", "top_k": 2}])
     assert isinstance(good, SearchResult) and good.hits
     assert isinstance(bad, BadRequestError) and bad.code == "invalid_query"
 
@@ -99,7 +99,7 @@ def test_refusals_are_typed_and_name_the_place(server: Any) -> None:
 
 def test_a_key_opens_a_service_that_needs_one(serve: Serve) -> None:
     digest = hashlib.sha256(b"the-key").hexdigest()
-    quick = RetryPolicy(attempts=200, first_pause_s=0.05, longest_pause_s=0.1)
+    quick = RetryPolicy(attempts=200, first_pause_s=0.05)
     with serve(api_keys=f"tester:{digest}", wait=False) as http:
         url = str(http.base_url)
         with GlowClient(url, api_key="the-key", retry=quick) as client:
