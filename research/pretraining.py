@@ -30,8 +30,7 @@ from glow.text import WordPieces, batches_by_length
 from glow.training import Collection, Given, TrainConfig, read_collection, train
 from glow.training.checkpoint import load_pretrained, save_pretrained
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
-from glow.training.pretraining import initial_pretrainer
-from glow.training.pretraining_text import PretrainConfig
+from glow.training.pretraining import PretrainConfig, initial_pretrainer
 from research.folders import append, given_file, given_folder, names_among, read_records
 from research.steps import measured
 

@@ -22,9 +22,17 @@ from glow.evaluation import evaluate
 from glow.nn import CrossEncoder, minilm_folder
 from glow.records import Qrel
 from glow.training import Given, Place, run
-from glow.training.candidates import Candidates, RerankScores, Texts, read_candidates, score_candidates
 from glow.training.data import read_collection
-from glow.training.rerank import RerankConfig, load_reranker, reranker_recipe
+from glow.training.rerank import (
+    Candidates,
+    RerankConfig,
+    RerankScores,
+    Texts,
+    load_reranker,
+    read_candidates,
+    reranker_recipe,
+    score_candidates,
+)
 from research.folders import append, given_file, given_folder, names_among, read_records
 
 DEPTH = 50

@@ -8,15 +8,14 @@ from glow.training.checkpoint import (
     read_towers,
     save_checkpoint,
 )
-from glow.training.config import Given, TrainConfig
-from glow.training.data import Collection, read_collection
-from glow.training.distil import QueryTexts, query_recipe, teller
+from glow.training.commands import train
+from glow.training.data import Collection, Given, read_collection
 from glow.training.encode import EncodedCorpus, Source, vectors
-from glow.training.job import train
 from glow.training.rerank import load_reranker
 from glow.training.run import Place, Progress, TrainingDevice, run
 from glow.training.synthesis import SynthesisOptions, synthesize
-from glow.training.towers import initial_towers, with_few_layers
+from glow.training.teacher import QueryTexts, query_recipe, teller
+from glow.training.towers import TrainConfig, initial_towers, with_few_layers
 
 __all__ = [
     "Collection", "EncodedCorpus", "Given", "Place", "Progress", "QueryTexts", "Source", "SynthesisOptions",

@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from onnx import ModelProto, numpy_helper
+from onnx import numpy_helper
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -37,12 +37,6 @@ from glow.text import Preprocessor, WordPieces, load_preprocessor, save_preproce
 
 CHECKPOINT_FILE, WEIGHTS_FILE = "checkpoint.json", "model.safetensors"
 CheckpointKind = Literal["towers", "reranker", "impacts", "encoder"]
-NAMES: Mapping[CheckpointKind, str] = {
-    "towers": "towers",
-    "reranker": "a re-ranker",
-    "impacts": "learned impacts",
-    "encoder": "a pre-trained encoder",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +85,9 @@ def open_checkpoint(folder: Path, kind: CheckpointKind) -> Opened:
             report = json.loads((folder / REPORT_FILE).read_bytes())
             return Opened(folder, header[1], load_file(folder / WEIGHTS_FILE), report, manifest)
     except (OSError, ValueError) as error:
-        raise FormatError(f"{folder.name} is not a checkpoint of {NAMES[kind]}: {error}") from error
-    found = f"is a checkpoint of {NAMES[header[0]]}" if header else f"has no {CHECKPOINT_FILE}"
-    raise FormatError(f"{folder.name} {found}, expected a checkpoint of {NAMES[kind]}")
+        raise FormatError(f"{folder.name} is not a checkpoint of {kind}: {error}") from error
+    found = f"is a checkpoint of {header[0]}" if header else f"has no {CHECKPOINT_FILE}"
+    raise FormatError(f"{folder.name} {found}, expected a checkpoint of {kind}")
 
 
 def load_weights(model: nn.Module, opened: Opened) -> None:
@@ -120,7 +114,7 @@ def _header(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]] | None:
         return None
     try:
         header = json.loads(path.read_bytes())
-        if header["kind"] not in NAMES:
+        if header["kind"] not in get_args(CheckpointKind):
             raise ArtifactError(f"{folder.name} has the unknown kind {header['kind']!r}")
         return header["kind"], dict(header["shape"])
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -188,7 +182,8 @@ def read_towers(model: Model) -> TwoTowers:
     """Reads both towers of a model artifact into torch, in evaluation mode."""
     towers = TwoTowers.unset(TowerConfig.load(model.folder / "towers.json"), model.preprocessor.schema)
     for tower, file in ((towers.query, QUERY_TOWER), (towers.document, DOCUMENT_TOWER)):
-        _fill(tower, _arrays(model.folder / file), file)
+        graph = onnx.load(model.folder / file).graph  # external data are beside the file, and were verified
+        _fill(tower, {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}, file)
     return towers.eval()
 
 
@@ -224,19 +219,14 @@ def _parameter(name: str, arrays: Arrays) -> NDArray[np.float32] | None:
     return None
 
 
-def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    model: ModelProto = onnx.load(path)  # external data are beside the file, and were verified
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-
-
 @dataclass(frozen=True, slots=True)
 class TrainedImpacts:
     """An open head in evaluation mode."""
 
-    head: TermImpacts  # the head
+    head: TermImpacts
     model: str  # hash of the model that it was trained for
     priors: Mapping[str, float]  # word -> its fraction of all words in the training queries
-    report: Mapping[str, Any]  # the training report
+    report: Mapping[str, Any]
 
 
 def save_impacts(out: Path, trained: TrainedImpacts) -> None:
@@ -282,7 +272,12 @@ def save_pretrained(out: Path, model: Pretrainer, pieces: WordPieces, report: Ma
             json.dumps(_bert_config(model.config), indent=2) + "\n", encoding="utf-8"
         )
 
-    write_checkpoint(out, "encoder", shape, _tensors(model, pieces.cls_id), report, beside)
+    own = {name: value for name, value in model.state_dict().items() if not name.startswith(_OWN_ENCODER)}
+    encoder = model.encoder
+    specials = (encoder.specials.weight, encoder.positions.weight[: model.config.specials])
+    # the encoder's tensors under BERT's names, the others under their own
+    tensors = {**bert_tensors(encoder, pieces.cls_id), **own, **dict(zip(SPECIALS, specials, strict=True))}
+    write_checkpoint(out, "encoder", shape, tensors, report, beside)
 
 
 def load_pretrained(folder: Path) -> Pretrained:
@@ -292,32 +287,17 @@ def load_pretrained(folder: Path) -> Pretrained:
         config = SentenceConfig.model_validate(opened.shape["encoder"])
         model = Pretrainer(opened.shape["kind"], config)
         init_encoder(model.encoder, folder, range(config.layers))
-        _put_specials(model, opened.tensors)
+        model.encoder.specials.weight.data.copy_(opened.tensors[SPECIALS[0]])
+        model.encoder.positions.weight.data[: config.specials].copy_(opened.tensors[SPECIALS[1]])
         own = {
             name: value
             for name, value in opened.tensors.items()
             if not name.startswith(("embeddings.", "encoder.", "specials."))
         }
-        missing = model.load_state_dict(own, strict=False).missing_keys
+        model.load_state_dict(own, strict=False)
     except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise FormatError(f"{folder.name} is not a checkpoint of pre-training: {error}") from error
-    if absent := [name for name in missing if not name.startswith(_OWN_ENCODER)]:
-        raise FormatError(f"{folder.name}/{WEIGHTS_FILE} lacks {absent[0]} of a {model.kind} model")
     return Pretrained(model.eval(), WordPieces(folder / "vocab.txt"), opened.report)
-
-
-def _put_specials(model: Pretrainer, tensors: Mapping[str, Tensor]) -> None:
-    count = model.config.specials
-    model.encoder.specials.weight.data.copy_(tensors[SPECIALS[0]])
-    model.encoder.positions.weight.data[:count].copy_(tensors[SPECIALS[1]])
-
-
-def _tensors(model: Pretrainer, cls_id: int) -> dict[str, Tensor]:
-    """The encoder's tensors under BERT's names, the others under their own."""
-    encoder = model.encoder
-    own = {name: value for name, value in model.state_dict().items() if not name.startswith(_OWN_ENCODER)}
-    specials = (encoder.specials.weight, encoder.positions.weight[: model.config.specials])
-    return {**bert_tensors(encoder, cls_id), **own, **dict(zip(SPECIALS, specials, strict=True))}
 
 
 def _bert_config(config: SentenceConfig) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import PartialState
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -17,19 +20,131 @@ from glow.commands import JsonOptions, command, option, shown_progress, write_re
 from glow.errors import ConfigError
 from glow.negatives import write_negatives
 from glow.nn import minilm_folder
-from glow.options import StrictModel
+from glow.options import StrictModel, describe, merged, read_toml
 from glow.runtime import Device
 from glow.schema import FieldSchema
-from glow.training.config import Given, TrainConfig
-from glow.training.data import read_collection
-from glow.training.encode import EncodedCorpus, EncodeOptions, Precision, open_source
-from glow.training.impacts import ImpactsConfig
-from glow.training.job import Stage, read_stages, train
-from glow.training.negatives import Choose, MiningOptions, MiningRetriever, mine
-from glow.training.pretraining_text import PretrainConfig
+from glow.training.data import Given, read_collection
+from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
+from glow.training.impacts import ImpactsConfig, impacts_recipe
+from glow.training.negatives import MiningOptions, MiningRetriever, mine
+from glow.training.pretraining import PretrainConfig, pretraining_recipe
+from glow.training.rerank import RerankConfig, reranker_recipe
+from glow.training.run import (
+    Place,
+    Processes,
+    Recipe,
+    RunConfig,
+    Tell,
+    TrainingDevice,
+    describe_run,
+    run,
+)
 from glow.training.run import Progress as TrainingProgress
-from glow.training.run import TrainingDevice
 from glow.training.synthesis import KINDS, SynthesisOptions, synthesize
+from glow.training.towers import Say, TrainConfig, towers_recipe
+
+CONFIGS: Mapping[str, type[RunConfig]] = {
+    "towers": TrainConfig,
+    "reranker": RerankConfig,
+    "impacts": ImpactsConfig,
+    "pretraining": PretrainConfig,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One run of a file."""
+
+    config: RunConfig  # configuration of the run; its name is the stage's
+    before: str = ""  # name of the stage that it starts from, "" for the first
+    is_last: bool = True  # whether its checkpoint is the final one
+
+    def given(self, given: Given, *, has_init: bool) -> Given:
+        """The stage's inputs: its own checkpoint directory, and the previous stage's weights unless others are given."""
+        init = given.init if has_init or not self.before else stage_folder(given.out, self.before)
+        return replace(
+            given,
+            cache=given.vectors_folder,
+            init=init,
+            out=given.out if self.is_last else stage_folder(given.out, self.config.name),
+        )
+
+
+def stage_folder(out: Path, name: str) -> Path:
+    """The checkpoint directory of a stage before the last."""
+    return out.with_name(f"{out.name}.stages") / name
+
+
+def read_stages(path: Path, only: str = "", seed: int | None = None, steps: int | None = None) -> list[Stage]:
+    """Reads a file of `configs/`.
+
+    `[[stage]]` tables have a name, and the options that differ from those above them.
+    """
+    tables = read_toml(path)
+    kind = tables.pop("kind", "towers")
+    if not isinstance(kind, str) or kind not in CONFIGS:
+        raise ConfigError(f"{path} is not valid: kind: expected one of {', '.join(CONFIGS)}, found {kind!r}")
+    changes = tables.pop("stage", None)
+    if changes is not None and not (
+        isinstance(changes, list) and all(isinstance(each, dict) for each in changes)
+    ):
+        raise ConfigError(f"{path} is not valid: stage: expected tables [[stage]], found {changes!r:.80}")
+    fixed: dict[str, Any] = {} if seed is None else {"seed": seed}
+    if steps is not None:
+        fixed["optimizer"] = {"steps" if kind in ("impacts", "pretraining") else "max_steps": steps}
+    parts = [merged(merged(tables, each), fixed) for each in changes or [{}]]
+    configs, faults = [], []
+    for number, part in enumerate(parts):
+        try:
+            configs.append(CONFIGS[kind].model_validate(part))
+        except ValidationError as error:
+            where = f"stage {part.get('name', number + 1)}: " if len(parts) > 1 else ""
+            faults.append(f"{where}{describe(error)}")
+    if faults:
+        raise ConfigError(f"{path} is not valid: {'; '.join(faults)}")
+    names = [config.name for config in configs]
+    # Names of stages become directories.
+    are_names = all(re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name) for name in names)
+    if changes and (len(set(names)) < len(names) or not are_names):
+        raise ConfigError(
+            f"{path} is not valid: found stages named {', '.join(map(repr, names))}; expected distinct names of letters, digits, "
+            "'_', '-', and '.' inside"
+        )
+    stages = [
+        Stage(config, names[number - 1] if number else "", number + 1 == len(configs))
+        for number, config in enumerate(configs)
+    ]
+    if not only:
+        return stages
+    if only not in names:
+        raise ConfigError(f"{path} has no stage {only!r}, found {', '.join(names)}")
+    return [Stage(configs[names.index(only)])]
+
+
+RECIPES: Mapping[type[RunConfig], Callable[[Any, Given, Say], Recipe[Any]]] = {
+    TrainConfig: towers_recipe,
+    RerankConfig: reranker_recipe,
+    ImpactsConfig: impacts_recipe,
+    PretrainConfig: pretraining_recipe,
+}
+
+
+def train(
+    config: RunConfig,
+    given: Given,
+    say: Say = lambda stage: None,
+    tell: Tell = lambda progress: None,
+    *,
+    dry: bool = False,
+) -> dict[str, Any]:
+    """Trains a model and writes a checkpoint; the same call resumes a stopped one."""
+    given.check_folders()
+    recipe = RECIPES[type(config)](config, given, say)
+    if dry:
+        return describe_run(recipe, Processes(given.device).count)
+    say("training")
+    return run(recipe, Place(given.run_folder, given.out, given.device), tell)
+
 
 SHOWN_STEPS = 25
 """Steps between two progress lines without a terminal."""
@@ -60,12 +175,6 @@ class TrainOptions(RunOptions):
     """Training data, initial weights and output."""
 
     data: tuple[Path, ...] = option((), "Data directory; repeatable.", metavar="DIR")
-    synthesize: tuple[Path, ...] = option(
-        (), "Documents (JSON Lines) for synthetic training pairs; repeatable.", metavar="FILE"
-    )
-    synthesis_model: Path | None = option(
-        None, "Model that filters synthetic pairs; default: the one that models/DEFAULT names.", metavar="DIR"
-    )
     split: str = option("train", "Training split of the relevance judgments.")
     dev: tuple[Path, ...] = option(
         (), "Data directory whose split `dev` is evaluated; repeatable.", metavar="DIR"
@@ -79,8 +188,7 @@ class TrainOptions(RunOptions):
     dev_candidates: tuple[Path, ...] = option((), "The same for --dev.", metavar="FILE")
     teacher: Path | None = option(
         None,
-        "Teacher: a BERT directory, sentence-transformers directory, model or checkpoint; default: all-MiniLM-L6-v2. "
-        "For a re-ranker with `distill`: the checkpoint of another one.",
+        "Teacher: a BERT directory, model or checkpoint; default: all-MiniLM-L6-v2.",
         metavar="DIR",
     )
     max_steps: int | None = option(None, "Most steps; default: as configured.")
@@ -92,25 +200,19 @@ class PretrainOptions(RunOptions):
     corpus: tuple[Path, ...] = option((), "Documents (.jsonl) or plain text; repeatable.", metavar="FILE")
     dev: tuple[Path, ...] = option((), "Text for the development loss; repeatable.", metavar="FILE")
     steps: int | None = option(None, "Number of steps; default: as configured.", ge=1)
-    minutes: float = option(
-        0.0,
-        "Approximate training time in place of --steps, from the speed of the first steps.",
-        ge=0.0,
-    )
 
 
 @command(TrainOptions)
 def train_command(options: TrainOptions) -> None:
     """Trains two encoders, a re-ranker or learned impacts on judged pairs; the same call resumes."""
-    names = ("data", "split", "candidates", "teacher", "negatives", "dev", "dev_candidates", "synthesize")
-    more = {name: getattr(options, name) for name in (*names, "synthesis_model")}
-    _run(options, options.max_steps, more)
+    names = ("data", "split", "candidates", "teacher", "negatives", "dev", "dev_candidates")
+    _run(options, options.max_steps, {name: getattr(options, name) for name in names})
 
 
 @command(PretrainOptions)
 def pretrain_command(options: PretrainOptions) -> None:
     """Pre-trains an encoder on text alone (Cross-Thought or another objective); the same call resumes."""
-    _run(options, options.steps, {"corpora": options.corpus, "dev": options.dev, "minutes": options.minutes})
+    _run(options, options.steps, {"corpora": options.corpus, "dev": options.dev})
 
 
 def _run(options: RunOptions, steps: int | None, more: dict[str, Any]) -> None:
@@ -126,18 +228,20 @@ def _run(options: RunOptions, steps: int | None, more: dict[str, Any]) -> None:
     _refuse_unused(options.config, stages, given)
     console = Console(stderr=True)
     reports = []
-    with _bar(console) as bar:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]}  {task.fields[dev]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
         say, tell = _views(bar, console)
         for number, stage in enumerate(stages):
-            own = stage.given(given, has_init=options.init is not None and number == 0)
-            if options.dry and number:
-                reports.append(
-                    {
-                        "stage": stage.config.name,
-                        "config": stage.config.model_dump(mode="json"),
-                    }
-                )
+            if options.dry and number:  # the checkpoint that it starts from is not there
+                reports.append({"config": stage.config.model_dump(mode="json")})
                 continue
+            own = stage.given(given, has_init=options.init is not None and number == 0)
             reports.append(train(stage.config, own, say, tell, dry=options.dry))
     if not PartialState().is_main_process:
         return
@@ -151,26 +255,12 @@ def _refuse_unused(file: Path, stages: Sequence[Stage], given: Given) -> None:
     """Raises ConfigError for given inputs that no stage uses; other kinds check their own teacher."""
     configs = [stage.config for stage in stages]
     if given.dev and not any(config.watch.steps for config in configs):
-        raise ConfigError(
-            f"--dev has no use in {file}: [watch] steps is 0; set steps above 0 or leave --dev out"
-        )
+        raise ConfigError(f"--dev has no use in {file}: set [watch] steps above 0 or leave --dev out")
     towers = [config for config in configs if isinstance(config, TrainConfig)]
     if given.teacher and towers and not any(config.objective.needs_teacher for config in towers):
         raise ConfigError(
-            f"--teacher has no use in {file}: [objective] distill_weight and list_weight are 0; "
-            "set one above 0 or leave --teacher out"
+            f"--teacher has no use in {file}: set distill_weight or list_weight above 0 or leave --teacher out"
         )
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}  {task.fields[speed]}  {task.fields[dev]}"),
-        TimeRemainingColumn(),
-        console=console,
-    )
 
 
 def _views(
@@ -210,14 +300,13 @@ class EncodingOptions(StrictModel):
     )
     fields: str = option("glow-default", "Schema preset with the text fields.")
     device: Device = option("cpu", "Device that encodes.")
-    precision: Precision = option("bf16", "Precision of a checkpoint's towers; a model has its own.")
     threads: int = option(0, "CPU threads; 0: all cores.", ge=0)
 
     def encoding(self) -> EncodeOptions:
         """Converts the options of encoding; also sets torch's number of threads."""
         threads = self.threads or os.cpu_count() or 1
         torch.set_num_threads(threads)
-        return EncodeOptions(self.device, threads, self.precision)
+        return EncodeOptions(self.device, threads)
 
 
 class MineOptions(EncodingOptions):
@@ -233,7 +322,6 @@ class MineOptions(EncodingOptions):
     margin: float = option(
         0.95, "Highest fraction of the best positive's score; 0: no limit.", ge=0.0, le=1.0
     )
-    choose: Choose = option("random", "Which documents to choose.")
     seed: int = option(0, "Random seed.", ge=0)
 
 
@@ -260,15 +348,8 @@ def mine_command(options: MineOptions) -> None:
     BM25 alone (`--retriever lexical`) opens a model only if `--model` names one, for the margin.
     """
     with shown_progress(sys.stderr) as show:
-        mining = MiningOptions(
-            options.retriever,
-            options.first,
-            options.last,
-            options.count,
-            options.margin,
-            options.choose,
-            options.seed,
-        )
+        names = ("retriever", "first", "last", "count", "margin", "seed")
+        mining = MiningOptions(**{name: getattr(options, name) for name in names})
         schema = FieldSchema.preset(options.fields)
         collection = read_collection(options.data, options.split, schema)
         dense = None
@@ -277,7 +358,7 @@ def mine_command(options: MineOptions) -> None:
             dense = EncodedCorpus(source, collection.documents, show("encoding documents"))
         header, lines, figures = mine(collection, options.split, schema, mining, dense, show("mining"))
         write_negatives(options.out, header, lines)
-    _say({"file": str(options.out), **figures})
+    sys.stdout.write(json.dumps({"file": str(options.out), **figures}, indent=2) + "\n")
 
 
 @command(SynthesizeOptions)
@@ -292,8 +373,4 @@ def synthesize_command(options: SynthesizeOptions) -> None:
         report = synthesize(
             options.corpus, options.out, schema, making, searcher, encode, show("encoding documents")
         )
-    _say({"folder": str(options.out), **report})
-
-
-def _say(report: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    sys.stdout.write(json.dumps({"folder": str(options.out), **report}, indent=2) + "\n")

@@ -1,21 +1,21 @@
-"""Training pairs from data directories with relevance judgments: texts, hashes, and batches by step."""
+"""The inputs of a run: files and directories, judged collections, hashes, and batches by step."""
 
 import fcntl
 import hashlib
 import json
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glow.collection import bare_line, has_text, parse_document, read_documents, read_qrels, read_queries
-from glow.errors import InputError, IntegrityError, RecordError
+from glow.artifact import read_manifest
+from glow.collection import read_documents, read_qrels, read_queries
+from glow.errors import ConfigError, GlowError, InputError
 from glow.negatives import documents_hash
 from glow.records import Document
 from glow.schema import FieldSchema
@@ -28,7 +28,73 @@ from glow.text import (
     field_words,
     misspell_in,
 )
-from glow.training.run import parts_hash
+from glow.training.run import TrainingDevice, parts_hash
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Files and directories; each kind of run reads some of them and refuses the others."""
+
+    out: Path  # the checkpoint directory to write; state and metrics go to `OUT.run/` beside it.
+    init: Path  # initial weights and vocabulary: a BERT directory, a checkpoint, or a model; for learned impacts, the model to extend
+    data: Sequence[Path] = ()  # data directories
+    split: str = "train"  # split of their relevance judgments
+    # text for pre-training: JSON Lines of documents (`.jsonl`, `.ndjson`), or plain text.
+    corpora: Sequence[Path] = ()
+    # TREC runs of first-stage retrieval, one for each data directory, in the same order
+    candidates: Sequence[Path] = ()
+    # the teacher: a BERT directory, a model or a checkpoint
+    teacher: Path | None = None
+    # files of mined hard negatives; each names the directory it was mined from
+    negatives: Sequence[Path] = ()
+    # development data: data directories with a split `dev`, or corpora for pre-training
+    dev: Sequence[Path] = ()
+    dev_candidates: Sequence[Path] = ()  # TREC runs over them, in the same order
+    cache: Path | None = None  # directory of teachers' vectors; None: `teacher.vectors` beside `out`.
+    device: TrainingDevice = "auto"  # `auto`, `cpu` or `cuda`
+
+    @property
+    def run_folder(self) -> Path:
+        """Directory of the run's state."""
+        return self.out.with_name(self.out.name + ".run")
+
+    @property
+    def vectors_folder(self) -> Path:
+        """Directory of teachers' vectors, shared by neighboring runs."""
+        return self.cache or self.out.parent / "teacher.vectors"
+
+    def check_folders(self) -> None:
+        """Raises ConfigError if `init` is not a directory, or `out` exists and is not a checkpoint."""
+        if not self.init.is_dir():
+            raise ConfigError(
+                f"--init {self.init} is not a directory; give a BERT directory, a checkpoint or a model"
+            )
+        if not self.out.exists() or (self.out.is_dir() and not any(self.out.iterdir())):
+            return
+        try:
+            read_manifest(self.out, "checkpoint")
+        except GlowError as error:
+            raise ConfigError(
+                f"--out {self.out} exists and is not a checkpoint; choose another directory"
+            ) from error
+
+    def refuse(self, what: str, *names: str) -> None:
+        """Raises ConfigError for inputs that a kind does not read."""
+        if found := [name for name in names if getattr(self, name)]:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in found)
+            raise ConfigError(f"{what} does not read {flags}; leave it out")
+
+    def require_candidates(self, what: str) -> None:
+        """Raises ConfigError unless there is one run of candidates for each directory."""
+        for flag, folders, runs in (
+            ("", self.data, self.candidates),
+            ("dev-", self.dev, self.dev_candidates),
+        ):
+            if len(folders) != len(runs) or not self.data:
+                raise ConfigError(
+                    f"{what} from first-stage hits: found {len(folders)} --{flag.rstrip('-') or 'data'} and {len(runs)} "
+                    f"--{flag}candidates, expected one TREC run for each directory (glow evaluate --run)"
+                )
 
 
 @contextmanager
@@ -48,81 +114,12 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
         yield
 
 
-class CorpusFile(Sequence[Document]):
-    """The documents of `read_documents`, each parsed on access; iteration reads the file sequentially.
-
-    An initial pass finds their byte offsets and ids, which take 16 bytes per document plus its id.
-    """
-
-    def __init__(self, path: Path, field_names: Sequence[str]) -> None:
-        self.ids: list[str] = []
-        self._path, self._field_names = path, tuple(field_names)
-        self._offsets, self._lengths = array("q"), array("q")
-        try:
-            with path.open("rb") as file:
-                self._scan(file)
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-    def __len__(self) -> int:
-        """Number of documents with text."""
-        return len(self._offsets)
-
-    @overload
-    def __getitem__(self, number: int) -> Document: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Document]: ...
-    def __getitem__(self, number: int | slice) -> Document | list[Document]:
-        """Reads one document or several; each call opens the file, which is safe with forks and threads."""
-        if isinstance(number, slice):
-            return [self[position] for position in range(*number.indices(len(self)))]
-        with self._path.open("rb", buffering=0) as file:
-            return self._read(file, range(len(self))[number])
-
-    def __iter__(self) -> Iterator[Document]:
-        """Yields all documents in file order."""
-        with self._path.open("rb") as file:
-            for position in range(len(self)):
-                yield self._read(file, position)
-
-    def _scan(self, file: BinaryIO) -> None:
-        offset = 0
-        for number, line in enumerate(file, start=1):
-            content = bare_line(line, is_first=number == 1)
-            if content.strip():
-                try:
-                    document = parse_document(content, self._field_names)
-                except RecordError as error:
-                    raise RecordError(f"{self._path.name} line {number}: {error}") from error
-                if has_text(document):
-                    self.ids.append(document.id)
-                    self._offsets.append(offset)
-                    self._lengths.append(len(line))
-            offset += len(line)
-
-    def _read(self, file: BinaryIO, position: int) -> Document:
-        offset = self._offsets[position]
-        file.seek(offset)
-        line = file.read(self._lengths[position])
-        try:
-            document = parse_document(bare_line(line, is_first=offset == 0), self._field_names)
-        except RecordError:
-            document = None
-        if document is None or document.id != self.ids[position]:
-            raise IntegrityError(f"{self._path} has changed since it was opened; start again")
-        return document
-
-
-MOST_BYTES_IN_MEMORY = 1 << 30
-"""A larger `corpus.jsonl` stays on disk; in memory its documents would take more than its size."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Collection:
     """A data directory's documents and the queries of one split, with their relevance judgments."""
 
     name: str  # the directory's name
-    # documents, queries: texts; their positions are the numbers used elsewhere. Documents may be read on demand.
+    # documents, queries: texts; their positions are the numbers used elsewhere.
     documents: Sequence[Document]
     queries: Sequence[str]
     query_ids: Sequence[str]  # ids of the queries
@@ -141,14 +138,16 @@ class Collection:
         ]
         return np.array(rows, np.int64).reshape(-1, 2)
 
+    def about(self, split: str) -> dict[str, Any]:
+        """Its description in a report."""
+        counts = {"documents": len(self.documents), "queries": len(self.queries)}
+        return {"name": self.name, "split": split, **counts}
 
-def read_collection(
-    folder: Path, split: str, schema: FieldSchema, most_bytes: int = MOST_BYTES_IN_MEMORY
-) -> Collection:
+
+def read_collection(folder: Path, split: str, schema: FieldSchema) -> Collection:
     """Reads `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` of a directory."""
-    documents = _documents(folder, schema, most_bytes)
-    ids = documents.ids if isinstance(documents, CorpusFile) else [document.id for document in documents]
-    numbers = {identifier: number for number, identifier in enumerate(ids)}
+    documents = list(read_documents(folder / "corpus.jsonl", schema.names))
+    numbers = {document.id: number for number, document in enumerate(documents)}
     texts = {query.id: query.text for query in read_queries(folder / "queries.jsonl")}
     judged: dict[str, set[int]] = {}
     for qrel in read_qrels(folder / "qrels" / f"{split}.tsv"):
@@ -164,14 +163,6 @@ def read_collection(
         list(judged),
         [frozenset(found) for found in judged.values()],
     )
-
-
-def _documents(folder: Path, schema: FieldSchema, most_bytes: int) -> Sequence[Document]:
-    """The documents of a directory, in memory or on disk."""
-    path = folder / "corpus.jsonl"
-    if path.is_file() and path.stat().st_size > most_bytes:
-        return CorpusFile(path, schema.names)
-    return list(read_documents(path, schema.names))
 
 
 def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: WordPieces) -> TermTable:
@@ -194,26 +185,12 @@ def count_terms(collections: Sequence[Collection], schema: FieldSchema, pieces: 
 
 def collection_hash(collection: Collection) -> str:
     """SHA-256 of a collection's documents, queries, judgments and negatives, in hexadecimal digits."""
-    parts = [
-        documents_hash(collection.documents),
-        _sha256(json.dumps(list(collection.queries)).encode()),
-        _sha256(collection.pairs.tobytes()),
-        _negatives_hash(collection.negatives),
-    ]
-    return parts_hash(parts)
-
-
-def _negatives_hash(negatives: Sequence[tuple[int, ...]] | None) -> str:
-    """Hashes the numbers, because two readings of the same files are two objects."""
-    if negatives is None:
-        return ""
-    counts = np.fromiter((len(rows) for rows in negatives), np.int64, len(negatives))
-    numbers = np.fromiter((number for rows in negatives for number in rows), np.int64, int(counts.sum()))
-    return _sha256(counts.tobytes() + numbers.tobytes())
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    # Numbers are hashed, because two readings of the same files are two objects.
+    negatives = json.dumps([*map(list, collection.negatives)]) if collection.negatives is not None else ""
+    pairs = hashlib.sha256(collection.pairs.tobytes()).hexdigest()
+    return parts_hash(
+        [documents_hash(collection.documents), json.dumps(list(collection.queries)), pairs, negatives]
+    )
 
 
 ROUNDS = 10
@@ -304,30 +281,20 @@ class PairBatch:
     typos: NDArray[np.int64]  # int64 [B], the seed of each query's typo; 0: it is written as it is
 
 
-class Preprocessed(Sequence[WeightedTokens], Generic[Text]):
+class Preprocessed(Generic[Text]):
     """Texts as weighted tokens, preprocessed on first access."""
 
     def __init__(self, texts: Sequence[Text], preprocess: Callable[[Text], WeightedTokens]) -> None:
-        self._texts = texts
-        self._preprocess = preprocess
-        self._kept: dict[int, WeightedTokens] | None = {} if len(texts) <= KEPT_TEXTS else None
+        self._texts, self._preprocess = texts, preprocess
+        self._kept: dict[int, WeightedTokens] = {}
 
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    @overload
-    def __getitem__(self, number: int) -> WeightedTokens: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[WeightedTokens]: ...
-    def __getitem__(self, number: Any) -> Any:
-        """The tokens of one text, or of a slice."""
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        if self._kept is None:
-            return self._preprocess(self._texts[number])
-        if number not in self._kept:
-            self._kept[int(number)] = self._preprocess(self._texts[number])
-        return self._kept[number]
+    def __getitem__(self, number: int) -> WeightedTokens:
+        tokens = self._kept.get(number)
+        if tokens is None:
+            tokens = self._preprocess(self._texts[number])
+            if len(self._texts) <= KEPT_TEXTS:
+                self._kept[int(number)] = tokens
+        return tokens
 
 
 class PairBatches:
@@ -373,7 +340,12 @@ class PairBatches:
         negatives = self._negatives(collection, pairs, drawn)
         documents = np.concatenate([pairs[:, 1], negatives.reshape(-1)])
         relevant = self._relevant(collection, pairs[:, 0], documents)
-        return PairBatch(collection, pairs[:, 0], documents, relevant, self._typos(len(pairs), drawn))
+        typos = np.zeros(len(pairs), np.int64)
+        if self.typo_rate:
+            typos = np.where(
+                drawn.random(len(pairs)) < self.typo_rate, drawn.integers(1, 2**31, len(pairs)), 0
+            )
+        return PairBatch(collection, pairs[:, 0], documents, relevant, typos)
 
     def _plan(self, random: np.random.Generator) -> list[Rows]:
         batches = []
@@ -392,11 +364,6 @@ class PairBatches:
             self._preprocessor.query(misspell_in(texts[number], Random(seed))) if seed else kept[number]  # noqa: S311 - no secret
             for number, seed in zip(batch.queries, batch.typos.tolist(), strict=True)
         ]
-
-    def _typos(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-        if not self.typo_rate:
-            return np.zeros(count, np.int64)
-        return np.where(random.random(count) < self.typo_rate, random.integers(1, 2**31, count), 0)
 
     def _negatives(
         self, collection: int, pairs: NDArray[np.int64], random: np.random.Generator

@@ -1,9 +1,5 @@
 """Encodes texts with torch towers or a model: for a step's gradients, without them, or a corpus into an exact index.
 
-Gradient caching (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup") encodes
-a batch that is larger than memory without gradients and takes the loss's gradient of the vectors. It then encodes group
-after group again, each with its part of that gradient. The result is the whole batch's gradient except for rounding.
-
 n is the number of sequences, H the dimensions of a vector.
 """
 
@@ -11,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -35,6 +30,7 @@ from glow.text import (
     select_terms,
 )
 from glow.training.checkpoint import kind_of, load_checkpoint
+from glow.training.run import Precision
 
 GROUP_TEXTS, LENGTH_STEP = 16, 16
 """Texts per group, and the multiple that its length is rounded up to. Each distinct shape costs memory permanently in
@@ -49,7 +45,6 @@ class Encoding:
     pad_id: int  # id of [PAD]
     device: torch.device  # device of the towers
     autocast: Autocast  # context of the matrix products' precision
-    chunk_size: int = 0  # most texts per group in gradient caching
 
     def run(self, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
         """Vectors float32 [n, H] of one group, padded to its longest text."""
@@ -63,63 +58,16 @@ class Encoding:
 
 def encode(encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> Tensor:
     """Vectors float32 [n, H] of a batch, with gradients."""
-    groups = _groups(sequences, GROUP_TEXTS)
+    # in groups of similar length, longest first
+    longest_first = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
+    groups = [longest_first[start : start + GROUP_TEXTS] for start in range(0, len(sequences), GROUP_TEXTS)]
     encoded = torch.cat([encoding.run(tower, [sequences[row] for row in rows]) for rows in groups])
-    order = torch.tensor([row for rows in groups for row in rows], device=encoded.device)
-    return encoded[torch.argsort(order)]
-
-
-class CachedBatch:
-    """Vectors of one side of a batch, encoded without gradients, that can be encoded again with gradients.
-
-    `vectors`: float32 [n, H], a leaf that collects the loss's gradient.
-    """
-
-    def __init__(self, encoding: Encoding, tower: Tower, sequences: Sequence[WeightedTokens]) -> None:
-        self._encoding, self._tower, self._sequences = encoding, tower, sequences
-        self._groups = _groups(sequences, encoding.chunk_size)
-        order = [row for rows in self._groups for row in rows]
-        self._random = []  # dropout must be equal both times
-        blocks = []
-        with torch.no_grad():
-            for rows in self._groups:
-                self._random.append(_random_state(encoding.device))
-                blocks.append(encoding.run(tower, [sequences[row] for row in rows]))
-        self.vectors = torch.cat(blocks)[torch.argsort(torch.tensor(order, device=encoding.device))]
-        self.vectors.requires_grad_()
-
-    def backward(self) -> None:
-        """Propagates the loss's gradient of the vectors through the tower."""
-        gradient = self.vectors.grad
-        if gradient is None or not next(self._tower.layers.parameters()).requires_grad:
-            return
-        for rows, state in zip(self._groups, self._random, strict=True):
-            _set_random_state(self._encoding.device, state)
-            encoded = self._encoding.run(self._tower, [self._sequences[row] for row in rows])
-            encoded.backward(gradient[rows])  # type: ignore[no-untyped-call]
-
-
-def _groups(sequences: Sequence[WeightedTokens], size: int) -> list[list[int]]:
-    """Positions in groups of similar length, longest first."""
-    order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
-    return [order[start : start + size] for start in range(0, len(order), size)]
-
-
-def _random_state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def _set_random_state(device: torch.device, state: Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)
+    return encoded[torch.argsort(torch.tensor(longest_first, device=encoded.device))]
 
 
 BATCH_TOKENS = 8192
 """Most tokens of a batch, including padding."""
 CHUNK_DOCUMENTS, CHUNK_QUERIES = 512, 256
-Precision = Literal["bf16", "fp16", "fp32"]
 Encode = Callable[[Sequence[WeightedTokens]], NDArray[np.float32]]
 
 
@@ -139,26 +87,20 @@ def vectors(
     encoded = np.empty((len(sequences), tower.dimensions), np.float32)
     was_training = tower.training
     tower.to(device).eval()
-    kind = torch.float16 if precision == "fp16" else torch.bfloat16
     try:
         with (
             torch.inference_mode(),
-            torch.autocast(torch.device(device).type, kind, enabled=precision != "fp32"),
+            torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision != "fp32"),
         ):
             for rows in batches_by_length([len(sequence) for sequence in sequences], BATCH_TOKENS):
-                encoded[rows] = _run(tower, [sequences[row] for row in rows], pad_id, device)
+                batch = pad([sequences[row] for row in rows], pad_id)
+                arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
+                raw: Tensor = tower(*(torch.from_numpy(array).to(device) for array in arrays))
+                # With autocast the pooling may end in bfloat16, whose rounding changes lengths by up to 0.4 %.
+                encoded[rows] = nn.functional.normalize(raw.float(), dim=-1).cpu().numpy()
     finally:
         tower.train(was_training)
     return encoded
-
-
-def _run(tower: Tower, sequences: Sequence[WeightedTokens], pad_id: int, device: str) -> NDArray[np.float32]:
-    batch = pad(sequences, pad_id)
-    arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
-    raw: Tensor = tower(*(torch.from_numpy(array).to(device) for array in arrays))
-    # With autocast the pooling may end in bfloat16, whose rounding changes lengths by up to 0.4 %.
-    unit: NDArray[np.float32] = nn.functional.normalize(raw.float(), dim=-1).cpu().numpy()
-    return unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +165,12 @@ class EncodedCorpus:
         self.source = source
         self.ids = [document.id for document in documents]
         counted = documents if statistics_of is None else statistics_of
-        self._preprocessor = _on(source.preprocessor, counted)
+        own, counter = source.preprocessor, TermCounter()
+        for document in counted:
+            counter.add(field_words(document, own.schema, own.pieces))
+        # with the default term statistics of an index of these documents
+        terms = select_terms("corpus", counter.table(), own.terms)
+        self._preprocessor = Preprocessor(own.pieces, own.schema, own.weighting, terms)
         blocks = []
         for start in range(0, len(documents), CHUNK_DOCUMENTS):
             chunk = documents[start : start + CHUNK_DOCUMENTS]
@@ -256,12 +203,3 @@ class EncodedCorpus:
                 hits = zip(rows[i].tolist(), scores[i].tolist(), strict=True) if has_words[i] else ()
                 run[query.id] = [Hit(self.ids[row], score) for row, score in hits]
         return run
-
-
-def _on(own: Preprocessor, documents: Sequence[Document]) -> Preprocessor:
-    """The preprocessor with the default term statistics of an index of these documents."""
-    counter = TermCounter()
-    for document in documents:
-        counter.add(field_words(document, own.schema, own.pieces))
-    terms = select_terms("corpus", counter.table(), own.terms)
-    return Preprocessor(own.pieces, own.schema, own.weighting, terms)

@@ -34,15 +34,13 @@ from glow.text import (
     lexical_words,
     pad,
 )
-from glow.training.candidates import Candidates, read_candidates
 from glow.training.checkpoint import TrainedImpacts, read_towers, save_impacts
-from glow.training.config import Given
-from glow.training.data import collection_hash, count_terms, read_collection
+from glow.training.data import Given, collection_hash, count_terms, read_collection
+from glow.training.rerank import Candidates, read_candidates
 from glow.training.run import (
     Adam,
     Group,
     Loss,
-    Measures,
     Moment,
     OptimizerOptions,
     Recipe,
@@ -51,7 +49,6 @@ from glow.training.run import (
     floored,
     parts_hash,
 )
-from glow.training.towers import reciprocal_ranks
 
 
 class HeadOptions(StrictModel):
@@ -68,8 +65,6 @@ class ImpactsObjective(StrictModel):
     depth: int = Field(default=30, ge=1)  # rank down to which they are drawn
     # factor of the mean learned impact in the loss. It makes most impacts 0, so that pruning costs little.
     penalty: float = Field(default=1.0, ge=0.0)
-    # words of the collection per step that the penalty includes in addition to the queries' words
-    vocabulary: int = Field(default=0, ge=0)
 
 
 class ImpactsOptimizer(OptimizerOptions):
@@ -119,10 +114,7 @@ class WordVectors:
 
 
 class ImpactsCollection:
-    """One collection.
-
-    `vocabulary`: words of at least two documents, and their sampling probabilities for the penalty, float64.
-    """
+    """One collection."""
 
     def __init__(self, found: Candidates, preprocessor: Preprocessor, folder: Path) -> None:
         self.found, self._preprocessor, self._folder = found, preprocessor, folder
@@ -131,9 +123,6 @@ class ImpactsCollection:
             [word for word in pieces.words(text) if is_lexical(word)][:MAX_QUERY_WORDS]
             for text in collection.queries
         ]
-        counted = [(word, df) for word, df in preprocessor.terms.items() if is_lexical(word) and df > 1]
-        likely = np.sqrt(np.array([df for _, df in counted], np.float64))
-        self.vocabulary = [word for word, _ in counted], likely / max(likely.sum(), 1.0)
 
     @cached_property
     def bm25(self) -> ImpactIndex:
@@ -145,10 +134,6 @@ class ImpactsCollection:
         ]
         build_lexical(folder, words, own.terms, analyzer.table(own.terms), analyzer=analyzer)
         return ImpactIndex.open(folder)
-
-    def word_counts(self) -> Counter[str]:
-        """Number of occurrences of each word in the queries."""
-        return Counter(word for words in self.words for word in words)
 
     def idf(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Idf of words by the collection's own statistics, float32 [W]."""
@@ -209,8 +194,6 @@ class StateBatch:
     queries: NDArray[np.int64]  # int64 [B]
     documents: NDArray[np.int64]  # int64 [N], distinct
     relevant: NDArray[np.int64]  # int64 [B], the position of each query's relevant document
-    # words of the collection that the penalty includes in addition to the queries' words
-    drawn: Sequence[str]
 
 
 class StateBatches:
@@ -241,11 +224,7 @@ class StateBatches:
         documents = list(dict.fromkeys(relevant + others))
         places = {row: place for place, row in enumerate(documents)}
         own = np.array([places[row] for row in relevant], np.int64)
-        vocabulary, likely = collection.vocabulary
-        wanted = objective.vocabulary if vocabulary else 0
-        drawn = random.choice(len(vocabulary), wanted, p=likely) if wanted else ()
-        words = [vocabulary[int(place)] for place in drawn]
-        return StateBatch(collection, queries, np.array(documents, np.int64), own, words)
+        return StateBatch(collection, queries, np.array(documents, np.int64), own)
 
 
 MAX_PRIORS = 20_000
@@ -258,34 +237,22 @@ def impacts_recipe(config: ImpactsConfig, given: Given, say: Callable[[str], Non
     """Reads and encodes the inputs of a run of learned impacts; token embeddings go to the run's directory."""
     check_single_process("learned impacts are trained")
     what = "learned impacts ([impacts])"
-    given.refuse(what, "synthesize", "synthesis_model", "negatives", "teacher", "corpora", "minutes")
+    given.refuse(what, "negatives", "teacher", "corpora", "dev", "dev_candidates")
     given.require_candidates("learned impacts are trained")
     model = Model.open(given.init)
     say("reading data")
-    depth, dev = config.objective.depth, (given.dev, given.dev_candidates, "dev")
-    collections = list(_collections(model, given, depth, given.data, given.candidates, given.split))
-    watched = list(_collections(model, given, depth, *dev)) if config.watch.steps else []
+    collections = list(_collections(model, given, config.objective.depth))
     say("encoding documents")
     tower = read_towers(model).document
-    for each in (*collections, *watched):
+    for each in collections:
         each.encode(tower)
     say("encoding words")
     words = WordVectors(model.encoder("query", threads=torch.get_num_threads()), model.preprocessor)
-    for each in (*collections, *watched):
+    for each in collections:
         words.add(word for query in each.words for word in query)
-        words.add(each.vocabulary[0])
     torch.manual_seed(config.seed)
     head = TermImpacts(model.encoder("query").dimensions, config.impacts.dimensions)
     loss, priors = ImpactLoss(config, head, words), _priors(collections)
-    about = [
-        {
-            "name": each.found.collection.name,
-            "split": given.split,
-            "documents": len(each.found.collection.documents),
-            "queries": len(each.words),
-        }
-        for each in collections
-    ]
     return Recipe(
         config,
         StateBatches(config, collections),
@@ -296,13 +263,14 @@ def impacts_recipe(config: ImpactsConfig, given: Given, say: Callable[[str], Non
             model.hash,
             *map(file_sha256, given.candidates),
             *(collection_hash(each.found.collection) for each in collections),
-            *_deciding(config, given, watched),
         ],
         [Group("", decay=True)],
         adam=Adam(eps=1e-8),
         rate=floored(config.optimizer.warmup, LAST_RATE),
-        measures=_measures(config, loss, watched),
-        about={"model": model.label, "data": about},
+        about={
+            "model": model.label,
+            "data": [each.found.collection.about(given.split) for each in collections],
+        },
         on_cpu=True,
     )
 
@@ -318,12 +286,10 @@ class ImpactLoss(nn.Module):
     def forward(self, batch: StateBatch, moment: Moment) -> Loss:
         """The loss of a batch."""
         asked = [batch.collection.words[query] for query in batch.queries.tolist()]
-        scores, impacts, count = self.scores(batch.collection, asked, batch.documents, batch.drawn)
+        scores, impacts = self.scores(batch.collection, asked, batch.documents)
         scores = scores.masked_fill(_also_relevant(batch), -torch.inf)
         loss = functional.cross_entropy(scores, torch.from_numpy(batch.relevant))
-        penalty = impacts[:count].mean()
-        if len(impacts) > count:
-            penalty = penalty + impacts[count:].mean()
+        penalty = impacts.mean()
         ramp = min(1.0, moment.step / (PENALTY_WARMUP * self._config.optimizer.warmup))
         whole = loss + self._config.objective.penalty * ramp * penalty
         return Loss(whole, len(asked), {"penalty": float(penalty.detach())}, shown=loss)
@@ -333,17 +299,12 @@ class ImpactLoss(nn.Module):
         collection: ImpactsCollection,
         asked: Sequence[Sequence[str]],
         documents: np.ndarray,  # int64 [N]
-        drawn: Sequence[str] = (),
-    ) -> tuple[Tensor, Tensor, int]:
-        """Scores of documents by BM25 and learned impacts of the queries' words.
-
-        Returns scores float [B, N]; impacts float [W + drawn, N] of the queries' distinct words and the further ones; W.
-        """
+    ) -> tuple[Tensor, Tensor]:
+        """Scores of documents by BM25 and learned impacts, float [B, N], and impacts of the queries' distinct words, float [W, N]."""
         words = list(dict.fromkeys(word for query in asked for word in query))
         places = {word: place for place, word in enumerate(words)}
-        every = [*words, *drawn]
         directions, gains = self.head.words(
-            torch.from_numpy(self._words.of(every)), torch.from_numpy(collection.idf(every))
+            torch.from_numpy(self._words.of(words)), torch.from_numpy(collection.idf(words))
         )
         states, mask = collection.states(documents)
         impacts = self.head(directions, gains, self.head.tokens(states), mask)
@@ -352,8 +313,7 @@ class ImpactLoss(nn.Module):
             for word in query:
                 counts[row, places[word]] += 1.0
         bm25 = np.stack([collection.bm25.score(list(query), documents) for query in asked])
-        scores = counts @ impacts[: len(words)] + self.head.bm25_weight * torch.from_numpy(bm25)
-        return scores, impacts, len(words)
+        return counts @ impacts + self.head.bm25_weight * torch.from_numpy(bm25), impacts
 
 
 def _also_relevant(batch: StateBatch) -> Tensor:
@@ -364,65 +324,23 @@ def _also_relevant(batch: StateBatch) -> Tensor:
     return torch.from_numpy(masks)
 
 
-def _measures(
-    config: ImpactsConfig, loss: ImpactLoss, watched: Sequence[ImpactsCollection]
-) -> Measures | None:
-    """RR@10 of the development sets' candidates by the sum of BM25 and learned impacts."""
-    if not watched:
-        return None
-
-    def measure(moment: Moment) -> dict[str, float]:
-        figures = {}
-        for each in watched:
-            ranks = [
-                _rank(loss, each, query) for query in range(len(each.words))[: config.watch.queries or None]
-            ]
-            figures[each.found.collection.name] = float(np.mean(ranks))
-        return figures
-
-    return measure
-
-
-def _rank(loss: ImpactLoss, collection: ImpactsCollection, query: int) -> float:
-    rows = collection.found.rows[query]
-    relevant = collection.found.collection.relevant[query]
-    places = frozenset(np.flatnonzero(np.isin(rows, list(relevant))).tolist())
-    if not places or not collection.words[query]:
-        return 0.0
-    with torch.no_grad():
-        scores, _, _ = loss.scores(collection, [collection.words[query]], rows)
-    return float(reciprocal_ranks(scores.numpy(), [places])[0])
-
-
-def _collections(
-    model: Model, given: Given, depth: int, folders: Sequence[Path], runs: Sequence[Path], split: str
-) -> Iterator[ImpactsCollection]:
+def _collections(model: Model, given: Given, depth: int) -> Iterator[ImpactsCollection]:
     own = model.preprocessor
-    for number, (folder, run) in enumerate(zip(folders, runs, strict=True)):
-        collection = read_collection(folder, split, own.schema)
+    for number, (folder, run) in enumerate(zip(given.data, given.candidates, strict=True)):
+        collection = read_collection(folder, given.split, own.schema)
         found = read_candidates(run, collection, depth)
         terms = count_terms([collection], own.schema, own.pieces)
         # Token embeddings are keyed by content: a directory may change its texts and keep its name.
         key = parts_hash([model.hash, collection_hash(collection)])[:12]
-        place = given.run_folder / f"{split}-{number}-{collection.name}-{key}"
+        place = given.run_folder / f"{given.split}-{number}-{collection.name}-{key}"
         yield ImpactsCollection(found, model.with_terms(terms), place)
-
-
-def _deciding(config: ImpactsConfig, given: Given, watched: Sequence[ImpactsCollection]) -> list[str]:
-    """Hashes of the development sets if they decide the run's end."""
-    if not config.watch.patience:
-        return []
-    return [
-        *map(file_sha256, given.dev_candidates),
-        *(collection_hash(each.found.collection) for each in watched),
-    ]
 
 
 def _priors(collections: Sequence[ImpactsCollection]) -> dict[str, float]:
     """Each word's fraction of the queries' words, with equal weight for each collection."""
     shares: dict[str, float] = {}
     for each in collections:
-        counts = each.word_counts()
+        counts = Counter(word for words in each.words for word in words)
         total = (counts.total() or 1) * len(collections)
         for word, count in counts.items():
             shares[word] = shares.get(word, 0.0) + count / total

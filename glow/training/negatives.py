@@ -6,7 +6,7 @@ of the positive's score, excludes it (Moreira et al., NV-Retriever, 2024). `glow
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,8 +25,7 @@ from glow.schema import FieldSchema
 from glow.training.data import Collection
 from glow.training.encode import EncodedCorpus
 
-MiningRetriever = Literal["dense", "lexical", "both"]
-Choose = Literal["random", "hardest"]
+MiningRetriever = Literal["dense", "lexical"]
 BLOCK_QUERIES = 256
 Ranking = Sequence[tuple[int, float]]
 """Document numbers with scores, best first."""
@@ -36,23 +35,18 @@ Ranking = Sequence[tuple[int, float]]
 class MiningOptions:
     """Options of mining."""
 
-    retriever: MiningRetriever = "dense"  # vectors, BM25, or both (each gives its own ranks; a document in both counts at its better one)
+    retriever: MiningRetriever = "dense"  # vectors, or BM25
     # first, last: first and last rank to mine, counted from 1 over all documents
     first: int = 10
     last: int = 100
     count: int = 8  # most negatives per query, >= 1
     # fraction of the best relevant document's dense score that a negative must stay below, in [0, 1]; 0: off. If that score is negative, the same absolute distance is required. BM25 alone has no dense scores, so nothing is excluded.
     margin: float = 0.95
-    choose: Choose = "random"  # `random` candidates, or the `hardest`, which rank best
-    seed: int = 0  # seed of the choice
+    seed: int = 0  # seed of the random choice among candidates
 
     def __post_init__(self) -> None:
         if not 1 <= self.first <= self.last:
             raise ConfigError(f"ranks must be 1 <= from <= to, found from {self.first} to {self.last}")
-        if self.count < 1 or not 0.0 <= self.margin <= 1.0:
-            raise ConfigError(
-                f"expected count >= 1 and margin in [0, 1], found count {self.count}, margin {self.margin}"
-            )
 
 
 def mine(
@@ -89,10 +83,9 @@ def mine(
 
 
 class _Candidate(NamedTuple):
-    """A possible negative; candidates sort by rank, vectors before BM25."""
+    """A possible negative."""
 
     rank: int
-    source: str
     number: int
     score: float
 
@@ -111,7 +104,7 @@ class _Miner:
         self.options = options
         self.dense = dense
         names = [spec.name for spec in schema.fields if spec.kind == "text"]
-        lexical = options.retriever != "dense"
+        lexical = options.retriever == "lexical"
         self._lexical = LexicalRetriever(collection.documents, names) if lexical else None
         self._numbers = {document.id: number for number, document in enumerate(collection.documents)}
         self._texts = _text_keys(collection.documents, names)
@@ -121,58 +114,39 @@ class _Miner:
         """Lines for queries, given by number."""
         texts = [self.collection.queries[number] for number in numbers]
         vectors, has_words = self.dense.encode(texts) if self.dense else (None, None)
-        rankings = self._rankings(texts, vectors)
-        for i, number in enumerate(numbers):
-            places = {source: ranking[i] for source, ranking in rankings.items()}
-            if has_words is not None and not has_words[i]:
-                places = {}
-            chosen = self._choose(number, places, None if vectors is None else vectors[i])
+        for i, (number, ranking) in enumerate(zip(numbers, self._rankings(texts, vectors), strict=True)):
+            is_blank = has_words is not None and not has_words[i]
+            chosen = self._choose(
+                number, [] if is_blank else ranking, None if vectors is None else vectors[i]
+            )
             yield QueryNegatives(self.collection.query_ids[number], texts[i], chosen)
 
-    def _rankings(
-        self, texts: Sequence[str], vectors: NDArray[np.float32] | None
-    ) -> dict[str, list[Ranking]]:
-        """Source -> ranking of each query, down to the last requested rank."""
-        rankings: dict[str, list[Ranking]] = {}
-        if self.dense and vectors is not None and self.options.retriever != "lexical":
-            scores, rows = self.dense.nearest(vectors, self.options.last)
-            pairs = zip(rows.tolist(), scores.tolist(), strict=True)
-            rankings["dense"] = [list(zip(row, score, strict=True)) for row, score in pairs]
+    def _rankings(self, texts: Sequence[str], vectors: NDArray[np.float32] | None) -> list[Ranking]:
+        """The ranking of each query, down to the last requested rank."""
         if self._lexical:
             queries = [Query(str(i), text) for i, text in enumerate(texts)]
             run = self._lexical.search(queries, self.options.last)
-            rankings["lexical"] = [
+            return [
                 [(self._numbers[hit.document_id], hit.score) for hit in run[query.id]] for query in queries
             ]
-        return rankings
+        assert self.dense and vectors is not None  # noqa: S101 - `mine` asks for it
+        scores, rows = self.dense.nearest(vectors, self.options.last)
+        pairs = zip(rows.tolist(), scores.tolist(), strict=True)
+        return [list(zip(row, score, strict=True)) for row, score in pairs]
 
     def _choose(
-        self, query: int, rankings: Mapping[str, Ranking], vector: NDArray[np.float32] | None
+        self, query: int, ranking: Ranking, vector: NDArray[np.float32] | None
     ) -> tuple[Negative, ...]:
-        kept = self._within_margin(query, self._without_positives(query, self._candidates(rankings)), vector)
-        if self.options.choose == "random" and len(kept) > self.options.count:
+        first, most = self.options.first, self.options.count
+        hits = [_Candidate(rank, *hit) for rank, hit in enumerate(ranking[first - 1 :], first)]
+        kept = self._within_margin(query, self._without_positives(query, hits), vector)
+        if len(kept) > most:
             # Seeded by the query itself, so that its negatives do not depend on other queries.
             key = zlib.crc32(self.collection.query_ids[query].encode())
             random = np.random.default_rng([self.options.seed, key])
-            kept = [kept[place] for place in sorted(random.permutation(len(kept))[: self.options.count])]
-        documents = self.collection.documents
-        return tuple(
-            Negative(documents[candidate.number].id, candidate.rank, candidate.score, candidate.source)
-            for candidate in kept[: self.options.count]
-        )
-
-    def _candidates(self, rankings: Mapping[str, Ranking]) -> list[_Candidate]:
-        """Distinct documents in the range of ranks, best rank first."""
-        candidates = [
-            _Candidate(rank, source, number, score)
-            for source, ranking in rankings.items()
-            for rank, (number, score) in enumerate(ranking, start=1)
-        ]
-        once: dict[int, _Candidate] = {}
-        for candidate in sorted(candidates):
-            once.setdefault(candidate.number, candidate)
-        # Filtered last, so that a document above one retriever's range does not return at the other's lower rank.
-        return [candidate for candidate in once.values() if candidate.rank >= self.options.first]
+            kept = [kept[place] for place in sorted(random.permutation(len(kept))[:most])]
+        documents, source = self.collection.documents, self.options.retriever
+        return tuple(Negative(documents[each.number].id, each.rank, each.score, source) for each in kept)
 
     def _without_positives(self, query: int, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         """Excludes relevant documents and those with the same text as one."""
@@ -213,49 +187,36 @@ def _text_keys(documents: Sequence[Document], names: Sequence[str]) -> list[str]
 
 def read_header(path: Path) -> Header:
     """Reads the first line."""
-    return _header(path, _lines(path))
+    return _read(path)[0]
 
 
 def read_negatives(path: Path, collection: Collection) -> list[tuple[int, ...]]:
-    """Reads the negatives of a collection.
-
-    A negative that the collection now judges relevant is excluded.
-    """
-    lines = _lines(path)
-    header = _header(path, lines)
+    """Reads the negatives of a collection, without those that it now judges relevant."""
+    header, lines = _read(path)
     if header.documents_hash != documents_hash(collection.documents):
         raise MismatchError(
-            f"{path.name} was mined from other documents ({header.data}, {header.documents_hash[:12]}…) "
-            f"than those of {collection.name}; mine again with --data on this folder"
-        )
-    if len(lines) - 1 != header.queries:
-        raise FormatError(
-            f"{path.name} holds {len(lines) - 1} queries, its header says {header.queries}; mine again"
+            f"{path.name} was mined from other documents ({header.data}) than those of {collection.name}; mine again"
         )
     negatives: list[tuple[int, ...]] = [()] * len(collection.queries)
     queries = {identifier: number for number, identifier in enumerate(collection.query_ids)}
     documents = {document.id: number for number, document in enumerate(collection.documents)}
-    matched = set()
-    for number, line in enumerate(lines[1:], start=2):
-        try:
-            query_id, text, ids = _parse(line)
-            query = queries.get(query_id)
-            if query in matched:
-                raise RecordError(f"query {query_id!r} comes twice")
-            if query is None:
-                continue
-            _check_query(path, query_id, text, collection.queries[query])
-            matched.add(query)
-            relevant = collection.relevant[query]
-            numbers = (_number(identifier, documents) for identifier in ids)
-            negatives[query] = tuple(document for document in numbers if document not in relevant)
-        except RecordError as error:
-            raise RecordError(f"{path.name} line {number}: {error}") from error
-    if not matched:
+    if unknown := {each for _, ids in lines.values() for each in ids} - documents.keys():
+        raise FormatError(
+            f"{path.name} has no document {min(map(str, unknown))!r} in the collection; mine again"
+        )
+    if not queries.keys() & lines.keys():
         raise MismatchError(
             f"{path.name} has none of the {len(queries)} queries of {collection.name}: it was mined for split "
             f"{header.split!r}; mine again with --split"
         )
+    for query_id in queries.keys() & lines.keys():
+        (text, ids), query = lines[query_id], queries[query_id]
+        if text != collection.queries[query]:
+            raise MismatchError(
+                f"{path.name}: query {query_id} was {text!r:.80} and is now {collection.queries[query]!r:.80}; mine again"
+            )
+        relevant = collection.relevant[query]
+        negatives[query] = tuple(row for row in (documents[each] for each in ids) if row not in relevant)
     return negatives
 
 
@@ -266,63 +227,39 @@ def match_negatives(
     hashes = [documents_hash(collection.documents) for collection in collections]
     matched: list[list[tuple[int, ...]] | None] = [None] * len(collections)
     for path in paths:
-        header = read_header(path)
-        if header.documents_hash not in hashes:
+        header, lines = _read(path)
+        places = [place for place, known in enumerate(hashes) if known == header.documents_hash]
+        if not places:
             names = ", ".join(collection.name for collection in collections)
             raise MismatchError(
                 f"{path.name} was mined from other documents ({header.data}) than {names}; mine again"
             )
         # Another collection may have the same documents with other queries (synthetic pairs), which the file lacks.
-        asked = {_parse(line)[0] for line in _lines(path)[1:]}
-        places = [place for place, known in enumerate(hashes) if known == header.documents_hash]
-        for place in [p for p in places if asked.intersection(collections[p].query_ids)] or places[:1]:
+        for place in [p for p in places if lines.keys() & set(collections[p].query_ids)] or places[:1]:
             if matched[place] is not None:
                 raise MismatchError(f"two files hold negatives of {collections[place].name}; give one")
             matched[place] = read_negatives(path, collections[place])
     return matched
 
 
-def _lines(path: Path) -> list[bytes]:
+def _read(path: Path) -> tuple[Header, dict[str, tuple[str, list[str]]]]:
+    """The header of a file, and text and ids of negatives by query id."""
     try:
-        return [line for line in path.read_bytes().split(b"\n") if line.strip()]
+        first, *others = [line for line in path.read_bytes().split(b"\n") if line.strip()] or [b""]
+        header = Header.model_validate(parse_object(first))
+        records = [parse_object(line) for line in others]
+        lines = {
+            each["query_id"]: (each["query"], [one["id"] for one in each["negatives"]]) for each in records
+        }
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _header(path: Path, lines: Sequence[bytes]) -> Header:
-    try:
-        return Header.model_validate(parse_object(lines[0] if lines else b""))
-    except ValidationError as error:
-        fault = describe(error)
-    except RecordError as error:
-        fault = str(error)
-    raise FormatError(
-        f"{path.name} is not a file of negatives of format {FORMAT_VERSION}: its first line is not a header "
-        f"({fault}); make one with `glow mine`"
-    )
-
-
-def _parse(line: bytes) -> tuple[str, str, list[str]]:
-    value = parse_object(line)
-    query_id, text, negatives = value.get("query_id"), value.get("query"), value.get("negatives")
-    if not isinstance(query_id, str) or not isinstance(text, str) or not isinstance(negatives, list):
-        raise RecordError(f"expected query_id, query and a list of negatives, found {value!r:.120}")
-    ids = [negative.get("id") if isinstance(negative, dict) else None for negative in negatives]
-    if not all(isinstance(identifier, str) for identifier in ids):
-        raise RecordError(
-            f"every negative must be an object with the id of a document, found {negatives!r:.120}"
+    except (ValidationError, RecordError, KeyError, TypeError) as error:
+        fault = describe(error) if isinstance(error, ValidationError) else error
+        raise FormatError(
+            f"{path.name} is not a file of negatives of format {FORMAT_VERSION} ({fault}); make one with `glow mine`"
+        ) from error
+    if len(lines) != header.queries:
+        raise FormatError(
+            f"{path.name} holds {len(lines)} queries, its header says {header.queries}; mine again"
         )
-    return query_id, text, [str(identifier) for identifier in ids]
-
-
-def _number(identifier: str, documents: Mapping[str, int]) -> int:
-    if identifier not in documents:
-        raise RecordError(f"no document {identifier!r} in the collection")
-    return documents[identifier]
-
-
-def _check_query(path: Path, query_id: str, found: str, expected: str) -> None:
-    if found != expected:
-        raise MismatchError(
-            f"{path.name}: query {query_id} was {found!r:.80} and is now {expected!r:.80}; mine again"
-        )
+    return header, lines

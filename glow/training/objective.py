@@ -11,22 +11,82 @@ Sources: GLOW section 3.8, Eq. 10; the released code's NCE sampling as in docs/p
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.nn import Tower, TwoTowers
-from glow.text import WeightedTokens
-from glow.training.checkpoint import TEACHER_MAP
-from glow.training.config import ObjectiveConfig, Side, TrainConfig
-from glow.training.data import PairBatch, PairBatches
-from glow.training.encode import CachedBatch, Encoding, encode
-from glow.training.run import Loss, Moment
+from glow.index import DEFAULT_FUSION
+from glow.index.postings import ImpactIndex, build_lexical
+from glow.options import StrictModel
+from glow.schema import FieldSchema
+from glow.search import HEAD, uncertainty
+from glow.text import WordPieces, lexical_words
+from glow.training.data import (
+    Collection,
+    PairBatch,
+    count_terms,
+)
 from glow.training.teacher import Aims
+
+Side = Literal["query", "document"]
+
+
+class ObjectiveConfig(StrictModel):
+    """The loss."""
+
+    # `bce` (Eq. 10 with NCE sampling, docs/papers.md 1.6), `softmax` over the batch, or `none` (distillation alone).
+    kind: Literal["bce", "softmax", "none"] = "softmax"
+    # initial a and c of the BCE; learned unless `learn_scale` is false
+    scale: float = Field(default=1.0, gt=0.0)
+    shift: float = 0.0
+    learn_scale: bool = True
+    nce_weight: float = Field(default=0.5, ge=0.0, le=1.0)  # weight of the sampled negatives in the BCE loss
+    # of NCE sampling; 1000 almost picks the hardest negative, 10 is almost uniform
+    inverse_temperature: float = Field(default=1000.0, gt=0.0)
+    # queries with a higher cosine count as the same question
+    query_mask: float = Field(default=0.9, gt=0.0, le=1.0)
+    temperature: float = Field(default=0.05, gt=0.0)  # of the softmax
+    # mined negatives per pair and step, if `--negatives` is given
+    hard_negatives: int = Field(default=0, ge=0)
+    # weight of 1 - cosine to a teacher's vectors, for queries and documents each; 0 is off
+    distill_weight: float = Field(default=0.0, ge=0.0)
+    # weight of the divergence from the teacher's softmax over the batch's documents
+    list_weight: float = Field(default=0.0, ge=0.0)
+    list_temperature: float = Field(default=0.05, gt=0.0)  # of both softmaxes there
+    # the vectors that the trained tower is compared with in that list: the `own` other tower's, or the `teacher`'s, which trains one tower alone
+    list_other: Literal["own", "teacher"] = "own"
+    # factor of the lexical part that hybrid search adds to a cosine; 1: as in hybrid search. The list then has the towers' own cosines
+    # and this part; 0: the teacher's cosines.
+    list_lexical: float = Field(default=0.0, ge=0.0)
+
+    @property
+    def compares(self) -> bool:
+        """Whether any part of the loss compares the towers' vectors of queries and documents."""
+        return self.kind != "none" or bool(self.list_weight and self.list_other == "own")
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether any part of the loss needs a teacher."""
+        return bool(self.distill_weight or self.list_weight)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.list_lexical and not self.list_weight:
+            raise ValueError("list_lexical belongs to the teacher's list: it needs a list_weight above 0")
+        alone = self.kind == "none" and not self.list_lexical
+        if self.list_other == "teacher" and not (alone and self.list_weight):
+            raise ValueError(
+                "list_other 'teacher' is for one tower that learns alone: it needs kind 'none' and a list_weight, "
+                "without list_lexical"
+            )
+        if self.kind == "none" and not self.needs_teacher:
+            raise ValueError("kind 'none' leaves nothing to minimize; give distill_weight or list_weight")
+        return self
 
 
 def blocked_negatives(relevant: Tensor, query_cosines: Tensor, query_mask: float) -> Tensor:
@@ -211,9 +271,17 @@ class Objective(nn.Module):
         loss = self._contrast(cosines, blocked)
         if wanted:
             if self.config.distill_weight:
-                loss = loss + self.config.distill_weight * self._distance((queries, documents), wanted)
+                pairs = zip((queries, documents), wanted, strict=True)
+                first, second = (embedding_loss(each, self.mapped(aim).detach()) for each, aim in pairs)
+                loss = loss + self.config.distill_weight * (first + second)
             if self.config.list_weight:
-                loss = loss + self.config.list_weight * self._list(cosines, wanted, lexical)
+                if lexical is None:
+                    scores = wanted[0] @ wanted[1].T
+                else:
+                    scores = cosines.detach() + self.config.list_lexical * lexical
+                loss = loss + self.config.list_weight * list_loss(
+                    cosines, scores, self.config.list_temperature
+                )
         return loss, self._figures(cosines.detach(), blocked)
 
     def alone(
@@ -240,21 +308,6 @@ class Objective(nn.Module):
             return softmax_loss(cosines, blocked, self.config.temperature)
         return torch.zeros((), device=cosines.device)
 
-    def _distance(self, vectors: tuple[Tensor, Tensor], wanted: Sequence[Tensor]) -> Tensor:
-        """The cosine distances of queries and of documents to the teacher's vectors."""
-        first, second = (
-            embedding_loss(each, self.mapped(aim).detach()) for each, aim in zip(vectors, wanted, strict=True)
-        )
-        return first + second
-
-    def _list(self, cosines: Tensor, wanted: Sequence[Tensor], lexical: Tensor | None) -> Tensor:
-        """The divergence from the list of the teacher, or of the towers themselves plus the lexical part."""
-        own = self.config.list_cosines == "own"
-        scores = cosines.detach() if own else wanted[0] @ wanted[1].T
-        if lexical is not None:
-            scores = scores + self.config.list_lexical * lexical
-        return list_loss(cosines, scores, self.config.list_temperature)
-
     def _figures(self, cosines: Tensor, blocked: Tensor) -> dict[str, float]:
         if self.config.kind == "bce":
             scale, shift = float(self.bce.scale.detach()), float(self.bce.shift.detach())
@@ -267,69 +320,44 @@ class Objective(nn.Module):
         }
 
 
-class TowerLoss(nn.Module):
-    """Both towers and their objective; `init` may include the map of a teacher's vectors."""
+BLOCK_QUERIES = 1024
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        towers: TwoTowers,
-        batches: PairBatches,
-        targets: Sequence[Targets] = (),
-        init: Path | None = None,
-    ) -> None:
-        super().__init__()
-        self.config, self._batches, self._targets = config, batches, targets
-        known = [
-            aims for target in targets for aims in (target.queries, target.documents) if aims is not None
-        ]
-        torch.manual_seed(config.seed)
-        self.towers = towers
-        self.objective = Objective(config.objective, towers.config.hidden, known[0].width if known else 0)
-        if self.objective.map is not None and init is not None and (init / TEACHER_MAP).is_file():
-            known_map = load_file(init / TEACHER_MAP)
-            if known_map["weight"].shape == self.objective.map.weight.shape:
-                self.objective.map.load_state_dict(known_map)
-        learns = config.towers.learns
-        for side, tower in (("query", towers.query), ("document", towers.document)):
-            tower.requires_grad_(learns in ("both", side))
-        towers.words.weight.requires_grad_(config.towers.train_words)
 
-    def forward(self, batch: PairBatch, moment: Moment) -> Loss:
-        """The loss of a batch; with gradient caching, its second pass follows later."""
-        encoding = self._encoding(moment)
-        sides = [self._side(side, batch) for side in self.config.sides]
-        later = []
-        if encoding.chunk_size:
-            cached = [CachedBatch(encoding, tower, sequences) for tower, sequences in sides]
-            vectors, later = [side.vectors for side in cached], [side.backward for side in cached]
-        else:
-            vectors = [encode(encoding, tower, sequences) for tower, sequences in sides]
-        value, figures = self._loss(vectors, batch, moment)
-        return Loss(value, len(batch.queries), figures, later)
+def lexical_part(
+    folder: Path, collection: Collection, schema: FieldSchema, pieces: WordPieces, targets: Targets
+) -> Callable[[PairBatch], NDArray[np.float32]]:
+    """The lexical part of hybrid scores of one collection, float32 [B, M] of a batch, which a list-wise teacher adds to cosines.
 
-    def _side(self, side: Side, batch: PairBatch) -> tuple[Tower, list[WeightedTokens]]:
-        """A tower and its texts of a batch."""
-        if side == "query":
-            return self.towers.query, self._batches.queries_of(batch)
-        documents = self._batches.documents[batch.collection]
-        return self.towers.document, [documents[row] for row in batch.documents]
+    A dense model can learn lexical matching in part (SPAR, https://arxiv.org/abs/2110.06918; LED,
+    https://arxiv.org/abs/2208.13661). The part is computed as in a search (`glow.search.hybrid`): BM25 on the scale of
+    the collection's largest impact, times the uncertainty of the ranking by the teacher's vectors.
+    """
+    table = count_terms([collection], schema, pieces)
+    documents = (lexical_words(document, schema, pieces) for document in collection.documents)
+    build_lexical(folder, documents, table, table)
+    index = ImpactIndex.open(folder)
+    weights = DEFAULT_FUSION.weights
+    scale = weights.lexical / weights.dense / (index.largest or 1.0)
+    words = [list(pieces.words(query)) for query in collection.queries]
+    factors = (_openness(targets) * scale).astype(np.float32)
 
-    def _loss(
-        self, vectors: Sequence[Tensor], batch: PairBatch, moment: Moment
-    ) -> tuple[Tensor, dict[str, float]]:
-        targets = self._targets[batch.collection] if self._targets else Targets(None, None)
-        wanted = [target.to(moment.device) for target in targets.of(batch)]
-        if len(vectors) == 1:
-            are_queries = self.config.sides == ("query",)
-            if len(wanted) == 2 and not are_queries:
-                wanted.reverse()
-            return self.objective.alone(vectors[0], *wanted, are_queries=are_queries)
-        relevant = torch.from_numpy(batch.relevant).to(moment.device)
-        lexical = torch.from_numpy(targets.lexical(batch)).to(moment.device) if targets.lexical else None
-        found: tuple[Tensor, dict[str, float]] = self.objective(*vectors, relevant, wanted, lexical)
-        return found
+    def scores(batch: PairBatch) -> NDArray[np.float32]:
+        rows = batch.documents.astype(np.int64)
+        found = [index.score(words[query], rows) for query in batch.queries]
+        return np.stack(found) * factors[batch.queries, None]
 
-    def _encoding(self, moment: Moment) -> Encoding:
-        chunk_size = self.config.optimizer.chunk_size
-        return Encoding(self._batches.pad_id, moment.device, moment.autocast, chunk_size)
+    return scores
+
+
+def _openness(targets: Targets) -> NDArray[np.float32]:
+    """Each query's `uncertainty` over the teacher's ranking of the whole collection, float32 [queries]."""
+    if targets.queries is None or targets.documents is None:
+        raise ValueError("a lexical teacher needs the teacher's vectors of queries and documents")
+    queries, documents = targets.queries[:], targets.documents[:]
+    found = np.empty(len(queries), np.float32)
+    head = min(HEAD, len(documents))
+    for start in range(0, len(queries), BLOCK_QUERIES):
+        cosines = queries[start : start + BLOCK_QUERIES] @ documents.T
+        best = -np.sort(-np.partition(cosines, -head, axis=1)[:, -head:], axis=1)
+        found[start : start + len(best)] = [uncertainty(row) for row in best]
+    return found

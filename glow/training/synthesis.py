@@ -7,7 +7,6 @@ document has its title, and common words indicate relevance, too (Lee et al., OR
 their cloze task).
 """
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -20,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glow.artifact import file_sha256
 from glow.collection import read_documents
 from glow.errors import ConfigError, InputError
 from glow.evaluation import FusedRetriever, LexicalRetriever
@@ -171,10 +171,11 @@ class SynthesisOptions:
             raise ConfigError(
                 f"expected kinds of queries among {', '.join(KINDS)}, found {', '.join(unknown) or 'none'}"
             )
-        if self.max_queries < 1 or not 0.0 <= self.drop <= 1.0 or self.round_trip < 0:
-            raise ConfigError(f"expected max_queries >= 1, drop in [0, 1], round_trip >= 0, found {self}")
-        if not 0.0 <= self.held_out < 1.0:
-            raise ConfigError(f"expected held_out in [0, 1), found {self.held_out:g}")
+        are_shares = 0.0 <= self.drop <= 1.0 and 0.0 <= self.held_out < 1.0
+        if self.max_queries < 1 or self.round_trip < 0 or not are_shares:
+            raise ConfigError(
+                f"expected max_queries >= 1, drop in [0, 1], round_trip >= 0, held_out in [0, 1), found {self}"
+            )
 
 
 CANDIDATES = 50
@@ -182,35 +183,30 @@ CANDIDATES = 50
 BLOCK_QUERIES = 1024
 
 
-class RoundTrip:
-    """A corpus to search with synthetic queries, by vectors and BM25 fused by reciprocal ranks.
+def is_consistent(
+    source: Source,
+    documents: Sequence[Document],
+    schema: FieldSchema,
+    pairs: Sequence[Pair],
+    rank: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> NDArray[np.bool_]:
+    """Which queries find their document among the first `rank`, by vectors and BM25 fused by reciprocal ranks, bool [pairs].
 
-    Queries that do not find their document are mostly too general (`See also`, `Introduction`) or not about its subject.
+    Others are mostly too general (`See also`, `Introduction`) or not about its subject.
     """
-
-    def __init__(
-        self,
-        source: Source,
-        documents: Sequence[Document],
-        schema: FieldSchema,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> None:
-        names = [spec.name for spec in schema.fields if spec.kind == "text"]
-        lexical = LexicalRetriever(documents, names)
-        self._retriever = FusedRetriever([EncodedCorpus(source, documents, progress), lexical])
-
-    def consistent(self, texts: Sequence[str], document_ids: Sequence[str], rank: int) -> NDArray[np.bool_]:
-        """Which queries find their document among the first `rank`, bool [queries]."""
-        is_consistent = np.zeros(len(texts), np.bool_)
-        for start in range(0, len(texts), BLOCK_QUERIES):
-            queries = [Query(str(i), texts[i]) for i in range(start, min(start + BLOCK_QUERIES, len(texts)))]
-            run = self._retriever.search(queries, max(CANDIDATES, rank))
-            for query in queries:
-                hits = run[query.id][:rank]
-                is_consistent[int(query.id)] = document_ids[int(query.id)] in {
-                    hit.document_id for hit in hits
-                }
-        return is_consistent
+    names = [spec.name for spec in schema.fields if spec.kind == "text"]
+    retriever = FusedRetriever(
+        [EncodedCorpus(source, documents, progress), LexicalRetriever(documents, names)]
+    )
+    found = np.zeros(len(pairs), np.bool_)
+    for start in range(0, len(pairs), BLOCK_QUERIES):
+        block = range(start, min(start + BLOCK_QUERIES, len(pairs)))
+        run = retriever.search([Query(str(i), pairs[i][1].text) for i in block], max(CANDIDATES, rank))
+        for i in block:
+            wanted = documents[pairs[i][0]].id
+            found[i] = any(hit.document_id == wanted for hit in run[str(i)][:rank])
+    return found
 
 
 def synthesize(
@@ -226,19 +222,36 @@ def synthesize(
 
     `model` is a model or checkpoint for the round trip's searches.
     """
-    source = _source(options, model, encode)
-    made_from = _made_from(corpus, schema, options, source)
+    source = None
+    if options.round_trip:
+        if model is None:
+            raise ConfigError("a round trip needs a model or a checkpoint: give one, or round_trip 0")
+        source = open_source(model, encode)
+    try:
+        digest = file_sha256(corpus)
+    except OSError as error:
+        raise InputError(f"cannot read {corpus}: {error.strerror}") from error
+    made_from = {  # all that decides the result
+        "format": FORMAT_VERSION,
+        "corpus": digest,
+        "schema": schema.hash,
+        "options": {**asdict(options), "kinds": list(options.kinds)},  # as JSON restores it
+        "model": source.hash if source else None,
+    }
     known = _known(out)
-    if known is not None and known.get("made_from") == made_from:
+    if isinstance(known, dict) and known.get("made_from") == made_from:
         return known
     documents = list(read_documents(corpus, schema.names))
     if not documents:
         raise InputError(f"{corpus} holds no document with text in {', '.join(schema.names)}")
     tried = list(_pairs(documents, schema, options))
-    held_out = _held_out(documents, options)
+    random = np.random.default_rng([options.seed, len(documents), 2])
+    held_out = set(np.flatnonzero(random.random(len(documents)) < options.held_out).tolist())
     kept = [pair for pair in tried if pair[0] not in held_out]
     if source is not None:
-        kept = _consistent(kept, RoundTrip(source, documents, schema, progress), documents, options)
+        consistent = is_consistent(source, documents, schema, kept, options.round_trip, progress)
+        kept = [pair for pair, is_kept in zip(kept, consistent, strict=True) if is_kept]
+        kept = _first(kept, options.max_queries)
     judged = _first([pair for pair in tried if pair[0] in held_out], options.max_queries)
     copies, dropped = _copies(documents, [*kept, *judged], schema, options, held_out)
     _write(out, copies, {"train": kept, "dev": judged} if held_out else {"train": kept})
@@ -256,43 +269,14 @@ def synthesize(
     return report
 
 
-def _source(options: SynthesisOptions, model: Path | None, encode: EncodeOptions) -> Source | None:
-    if not options.round_trip:
-        return None
-    if model is None:
-        raise ConfigError("a round trip needs a model or a checkpoint: give one, or round_trip 0")
-    return open_source(model, encode)
-
-
-def _made_from(
-    corpus: Path, schema: FieldSchema, options: SynthesisOptions, source: Source | None
-) -> dict[str, Any]:
-    """All inputs that decide the result."""
+def _known(out: Path) -> Any:
+    """The report of an earlier synthesis in a directory; {} if there is none."""
+    if not (out / REPORT_FILE).exists() and (out / "queries.jsonl").exists():
+        raise InputError(
+            f"{out} holds queries.jsonl but no {REPORT_FILE}: its queries may be real; give another directory"
+        )
     try:
-        with corpus.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"cannot read {corpus}: {error.strerror}") from error
-    return {
-        "format": FORMAT_VERSION,
-        "corpus": digest,
-        "schema": schema.hash,
-        "options": {**asdict(options), "kinds": list(options.kinds)},  # as JSON restores it
-        "model": source.hash if source else None,
-    }
-
-
-def _known(out: Path) -> dict[str, Any] | None:
-    """The report of an earlier synthesis in a directory; None if there is none."""
-    try:
-        report = json.loads((out / REPORT_FILE).read_bytes())
-        return report if isinstance(report, dict) else {}
-    except FileNotFoundError:
-        if (out / "queries.jsonl").exists():
-            raise InputError(
-                f"{out} holds queries.jsonl but no {REPORT_FILE}: its queries may be real; give another directory"
-            ) from None
-        return None
+        return json.loads((out / REPORT_FILE).read_bytes())
     except (OSError, ValueError):
         return {}
 
@@ -307,15 +291,6 @@ def _pairs(documents: Sequence[Document], schema: FieldSchema, options: Synthesi
             yield number, candidate
 
 
-def _consistent(
-    pairs: Sequence[Pair], trip: RoundTrip, documents: Sequence[Document], options: SynthesisOptions
-) -> list[Pair]:
-    """The first `max_queries` pairs of each document that pass the round trip."""
-    texts = [candidate.text for _, candidate in pairs]
-    passed = trip.consistent(texts, [documents[number].id for number, _ in pairs], options.round_trip)
-    return _first([pair for pair, good in zip(pairs, passed, strict=True) if good], options.max_queries)
-
-
 def _first(pairs: Sequence[Pair], most: int) -> list[Pair]:
     """The first `most` pairs of each document."""
     taken: Counter[int] = Counter()
@@ -325,12 +300,6 @@ def _first(pairs: Sequence[Pair], most: int) -> list[Pair]:
             taken[number] += 1
             kept.append((number, candidate))
     return kept
-
-
-def _held_out(documents: Sequence[Document], options: SynthesisOptions) -> set[int]:
-    """Numbers of the held-out documents."""
-    random = np.random.default_rng([options.seed, len(documents), 2])
-    return set(np.flatnonzero(random.random(len(documents)) < options.held_out).tolist())
 
 
 def _copies(

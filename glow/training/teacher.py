@@ -1,15 +1,13 @@
-"""Teachers, and their vectors of texts: float16 on disk, memory-mapped, computed once.
+"""Teachers, their vectors of texts (float16 on disk, memory-mapped, computed once), and the recipe that distills a query tower.
 
 A directory has `vectors.f16` (rows), `keys.bin` (16 bytes each), and `teacher.json` with the teacher, the number of rows
 and hashes of both files. A stopped call resumes after the last row that both files hold.
 """
 
 import hashlib
-import importlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,21 +19,32 @@ from torch import nn
 from glow.artifact import QUERY_TOWER, file_sha256
 from glow.errors import ConfigError, IntegrityError, MismatchError
 from glow.negatives import documents_hash
-from glow.nn import Tower, bert_config, init_tower, load_weights
+from glow.nn import Tower, TwoTowers, bert_config, init_tower, load_weights
 from glow.records import Document
-from glow.text import WordPieces, batches_by_length
+from glow.text import VOCABULARY_FILE, Preprocessor, WordPieces, batches_by_length
 from glow.training.checkpoint import kind_of
-from glow.training.data import one_at_a_time
-from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
-from glow.training.run import parts_hash
+from glow.training.data import Epochs, one_at_a_time
+from glow.training.encode import EncodedCorpus, EncodeOptions, Encoding, encode, open_source, vectors
+from glow.training.run import (
+    Loss,
+    Moment,
+    OptimizerOptions,
+    Progress,
+    Recipe,
+    RunConfig,
+    WatchConfig,
+    linear,
+    parameters_hash,
+    parts_hash,
+)
 
 VECTORS_HEADER = "teacher.json"
 VECTORS, KEYS = "vectors.f16", "keys.bin"
 KEY_BYTES, CHUNK = 16, 2048
 MAX_TOKENS = 128
 BATCH_TOKENS = 8192
-SENTENCE_TRANSFORMERS = "modules.json"
-_FILES = ("model.safetensors", "config.json")
+POOLING = "1_Pooling/config.json"
+"""Pooling of a sentence-transformers directory."""
 Vectors = NDArray[np.float32]
 Encode = Callable[[Sequence[int]], NDArray[np.float32]]
 """Numbers of missing texts -> float32 [n, W]."""
@@ -43,16 +52,13 @@ Encode = Callable[[Sequence[int]], NDArray[np.float32]]
 
 def query_key(text: str) -> bytes:
     """The key of a query's text."""
-    return _key("query", text)
+    return hashlib.blake2b(f"query\0{text}".encode("utf-8", "replace"), digest_size=KEY_BYTES).digest()
 
 
 def document_key(document: Document) -> bytes:
     """The key of a document's fields."""
-    return _key("document", repr(document.fields))
-
-
-def _key(kind: str, text: str) -> bytes:
-    return hashlib.blake2b(f"{kind}\0{text}".encode("utf-8", "replace"), digest_size=KEY_BYTES).digest()
+    text = f"document\0{document.fields!r}"
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=KEY_BYTES).digest()
 
 
 class Aims:
@@ -62,13 +68,9 @@ class Aims:
         self._vectors, self._rows = vectors, rows
         self.width = int(vectors.shape[1])
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def __getitem__(self, numbers: Any) -> NDArray[np.float32]:
         """Vectors of texts, by numbers or a slice."""
-        found: NDArray[np.float32] = self._vectors[self._rows[numbers]].astype(np.float32)
-        return found
+        return self._vectors[self._rows[numbers]].astype(np.float32)  # type: ignore[no-any-return]
 
 
 class TeacherVectors:
@@ -78,7 +80,7 @@ class TeacherVectors:
         try:
             header = json.loads((folder / VECTORS_HEADER).read_bytes())
             for name in (VECTORS, KEYS):
-                if _sha256(folder / name) != header["files"][name]:
+                if file_sha256(folder / name) != header["files"][name]:
                     raise IntegrityError(f"{folder / name} is damaged; remove {folder}")
             self.folder, self.teacher, self.width = folder, str(header["teacher"]), int(header["width"])
             shape = (int(header["count"]), self.width)
@@ -90,9 +92,6 @@ class TeacherVectors:
         keys = np.fromfile(folder / KEYS, f"V{KEY_BYTES}")
         self._order = np.argsort(keys, kind="stable")
         self._keys = keys[self._order]
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
     def aims(self, keys: Sequence[bytes], what: str) -> Aims:
         """The vectors of texts by their keys."""
@@ -106,13 +105,7 @@ class TeacherVectors:
         return Aims(self._vectors, self._order[places])
 
     @classmethod
-    def make(
-        cls,
-        folder: Path,
-        teacher: str,
-        keys: Sequence[bytes],
-        encode: Encode,
-    ) -> Self:
+    def make(cls, folder: Path, teacher: str, keys: Sequence[bytes], encode: Encode) -> Self:
         """Computes the vectors of missing texts, which `encode` gets by their numbers in `keys`.
 
         `teacher` is the hash of all that decides a vector besides its text.
@@ -127,7 +120,7 @@ class TeacherVectors:
             with (folder / VECTORS).open("ab") as vectors, (folder / KEYS).open("ab") as names:
                 for start in range(0, len(missing), CHUNK):
                     numbers = missing[start : start + CHUNK]
-                    made = _checked(encode(numbers), len(numbers), width)
+                    made = encode(numbers).astype(np.float16)
                     width = made.shape[1]
                     _write_header(folder, teacher, width, None)
                     vectors.write(made.tobytes())
@@ -164,35 +157,11 @@ def _known(folder: Path, teacher: str) -> tuple[set[bytes], int, bool]:
     return {data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)}, width, is_finished
 
 
-def _checked(made: Any, count: int, width: int) -> NDArray[np.float16]:
-    """Checks vectors and converts them for storage."""
-    vectors = np.asarray(made, np.float32)
-    expected = f"({count}, {width or 'numbers'})"
-    if vectors.ndim != 2 or len(vectors) != count or vectors.shape[1] != (width or vectors.shape[1]):
-        raise ConfigError(
-            f"the teacher gave an array of shape {vectors.shape} for {count} texts, expected {expected}"
-        )
-    if not np.isfinite(vectors).all():
-        raise ConfigError("the teacher gave a vector with NaN or infinity, expected finite numbers")
-    return vectors.astype(np.float16)
-
-
-@lru_cache(maxsize=64)
-def _sha256_of(path: Path, size: int, changed: int) -> str:
-    return file_sha256(path)
-
-
-def _sha256(path: Path) -> str:
-    """Hash of a file, cached by size and modification time: a run opens a directory once per collection."""
-    stat = path.stat()
-    return _sha256_of(path, stat.st_size, stat.st_mtime_ns)
-
-
 def _write_header(folder: Path, teacher: str, width: int, count: int | None) -> None:
     """Writes the teacher's hash and, once all vectors exist (`count`), their number and the files' hashes."""
     header: dict[str, Any] = {"format": 1, "teacher": teacher, "width": width}
     if count is not None:
-        header |= {"count": count, "files": {name: _sha256(folder / name) for name in (VECTORS, KEYS)}}
+        header |= {"count": count, "files": {name: file_sha256(folder / name) for name in (VECTORS, KEYS)}}
     temporary = folder / f".{VECTORS_HEADER}"
     temporary.write_text(json.dumps(header) + "\n", encoding="utf-8")
     temporary.replace(folder / VECTORS_HEADER)
@@ -214,11 +183,10 @@ def joined_text(document: Document) -> str:
     return ". ".join(parts)
 
 
-def open_teacher(folder: Path, pieces: WordPieces | None, corpus: Sequence[Document]) -> Teacher:
-    """Opens a model, a checkpoint of towers, a BERT directory (mean pooling, all weights 1), or a sentence-transformers directory.
+def open_teacher(folder: Path, corpus: Sequence[Document]) -> Teacher:
+    """Opens a model, a checkpoint of towers, or a BERT directory (mean pooling, all weights 1).
 
-    A sentence-transformers directory with the vocabulary `pieces` of a run and only mean pooling is read as a BERT
-    directory, without the library. Term statistics of `corpus` decide the word weights of a model.
+    Term statistics of `corpus` decide the word weights of a model.
     """
     if (folder / QUERY_TOWER).is_file() or kind_of(folder) == "towers":
         source = open_source(folder, EncodeOptions(threads=torch.get_num_threads()))
@@ -228,28 +196,29 @@ def open_teacher(folder: Path, pieces: WordPieces | None, corpus: Sequence[Docum
             lambda texts: encoded.encode(texts)[0],
             encoded.encode_documents,
         )
-    if (folder / SENTENCE_TRANSFORMERS).is_file() and not (pieces and _is_plain(folder, pieces)):
-        return _of_texts(_sentence_transformer(folder), _folder_hash(folder))
-    if pieces is None and not (folder / "vocab.txt").is_file():
-        raise ConfigError(
-            f"{folder} is not a teacher: expected a model, checkpoint, sentence-transformers or BERT directory"
-        )
-    pieces = pieces or WordPieces(folder / "vocab.txt")
-    return _of_texts(
-        _bert(folder, pieces), _hash_of([*(folder / name for name in _FILES), pieces.vocabulary])
+    if not (folder / VOCABULARY_FILE).is_file():
+        raise ConfigError(f"{folder} is not a teacher: expected a model, checkpoint or BERT directory")
+    if (folder / POOLING).is_file():
+        pooling = json.loads((folder / POOLING).read_bytes())
+        if not (pooling.get("pooling_mode_mean_tokens") or pooling.get("pooling_mode") == "mean"):
+            raise ConfigError(
+                f"{folder} does not take its tokens' mean; make a model of it by glow import-model"
+            )
+    encode = _bert(folder, WordPieces(folder / VOCABULARY_FILE))
+    return Teacher(
+        _hash_of(folder), encode, lambda documents: encode([joined_text(each) for each in documents])
     )
 
 
 def teacher_vectors(
     folder: Path,
-    pieces: WordPieces | None,
     queries: Sequence[str],
     documents: Sequence[Document],
     corpus: Sequence[Document],
     cache: Path,
 ) -> TeacherVectors:
     """A teacher's vectors of a collection, from a cache in which missing ones are computed."""
-    teacher = open_teacher(folder, pieces, corpus)
+    teacher = open_teacher(folder, corpus)
     keys = [*map(query_key, queries), *map(document_key, documents)]
 
     def encode(numbers: Sequence[int]) -> Vectors:
@@ -260,23 +229,6 @@ def teacher_vectors(
         return np.concatenate([*blocks, teacher.documents(read)] if read else blocks)
 
     return TeacherVectors.make(cache / teacher.hash[:24], teacher.hash, keys, encode)
-
-
-def _of_texts(encode: Callable[[Sequence[str]], Vectors], hash_: str) -> Teacher:
-    return Teacher(hash_, encode, lambda documents: encode([joined_text(each) for each in documents]))
-
-
-def _sentence_transformer(folder: Path) -> Callable[[Sequence[str]], Vectors]:
-    try:
-        library: Any = importlib.import_module("sentence_transformers")
-    except ImportError as error:
-        raise ConfigError(
-            f"{folder} is a sentence-transformers directory, which needs the library: pip install sentence-transformers"
-        ) from error
-    model = library.SentenceTransformer(str(folder), local_files_only=True)
-    return lambda texts: np.asarray(
-        model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False), np.float32
-    )
 
 
 def _bert(folder: Path, pieces: WordPieces) -> Callable[[Sequence[str]], Vectors]:
@@ -313,31 +265,124 @@ def _ids(text: str, pieces: WordPieces) -> list[int]:
     return [pieces.cls_id, *ids[: MAX_TOKENS - 2], pieces.sep_id]
 
 
-def _is_plain(folder: Path, pieces: WordPieces) -> bool:
-    """Whether a sentence-transformers directory is BERT with the run's vocabulary and mean pooling."""
-    vocabulary = folder / "vocab.txt"
-    if not vocabulary.is_file() or vocabulary.read_bytes() != pieces.vocabulary.read_bytes():
-        return False
+def _hash_of(folder: Path) -> str:
     try:
-        modules = json.loads((folder / SENTENCE_TRANSFORMERS).read_bytes())
-        kinds = {str(each["type"]).rsplit(".", 1)[-1]: str(each["path"]) for each in modules}
-        pooling = json.loads((folder / kinds["Pooling"] / "config.json").read_bytes())
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
-    modes = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]
-    is_mean = modes == ["pooling_mode_mean_tokens"] or pooling.get("pooling_mode") == "mean"
-    return is_mean and kinds.keys() <= {"Transformer", "Pooling", "Normalize"}
+        files = [file_sha256(folder / name) for name in ("model.safetensors", "config.json", VOCABULARY_FILE)]
+    except OSError as error:
+        raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from error
+    return parts_hash([str(MAX_TOKENS), *files])
 
 
-def _folder_hash(folder: Path) -> str:
-    return _hash_of(sorted(path for path in folder.rglob("*") if path.is_file()))
+EPOCHS, PULL, SHOWN_STEPS = 8, 10.0, 50
+WATCH = WatchConfig(steps=100, patience=4)
+BATCH, OPTIMIZER = 128, OptimizerOptions(learning_rate=5e-4)
 
 
-def _hash_of(files: Sequence[Path]) -> str:
-    digest = hashlib.sha256(str(MAX_TOKENS).encode())
-    for path in files:
-        try:
-            digest.update(file_sha256(path).encode())
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    return digest.hexdigest()
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryTexts:
+    """Training texts and held-out texts, with the full encoder's vectors of them."""
+
+    # texts, held: texts
+    texts: Sequence[str]
+    held: Sequence[str]
+    # aims, held_aims: their vectors, float32 [n, H]
+    aims: Aims
+    held_aims: Aims
+    hash: str  # hash of the encoder
+
+    @classmethod
+    def make(
+        cls, folder: Path, whole: Tower, preprocessor: Preprocessor, texts: Sequence[str], held: Sequence[str]
+    ) -> Self:
+        """Encodes the texts whose vectors the directory lacks; refuses a directory of another encoder."""
+        every = [*texts, *held]
+
+        def encode(numbers: Sequence[int]) -> NDArray[np.float32]:
+            sequences = [preprocessor.query(every[number]) for number in numbers]
+            return vectors(whole, sequences, preprocessor.pieces.pad_id)
+
+        keys, count = [query_key(text) for text in every], len(texts)
+        made = TeacherVectors.make(folder, parameters_hash(whole), keys, encode)
+        aims, held_aims = (made.aims(part, "texts") for part in (keys[:count], keys[count:]))
+        return cls(texts, held, aims, held_aims, made.teacher)
+
+
+class TextBatches:
+    """Batches of text numbers in a random order for each epoch; implements `glow.training.run.Data`."""
+
+    def __init__(self, count: int, seed: int, epochs: int, batch_size: int) -> None:
+        size = min(batch_size, count)
+
+        def plan(random: np.random.Generator) -> list[tuple[int, NDArray[np.int64]]]:
+            order = random.permutation(count)
+            return [(0, order[start : start + size]) for start in range(0, count - size + 1, size)]
+
+        self._epochs = Epochs(count // size, epochs, 0, seed, plan)
+        self.steps = self._epochs.steps
+
+    def batch(self, step: int, process: int, processes: int) -> NDArray[np.int64]:
+        """Int64 [n]."""
+        return self._epochs.turn(step, process, processes).rows
+
+
+class QueryLoss(nn.Module):
+    """The loss between a query tower's vectors and the full encoder's."""
+
+    def __init__(self, tower: Tower, preprocessor: Preprocessor, made: QueryTexts) -> None:
+        super().__init__()
+        self.tower = tower
+        self._preprocessor, self._made = preprocessor, made
+
+    def forward(self, rows: NDArray[np.int64], moment: Moment) -> Loss:
+        """Mean of 1 - cosine over a batch."""
+        encoding = Encoding(self._preprocessor.pieces.pad_id, moment.device, moment.autocast)
+        found = encode(
+            encoding, self.tower, [self._preprocessor.query(self._made.texts[row]) for row in rows]
+        )
+        wanted = torch.from_numpy(self._made.aims[rows]).to(moment.device)
+        distance = (1.0 - nn.functional.cosine_similarity(found, wanted)).mean()
+        return Loss(PULL * distance, len(rows), {"cosine": 1.0 - float(distance.detach())})
+
+    def measure(self, moment: Moment) -> dict[str, float]:
+        """Mean cosine of held-out texts."""
+        tokens = [self._preprocessor.query(text) for text in self._made.held]
+        found = vectors(self.tower, tokens, self._preprocessor.pieces.pad_id, "fp32", str(moment.device))
+        wanted = self._made.held_aims[:]
+        lengths = np.maximum(np.linalg.norm(wanted, axis=1), 1e-12)
+        return {"held-out cosine": float(((found * wanted).sum(1) / lengths).mean())}
+
+
+def query_recipe(
+    towers: TwoTowers,
+    preprocessor: Preprocessor,
+    made: QueryTexts,
+    seed: int,
+    hours: float = 0.0,
+    epochs: int = EPOCHS,
+) -> Recipe[NDArray[np.int64]]:
+    """The recipe that distills the query tower of `towers`, which may be partly frozen; 0 hours: all epochs."""
+    loss = QueryLoss(towers.query, preprocessor, made)
+    return Recipe(
+        RunConfig(name="distil", seed=seed, optimizer=OPTIMIZER, watch=WATCH),
+        TextBatches(len(made.texts), seed, epochs, BATCH),
+        towers.query,
+        loss,
+        lambda folder, report: None,
+        [made.hash, parameters_hash(towers)],
+        rate=linear(0.05),
+        measures=loss.measure if made.held else None,
+        about={"texts": len(made.texts), "held_out": len(made.held)},
+        unit="texts",
+        minutes=60.0 * hours,
+    )
+
+
+def teller(say: Callable[[str], None]) -> Callable[[Progress], None]:
+    """Says the loss at some steps, and every measurement."""
+
+    def tell(progress: Progress) -> None:
+        if progress.dev or progress.step % SHOWN_STEPS == 0:
+            dev = "".join(f", {name} {value:.4f}" for name, value in progress.dev.items())
+            say(f"step {progress.step:,} of {progress.steps:,}: loss {progress.loss:.4f}{dev}")
+
+    return tell

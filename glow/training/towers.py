@@ -4,25 +4,35 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
-from glow.artifact import QUERY_TOWER, default_model, file_sha256
+from glow.artifact import QUERY_TOWER, file_sha256
 from glow.errors import ConfigError, MismatchError
-from glow.index import DEFAULT_FUSION
-from glow.index.postings import ImpactIndex, build_lexical
-from glow.nn import TwoTowers, bert_config, init_from_bert, init_words, minilm_folder
+from glow.nn import (
+    Pooling,
+    Tower,
+    TwoTowers,
+    WeightForm,
+    WeightSide,
+    bert_config,
+    init_from_bert,
+    minilm_folder,
+)
+from glow.options import StrictModel
 from glow.runtime import Model
 from glow.schema import FieldSchema
-from glow.search import HEAD, uncertainty
-from glow.text import Preprocessor, WeightedTokens, Weighting, WordPieces, lexical_words, load_pieces
-from glow.training.checkpoint import kind_of, load_checkpoint, read_towers, save_checkpoint
-from glow.training.config import Given, Side, TrainConfig
+from glow.text import Preprocessor, WeightedTokens, Weighting, WordPieces, load_pieces
+from glow.training.checkpoint import TEACHER_MAP, kind_of, load_checkpoint, read_towers, save_checkpoint
 from glow.training.data import (
     Collection,
+    Given,
     PairBatch,
     PairBatches,
     collection_hash,
@@ -31,12 +41,174 @@ from glow.training.data import (
     read_collection,
     topics_of,
 )
-from glow.training.encode import EncodeOptions, vectors
+from glow.training.encode import Encoding, encode, vectors
 from glow.training.negatives import match_negatives
-from glow.training.objective import Targets, TowerLoss
-from glow.training.run import Group, Keep, Moment, Recipe, WatchConfig, linear
-from glow.training.synthesis import SynthesisOptions, synthesize
+from glow.training.objective import Objective, ObjectiveConfig, Side, Targets, lexical_part
+from glow.training.run import (
+    Group,
+    Keep,
+    Loss,
+    Moment,
+    OptimizerOptions,
+    Recipe,
+    RunConfig,
+    WatchConfig,
+    linear,
+)
 from glow.training.teacher import document_key, query_key, teacher_vectors
+
+
+class TowersConfig(StrictModel):
+    """Which towers to train."""
+
+    # layers of the initial encoder that become layers 0, 1, …; their number is the depth
+    init_layers: tuple[int, ...] = Field(default=(0, 4, 5), min_length=1)
+    document_layers: tuple[int, ...] = ()  # the same for the document tower; empty: as `init_layers`
+    # as `glow.nn.TowerConfig`, down to `dropout`
+    weight_side: WeightSide = "key"
+    weight_form: WeightForm = "multiply"
+    gain: float = 0.0
+    pooling_gain: float | None = None
+    pooling: Pooling = "mean"
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
+    # whether to train the shared token embeddings; frozen ones keep rare words near their pre-trained place and save a third of a step on a CPU
+    train_words: bool = True
+    # which towers to train; the other keeps its weights, and costs nothing if the loss is only distillation
+    learns: Literal["both", "query", "document"] = "both"
+
+    @property
+    def depths(self) -> tuple[int, int]:
+        """Numbers of layers of the query tower and of the document tower."""
+        return len(self.init_layers), len(self.document_layers or self.init_layers)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The members of `TowerConfig` that a run may choose for existing towers."""
+        chosen = {"weight_side", "weight_form", "gain", "pooling_gain", "pooling", "dropout"}
+        return self.model_dump(include=chosen)
+
+
+class OptimizerConfig(OptimizerOptions):
+    """The optimizer."""
+
+    # pairs per step and process; negatives come from the process's own batch
+    batch_size: int = Field(default=64, ge=1)
+    epochs: int = Field(default=3, ge=1)  # passes over the pairs
+    # most steps; 0: no limit. The learning rate schedule ends with it.
+    max_steps: int = Field(default=0, ge=0)
+    # factor of the learning rate for the learned gains, which start far from their final values; 0 freezes them
+    gain_rate: float = Field(default=30.0, ge=0.0)
+    # fraction of the steps in which the rate rises linearly; it then falls linearly to 0
+    warmup: float = Field(default=0.1, ge=0.0, lt=1.0)
+
+
+class BatchesConfig(StrictModel):
+    """The composition of batches, and typos in their queries."""
+
+    # number of clusters of a directory's queries, by the teacher's vectors. A batch has one cluster or two consecutive ones, so that its documents are hard to tell apart. 0: random pairs.
+    topics: int = Field(default=0, ge=0)
+    # fraction of the queries that get a typo in one word, drawn again each epoch
+    typo_rate: float = Field(default=0.0, ge=0.0, le=1.0)
+
+
+class TrainConfig(RunConfig):
+    """The configuration of a training run of towers."""
+
+    fields: str = "glow-default"  # name of a schema preset
+    document_tokens: int = Field(default=0, ge=0)  # token limit of a document; 0: the preset's
+    weighting: Weighting = Weighting()
+    towers: TowersConfig = TowersConfig()
+    objective: ObjectiveConfig = ObjectiveConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    batches: BatchesConfig = BatchesConfig()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            _ = self.field_schema
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        if self.batches.topics and not (self.objective.needs_teacher and self.objective.compares):
+            raise ValueError(
+                "topics are clusters of a teacher's vectors, for a loss that compares: they need a kind other than 'none', "
+                "and distill_weight or list_weight"
+            )
+        if self.objective.list_other == "teacher" and self.towers.learns == "both":
+            raise ValueError("list_other 'teacher' is for one tower: learns must be 'query' or 'document'")
+        if self.towers.learns != "both" and self.towers.train_words:
+            raise ValueError("the towers share the token embeddings: train_words needs learns 'both'")
+        return self
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The towers that a step runs: both, unless one alone is distilled."""
+        learns = self.towers.learns
+        return ("query", "document") if learns == "both" or self.objective.compares else (learns,)
+
+    @property
+    def field_schema(self) -> FieldSchema:
+        """The preset with the run's token limit."""
+        preset = FieldSchema.preset(self.fields)
+        changes = {"document_tokens": self.document_tokens} if self.document_tokens else {}
+        return FieldSchema.model_validate(preset.model_dump() | changes)
+
+
+class TowerLoss(nn.Module):
+    """Both towers and their objective; `init` may include the map of a teacher's vectors."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        towers: TwoTowers,
+        batches: PairBatches,
+        targets: Sequence[Targets] = (),
+        init: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.config, self._batches, self._targets = config, batches, targets
+        known = [
+            aims for target in targets for aims in (target.queries, target.documents) if aims is not None
+        ]
+        torch.manual_seed(config.seed)
+        self.towers = towers
+        self.objective = Objective(config.objective, towers.config.hidden, known[0].width if known else 0)
+        if self.objective.map is not None and init is not None and (init / TEACHER_MAP).is_file():
+            known_map = load_file(init / TEACHER_MAP)
+            if known_map["weight"].shape == self.objective.map.weight.shape:
+                self.objective.map.load_state_dict(known_map)
+        learns = config.towers.learns
+        for side, tower in (("query", towers.query), ("document", towers.document)):
+            tower.requires_grad_(learns in ("both", side))
+        towers.words.weight.requires_grad_(config.towers.train_words)
+
+    def forward(self, batch: PairBatch, moment: Moment) -> Loss:
+        encoding = Encoding(self._batches.pad_id, moment.device, moment.autocast)
+        vectors = [encode(encoding, *self._side(side, batch)) for side in self.config.sides]
+        value, figures = self._loss(vectors, batch, moment)
+        return Loss(value, len(batch.queries), figures)
+
+    def _side(self, side: Side, batch: PairBatch) -> tuple[Tower, list[WeightedTokens]]:
+        """A tower and its texts of a batch."""
+        if side == "query":
+            return self.towers.query, self._batches.queries_of(batch)
+        documents = self._batches.documents[batch.collection]
+        return self.towers.document, [documents[row] for row in batch.documents]
+
+    def _loss(
+        self, vectors: Sequence[Tensor], batch: PairBatch, moment: Moment
+    ) -> tuple[Tensor, dict[str, float]]:
+        targets = self._targets[batch.collection] if self._targets else Targets(None, None)
+        wanted = [target.to(moment.device) for target in targets.of(batch)]
+        if len(vectors) == 1:
+            are_queries = self.config.sides == ("query",)
+            if len(wanted) == 2 and not are_queries:
+                wanted.reverse()
+            return self.objective.alone(vectors[0], *wanted, are_queries=are_queries)
+        relevant = torch.from_numpy(batch.relevant).to(moment.device)
+        lexical = torch.from_numpy(targets.lexical(batch)).to(moment.device) if targets.lexical else None
+        found: tuple[Tensor, dict[str, float]] = self.objective(*vectors, relevant, wanted, lexical)
+        return found
+
 
 DEPTH = 10
 SIDES: tuple[Side, Side] = ("query", "document")
@@ -75,14 +247,11 @@ class Watch:
 
     def measure(self, moment: Moment) -> dict[str, float]:
         """Mean RR@10 of each collection, by name."""
-        return {
-            task.name: float(self._ranks(number, task, moment).mean())
-            for number, task in enumerate(self.tasks)
-        }
-
-    def _ranks(self, number: int, task: WatchedTask, moment: Moment) -> NDArray[np.float64]:
-        queries, documents = (self._vectors(number, task, side, moment) for side in SIDES)
-        return reciprocal_ranks(queries @ documents.T, task.relevant)
+        means = {}
+        for number, task in enumerate(self.tasks):
+            queries, documents = (self._vectors(number, task, side, moment) for side in SIDES)
+            means[task.name] = float(reciprocal_ranks(queries @ documents.T, task.relevant).mean())
+        return means
 
     def _vectors(self, number: int, task: WatchedTask, side: Side, moment: Moment) -> NDArray[np.float32]:
         place = SIDES.index(side)
@@ -140,10 +309,9 @@ Say = Callable[[str], None]
 
 def towers_recipe(config: TrainConfig, given: Given, say: Say) -> Recipe[PairBatch]:
     """Reads the inputs of a towers run."""
-    given.refuse("a run of towers", "candidates", "dev_candidates", "corpora", "minutes")
+    given.refuse("a run of towers", "candidates", "dev_candidates", "corpora")
     schema = config.field_schema
     pieces = _pieces(given.init, config.weighting)
-    given = _synthesized(config, given, schema, say)
     say("reading data")
     collections = _collections(given, schema)
     say("counting terms")
@@ -152,15 +320,15 @@ def towers_recipe(config: TrainConfig, given: Given, say: Say) -> Recipe[PairBat
     targets: list[Targets] = []
     if config.objective.needs_teacher:
         say("encoding with the teacher")
-        targets, hashes = _targets(config, collections, given, pieces)
+        targets, hashes = _targets(config, collections, given)
         origins += hashes
     if config.objective.list_lexical:
         say("counting words for the teacher")
         words = given.run_folder / "words"
         for number, each in enumerate(collections):
             with one_at_a_time(words / f"{number}.lock"):
-                part = lexical_part(words / str(number), each, schema, pieces, targets[number])
-            targets[number] = replace(targets[number], lexical=part.scores)
+                lexical = lexical_part(words / str(number), each, schema, pieces, targets[number])
+            targets[number] = replace(targets[number], lexical=lexical)
     batches = pair_batches(config, collections, preprocessor, targets)
     towers = initial_towers(config, schema, given.init)
     objective = TowerLoss(config, towers, batches, targets, given.init)
@@ -172,7 +340,12 @@ def towers_recipe(config: TrainConfig, given: Given, say: Say) -> Recipe[PairBat
         [*origins, *watched],
         lambda out, report: save_checkpoint(out, towers, preprocessor, report, objective.objective.map),
         watch,
-        {"data": _about(collections, batches.pairs, given.split)},
+        {
+            "data": [
+                each.about(given.split) | {"pairs": len(own)}
+                for each, own in zip(collections, batches.pairs, strict=True)
+            ]
+        },
     )
 
 
@@ -207,24 +380,10 @@ def _pieces(init: Path, weighting: Weighting) -> WordPieces:
     return WordPieces(init / "vocab.txt", weighting.unit)
 
 
-def _synthesized(config: TrainConfig, given: Given, schema: FieldSchema, say: Say) -> Given:
-    """The inputs, plus a synthetic data directory for every corpus in `synthesize`; keeps finished ones."""
-    folders = []
-    for number, corpus in enumerate(given.synthesize):
-        say(f"making pairs from {corpus.name}")
-        folder = given.run_folder / f"synthetic-{number}"
-        options = SynthesisOptions(seed=config.seed)
-        encode = EncodeOptions(threads=torch.get_num_threads())
-        with one_at_a_time(given.run_folder / f"{folder.name}.lock"):
-            synthesize(corpus, folder, schema, options, given.synthesis_model or default_model(), encode)
-        folders.append(folder)
-    return replace(given, data=[*given.data, *folders], synthesize=())
-
-
 def _collections(given: Given, schema: FieldSchema) -> list[Collection]:
     """All data directories with their mined negatives."""
     if not given.data:
-        raise ConfigError("there is nothing to train on; give --data or --synthesize")
+        raise ConfigError("there is nothing to train on; give --data")
     collections = [read_collection(folder, given.split, schema) for folder in given.data]
     mined = match_negatives(given.negatives, collections) if given.negatives else [None] * len(collections)
     return [
@@ -243,11 +402,8 @@ def pair_batches(
     options, topics = config.optimizer, config.batches.topics
     labels: list[NDArray[np.int64]] | None = None
     if topics:
-        labels = [
-            topics_of(target.queries[:], topics, config.seed)
-            for target in targets
-            if target.queries is not None
-        ]
+        known = (target.queries for target in targets if target.queries is not None)
+        labels = [topics_of(queries[:], topics, config.seed) for queries in known]
     return PairBatches(
         collections,
         preprocessor,
@@ -263,7 +419,7 @@ def pair_batches(
 
 
 def _targets(
-    config: TrainConfig, collections: Sequence[Collection], given: Given, pieces: WordPieces
+    config: TrainConfig, collections: Sequence[Collection], given: Given
 ) -> tuple[list[Targets], list[str]]:
     """The teacher's vectors of the sides that the objective uses, and their hashes."""
     sides = ("query", "document") if config.objective.list_other == "teacher" else config.sides
@@ -272,16 +428,11 @@ def _targets(
         queries = each.queries if "query" in sides else ()
         documents = each.documents if "document" in sides else ()
         where = given.teacher or minilm_folder()
-        vectors = teacher_vectors(where, pieces, queries, documents, each.documents, given.vectors_folder)
+        vectors = teacher_vectors(where, queries, documents, each.documents, given.vectors_folder)
         hashes.append(vectors.teacher)
-        targets.append(
-            Targets(
-                vectors.aims([*map(query_key, queries)], f"queries of {each.name}") if queries else None,
-                vectors.aims([*map(document_key, documents)], f"documents of {each.name}")
-                if documents
-                else None,
-            )
-        )
+        keys = ([*map(query_key, queries)], [*map(document_key, documents)])
+        aims = (vectors.aims(some, f"texts of {each.name}") if some else None for some in keys)
+        targets.append(Targets(next(aims), next(aims)))
     return targets, hashes
 
 
@@ -294,20 +445,11 @@ def _watch(
     watched = [read_collection(folder, "dev", preprocessor.schema) for folder in given.dev]
     targets: list[Targets] = []
     if config.objective.list_other == "teacher":
-        targets, _ = _targets(config, watched, given, preprocessor.pieces)
+        targets, _ = _targets(config, watched, given)
     # With patience they decide the run's end and its final weights.
     deciding = watched if config.watch.patience else []
     watch = Watch(watched, preprocessor, config.watch, config.seed, objective, targets)
     return watch, [*map(collection_hash, deciding)]
-
-
-def _about(
-    collections: Sequence[Collection], pairs: Sequence[NDArray[np.int64]], split: str
-) -> list[dict[str, object]]:
-    return [
-        {"name": each.name, "split": split, "documents": len(each.documents), "pairs": len(own)}
-        for each, own in zip(collections, pairs, strict=True)
-    ]
 
 
 _LAYER = re.compile(r"^(query|document)\.layers\.(\d+)\.(.*)$")
@@ -317,24 +459,19 @@ def initial_towers(config: TrainConfig, schema: FieldSchema, init: Path) -> TwoT
     """The initial towers of a run; the run's seed decides random layers."""
     torch.manual_seed(config.seed)
     wanted = config.towers
+    depth, document_depth = wanted.depths
+    shape = {"layers": depth, "document_layers": document_depth, **wanted.changes}
     if (init / QUERY_TOWER).is_file():
         found = read_towers(Model.open(init))
         if not found.schema.joined or found.schema == schema:
             return _go_on(found, config, schema)
-        depth, document_depth = wanted.depths
-        changes = {"layers": depth, "document_layers": document_depth, **wanted.changes, **wanted.shape}
-        towers = TwoTowers(found.config.model_copy(update={"pooling_gain": None, **changes}), schema)
+        towers = TwoTowers(found.config.model_copy(update=shape), schema)
         fill_towers(towers, found, wanted.init_layers, wanted.document_layers)
         return towers
     if kind_of(init) == "towers":
         return _go_on(load_checkpoint(init).towers, config, schema)
-    depth, document_depth = wanted.depths
-    shape = bert_config(init, layers=depth, document_layers=document_depth, **wanted.changes, **wanted.shape)
-    towers = TwoTowers(shape, schema)
-    if wanted.init == "words":
-        init_words(towers, init)
-    elif wanted.init == "layers":
-        init_from_bert(towers, init, wanted.init_layers, wanted.document_layers)
+    towers = TwoTowers(bert_config(init, **shape), schema)
+    init_from_bert(towers, init, wanted.init_layers, wanted.document_layers)
     return towers
 
 
@@ -368,6 +505,10 @@ def fill_towers(
     """Fills towers from an imported encoder. It has a single field embedding, from which all fields start."""
     source, filled = found.state_dict(), {}
     chosen = {"query": list(layers), "document": list(document_layers or layers)}
+    if (most := max(*layers, *document_layers)) >= found.config.layers:
+        raise MismatchError(
+            f"the imported encoder has {found.config.layers} layers; init_layers requires layer {most}"
+        )
     for name, wanted in towers.state_dict().items():
         part = _LAYER.match(name)
         place = name
@@ -388,65 +529,5 @@ def fill_towers(
                 f"{name} of the imported encoder has shape {tuple(tensor.shape)}, the run needs {tuple(wanted.shape)}"
             )
         filled[name] = tensor
-    missing = [
-        name
-        for name in towers.state_dict()
-        if ".layers." in name and name.endswith("qkv.weight") and name not in filled
-    ]
-    if missing:
-        raise MismatchError(
-            f"the imported encoder has {found.config.layers} layers; init_layers requires layer {missing[0]}"
-        )
     with torch.no_grad():
         towers.load_state_dict(filled, strict=False)
-
-
-BLOCK_QUERIES = 1024
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LexicalPart:
-    """The lexical part of hybrid scores of one collection, which a list-wise teacher adds to cosines.
-
-    A dense model can learn lexical matching in part (SPAR, https://arxiv.org/abs/2110.06918; LED,
-    https://arxiv.org/abs/2208.13661). The part is computed as in a search (`glow.search.hybrid`): BM25 on the scale of
-    the collection's largest impact, times the uncertainty of the dense ranking.
-    """
-
-    index: ImpactIndex  # impacts; rows are the collection's documents
-    words: list[list[str]]  # words of each query
-    factors: NDArray[np.float32]  # float32 [queries], which convert impacts to units of a cosine
-
-    def scores(self, batch: PairBatch) -> NDArray[np.float32]:
-        """The addition of hybrid search to the cosines of a batch, float32 [B, M]."""
-        rows = batch.documents.astype(np.int64)
-        found = [self.index.score(self.words[query], rows) for query in batch.queries]
-        return np.stack(found) * self.factors[batch.queries, None]
-
-
-def lexical_part(
-    folder: Path, collection: Collection, schema: FieldSchema, pieces: WordPieces, targets: Targets
-) -> LexicalPart:
-    """Indexes a collection's words; the ranking by the teacher's vectors gives each query's uncertainty."""
-    table = count_terms([collection], schema, pieces)
-    documents = (lexical_words(document, schema, pieces) for document in collection.documents)
-    build_lexical(folder, documents, table, table)
-    index = ImpactIndex.open(folder)
-    weights = DEFAULT_FUSION.weights
-    scale = weights.lexical / weights.dense / (index.largest or 1.0)
-    words = [list(pieces.words(query)) for query in collection.queries]
-    return LexicalPart(index, words, (_openness(targets) * scale).astype(np.float32))
-
-
-def _openness(targets: Targets) -> NDArray[np.float32]:
-    """Each query's `uncertainty` over the teacher's ranking of the whole collection, float32 [queries]."""
-    if targets.queries is None or targets.documents is None:
-        raise ValueError("a lexical teacher needs the teacher's vectors of queries and documents")
-    queries, documents = targets.queries[:], targets.documents[:]
-    found = np.empty(len(queries), np.float32)
-    head = min(HEAD, len(documents))
-    for start in range(0, len(queries), BLOCK_QUERIES):
-        cosines = queries[start : start + BLOCK_QUERIES] @ documents.T
-        best = -np.sort(-np.partition(cosines, -head, axis=1)[:, -head:], axis=1)
-        found[start : start + len(best)] = [uncertainty(row) for row in best]
-    return found

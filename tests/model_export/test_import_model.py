@@ -26,7 +26,7 @@ from glow.runtime import Model
 from glow.schema import FieldSchema, FieldSpec
 from glow.text import TermTable, TokenizerPieces, WordPieces
 from glow.training import initial_towers, read_towers
-from glow.training.config import TrainConfig
+from glow.training.towers import TrainConfig
 from glow_model_export.imported import Foreign, ImportModelOptions, _schema, import_command
 from tests.attacks.harness import serving
 from tests.made_index import documents, made, write

@@ -14,12 +14,10 @@ from glow.evaluation import write_run
 from glow.nn import TowerConfig, TwoTowers
 from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
-from glow.training.candidates import Candidates, read_candidates
-from glow.training.config import TrainConfig
 from glow.training.data import Collection, PairBatches, collection_hash, count_terms, read_collection
-from glow.training.objective import TowerLoss
+from glow.training.rerank import Candidates, read_candidates
 from glow.training.run import Place, Progress, run
-from glow.training.towers import Watch, assemble, pair_batches
+from glow.training.towers import TowerLoss, TrainConfig, Watch, assemble, pair_batches
 
 MakeTrainer = Callable[..., "Trial"]
 
@@ -55,11 +53,15 @@ def toy_collection(collection_folder: Path) -> Collection:
 
 @pytest.fixture(scope="session")
 def bert_folder(tmp_path_factory: pytest.TempPathFactory, toy_model: Path) -> Path:
-    """Random initial weights in BERT's layout: two layers of 16 dimensions over the toy model's vocabulary."""
-    folder = tmp_path_factory.mktemp("bert")
-    vocabulary = (toy_model / "vocab.txt").read_bytes()
-    (folder / "vocab.txt").write_bytes(vocabulary)
-    size, hidden, inner = len(vocabulary.splitlines()), 16, 32
+    """Random initial weights of 16 dimensions over the toy model's vocabulary."""
+    return write_bert(tmp_path_factory.mktemp("bert"), toy_model / "vocab.txt")
+
+
+def write_bert(folder: Path, vocabulary: Path, hidden: int = 16) -> Path:
+    """Random weights in BERT's layout: two layers."""
+    pieces = vocabulary.read_bytes()
+    (folder / "vocab.txt").write_bytes(pieces)
+    size, inner = len(pieces.splitlines()), 32
     shape = {"vocab_size": size, "hidden_size": hidden, "num_attention_heads": 2, "intermediate_size": inner}
     config = {**shape, "num_hidden_layers": 2, "layer_norm_eps": 1e-12}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")

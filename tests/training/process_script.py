@@ -13,11 +13,10 @@ from safetensors.torch import save_file
 
 from glow.nn import TwoTowers, bert_config
 from glow.text import Preprocessor, WordPieces
-from glow.training.config import TrainConfig
 from glow.training.data import count_terms, read_collection
 from glow.training.run import Processes, parameters_hash
 from glow.training.run.loop import _gradients, _moment
-from glow.training.towers import Watch, pair_batches
+from glow.training.towers import TrainConfig, Watch, pair_batches
 from tests.training.conftest import Trial
 
 
@@ -55,7 +54,7 @@ def main() -> None:
     """Runs the whole training, then takes one gradient."""
     config = TrainConfig.load_toml(Path(sys.argv[1]))
     data, bert, out = (Path(name) for name in sys.argv[2:5])
-    own = Processes(config.optimizer.precision, "cpu")
+    own = Processes("cpu")
     trial = make_trial(config, data, bert, out / "run", own.index)
     report = {"before": parameters_hash(trial.loss), "steps": len(trial.run())}
     report["after"] = parameters_hash(trial.loss)

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from glow.records import Document
-from glow.training.config import TrainConfig
 from glow.training.data import Collection, collection_hash
 from glow.training.run import Recipe
 from glow.training.run.loop import _fingerprint
+from glow.training.towers import TrainConfig
 
 CONFIG = TrainConfig(name="x")
 DOCUMENTS = [Document("a", {"text": ("bees find home",)}), Document("b", {"text": ("wax",)})]

@@ -1,4 +1,4 @@
-"""Every kind of run: six steps against what was recorded; finished runs, several processes, fp16.
+"""Every kind of run: six steps against what was recorded; finished runs, several processes.
 
 goldens.json has each run's configuration, the losses, and each parameter's norm and product with a fixed vector, for
 other processors differ in last digits: `looser` times as far as usual, and `adrift` if rounding is all of a gradient.
@@ -23,7 +23,7 @@ from glow.text import WordPieces
 from glow.training import Given, TrainConfig, train
 from glow.training.data import Collection
 from glow.training.impacts import ImpactsConfig
-from glow.training.pretraining_text import PretrainConfig
+from glow.training.pretraining import PretrainConfig
 from glow.training.rerank import RerankConfig
 from glow.training.run import RunConfig
 from research.ndrm import Options, TermCollection, bm25, rank
@@ -59,12 +59,12 @@ def run(
     folders, searches = [collection_folder], [run_file]
     torch.set_num_threads(1)
 
-    def trained(kind: str, config: Json, out: Path = out, teacher: Path | None = None) -> Any:
+    def trained(kind: str, config: Json, out: Path = out) -> Any:
         losses: list[float] = []
         made = KINDS[kind].model_validate(config)
         more: Json = {
             "encoders": {"data": folders, "teacher": bert_folder},
-            "re-ranker": {"data": folders, "candidates": searches, "teacher": teacher},
+            "re-ranker": {"data": folders, "candidates": searches},
             "learned impacts": {"data": folders, "candidates": searches, "init": toy_model},
             "pre-training": {"corpora": [toy_corpus]},
         }[kind]
@@ -95,12 +95,7 @@ def compare(name: str, losses: list[float], weights: dict[str, torch.Tensor]) ->
 @pytest.mark.parametrize("name", [name for name in GOLDENS if name != "NDRM"])
 def test_six_steps_are_those_that_were_recorded(name: str, run: Run, out: Path) -> None:
     golden = GOLDENS[name]
-    teacher = out.with_name("teacher") if "teacher" in golden else None
-    if teacher is not None:
-        run(golden["kind"], golden["teacher"], teacher)
-    compare(
-        name, run(golden["kind"], golden["config"], teacher=teacher)[1], load_file(out / "model.safetensors")
-    )
+    compare(name, run(golden["kind"], golden["config"])[1], load_file(out / "model.safetensors"))
 
 
 def test_six_steps_of_ndrm_are_those_that_were_recorded(toy_collection: Collection, toy_model: Path) -> None:
@@ -138,14 +133,6 @@ def test_one_of_several_processes_is_refused_by_learned_impacts(
     with pytest.raises(ConfigError, match=r"one process, found WORLD_SIZE 2; start .* without torchrun"):
         run("learned impacts", GOLDENS["learned impacts"]["config"])
     assert not list(out.parent.glob("out*"))
-
-
-@pytest.mark.parametrize("name", ["encoders, softmax", "re-ranker", "pre-training, masked words"])
-def test_fp16_needs_a_gpu(name: str, run: Run) -> None:
-    golden = GOLDENS[name]
-    config = golden["config"] | {"optimizer": golden["config"]["optimizer"] | {"precision": "fp16"}}
-    with pytest.raises(ConfigError, match="'fp16' needs a GPU"):
-        run(golden["kind"], config)
 
 
 if __name__ == "__main__":

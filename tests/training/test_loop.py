@@ -11,9 +11,9 @@ import torch
 from glow.errors import InputError
 from glow.text import Preprocessor
 from glow.training.checkpoint import load_checkpoint, save_checkpoint
-from glow.training.config import TrainConfig
+from glow.training.commands import read_stages
 from glow.training.data import Collection, read_collection
-from glow.training.job import read_stages
+from glow.training.towers import TrainConfig
 from tests.training.conftest import MakeTrainer
 
 MakeConfig = Callable[..., TrainConfig]

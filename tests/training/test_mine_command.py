@@ -12,11 +12,10 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.runtime import Model
 from glow.text import Preprocessor
 from glow.training.checkpoint import save_checkpoint
-from glow.training.commands import mine_command
-from glow.training.config import Given, TrainConfig
-from glow.training.data import read_collection
-from glow.training.job import train
+from glow.training.commands import mine_command, train
+from glow.training.data import Given, read_collection
 from glow.training.negatives import read_header, read_negatives
+from glow.training.towers import TrainConfig
 from tests.training.mined_folder import SCHEMA, write_mined_folder
 
 
@@ -33,18 +32,15 @@ def run(*arguments: object) -> typer.testing.Result:
 
 def test_the_command_mines_with_a_model(folder: Path, toy_model: Path, tmp_path: Path) -> None:
     arguments = ("--data", folder, "--out", tmp_path / "a.jsonl", "--model", toy_model, "--threads", 1)
-    done = run(
-        *arguments, "--retriever", "both", "--min-rank", 2, "--max-rank", 30, "--count", 3, "--margin", 0.99
-    )
+    done = run(*arguments, "--min-rank", 2, "--max-rank", 30, "--count", 3, "--margin", 0.99)
     assert done.exit_code == 0, done.output
     header = read_header(tmp_path / "a.jsonl")
     assert header.options == {
-        "retriever": "both",
+        "retriever": "dense",
         "first": 2,
         "last": 30,
         "count": 3,
         "margin": 0.99,
-        "choose": "random",
         "seed": 0,
     }
     found = read_negatives(tmp_path / "a.jsonl", read_collection(folder, "train", SCHEMA))

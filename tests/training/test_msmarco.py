@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from glow.schema import FieldSchema
-from glow.training.config import TrainConfig
+from glow.training.towers import TrainConfig
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -5,11 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ALLOWED = {
-    ("glow/training/run/loop.py", "_gradients"),
-    ("glow/training/run/loop.py", "backward"),
-    ("glow/training/encode.py", "backward"),  # of gradient caching, a second pass that the loop calls
-}
+ALLOWED = {("glow/training/run/loop.py", "_gradients")}
 
 
 def backward_calls(tree: ast.AST, function: str = "") -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Pre-training as a job: text in order, masks, two processes, and what `train --init` makes of it."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from glow.artifact import default_model
 from glow.cli import app
 from glow.errors import ConfigError, InputError, RecordError
 from glow.nn import SentenceConfig, SentenceEncoder, TwoTowers, bert_config, init_from_bert
-from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.text import WordPieces
-from glow.training import Given, Progress, TrainConfig, read_towers, train
+from glow.training import Given, Progress, TrainConfig, train
 from glow.training.checkpoint import load_pretrained
-from glow.training.pretraining import initial_pretrainer, pretraining_recipe, start_from_tower
-from glow.training.pretraining_text import (
+from glow.training.pretraining import (
     PieceStream,
     PretrainConfig,
     Samples,
+    initial_pretrainer,
     make_stream,
     mask_pieces,
     read_texts,
@@ -75,8 +72,6 @@ def test_texts_come_in_order_from_documents_and_from_plain_files(tmp_path: Path)
     documents.write_text("{not json\n")
     with pytest.raises(RecordError, match=r"a\.jsonl line 1"):
         list(read_texts([documents]))
-    with pytest.raises(InputError, match="cannot read"):
-        list(read_texts([tmp_path / "none.txt"]))
 
 
 def test_a_stream_is_the_texts_pieces_and_is_kept(tmp_path: Path, bert_folder: Path) -> None:
@@ -96,6 +91,8 @@ def test_a_stream_is_the_texts_pieces_and_is_kept(tmp_path: Path, bert_folder: P
         make_stream([plain], pieces, tmp_path / "run", 4).digest == stream.digest
         and path.stat().st_mtime_ns == before
     )
+    with pytest.raises(InputError, match="cannot read"):
+        make_stream([tmp_path / "none.txt"], pieces, tmp_path / "run", 4)
     with pytest.raises(InputError, match="one sample takes 4,000"):
         make_stream([plain], pieces, tmp_path / "run", 4000)
 
@@ -156,11 +153,6 @@ def test_a_run_learns_and_says_what_it_did(given: Given) -> None:
     assert last["step"] == 60 and {"entropy", "tokens_per_second"} < last.keys()
 
 
-def test_minutes_bound_a_run(given: Given) -> None:
-    recipe = pretraining_recipe(config(), replace(given, minutes=2.0), lambda stage: None)
-    assert recipe.minutes == 2.0
-
-
 def test_towers_start_from_the_encoder(given: Given, collection_folder: Path, tmp_path: Path) -> None:
     """`train --init`: both towers read what the encoder read, [CLS] as its first special token, words behind it."""
     train(config(), given)
@@ -203,32 +195,6 @@ def test_a_checkpoint_gives_back_what_was_trained(given: Given) -> None:
     assert first.config.positions == again.config.positions
 
 
-def test_an_encoder_starts_as_the_tower_that_it_is_filled_from() -> None:
-    """The default model's document tower: its layers are taken over and given back; gains and fields stay."""
-    tower = read_towers(Model.open(default_model())).document
-    hidden = tower.words.embedding_dim
-    shape = SentenceConfig(
-        vocabulary=tower.words.num_embeddings,
-        hidden=hidden,
-        layers=len(tower.layers),
-        specials=1,
-        positions=tower.positions.num_embeddings,
-        intermediate=4 * hidden,
-        dropout=0.0,
-    )
-    encoder = SentenceEncoder(shape).eval()
-    encoder.words = tower.words
-    start_from_tower(encoder, tower)
-    with torch.no_grad():
-        encoder.specials.weight[0] = tower.words.weight[101]
-    ids = torch.randint(1000, 2000, (2, 12))
-    plain = torch.ones(2, 13)
-    fields = torch.full((2, 13), tower.fields.num_embeddings - 1)
-    batch = torch.cat([torch.full((2, 1), 101), ids], 1)
-    wanted = tower.eval().states(batch, plain.long(), fields, plain)
-    assert torch.allclose(encoder(ids, torch.ones(2, 12, dtype=torch.bool)), wanted, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -246,7 +212,6 @@ def test_what_does_not_fit_is_refused(given: Given, changes: dict[str, Any], mes
     [
         ({"pretraining": {"sequences": 1}}, "no neighbors"),
         ({"encoder": {"init": "none", "train_words": False}}, "must be trained"),
-        ({"encoder": {"hidden": 64}}, "leave them out"),
     ],
 )
 def test_a_configuration_that_cannot_be_is_refused(section: dict[str, Any], message: str) -> None:

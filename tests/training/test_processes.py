@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from glow.cli import app
 from glow.errors import ConfigError, MismatchError
 from glow.training.checkpoint import load_checkpoint, load_pretrained
-from glow.training.config import TrainConfig
 from glow.training.rerank import load_reranker
 from glow.training.run import Processes, read_metrics
 from glow.training.run.loop import _gradients, _moment
+from glow.training.towers import TrainConfig
 from tests.training.process_script import make_trial
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +101,7 @@ def test_the_averaged_gradient_is_that_of_the_mean_loss(
     with torch.no_grad():
         for name, tensor in load_file(left / "start1.safetensors").items():
             parameters[name].copy_(tensor)
-    own = Processes("fp32", "cpu")
+    own = Processes("cpu")
     for step in range(2):
         _gradients(trial.recipe, own, _moment(trial.recipe, own, step, 16))  # gradients add up
     assert found.keys() == {name for name, parameter in parameters.items() if parameter.grad is not None}
@@ -131,7 +131,7 @@ def test_pre_training_in_two_processes_leaves_one_checkpoint_and_is_another_run_
 ) -> None:
     path, out = tmp_path / "two.toml", tmp_path / "two"
     path.write_text(
-        'name = "two"\n[pretraining]\nlength = 16\nsequences = 4\nspecials = 2\n[encoder]\ninit_layers = [0, 1]\n'
+        'kind = "pretraining"\nname = "two"\n[pretraining]\nlength = 16\nsequences = 4\nspecials = 2\n[encoder]\ninit_layers = [0, 1]\n'
         '[optimizer]\nbatch_tokens = 128\nsteps = 4\nprecision = "fp32"\n'
     )
     files = ["--config", path, "--corpus", toy_corpus, "--init", bert_folder, "--out", out, "--device", "cpu"]
@@ -146,7 +146,7 @@ def test_stages_of_a_re_ranker_wait_for_the_checkpoint_before_them(
     collection_folder: Path, run_file: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "stages.toml"
-    cross = "[cross]\ninit_layers = [0, 1]\ndropout = 0.0\n[objective]\nnegatives = 2\ndepth = 10\n"
+    cross = "kind = 'reranker'\n[cross]\ninit_layers = [0, 1]\ndropout = 0.0\n[objective]\nnegatives = 2\ndepth = 10\n"
     steps = '[optimizer]\nbatch_size = 8\nmax_steps = 2\nprecision = "fp32"\n'
     file.write_text(
         cross + steps + '[[stage]]\nname = "first"\n[[stage]]\nname = "second"\n', encoding="utf-8"

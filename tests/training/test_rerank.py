@@ -7,29 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from glow.collection import read_qrels
 from glow.errors import ConfigError, MismatchError
+from glow.evaluation import evaluate
 from glow.nn import Compressor, CrossConfig, CrossEncoder, Side
 from glow.text import Preprocessor, WordPieces
 from glow.training import Given, train
-from glow.training.candidates import (
-    Candidates,
-    Texts,
-    measure_reranking,
-    read_candidates,
-    read_side,
-    score_candidates,
-)
-from glow.training.data import Collection, count_terms, read_collection
+from glow.training.data import Collection, count_terms
 from glow.training.rerank import (
+    Candidates,
     RerankConfig,
+    RerankScores,
+    Texts,
     TrainedReranker,
     attention_loss,
     initial_cross_encoder,
     load_reranker,
-    save_reranker,
+    read_side,
+    score_candidates,
 )
 
 
@@ -75,10 +71,13 @@ def test_a_trained_model_orders_candidates_better_than_the_search(
     qrels = list(read_qrels(collection_folder / "qrels" / "train.tsv"))
     texts = Texts(candidates.collection, trained.preprocessor)
     scores = score_candidates(trained.model, texts, candidates, trained.preprocessor.pieces.pad_id)
-    found = measure_reranking(scores, qrels, [None, 0.0, 1.0])
-    assert found["first"]["RR@10"] < 0.5
-    assert found["0"]["RR@10"] > found["first"]["RR@10"] + 0.2
-    assert found["1"]["RR@10"] > found["first"]["RR@10"]
+    first, alone, mixed = (
+        evaluate(run, qrels, ["RR@10"]).means["RR@10"]
+        for run in (RerankScores(candidates, candidates.scores).run(0.0), scores.run(0.0), scores.run(1.0))
+    )
+    assert first < 0.5
+    assert alone > first + 0.2
+    assert mixed > first
 
 
 def test_scores_of_stored_documents_are_those_of_the_whole_model(
@@ -192,50 +191,3 @@ def test_configurations_that_mean_nothing_are_refused(changes: dict[str, Any], s
 def test_runs_and_folders_must_come_in_pairs(given: Given, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found 1 --data and 0 --candidates"):
         trains(given, tmp_path / "out", options(), candidates=())
-
-
-def test_a_split_re_ranker_learns_from_one_that_joins_all_layers(given: Given, tmp_path: Path) -> None:
-    budget = {"max_steps": 60, "epochs": 10, "learning_rate": 5e-3, "head_rate": 4.0}
-    whole = options(
-        cross={"split": 0, "compressed": 0, "late": 0, "dropout": 0.0, "train_words": True}, optimizer=budget
-    )
-    places = [tmp_path / name for name in ("teacher", "alone", "taught")]
-    teacher = trains(given, places[0], whole)
-    split = {"compressed": 0, "late": 0, "dropout": 0.0, "train_words": True}
-    gaps = []
-    for place, share in zip(places[1:], (0.0, 1.0), strict=True):
-        made = options(cross=split, objective={"distill": share}, optimizer=budget | {"max_steps": 40})
-        student = trains(given, place, made, teacher=places[0] if share else None)
-        gaps.append(_gap(teacher, student, given.data[0], given.candidates[0]))
-    assert gaps[1] < 0.8 * gaps[0]
-
-
-def _gap(teacher: TrainedReranker, student: TrainedReranker, folder: Path, run: Path) -> float:
-    """Mean difference of the shares that both give a query's candidates."""
-    collection = read_collection(folder, "train", teacher.preprocessor.schema)
-    found = read_candidates(run, collection, 10)
-    both = [
-        score_candidates(
-            each.model, Texts(collection, each.preprocessor), found, each.preprocessor.pieces.pad_id
-        )
-        for each in (teacher, student)
-    ]
-    pairs = zip(both[0].scores, both[1].scores, strict=True)
-    shares = [
-        torch.stack([torch.from_numpy(one), torch.from_numpy(other)]).softmax(-1) for one, other in pairs
-    ]
-    return float(np.mean([float((one - other).abs().sum()) for one, other in shares]))
-
-
-def test_a_teacher_and_its_share_go_together(given: Given, trained: TrainedReranker, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="go together"):
-        trains(given, tmp_path / "out", options(objective={"distill": 0.5}))
-    with pytest.raises(ConfigError, match="go together"):
-        trains(given, tmp_path / "out", options(), teacher=tmp_path)
-    with pytest.raises(ValidationError, match="no scores to compare"):
-        RerankConfig.model_validate(options(objective={"kind": "attention", "distill": 0.5}))
-    teacher = tmp_path / "teacher"
-    save_reranker(teacher, trained.model, trained.preprocessor, {})
-    config = options(objective={"distill": 0.5}) | {"document_tokens": 40}
-    with pytest.raises(MismatchError, match="of 16 and 48 tokens, the configuration 16 and 40"):
-        trains(given, tmp_path / "out", config, teacher=teacher)

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from glow.errors import MismatchError
-from glow.training.candidates import CandidateBatches, Candidates, read_candidates
 from glow.training.data import Collection
-from glow.training.rerank import distillation_loss, rerank_loss
+from glow.training.rerank import CandidateBatches, Candidates, read_candidates, rerank_loss
 
 
 def test_candidates_are_the_first_of_each_query_in_order(toy_collection: Collection, run_file: Path) -> None:
@@ -85,11 +84,3 @@ def test_the_loss_has_the_value_worked_out_by_hand(
     kind: str, logits: list[list[float]], expected: float
 ) -> None:
     assert float(rerank_loss(torch.tensor(logits), kind)) == pytest.approx(expected, abs=1e-5)
-
-
-def test_the_difference_from_a_teacher_has_the_value_worked_out_by_hand() -> None:
-    # Shares of 3/4 and 1/4 beside halves: 3/4 ln(3/2) + 1/4 ln(1/2).
-    found = distillation_loss(torch.zeros(1, 2), torch.tensor([[np.log(3.0), 0.0]]))
-    assert float(found) == pytest.approx(0.130812, abs=1e-6)
-    same = torch.tensor([[2.0, -1.0, 0.5], [0.0, 0.0, 3.0]])
-    assert float(distillation_loss(same + 7.0, same)) == pytest.approx(0.0, abs=1e-6)

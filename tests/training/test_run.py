@@ -48,23 +48,17 @@ class Numbers:
 
 
 class Mean(nn.Module):
-    """A network whose output goes to the mean of its input; if it is `held`, a later pass sets its gradients to 0."""
+    """A network whose output goes to the mean of its input."""
 
-    def __init__(self, *, held: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 1))
-        self.held = held
 
     def forward(self, batch: Tensor, moment: Moment) -> Loss:
         """The squared difference."""
         value = (self.net(batch)[:, 0] - batch.mean(1)).square().mean()
-        return Loss(value, len(batch), later=[self._hold] if self.held else [])
-
-    def _hold(self) -> None:
-        for parameter in self.parameters():
-            assert parameter.grad is not None
-            parameter.grad *= 0.0
+        return Loss(value, len(batch))
 
 
 def recipe(objective: Mean | None = None, **changes: Any) -> Recipe[Tensor]:
@@ -109,23 +103,20 @@ def test_a_stopped_run_goes_on_with_its_own_steps_to_the_same_weights_and_buffer
     assert [row["step"] for row in read_metrics(tmp_path / "cut")] == [10, 12]
 
 
-def test_a_state_holds_moments_buffers_and_the_scale_of_a_loss(tmp_path: Path) -> None:
-    def made(scale: float) -> tuple[Mean, torch.optim.AdamW, State, torch.amp.GradScaler]:
-        objective, scaler = Mean(), torch.amp.GradScaler("cpu", init_scale=scale)
+def test_a_state_holds_moments_and_buffers(tmp_path: Path) -> None:
+    def made() -> tuple[Mean, torch.optim.AdamW, State]:
+        objective = Mean()
         optimizer = torch.optim.AdamW(objective.parameters(), fused=True)
-        return objective, optimizer, State(tmp_path, objective, optimizer, "x", scaler), scaler
+        return objective, optimizer, State(tmp_path, objective, optimizer, "x")
 
-    objective, optimizer, state, scaler = made(64.0)
-    scaler.scale(objective(torch.ones(8, 4), None).value).backward()
-    scaler.step(optimizer)
-    scaler.update()
+    objective, optimizer, state = made()
+    objective(torch.ones(8, 4), None).value.backward()
+    optimizer.step()
     state.position.step = 1
     state.save()
-    other, other_optimizer, loaded, other_scaler = made(2.0)
+    other, other_optimizer, loaded = made()
     loaded.load()
     assert loaded.position == state.position
-    assert other_scaler.state_dict() == scaler.state_dict()
-    assert scaler.state_dict()["_growth_tracker"] == 1
     assert equal(other.state_dict(), objective.state_dict())
     for one, its in zip(other.parameters(), objective.parameters(), strict=True):
         assert equal(other_optimizer.state[one], optimizer.state[its])
@@ -188,13 +179,6 @@ def test_minutes_become_steps_that_a_resumed_run_keeps_and_those_that_are_timed_
     (found,) = steps
     assert found == read_metrics(tmp_path / "run")[-1]["step"] != STEPS
     assert equal(resumed, trained(recipe(data=Numbers(found)), tmp_path / "counted"))
-
-
-def test_what_an_objective_does_later_changes_the_gradients_of_the_step(tmp_path: Path) -> None:
-    held = Mean(held=True)
-    before = [value.clone() for value in held.parameters()]
-    trained(recipe(held, optimizer={"weight_decay": 0.0}), tmp_path)
-    assert all(torch.equal(*pair) for pair in zip(held.parameters(), before, strict=True))
 
 
 def write_metrics(folder: Path, tail: str = "") -> None:

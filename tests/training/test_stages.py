@@ -9,12 +9,12 @@ import typer.testing
 from glow.cli import app
 from glow.errors import ConfigError
 from glow.training import Given, load_checkpoint
-from glow.training.config import TrainConfig
+from glow.training.commands import read_stages
 from glow.training.impacts import ImpactsConfig
-from glow.training.job import read_stages
-from glow.training.pretraining_text import PretrainConfig
+from glow.training.pretraining import PretrainConfig
 from glow.training.rerank import RerankConfig
 from glow.training.run import RunConfig
+from glow.training.towers import TrainConfig
 
 STAGES = """
 [towers]
@@ -66,13 +66,13 @@ def test_a_stage_changes_what_stands_above_it_and_starts_from_the_one_before(fil
     ("text", "kind"),
     [
         ("", TrainConfig),
-        ("[cross]\n", RerankConfig),
-        ("[impacts]\n", ImpactsConfig),
-        ("[pretraining]\n", PretrainConfig),
+        ('kind = "reranker"\n[cross]\n', RerankConfig),
+        ('kind = "impacts"\n[impacts]\n', ImpactsConfig),
+        ('kind = "pretraining"\n', PretrainConfig),
         ('kind = "towers"\n', TrainConfig),
     ],
 )
-def test_the_kind_is_named_or_told_by_a_table(text: str, kind: type[RunConfig], tmp_path: Path) -> None:
+def test_the_kind_is_named(text: str, kind: type[RunConfig], tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text(f'name = "one"\n{text}', encoding="utf-8")
     (stage,) = read_stages(path)
@@ -90,10 +90,10 @@ def test_the_kind_is_named_or_told_by_a_table(text: str, kind: type[RunConfig], 
             '[stage]\nname = "first"',
             r"cannot read|expected tables \[\[stage\]\]",
         ),
-        ('"second"', '"first"', r"two stages have one name \(first, first\)"),
-        ('"first"', '"../../evil"', r"a stage is named '\.\./\.\./evil'; expected letters, digits"),
-        ('"first"', '""', r"a stage is named ''; expected"),
-        ('"second"', '".."', r"a stage is named '\.\.'; expected"),
+        ('"second"', '"first"', r"stages named 'first', 'first'; expected distinct"),
+        ('"first"', '"../../evil"', r"stages named '\.\./\.\./evil', 'second'; expected"),
+        ('"first"', '""', r"stages named '', 'second'; expected"),
+        ('"second"', '".."', r"stages named 'first', '\.\.'; expected"),
         (
             'name = "first"',
             'name = "first"\nspeed = 3\noptimizer.batch_size = 0',
@@ -110,20 +110,6 @@ def test_every_fault_of_every_stage_is_named(old: str, new: str, said: str, file
     file.write_text(STAGES.replace(old, new), encoding="utf-8")
     with pytest.raises(ConfigError, match=said):
         read_stages(file)
-
-
-def test_fp16_and_another_precision_are_stages_of_two_calls(file: Path) -> None:
-    file.write_text(STAGES + 'optimizer.precision = "fp16"\n', encoding="utf-8")
-    with pytest.raises(
-        ConfigError, match="mixes precision 'fp16' with fp32; run its stages one by one with --stage"
-    ):
-        read_stages(file)
-    assert [read_stages(file, name)[0].config.optimizer.precision for name in ("first", "second")] == [
-        "fp32",
-        "fp16",
-    ]
-    file.write_text(STAGES.replace("fp32", "fp16"), encoding="utf-8")
-    assert len(read_stages(file)) == 2
 
 
 def test_a_stage_that_is_not_there_is_refused(file: Path) -> None:

@@ -18,21 +18,20 @@ from glow.runtime import Model
 from glow.schema import FieldSchema
 from glow.training.checkpoint import read_towers
 from glow.training.commands import synthesize_command
-from glow.training.config import TrainConfig
 from glow.training.data import read_collection
 from glow.training.encode import EncodeOptions, open_source
 from glow.training.synthesis import (
     KINDS,
     Candidate,
     KeywordCounts,
-    RoundTrip,
     SynthesisOptions,
     candidates,
     choose,
+    is_consistent,
     synthesize,
     without,
 )
-from glow.training.towers import _go_on
+from glow.training.towers import TrainConfig, _go_on
 
 SCHEMA = FieldSchema.preset("glow-default")
 WHOLE = SynthesisOptions(drop=0.0, round_trip=0)
@@ -188,11 +187,12 @@ def test_only_the_kinds_asked_for_are_made(toy_corpus: Path, tmp_path: Path) -> 
 
 def test_the_round_trip_keeps_queries_that_find_their_document(toy_corpus: Path, toy_model: Path) -> None:
     documents = list(read_documents(toy_corpus, SCHEMA.names))
-    trip = RoundTrip(open_source(toy_model, EncodeOptions()), documents, SCHEMA)
+    source = open_source(toy_model, EncodeOptions())
     texts = ["honey bees find the way home by the sun", "the", "owls hunt at night soft feathers"] * 2
-    owners = ["toy/0", "toy/0", "toy/3", "toy/9", "toy/9", "toy/9"]
-    assert trip.consistent(texts, owners, 2).tolist() == [True, False, True, False, False, False]
-    assert trip.consistent(texts, owners, len(documents)).tolist()[0::2] == [True, True, True]
+    pairs = [(row, Candidate("title", text)) for row, text in zip([0, 0, 3, 9, 9, 9], texts, strict=True)]
+    found = [is_consistent(source, documents, SCHEMA, pairs, rank).tolist() for rank in (2, len(documents))]
+    assert found[0] == [True, False, True, False, False, False]
+    assert found[1][0::2] == [True, True, True]
 
 
 def test_general_queries_are_filtered_out(toy_model: Path, toy_corpus: Path, tmp_path: Path) -> None:

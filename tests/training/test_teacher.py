@@ -18,16 +18,15 @@ from glow.cli import app
 from glow.errors import ConfigError, IntegrityError, MismatchError
 from glow.nn import minilm_folder
 from glow.records import Document
-from glow.text import WordPieces
 from glow.training import Given, Progress, TrainConfig, load_checkpoint, teacher, train
 from glow.training.checkpoint import TEACHER_MAP
-from glow.training.config import ObjectiveConfig
 from glow.training.data import Collection
 from glow.training.encode import vectors
-from glow.training.objective import Objective
+from glow.training.objective import Objective, ObjectiveConfig
 from glow.training.run import read_metrics
 from glow.training.teacher import TeacherVectors, document_key, open_teacher, query_key, teacher_vectors
 from glow.training.towers import reciprocal_ranks
+from tests.training.conftest import write_bert
 from tests.training.test_train_command import other_weights
 
 ASKED = ["how bees find home", "wax"]
@@ -91,7 +90,7 @@ def test_another_teacher_is_asked_itself_and_a_copy_is_not_asked_again(
     change(other)
 
     def asked(folder: Path) -> np.ndarray:
-        made = teacher_vectors(folder, None, ASKED, [], [], tmp_path / "cache")
+        made = teacher_vectors(folder, ASKED, [], [], tmp_path / "cache")
         return made.aims([query_key(text) for text in ASKED], "texts")[:]
 
     found = [asked(folder) for folder in (bert_folder, other)]
@@ -103,28 +102,30 @@ def test_another_teacher_is_asked_itself_and_a_copy_is_not_asked_again(
 
 
 def test_another_length_is_another_teacher(bert_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = open_teacher(bert_folder, None, []).hash
+    before = open_teacher(bert_folder, []).hash
     monkeypatch.setattr(teacher, "MAX_TOKENS", 64)
-    assert open_teacher(bert_folder, None, []).hash != before
+    assert open_teacher(bert_folder, []).hash != before
 
 
 def test_the_words_of_the_corpus_weigh_a_models_texts(
     toy_model: Path, toy_collection: Collection, tmp_path: Path
 ) -> None:
     documents = toy_collection.documents
-    one, other = (open_teacher(toy_model, None, each) for each in (documents, documents[:2]))
+    one, other = (open_teacher(toy_model, each) for each in (documents, documents[:2]))
     assert one.hash != other.hash
     assert not np.array_equal(one.queries(ASKED), other.queries(ASKED))
     # Also of a query tower that learns alone, for which no document is encoded.
-    alone = teacher_vectors(toy_model, None, ASKED, [], documents, tmp_path)
+    alone = teacher_vectors(toy_model, ASKED, [], documents, tmp_path)
     assert alone.teacher == one.hash
     assert not np.array_equal(one.documents(documents[:2]), other.documents(documents[:2]))
 
 
 def test_a_folder_that_is_no_teacher_is_named(bert_folder: Path, tmp_path: Path) -> None:
-    shutil.copy(bert_folder / "config.json", tmp_path)
-    with pytest.raises(ConfigError, match=r"model\.safetensors"):
-        open_teacher(tmp_path, WordPieces(bert_folder / "vocab.txt"), [])
+    with pytest.raises(ConfigError, match="is not a teacher"):
+        open_teacher(tmp_path, [])
+    shutil.copy(bert_folder / "vocab.txt", tmp_path)
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        open_teacher(tmp_path, [])
 
 
 class Teacher:
@@ -224,22 +225,6 @@ def test_other_data_and_another_teacher_are_refused(tmp_path: Path) -> None:
         made(tmp_path, Teacher(), name="u")
 
 
-def wide(texts: Sequence[str]) -> NDArray[np.float32]:
-    """A teacher of 24 dimensions, whose texts are near if they share letters."""
-    counts = np.array([[text.lower().count(chr(97 + place)) + 0.1 for place in range(24)] for text in texts])
-    return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [(np.ones((1, 3)), "for 2 texts, expected (2"), (np.full((2, 3), np.inf), "NaN or infinity")],
-)
-def test_what_a_teacher_gives_is_checked(given: NDArray[np.float64], said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as refused:
-        TeacherVectors.make(tmp_path, "t", KEYS[:2], lambda numbers: given)
-    assert said in str(refused.value)
-
-
 def alone(side: str, max_steps: int = 0) -> TrainConfig:
     options: dict[str, Any] = {
         "batch_size": 16,
@@ -261,14 +246,12 @@ def test_one_tower_learns_from_a_wider_teacher_and_is_measured_against_it(
     collection_folder: Path,
     bert_folder: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its map lies beside the checkpoint, and the next run starts from it."""
     told: list[Progress] = []
     folders, other_width = [collection_folder], tmp_path / "wide"
     other_width.mkdir()
-    (other_width / "modules.json").write_text("[]", encoding="utf-8")
-    monkeypatch.setattr(teacher, "_sentence_transformer", lambda folder: wide)
+    write_bert(other_width, bert_folder / "vocab.txt", 24)
     given = Given(
         out=tmp_path / side, init=bert_folder, data=folders, dev=folders, teacher=other_width, device="cpu"
     )
@@ -299,30 +282,20 @@ def test_a_sentence_transformers_folder_teaches_as_its_library_says(tmp_path: Pa
 
     texts = ["who makes honey"]
     expected = SentenceTransformer(str(minilm_folder())).encode(texts, normalize_embeddings=True)
-    found = teacher_vectors(minilm_folder(), None, texts, [], [], tmp_path).aims(
-        [query_key(texts[0])], "queries"
-    )
+    found = teacher_vectors(minilm_folder(), texts, [], [], tmp_path).aims([query_key(texts[0])], "queries")
     assert np.allclose(found[:], expected, atol=2e-3)
 
 
-def test_a_shared_vocabulary_is_read_without_the_library_if_the_tokens_mean_is_all(
-    bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(teacher, "_sentence_transformer", lambda folder: wide)
-    pieces = WordPieces(bert_folder / "vocab.txt")
+def test_another_pooling_than_the_mean_is_refused(bert_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     shutil.copytree(bert_folder, folder)
-    modules = [
-        {"type": f"models.{name}", "path": path}
-        for name, path in (("Transformer", ""), ("Pooling", "1_Pooling"))
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
     (folder / "1_Pooling").mkdir()
-    for mode, width in (("mean_tokens", 16), ("cls_token", 24)):
-        (folder / "1_Pooling" / "config.json").write_text(
-            json.dumps({f"pooling_mode_{mode}": True}), encoding="utf-8"
-        )
-        assert teacher.open_teacher(folder, pieces, []).queries(["honey bees"]).shape == (1, width)
+    for pooling in ({"pooling_mode_mean_tokens": True}, {"pooling_mode": "mean"}):
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
+        assert open_teacher(folder, []).queries(["honey bees"]).shape == (1, 16)
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}', encoding="utf-8")
+    with pytest.raises(ConfigError, match="glow import-model"):
+        open_teacher(folder, [])
 
 
 def test_the_list_moves_the_map_and_the_cosine_does_not() -> None:

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from glow.errors import InputError
-from glow.training.config import Given, TrainConfig
 from glow.training.data import one_at_a_time
-from glow.training.towers import _synthesized
 
 
 def together(work: Callable[[], None], processes: int = 2) -> None:
@@ -56,24 +54,3 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot write"), one_at_a_time(tmp_path / "file" / "lock"):
         pass
-
-
-def test_pairs_from_documents_are_made_by_one_process_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = tmp_path / "log"
-
-    def synthesize(*arguments: object) -> None:
-        note(log, "in")
-        time.sleep(0.2)
-        note(log, "out")
-
-    monkeypatch.setattr("glow.training.towers.synthesize", synthesize)
-    config = TrainConfig(name="x")
-    given = Given(out=tmp_path / "out", init=tmp_path, synthesize=[tmp_path / "c"], synthesis_model=tmp_path)
-
-    def work() -> None:
-        _synthesized(config, given, config.field_schema, lambda stage: None)
-
-    together(work)
-    assert log.read_text().split() == ["in", "out"] * 2

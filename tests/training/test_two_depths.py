@@ -14,11 +14,10 @@ from glow.errors import MismatchError
 from glow.nn import TowerConfig, TwoTowers, bert_config, minilm_folder
 from glow.text import Preprocessor, WordPieces, lexical_words
 from glow.training.checkpoint import load_checkpoint, save_checkpoint
-from glow.training.config import ObjectiveConfig, TrainConfig
-from glow.training.data import Collection, PairBatches, count_terms, topics_of
-from glow.training.objective import Objective, Targets
+from glow.training.data import Collection, PairBatches, topics_of
+from glow.training.objective import Objective, ObjectiveConfig, Targets, lexical_part
 from glow.training.teacher import Aims
-from glow.training.towers import lexical_part
+from glow.training.towers import TrainConfig
 from research.encoders.train import average
 
 TOWERS = """
@@ -128,7 +127,7 @@ def test_words_count_in_a_batch_as_in_a_hybrid_search(
     part = lexical_part(tmp_path / "words", toy_collection, schema, pieces, targets)
     batches = PairBatches([toy_collection], make_preprocessor(config), 16, 0)
     batch = batches.batch(0, 0, 1)
-    scores = part.scores(batch)
+    scores = part(batch)
     assert scores.shape == (16, 16)
     for row, query in enumerate(batch.queries):
         words = set(pieces.words(toy_collection.queries[query]))
@@ -137,8 +136,6 @@ def test_words_count_in_a_batch_as_in_a_hybrid_search(
             if not words & document:
                 assert scores[row, column] == 0.0
     assert (np.diag(scores) > 0).mean() > 0.9
-    table = count_terms([toy_collection], schema, pieces)
-    assert len(part.index) == len(toy_collection.documents) == table.documents
 
 
 def test_batches_follow_topics_and_slips_come_as_often_as_asked(
@@ -190,7 +187,7 @@ def test_the_list_of_hybrid_scores_pulls_towards_documents_that_share_words() ->
     documents = queries.flip(0).clone().requires_grad_()
     lexical = torch.zeros(4, 4)
     lexical[0, 2] = 1.0
-    options = {"kind": "none", "list_weight": 1.0, "list_lexical": 1.0, "list_cosines": "own"}
+    options = {"kind": "none", "list_weight": 1.0, "list_lexical": 1.0}
     objective = Objective(ObjectiveConfig.model_validate(options))
     loss, _ = objective(queries, documents, torch.eye(4, dtype=torch.bool), (queries, queries), lexical)
     loss.backward()
@@ -206,7 +203,6 @@ def test_the_list_of_hybrid_scores_pulls_towards_documents_that_share_words() ->
     ("options", "message"),
     [
         ({"list_lexical": 1.0}, "needs a list_weight above 0"),
-        ({"list_weight": 1.0, "list_cosines": "own"}, "teaches the towers what they do already"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options: dict[str, object], message: str) -> None:

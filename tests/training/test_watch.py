@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from glow.text import Preprocessor
-from glow.training.config import TrainConfig
 from glow.training.data import Collection
 from glow.training.run import WatchConfig, read_metrics
-from glow.training.towers import Watch, WatchedTask, reciprocal_ranks
+from glow.training.towers import TrainConfig, Watch, WatchedTask, reciprocal_ranks
 from tests.training.conftest import MakeTrainer
 
 MakeConfig = Callable[..., TrainConfig]

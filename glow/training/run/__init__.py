@@ -20,6 +20,7 @@ from glow.training.run.recipe import (
     Moment,
     OptimizerOptions,
     Position,
+    Precision,
     Progress,
     Recipe,
     RunConfig,
@@ -34,7 +35,7 @@ from glow.training.run.state import METRICS_FILE, STATE_FILE, RunFolder, State, 
 
 __all__ = [
     "METRICS_FILE", "STATE_FILE", "Adam", "Data", "Group", "Keep", "Loss", "Measures", "Moment", "OptimizerOptions", "Place",
-    "Position", "Processes", "Progress", "Recipe", "RunConfig", "RunFolder", "State", "Tell", "TrainingDevice", "WatchConfig",
+    "Position", "Precision", "Processes", "Progress", "Recipe", "RunConfig", "RunFolder", "State", "Tell", "TrainingDevice", "WatchConfig",
     "autocast", "check_single_process", "describe_run", "floored", "learning_rate", "linear", "parameters_hash", "parts_hash",
     "read_metrics", "run",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast, broadcast_object_list
-from torch import Tensor, nn
+from torch import nn
 
 from glow.errors import ConfigError
 from glow.training.checkpoint import known_report
@@ -39,8 +39,7 @@ Value = TypeVar("Value")
 
 def autocast(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
     """A context in which matrix products have the given precision."""
-    kind = torch.float16 if precision == "fp16" else torch.bfloat16
-    return lambda: torch.autocast(device.type, kind, enabled=precision != "fp32")
+    return lambda: torch.autocast(device.type, torch.bfloat16, enabled=precision != "fp32")
 
 
 def check_single_process(what: str) -> None:
@@ -54,26 +53,16 @@ def check_single_process(what: str) -> None:
 class Processes:
     """A run's processes, seen from this one."""
 
-    def __init__(self, precision: str, device: TrainingDevice) -> None:
+    def __init__(self, device: TrainingDevice) -> None:
         has_gpu = torch.cuda.is_available()
         if device == "cuda" and not has_gpu:
             raise ConfigError("--device cuda needs a GPU, and there is none; give --device cpu or auto")
-        if precision == "fp16" and (device == "cpu" or not has_gpu):
-            raise ConfigError("precision 'fp16' needs a GPU; on a CPU use 'bf16' or 'fp32'")
-        # Only fp16 needs a loss scale; accelerate fixes one for the whole process.
-        mixed = "fp16" if precision == "fp16" else None
         # Without a GPU accelerate needs cpu=True, or processes do not find each other.
-        self._accelerator = Accelerator(mixed_precision=mixed, cpu=device == "cpu" or not has_gpu)
+        self._accelerator = Accelerator(cpu=device == "cpu" or not has_gpu)
         self.device: torch.device = self._accelerator.device
         self.index: int = self._accelerator.process_index
         self.count: int = self._accelerator.num_processes
         self.is_main: bool = self._accelerator.is_main_process
-        self.scaler: torch.amp.GradScaler | None = self._accelerator.scaler
-
-    def prepare(self, optimizer: torch.optim.AdamW) -> torch.optim.Optimizer:
-        """Prepares the optimizer, whose step then applies the loss scale."""
-        prepared: torch.optim.Optimizer = self._accelerator.prepare(optimizer)
-        return prepared
 
     def share(self, module: nn.Module) -> None:
         """Copies the first process's parameters, which may be random, to all."""
@@ -88,20 +77,12 @@ class Processes:
         found: Value = shared[0]  # type: ignore[assignment]
         return found
 
-    def backward(self, loss: Tensor) -> None:
-        """Computes gradients of a loss, scaled if the precision requires it."""
-        self._accelerator.backward(loss)
-
     def average(self, module: nn.Module) -> None:
         """Averages each parameter's gradient over all processes."""
         if self.count > 1:
             for parameter in module.parameters():
                 if parameter.grad is not None:
                     parameter.grad = self._accelerator.reduce(parameter.grad, "mean")
-
-    def clip(self, module: nn.Module, norm: float) -> None:
-        """Limits the norm of all unscaled gradients."""
-        self._accelerator.clip_grad_norm_(module.parameters(), norm)
 
     def wait(self) -> None:
         """Waits for all processes."""
@@ -127,14 +108,13 @@ class Place:
 def run(recipe: Recipe[Any], place: Place, tell: Tell = lambda progress: None) -> dict[str, Any]:
     """Trains to the last step, or until the development measure stops improving; the same call resumes a stopped run."""
     start, config, watch = time.monotonic(), recipe.config, recipe.config.watch
-    own = Processes(config.optimizer.precision, "cpu" if recipe.on_cpu else place.device)
+    own = Processes("cpu" if recipe.on_cpu else place.device)
     fingerprint = own.agree(lambda: _fingerprint(recipe, own.count))
     if place.out is not None and (known := known_report(place.out, fingerprint)) is not None:
         return known
     objective = recipe.objective.to(own.device)
     optimizer = make_optimizer(objective, recipe.groups, config.optimizer, recipe.adam)
-    stepper = own.prepare(optimizer)
-    state = State(place.folder, objective, optimizer, fingerprint, own.scaler)
+    state = State(place.folder, objective, optimizer, fingerprint)
     state.load()
     own.share(objective)
     position, log = state.position, RunFolder(place.folder, active=own.is_main)
@@ -148,7 +128,7 @@ def run(recipe: Recipe[Any], place: Place, tell: Tell = lambda progress: None) -
         moment = _moment(recipe, own, step, position.steps)
         rate = config.optimizer.learning_rate * recipe.rate(step, position.steps)
         set_rates(optimizer, rate)
-        loss = _step(recipe, own, stepper, moment)
+        loss = _step(recipe, own, optimizer, moment)
         position.step, units = step + 1, units + loss.units * own.count
         losses.append(float((loss.value if loss.shown is None else loss.shown).detach()))
         dev = _look(recipe, own, moment, position, log)
@@ -220,24 +200,22 @@ def _moment(recipe: Recipe[Any], own: Processes, step: int, steps: int) -> Momen
     return Moment(own.device, autocast(precision, own.device), precision, step, steps, is_told)
 
 
-def _step(recipe: Recipe[Any], own: Processes, stepper: torch.optim.Optimizer, moment: Moment) -> Loss:
+def _step(recipe: Recipe[Any], own: Processes, optimizer: torch.optim.Optimizer, moment: Moment) -> Loss:
     """One step of the optimizer."""
     # Each step has its own seed, so that a resumed run draws the same numbers as an uninterrupted one.
     torch.manual_seed((recipe.config.seed * 1_000_003 + moment.step) * 64 + own.index)
-    stepper.zero_grad(set_to_none=True)
+    optimizer.zero_grad(set_to_none=True)
     loss = _gradients(recipe, own, moment)
     own.average(recipe.objective)
-    own.clip(recipe.objective, recipe.config.optimizer.clip_norm)
-    stepper.step()
+    nn.utils.clip_grad_norm_(recipe.objective.parameters(), recipe.config.optimizer.clip_norm)
+    optimizer.step()
     return loss
 
 
 def _gradients(recipe: Recipe[Any], own: Processes, moment: Moment) -> Loss:
     """The loss of a step's batch; adds its gradients."""
     loss: Loss = recipe.objective(recipe.data.batch(moment.step, own.index, own.count), moment)
-    own.backward(loss.value)
-    for again in loss.later:
-        again()
+    loss.value.backward()  # type: ignore[no-untyped-call]
     return loss
 
 

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from glow.options import StrictModel
 
+Precision = Literal["fp32", "bf16"]
+
 
 class OptimizerOptions(StrictModel):
     """Options of AdamW."""
@@ -23,7 +25,7 @@ class OptimizerOptions(StrictModel):
     # decoupled weight decay; none on biases, norms and scalars
     weight_decay: float = Field(default=0.01, ge=0.0)
     clip_norm: float = Field(default=1.0, gt=0.0)  # limit of the global gradient norm
-    precision: Literal["fp32", "bf16", "fp16"] = "bf16"  # `fp32`, `bf16` or (only on GPUs) `fp16` autocast
+    precision: Precision = "bf16"  # of matrix products (autocast)
 
 
 class WatchConfig(StrictModel):
@@ -218,16 +220,11 @@ class Loss:
     value: Tensor  # the loss, a scalar
     units: int  # number of pairs or tokens, for the speed
     figures: Mapping[str, float] = field(default_factory=dict)  # figures for the metrics
-    # second passes after the gradients of `value` (gradient caching)
-    later: Sequence[Callable[[], None]] = ()
     shown: Tensor | None = None  # the number to show instead of the value; None: the value
 
 
-class Keep(Protocol):
-    """Writes a checkpoint of a trained model."""
-
-    def __call__(self, folder: Path, report: Mapping[str, Any]) -> None:
-        """Writes it atomically; replaces an older one."""
+Keep = Callable[[Path, Mapping[str, Any]], None]
+"""Writes a checkpoint of a trained model, with a report, atomically; replaces an older one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,11 +33,9 @@ class State:
         module: nn.Module,
         optimizer: torch.optim.AdamW,
         fingerprint: str,
-        scaler: torch.amp.GradScaler | None = None,
     ) -> None:
         self._path, self._module, self._optimizer = folder / STATE_FILE, module, optimizer
-        self._fingerprint, self._scaler = fingerprint, scaler
-        self.position = Position()
+        self._fingerprint, self.position = fingerprint, Position()
 
     def save(self) -> None:
         """Writes the state atomically."""
@@ -51,7 +49,6 @@ class State:
         run = {
             "position": asdict(self.position),
             "fingerprint": self._fingerprint,
-            "scale": self._scaler.state_dict() if self._scaler else None,
             "made_with": _made_with(),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,10 +77,10 @@ class State:
                     run["made_with"],
                     _made_with(),
                 )
-            self._put_back(file, run)
+            self._put_back(file)
         self.position = Position(**run["position"])
 
-    def _put_back(self, file: Any, run: dict[str, Any]) -> None:
+    def _put_back(self, file: Any) -> None:
         keys = set(file.keys())
         for name, value in changing_tensors(self._module):
             with torch.no_grad():
@@ -91,8 +88,6 @@ class State:
             if f"step.{name}" in keys:
                 moments = {kind: file.get_tensor(f"{kind}.{name}") for kind in _MOMENTS}
                 self._optimizer.state[value] = {kind: m.to(value.device) for kind, m in moments.items()}
-        if self._scaler and run["scale"]:
-            self._scaler.load_state_dict(run["scale"])
 
 
 def changing_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
