@@ -16,7 +16,7 @@ PACKAGES = {
     "glow/artifact, storage, ingest": ("glow/artifact", "glow/storage.py", "glow/ingest"),
     "glow/index": ("glow/index",),
     "glow/search, runtime": ("glow/search", "glow/runtime"),
-    "glow/nn": ("glow/nn",),
+    "glow/nn": ("glow/nn", "glow/encoders.py"),
     "glow/training": ("glow/training",),
     "glow/evaluation": ("glow/evaluation",),
     "glow/client, contract, adapters": ("glow/client", "glow/contract.py", "glow/adapters"),

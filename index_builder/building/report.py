@@ -31,12 +31,12 @@ def build_report(
     stages: Stages,
 ) -> dict[str, Any]:
     """The figures of a build: `report.json`, whose keys docs/indexing.md describes."""
-    rejected, blocks = sum(corpus.rejects.values()), encoded.blocks
+    rejected = sum(corpus.rejects.values())
     truncated: Counter[str] = Counter()
-    for block in blocks:
+    for block in encoded.blocks:
         truncated.update(block.truncated)
     seconds = stage_seconds(stages.seconds)
-    peaks = {**stages.peaks, "worker": max((block.peak_memory_bytes for block in blocks), default=0)}
+    peaks = {**stages.peaks, "worker": max((block.peak_memory_bytes for block in encoded.blocks), default=0)}
     return {
         "status": "built",
         "version": version,
@@ -51,7 +51,8 @@ def build_report(
             "read_bytes": corpus.read_bytes,
         },
         "rejects": dict(corpus.rejects),
-        **{"ids": dict(corpus.ids), "forms": dict(corpus.forms)},
+        "ids": dict(corpus.ids),
+        "forms": dict(corpus.forms),
         "long_documents": corpus.long.report(),
         "truncated": dict(truncated),
         "terms": {
@@ -62,15 +63,7 @@ def build_report(
             "dropped_words": terms.dropped_words,
             "average_lengths": terms.lengths,
         },
-        "shards": {
-            "documents": options.shard_documents,
-            "count": len(blocks),
-            "resumed": encoded.resumed,
-            "failures": encoded.failures,
-            "runner": options.runner,
-            "workers": options.workers,
-            "seconds": round(sum(block.seconds for block in blocks), 3),
-        },
+        "shards": _blocks(options, encoded),
         "seconds": seconds,
         "documents_per_second": {
             "encode": _rate(encoded.documents, seconds["encode"]),
@@ -80,6 +73,18 @@ def build_report(
         "stage_peak_memory_bytes": peaks,
         **dict.fromkeys(ALWAYS),
         **components,
+    }
+
+
+def _blocks(options: CommonOptions, encoded: EncodedBlocks) -> dict[str, Any]:
+    return {
+        "documents": options.shard_documents,
+        "count": len(encoded.blocks),
+        "resumed": encoded.resumed,
+        "failures": encoded.failures,
+        "runner": options.runner,
+        "workers": options.workers,
+        "seconds": round(sum(block.seconds for block in encoded.blocks), 3),
     }
 
 
