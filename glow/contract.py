@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.json import Encoder
 
@@ -69,7 +68,7 @@ class IndexInfo(IndexName, frozen=True):
 
     created: Annotated[str, says("When it was built.")] = ""
     built_by: Annotated[str, says("Version of GLOW that built it.")] = ""
-    hashes: Annotated[dict[str, str], says("Hashes of its parents.")] = msgspec.field(default_factory=dict)
+    hashes: Annotated[dict[str, str], says("Hashes of its parents.")] = {}
     components: Annotated[tuple[str, ...], says("Components besides vectors and documents.")] = ()
     documents: Annotated[int, says("Number of documents.")] = 0
     dimensions: Annotated[int, says("Dimensions of a vector.")] = 0
@@ -106,9 +105,7 @@ class Info(Record, frozen=True):
     search_threads: Annotated[int, says("Threads that search.")] = 0
     workers: Workers | None = None
     feedback: Annotated[bool, says("Whether feedback is logged.")] = False
-    settings: Annotated[dict[str, Any], says("Settings, without secrets.")] = msgspec.field(
-        default_factory=dict
-    )
+    settings: Annotated[dict[str, Any], says("Settings, without secrets.")] = {}
 
 
 class AdminResult(Record, frozen=True):
@@ -166,9 +163,7 @@ class OperationResult(Record, frozen=True):
     ]
     version: Annotated[str, says("Index version with the write.")] = ""
     previous: Annotated[str, says("Version before a deletion by filter, for `glow rollback`.")] = ""
-    counts: Annotated[dict[str, int], says("Counts of the batch that applied it.")] = msgspec.field(
-        default_factory=dict
-    )
+    counts: Annotated[dict[str, int], says("Counts of the batch that applied it.")] = {}
     reason: Annotated[str, says("Why the write failed.")] = ""
     accepted: Annotated[int | None, says("Documents accepted.")] = None
     rejected: Annotated[int | None, says("Documents rejected.")] = None
@@ -268,9 +263,7 @@ class WordImpact(Record, frozen=True):
 
     word: Annotated[str, says("Word of the query.")]
     impact: Annotated[float, says("Its part of the BM25 score.")]
-    because: Annotated[
-        str | None, says("Synonym or completion of it that the document holds, and that adds the part.")
-    ] = None
+    because: Annotated[str | None, says("Its synonym or completion that the document holds.")] = None
 
 
 class WordDelta(Record, frozen=True):
@@ -302,15 +295,9 @@ class HitExplanation(Record, frozen=True):
 
     terms: Annotated[tuple[ReadWord, ...], says("Words of the document, as the encoder read them.")]
     lexical: Annotated[tuple[WordImpact, ...] | None, says("BM25 of each query word.")] = None
-    learned: Annotated[
-        tuple[ExpandedWord, ...] | None, says("BM25 and learned impact of each query word.")
-    ] = None
-    leave_one_out: Annotated[tuple[WordDelta, ...] | None, says("Cosine change without each query word.")] = (
-        None
-    )
-    fused: Annotated[
-        dict[str, float] | None, says("What each method adds to `scores.fused`: dense, words (BM25).")
-    ] = None
+    learned: Annotated[tuple[ExpandedWord, ...] | None, says("BM25 and learned impact of each word.")] = None
+    leave_one_out: Annotated[tuple[WordDelta, ...] | None, says("Cosine change without each word.")] = None
+    fused: Annotated[dict[str, float] | None, says("What dense and words (BM25) add to `fused`.")] = None
     rerank: Annotated[tuple[AttendedWord, ...] | None, says("Words that the re-ranker attended to.")] = None
 
 
@@ -323,12 +310,8 @@ class Query(Record, frozen=True):
     terms: Annotated[tuple[QueryTerm, ...], says("Distinct words, in order.")]
     corrected: Annotated[Correction | None, says("Corrected typos and codes.")] = None
     unknown: Annotated[tuple[str, ...], says("Words that no document contains.")] = ()
-    synonyms: Annotated[dict[str, tuple[str, ...]], says("Words of the query and their synonyms.")] = (
-        msgspec.field(default_factory=dict)
-    )
-    completed: Annotated[
-        tuple[str, ...], says("Words that begin with the last one, frequent ones first.")
-    ] = ()
+    synonyms: Annotated[dict[str, tuple[str, ...]], says("Words of the query and their synonyms.")] = {}
+    completed: Annotated[tuple[str, ...], says("Words that begin with the last one.")] = ()
     explanation: Annotated[QueryExplanation | None, says("Terms with their weights and attention.")] = None
 
     @property
@@ -357,9 +340,7 @@ class Hit(Record, frozen=True):
     metadata: Annotated[Mapping[str, Any], says("Metadata of the document.")]
     passage: Annotated[Passage | None, says("Best passage, in an index with passages.")] = None
     vector: Annotated[tuple[float, ...] | None, says("Stored vector, L2-normalized.")] = None
-    truncated: Annotated[
-        tuple[str, ...], says("Fields that were cut or omitted to keep within `max_answer_bytes`.")
-    ] = ()
+    truncated: Annotated[tuple[str, ...], says("Fields cut or left out, by `max_answer_bytes`.")] = ()
     highlights: Annotated[dict[str, tuple[str, ...]] | None, says("Snippets of each field, as HTML.")] = None
     explanation: Annotated[HitExplanation | None, says("Explanation of the hit.")] = None
 
@@ -416,9 +397,7 @@ class FoundHits(Record, frozen=True):
     total: Annotated[int | None, says("Number of matches; left out if it is not known.")] = None
     matching: Annotated[Matching | None, says("Why they match.")] = None
     confidence: Annotated[Confidence | None, says("Rating of the first hit.")] = None
-    facets: Annotated[dict[str, Facet], says("Counts of each metadata field.")] = msgspec.field(
-        default_factory=dict
-    )
+    facets: Annotated[dict[str, Facet], says("Counts of each metadata field.")] = {}
 
 
 class SearchResult(FoundHits, frozen=True, kw_only=True):
@@ -444,9 +423,7 @@ class SuggestResult(Record, frozen=True):
     request_id: Annotated[str, says("The request's id, as in logs.")]
     took_ms: Annotated[float, says("Milliseconds from the request's first byte.")]
     index: Annotated[IndexName, says("Index whose words and titles they are.")]
-    suggestions: Annotated[
-        tuple[Suggestion, ...], says("Phrases, frequent ones first, then titles, best first.")
-    ]
+    suggestions: Annotated[tuple[Suggestion, ...], says("Phrases by frequency, then titles, best first.")]
 
 
 class HeldWords(Record, frozen=True, omit_defaults=False):
@@ -505,9 +482,7 @@ class BatchItem(Record, frozen=True):
     total: Annotated[int | None, says("Number of matches; left out if it is not known.")] = None
     matching: Annotated[Matching | None, says("Why they match.")] = None
     confidence: Annotated[Confidence | None, says("Rating of the first hit.")] = None
-    facets: Annotated[dict[str, Facet], says("Counts of each metadata field.")] = msgspec.field(
-        default_factory=dict
-    )
+    facets: Annotated[dict[str, Facet], says("Counts of each metadata field.")] = {}
     timings_ms: Annotated[Timings | None, says("Milliseconds of each stage.")] = None
     problem: Annotated[Problem | None, says("The error, in place of the other fields.")] = None
 

@@ -53,12 +53,7 @@ class GlowDocumentStore:
     def write_documents(
         self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
     ) -> int:
-        """Writes documents; by default an existing id is an error.
-
-        Raises:
-            ValueError: if an element is not a Haystack document.
-            DuplicateDocumentError: if an id exists and the policy is neither OVERWRITE nor SKIP.
-        """
+        """Writes documents; an existing id is a DuplicateDocumentError unless the policy is OVERWRITE or SKIP."""
         if not isinstance(documents, list) or not all(isinstance(each, Document) for each in documents):
             raise ValueError("expected a list of haystack.Document")
         new = documents
@@ -68,11 +63,8 @@ class GlowDocumentStore:
                 raise DuplicateDocumentError(f"document {sorted(there)[0]} already exists")
             new = [each for each in documents if each.id not in there]
         if new:
-            self.store.write(
-                [each.id for each in new],
-                [each.content or "" for each in new],
-                [each.meta for each in new],
-            )
+            texts = [each.content or "" for each in new]
+            self.store.write([each.id for each in new], texts, [each.meta for each in new])
         return len(new)
 
     def delete_documents(self, document_ids: list[str]) -> None:
@@ -83,16 +75,7 @@ class GlowDocumentStore:
 
 @component
 class GlowHaystackRetriever:
-    """A Haystack retriever over a document store.
-
-    Args:
-        document_store: the store to search.
-        top_k: number of documents to return.
-        filters: Haystack filters, or filters as for `GlowStore.search`.
-
-    Raises:
-        ConfigError: if the service does not support a filter.
-    """
+    """A Haystack retriever over a document store; filters are Haystack's, or as for `GlowStore.search`."""
 
     def __init__(
         self, document_store: GlowDocumentStore, top_k: int = 10, filters: dict[str, Any] | None = None

@@ -15,16 +15,7 @@ __all__ = ["GlowLlamaRetriever", "add_nodes", "delete_nodes"]
 
 
 class GlowLlamaRetriever(BaseRetriever):
-    """A LlamaIndex retriever over a GLOW service.
-
-    Args:
-        store: the store to search.
-        similarity_top_k: number of nodes to return.
-        filters: LlamaIndex filters, or filters as for `GlowStore.search`.
-
-    Raises:
-        ConfigError: if the service does not support a filter.
-    """
+    """A LlamaIndex retriever over a GLOW service; filters are LlamaIndex's, or as for `GlowStore.search`."""
 
     def __init__(
         self,

@@ -32,15 +32,7 @@ class McpOptions(StrictModel):
 
 
 def make_server(client: GlowClient, name: str = "glow") -> Any:
-    """Makes an MCP server with the tools `search`, `get_document` and `facets`.
-
-    Args:
-        client: client of the service.
-        name: name of the server.
-
-    Raises:
-        DependencyError: if the package mcp is not installed.
-    """
+    """Makes an MCP server with the tools `search`, `get_document` and `facets`."""
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -57,12 +49,7 @@ def make_server(client: GlowClient, name: str = "glow") -> Any:
 
 
 class _Tools:
-    """The tools that agents may call; they see the names and docstrings of its public methods.
-
-    Args:
-        client: client of the service.
-        error: class of errors whose messages agents see.
-    """
+    """The tools that agents may call; they see names and docstrings of its public methods, and messages of `error`."""
 
     def __init__(self, client: GlowClient, error: type[Exception]) -> None:
         self._client, self._error = client, error

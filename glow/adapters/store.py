@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from glow.client import GlowClient, Hit, NotFoundError
 from glow.errors import ConfigError
@@ -10,8 +10,6 @@ from glow.records import Document
 
 NAMESPACE = "namespace"
 PAGE = 100
-_SERVICE_KEYS = frozenset(("field", "and", "or", "not"))
-"""A filter with one of these keys is a service filter."""
 Retriever = Literal["auto", "dense", "lexical", "learned-sparse", "hybrid"]
 
 
@@ -51,30 +49,23 @@ class GlowStore:
         body: str = "text",
         wait_s: float = 30.0,
     ) -> None:
-        self._client = GlowClient(url, api_key=api_key, timeout_s=10.0)
-        self._writer = (
-            None if write_key is None else GlowClient(url, api_key=write_key, timeout_s=wait_s + 10.0)
-        )
+        self.client = GlowClient(url, api_key=api_key)  # searches
+        self._writer = write_key and GlowClient(url, api_key=write_key, timeout_s=wait_s + 10.0)
         self._namespace, self._body, self._wait_s = namespace, body, wait_s
         self.retriever = retriever
         self._options: dict[str, Any] = {} if retriever == "auto" else {"retriever": retriever}
 
-    @property
-    def client(self) -> GlowClient:
-        """The client that searches."""
-        return self._client
-
     def close(self) -> None:
         """Closes the connections."""
-        for client in (self._client, self._writer):
-            if client is not None:
-                client.close()
+        self.client.close()
+        if self._writer:
+            self._writer.close()
 
     def write(self, ids: Sequence[str], texts: Sequence[str], metadata: Sequence[Mapping[str, Any]]) -> None:
         """Adds texts, or replaces those with the same ids; waits up to `wait_s` until searches find them."""
         own = {NAMESPACE: self._namespace} if self._namespace else {}
-        named = [self._id(each) for each in ids]
-        records = [{**each, **own} for each in records_of(named, texts, metadata, self._body)]
+        rows = zip(map(self._id, ids), texts, metadata, strict=True)
+        records = [{**more, self._body: text, "_id": identifier, **own} for identifier, text, more in rows]
         for start in range(0, len(records), PAGE):
             result = self._writing().write(records[start : start + PAGE], wait_s=self._wait_s)
             if result.rejects:
@@ -95,7 +86,7 @@ class GlowStore:
     def get(self, identifier: str) -> FoundText | None:
         """A text by its id; None if there is none."""
         try:
-            document = self._client.document(self._id(identifier))
+            document = self.client.document(self._id(identifier))
         except NotFoundError:
             return None
         return self._of_document(document)
@@ -105,24 +96,20 @@ class GlowStore:
     ) -> list[FoundText]:
         """The `k` best texts for a query, as users of vector stores expect: also texts that do not match.
 
-        Args:
-            query: the query.
-            k: most texts to return.
-            wanted: a service filter, or values by field, such as `{"lang": "de", "year": [2020, 2021]}`.
-            vectors: whether to return vectors.
+        `wanted` is a filter of the service, such as `{"lang": "de", "year": [2020, 2021]}`.
         """
         options = {"match": "any", **self._options, **({"vectors": True} if vectors else {})}
-        result = self._client.search(query, top_k=k, filter=self._filter(wanted), **options)
+        result = self.client.search(query, top_k=k, filter=self._filter(wanted), **options)
         return [self._of_hit(hit) for hit in result.hits]
 
     def scan(self, wanted: Mapping[str, Any] | None = None, limit: int = 1_000) -> Iterator[FoundText]:
         """The texts that match a filter, in index order, up to a limit."""
         every = self._filter(wanted) or {"and": []}
-        for page in self._client.search_pages(filter=every, page_size=PAGE, limit=limit):
+        for page in self.client.search_pages(filter=every, page_size=PAGE, limit=limit):
             yield from map(self._of_hit, page.hits)
 
     def _writing(self) -> GlowClient:
-        if self._writer is None:
+        if not self._writer:
             raise ConfigError("this store is read-only; give write_key")
         return self._writer
 
@@ -131,12 +118,8 @@ class GlowStore:
 
     def _filter(self, wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
         own = {"field": NAMESPACE, "eq": self._namespace} if self._namespace else None
-        parts = [part for part in (own, _plain(wanted)) if part]
-        if not parts:
-            return None
-        return cast(
-            dict[str, Any], dict(parts[0]) if len(parts) == 1 else {"and": [dict(part) for part in parts]}
-        )
+        parts = [dict(part) for part in (own, wanted) if part]
+        return {"and": parts} if len(parts) > 1 else next(iter(parts), None)
 
     def _of_hit(self, hit: Hit) -> FoundText:
         fields = {name: hit.values(name) for name in hit.fields}
@@ -154,26 +137,6 @@ class GlowStore:
                 metadata[name] = values[0] if len(values) == 1 else list(values)
         text = "\n".join(document.fields.get(self._body, ()))
         return FoundText(identifier, text or str(metadata.get("title", "")), metadata)
-
-
-def records_of(
-    ids: Sequence[str], texts: Sequence[str], metadata: Sequence[Mapping[str, Any]], body: str = "text"
-) -> list[dict[str, Any]]:
-    """Makes documents of texts and their metadata."""
-    rows = zip(ids, texts, metadata, strict=True)
-    return [{**dict(more), body: text, "_id": identifier} for identifier, text, more in rows]
-
-
-def _plain(wanted: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A service filter, also from values by field; a list means any of its values."""
-    if not wanted or not _SERVICE_KEYS.isdisjoint(wanted):
-        return wanted
-    return {
-        "and": [
-            {"field": field, "in" if isinstance(value, list) else "eq": value}
-            for field, value in wanted.items()
-        ]
-    }
 
 
 _CONDITIONS = {"==": "eq", "in": "in", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}

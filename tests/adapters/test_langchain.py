@@ -1,7 +1,6 @@
 """LangChain's own standard tests, against a running service."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests, Vector
 from glow.adapters import GlowStore
 from glow.adapters.langchain import GlowRetriever, GlowVectorStore
 from glow.client import GlowClient
-from glow.errors import ConfigError, GlowError
+from glow.errors import ConfigError
 from tests.adapters.conftest import KEY
 
 # ruff: noqa: D101 - what their classes ask for
@@ -80,23 +79,6 @@ def test_a_store_from_texts(service: str) -> None:
     assert (found.id, found.metadata) == ("a", {"n": 1}) and score > 0
     with GlowClient(service) as client:
         assert client.document("texts/a").metadata["namespace"] == "texts"
-
-
-def test_a_store_over_a_local_index(tmp_path: Path) -> None:
-    root = tmp_path / "index"
-    store = GlowVectorStore.from_texts(
-        ["a lynx in the snow", "a ship at sea"], None, [{"n": 1}, {"n": 2}], ids=["a", "b"], index_root=root
-    )
-    service = store._local
-    assert service is not None
-    assert [each.id for each in store.similarity_search("lynx", k=1)] == ["a"]
-    store.add_texts(["an owl in the oak"], ids=["c"])
-    assert [each.id for each in store.similarity_search("owl", k=1)] == ["c"]
-    service.close()
-    with pytest.raises(GlowError):
-        store.similarity_search("lynx")
-    with pytest.raises(ConfigError, match="building the index failed: glow: error"):
-        GlowVectorStore.from_texts([""], None, index_root=tmp_path / "none")
 
 
 def test_relevance_is_bounded_and_has_a_threshold(documents: GlowStore, service: str) -> None:
