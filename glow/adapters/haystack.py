@@ -45,10 +45,8 @@ class GlowDocumentStore:
 
     def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
         """The documents that match a Haystack filter."""
-        documents = [_document(each) for each in self.store.scan(limit=self._most)]
-        return (
-            [each for each in documents if document_matches_filter(filters, each)] if filters else documents
-        )
+        documents = (_document(each) for each in self.store.scan(limit=self._most))
+        return [each for each in documents if not filters or document_matches_filter(filters, each)]
 
     def write_documents(
         self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
@@ -116,14 +114,10 @@ def _service_filter(filters: dict[str, Any] | None) -> dict[str, Any] | None:
         field = str(filters.get("field", "")).removeprefix("meta.")
         return comparison(field, filters["operator"], filters.get("value"))
     parts = [_service_filter(each) for each in filters["conditions"]]
-    joined: dict[str, dict[str, Any]] = {
-        "AND": {"and": parts},
-        "OR": {"or": parts},
-        "NOT": {"not": {"and": parts}},
-    }
-    if filters["operator"] not in joined:
-        raise ConfigError(f"filters can be joined by AND, OR or NOT, not by {filters['operator']!r:.40}")
-    return joined[filters["operator"]]
+    operator = filters["operator"]
+    if operator not in ("AND", "OR", "NOT"):
+        raise ConfigError(f"filters can be joined by AND, OR or NOT, not by {operator!r:.40}")
+    return {"not": {"and": parts}} if operator == "NOT" else {operator.lower(): parts}
 
 
 def _document(text: FoundText) -> Document:

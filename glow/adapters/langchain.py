@@ -56,15 +56,9 @@ class GlowVectorStore(VectorStore):
     ) -> list[str]:
         """Adds texts, or replaces those with the same ids; returns the ids."""
         listed = list(texts)
-        named = list(ids) if ids else [uuid.uuid4().hex for _ in listed]
+        named = [each or uuid.uuid4().hex for each in ids or [""] * len(listed)]
         self._store.write(named, listed, metadatas or [{}] * len(listed))
         return named
-
-    def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
-        """Adds documents, or replaces those with the same ids; returns the ids."""
-        ids = kwargs.pop("ids", None) or [document.id or uuid.uuid4().hex for document in documents]
-        texts = [document.page_content for document in documents]
-        return self.add_texts(texts, [document.metadata for document in documents], ids=ids, **kwargs)
 
     def delete(self, ids: list[str] | None = None, **unused: Any) -> bool:
         """Deletes texts by id."""

@@ -129,35 +129,22 @@ class Excerpt:
     def copy(self, value: Any) -> Any:
         """Copies a value, cut if it is too long."""
         if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, dict):
-            copied = {}
-            for name, inner in value.items():
-                if self._is_full(len(name)):
-                    break
-                self._left -= len(name)
-                copied[name] = self.copy(inner)
+            copied = value[: max(min(self._each, self._left), 0)]
+            self._left -= len(copied)
+            self.is_cut |= len(copied) < len(value)
             return copied
+        if isinstance(value, dict):
+            return {name: self.copy(inner) for name, inner in value.items() if self._has_room(len(name))}
         if isinstance(value, list | tuple):
-            items = []
-            for inner in value:
-                if self._is_full(1):
-                    break
-                items.append(self.copy(inner))
-            return items
+            return [self.copy(inner) for inner in value if self._has_room(0)]
         self._left -= _NUMBER
         return value
 
-    def _text(self, value: str) -> str:
-        copied = value[: max(min(self._each, self._left), 0)]
-        self._left -= len(copied)
-        self.is_cut |= len(copied) < len(value)
-        return copied
-
-    def _is_full(self, needed: int) -> bool:
-        is_full = self._left < needed
-        self.is_cut |= is_full
-        return is_full
+    def _has_room(self, characters: int) -> bool:
+        has_room = self._left > characters
+        self._left -= characters if has_room else 0
+        self.is_cut |= not has_room
+        return has_room
 
 
 def _hit(hit: Hit, room: int) -> dict[str, Any]:

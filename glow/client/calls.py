@@ -1,29 +1,10 @@
 """Every call of the service, once: the request to send, and how to read its response. Both clients have them as methods."""
 
 import json
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import (
-    Any,
-    Concatenate,
-    Generic,
-    Literal,
-    ParamSpec,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -124,7 +105,7 @@ class Pages(Generic[R, T]):
     """Calls that follow from each other: each is sent when its page is needed, and the page is sent back in."""
 
     calls: Generator[Call[R], R, None]
-    items: Callable[[R], Iterable[T]]
+    items: Callable[[R], Sequence[T]]
 
 
 class Method(Generic[P, S, A]):
@@ -173,12 +154,7 @@ class Calls(Generic[H]):
 
     @sends
     def search(self, query: str | None = None, **options: Unpack[SearchOptions]) -> Call[SearchResult]:
-        """Searches for the documents that match a query.
-
-        Args:
-            query: the query; None if the options have `vector`, `like` or only a filter.
-            options: see `SearchOptions`.
-        """
+        """Searches for the documents that match a query; it is None if `vector`, `like` or a filter stands in its place."""
         return _search(query, options)
 
     @walks
@@ -190,13 +166,9 @@ class Calls(Generic[H]):
         limit: int = 100,
         **options: Unpack[PagedOptions],
     ) -> Pages[SearchResult, SearchResult]:
-        """Iterates over the pages of a search, and requests each when it is needed.
+        """Iterates over the pages of a search until it had `limit` hits, and requests each page when it is needed.
 
-        Args:
-            query: as for `search`.
-            page_size: hits per page.
-            limit: hits in total.
-            options: as for `search`, except `top_k`. A long iteration sets `candidates`, so that pages are consistent.
+        A long iteration sets the option `candidates`, so that pages are consistent.
         """
         return Pages(_search_pages(query, page_size, limit, options), lambda page: (page,))
 
@@ -216,11 +188,7 @@ class Calls(Generic[H]):
     def search_batch(
         self, searches: Sequence[str | SearchRequest]
     ) -> Call[tuple[SearchResult | ServiceError, ...]]:
-        """Runs several searches on one index version; an invalid one fails alone.
-
-        Args:
-            searches: queries, or requests with their own options.
-        """
+        """Runs several searches, queries or requests with options, on one index version; an invalid one fails alone."""
         bodies = [_given({"query": one} if isinstance(one, str) else one) for one in searches]
         return Call("POST", "/v1/search/batch", _batch_of, {"searches": bodies})
 
@@ -237,10 +205,7 @@ class Calls(Generic[H]):
 
     @sends
     def document(self, document_id: str) -> Call[Document]:
-        """Fetches one document.
-
-        Args:
-            document_id: its id, which may contain `/`.
+        """Fetches one document by its id, which may contain `/`.
 
         Raises:
             NotFoundError: if the index has no document with this id.
@@ -253,16 +218,12 @@ class Calls(Generic[H]):
     def documents(
         self, after: str = "", *, page_size: int = 100, wanted: Members | None = None
     ) -> Pages[DocumentsResult, Document]:
-        """Iterates over all documents in the order of their ids, and requests each page when it is needed.
+        """Iterates over all documents after an id, in the order of their ids; `wanted` is a filter.
 
-        Args:
-            after: begins after this id.
-            page_size: documents per page, up to 1,000.
-            wanted: a filter, as for a search; None: all documents.
+        It requests each page, of up to 1,000 documents, when it is needed.
         """
-        return Pages(
-            _document_pages(after, page_size, wanted), lambda page: map(_document_of, page.documents)
-        )
+        pages = _document_pages(after, page_size, wanted)
+        return Pages(pages, lambda page: [_document_of(each) for each in page.documents])
 
     @sends
     def write(self, documents: Sequence[Members], *, wait_s: float = 0.0) -> Call[OperationResult]:
@@ -276,12 +237,9 @@ class Calls(Generic[H]):
 
     @sends
     def patch(self, document_id: str, metadata: Members, *, wait_s: float = 0.0) -> Call[OperationResult]:
-        """Changes metadata of a document, which is not encoded again; an unknown id is ignored.
+        """Changes metadata of a document, which is not encoded again; an unknown id is ignored. `wait_s` as for `write`.
 
-        Args:
-            document_id: its id.
-            metadata: a JSON merge patch: keys with new values; None removes a key.
-            wait_s: as for `write`.
+        `metadata` is a JSON merge patch: keys with new values; None removes a key.
         """
         return _write("PATCH", _path_of(document_id), metadata, wait_s)
 
@@ -294,12 +252,9 @@ class Calls(Generic[H]):
     def delete_where(
         self, wanted: Members, *, all_documents: bool = False, wait_s: float = 0.0
     ) -> Call[OperationResult]:
-        """Deletes the documents that match a filter at the time when the write is applied.
+        """Deletes the documents that match a filter at the time when the write is applied. `wait_s` as for `write`.
 
-        Args:
-            wanted: a filter, as for a search.
-            all_documents: allow a filter that matches every document.
-            wait_s: as for `write`.
+        With `all_documents`, the filter may match every document.
         """
         body = {"filter": wanted, **({"all": True} if all_documents else {})}
         return _write("POST", "/v1/documents/delete", body, wait_s)
@@ -319,7 +274,7 @@ class Calls(Generic[H]):
         rank: int | None = None,
         dwell_s: float | None = None,
         user: str | None = None,
-    ) -> Call[None]:
+    ) -> Call[FeedbackResult]:
         """Reports a click or a rating of a hit, if the service keeps a feedback log.
 
         Args:
@@ -337,7 +292,7 @@ class Calls(Generic[H]):
         """
         members = {"request_id": request_id, "id": document_id, "kind": kind}
         body = _given({**members, "rank": rank, "dwell_s": dwell_s, "user": user})
-        return Call("POST", "/v1/feedback", _nothing_of, body)
+        return Call("POST", "/v1/feedback", _reading(FeedbackResult), body)
 
     @sends
     def embeddings(
@@ -454,10 +409,6 @@ def _reading(kind: type[T]) -> Callable[[httpx.Response, bytes], T]:
 
 def _is_success(response: httpx.Response, body: bytes) -> bool:
     return bool(_reading(dict)(response, body))
-
-
-def _nothing_of(response: httpx.Response, body: bytes) -> None:
-    _reading(FeedbackResult)(response, body)
 
 
 def _readiness_of(response: httpx.Response, body: bytes) -> Readiness:
