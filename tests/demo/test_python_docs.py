@@ -153,7 +153,9 @@ def test_the_command_reports_one_line(
     extraction: subprocess.CompletedProcess[str], documents: Documents
 ) -> None:
     version = ".".join(map(str, sys.version_info[:3]))
-    assert extraction.stderr == f"{len(documents)} documents from the standard library of Python {version}\n"
+    assert (
+        extraction.stderr == f"{len(documents):,} documents from the standard library of Python {version}\n"
+    )
 
 
 def test_modules_that_act_on_import_are_not_imported(run_python: Any, tmp_path: Path) -> None:

@@ -346,7 +346,7 @@ def test_rejects_lie_in_the_version_and_are_counted(
     assert [json.loads(line)["line"] for line in rejects.read_text().splitlines()] == [10, 11]
     assert "rejects.jsonl" in index.manifest.files
     report = report_of(tmp_path / "r.json")
-    counts = {"documents": 9, "rejects": 2, "lines": 11, "read_bytes": 0}
+    counts = {"documents": 9, "reused": 0, "rejects": 2, "lines": 11, "read_bytes": 0}
     assert report["counts"] | {"read_bytes": 0} == counts
     assert report["rejects"] == {"not JSON": 1, "no id": 1}
     assert f"2 lines rejected: 1 x not JSON, 1 x no id; all are in {rejects}" in done.stdout

@@ -121,7 +121,7 @@ def test_a_build_splits_documents_if_enough_of_their_text_would_not_be_read(
     assert index.holds(PASSAGES) == ("passages" in index.manifest.counts) == is_cut
     assert index.manifest.parameters["passages"] is is_cut
     end = ": 4 passages" if is_cut else " and cut, 70% of all text; --passages reads them whole"
-    assert f"1 of 1 documents are longer than the encoder reads (64 tokens){end}\n" in done.stdout
+    assert f"1 of 1 document is longer than the encoder reads (64 tokens){end}\n" in done.stdout
 
 
 def test_a_large_build_tells_what_it_will_take(

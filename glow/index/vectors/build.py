@@ -117,8 +117,9 @@ class VectorRules(Rules):
         if self.index != "auto":
             return f"{count} {unit} are too few for {self.index}, which was asked for by --index"
         if kind == "flat":
-            few = "are few enough to compare with every one"
-            return f"{count} {unit} {few if count <= FLAT_MAX_VECTORS else 'are for a GPU, which searches flat indexes'}"
+            few = "few enough to compare with every one"
+            why = few if count <= FLAT_MAX_VECTORS else "for a GPU, which searches flat indexes"
+            return f"{count} {unit} are {why}" if count > 1 else f"1 {unit.removesuffix('s')} is {why}"
         graph_mb = index_bytes("hnsw", count, self.dimensions) / 2**20
         fits = "fits" if graph_mb <= self.memory_mb else "does not fit"
         return (
