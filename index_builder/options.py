@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from pydantic import create_model, field_validator
+from pydantic import create_model, field_validator, model_validator
 
 from glow.artifact import find_model
 from glow.collection import MAX_DOCUMENT_BYTES, RecordKeys
@@ -117,6 +117,13 @@ class FileOptions(StrictModel):
         (), "Leaves out files and folders of these names or paths; repeatable.", metavar="GLOB"
     )
     base_url: str = option("", "Comes before the path of each file in its url.", metavar="URL")
+
+    @model_validator(mode="after")
+    def _check_places(self) -> Self:
+        source, root = (getattr(self, name, None) for name in ("source", "index_root"))
+        if source and root and Path(source).resolve() == Path(root).resolve():
+            raise ConfigError(f"--input and --index-root are one directory, {root}; choose another root")
+        return self
 
 
 class CommonOptions(FileOptions, InputOptions, GateLimits, JsonOptions, IndexRootOptions):

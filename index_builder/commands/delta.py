@@ -157,7 +157,9 @@ def _tell(result: DeltaResult, json: Path | None) -> None:
     if reused := counts.get("reused"):
         say(f"encoded {counts['encoded']}, reused the vectors of {reused}")
     if result.rejects_file:
-        say(f"rejected lines: {written_of(counts['rejects'])} {result.rejects_file}")
+        faults = ", ".join(f"{count} x {fault}" for fault, count in result.report["rejects"].items())
+        rejected = counted(counts["rejects"], "line")
+        say(f"{rejected} rejected: {faults}; {written_of(counts['rejects'])} {result.rejects_file}")
     if result.report.get("skipped"):
         say(skipped_words(result.report["skipped"]))
     if result.warning:

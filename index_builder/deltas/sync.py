@@ -24,7 +24,7 @@ from glow_index_builder.deltas.plan import Changes, DeltaFullError, UpsertOption
 from glow_index_builder.deltas.upsert import DeltaResult, apply_changes
 from glow_index_builder.input import LineReader, RejectLog, open_sources
 from glow_index_builder.open_version import OpenVersion
-from glow_index_builder.options import BuildOptions, FileOptions
+from glow_index_builder.options import BuildOptions, FileOptions, InputOptions
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions import disk_errors
 
@@ -79,15 +79,15 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
     if not is_other:
         live.check_model(model)
     version = root.new_version()
-    rejects_file = options.index_root / f"rejects-{version}.jsonl"
+    rejects_file = options.index_root / REJECTS
     with disk_errors(options.index_root), folder_for(root.path / f"{version}-work") as work:
         with RejectLog(rejects_file) as rejects:
             with stages.stage("read", None, "bytes") as advance:
-                skipped = _read(options, model, work, rejects, advance)
+                skipped, unknown = _read(options, model, work, rejects, advance)
             read = DocumentStore(work / READ)
             rejects.require_share(read.count, options.max_reject_share, rejects_file)
         with stages.stage("compare"):
-            difference = _compare(live, read, work, options.max_documents)
+            difference = _compare(live, read, work, options.max_documents, keeps_all=unknown > 0)
         deleted, count = difference.counts["deleted"], live.documents.count
         words = f"the input lacks {deleted} of {count} documents of the index"
         if deleted > options.max_delete_share * count and not (confirm and confirm(f"{words}. Delete them?")):
@@ -95,7 +95,9 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
         result = None
         if not (difference.is_large or is_other):
             with suppress(DeltaFullError):
-                result = apply_changes(options, difference.changes, {}, stages)
+                names = {*FileOptions.model_fields, *InputOptions.model_fields} & given.keys()
+                chosen = options.model_dump(include=names)
+                result = apply_changes(options, difference.changes, chosen, stages)
         if result is None:
             if "reranker" in live.manifest.parents:
                 raise ConfigError(
@@ -105,19 +107,27 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
             result = _build(options, recorded, difference, stages, work / KEPT)
     counts = {name: result.report["counts"][name] for name in ("documents", "encoded", "reused")}
     counts = {**difference.counts, **counts, "rejects": rejects.count}
-    report = {**result.report, "counts": counts, "skipped": skipped}
+    report = {**result.report, "counts": counts, "rejects": dict(rejects.faults), "skipped": skipped}
     report["seconds"] = stage_seconds(stages.seconds)
-    return DeltaResult(result.version, report, result.warning, rejects_file if rejects.count else None)
+    warning = result.warning
+    if unknown and difference.counts["kept"]:
+        warning = "a rejected line has no id that can be read, so no document was deleted"
+    return DeltaResult(result.version, report, warning, rejects_file if rejects.count else None)
 
 
 PART = re.compile(r"(#(page|part)=\d+)+$")
+REJECTS = "rejects-sync.jsonl"
 READ, REJECTED, KEPT = "read.sqlite", "rejected.sqlite", "kept.jsonl"
 
 
 def _read(
     options: SyncOptions, model: Model, work: Path, rejects: RejectLog, advance: Advance
-) -> dict[str, int]:
-    """Reads the input into stores: of its documents, and of the ids of rejected lines; returns the skipped files."""
+) -> tuple[dict[str, int], int]:
+    """Reads the input into stores: of its documents, and of the ids of rejected lines.
+
+    Returns the skipped files by ending, and how many rejected lines have no id.
+    """
+    unknown = 0
     reader = LineReader(model.preprocessor.schema.names, options.keys, options.max_line_bytes)
     sources = open_sources(options.source, options.exclude, options.base_url, options.text)
     with DocumentWriter(work / READ) as writer, DocumentWriter(work / REJECTED) as rejected:
@@ -130,14 +140,23 @@ def _read(
                 except RecordError as error:
                     identifier = document.id if document else reader.known_id(line)
                     rejects.add(source.name, line.number, str(error), line.data, identifier)
-                    if identifier is not None:
+                    if identifier is None:
+                        unknown += 1
+                    else:
                         with suppress(RecordError):  # it came before
                             rejected.add(Document(identifier, {}))
                 advance(line.read_bytes)
-    return sources.skipped
+    return sources.skipped, unknown
 
 
-def _compare(live: OpenVersion, read: DocumentStore, work: Path, most: int) -> Difference:
+def _compare(
+    live: OpenVersion,
+    read: DocumentStore,
+    work: Path,
+    most: int,
+    *,
+    keeps_all: bool,  # whether no document may go, because any may be that of a rejected line
+) -> Difference:
     """The difference; a file gets the lines of live documents that stay because their lines were rejected."""
     difference, rejected = Difference(), DocumentStore(work / REJECTED)
     counts, changes = difference.counts, difference.changes
@@ -145,7 +164,7 @@ def _compare(live: OpenVersion, read: DocumentStore, work: Path, most: int) -> D
         if new is None:
             (identifier, *_) = old or ("",)
             # The pages of a file have its name as id, and their number.
-            if rejected.find_all([identifier, PART.sub("", identifier)]) != [None, None]:
+            if keeps_all or rejected.find_all([identifier, PART.sub("", identifier)]) != [None, None]:
                 counts["kept"] += 1
                 document = live.documents.get(identifier)
                 line = json.dumps({**document.metadata, **document.fields, "_id": identifier})

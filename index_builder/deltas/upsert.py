@@ -183,6 +183,7 @@ class _Change:
                     )
                 result = self._change(live, changes, model, version)
         result.report["counts"] |= {"rejects": rejects.count, "repeated": changes.repeated}
+        result.report["rejects"] = dict(rejects.faults)
         result.report["skipped"] = sources.skipped
         result.report["seconds"] = stage_seconds(self.stages.seconds)
         return DeltaResult(

@@ -128,8 +128,25 @@ def decoded(file: BinaryIO, encoding: str) -> BinaryIO:
     name = next((name for mark, name in _MARKS.items() if start.startswith(mark)), encoding or "utf-8")
     if codecs.lookup(name).name == "utf-8":
         return file
+    if _is_utf8(cast(io.BufferedReader, file).peek(STEP_BYTES)):
+        return file  # whatever was asked for: a later export may have another encoding
     decoder = codecs.getincrementaldecoder(name)(_INVALID)
-    return converted(file, lambda data: decoder.decode(data, not data).encode(errors=_INVALID))
+
+    def convert(data: bytes) -> bytes:
+        try:
+            return decoder.decode(data, not data).encode(errors=_INVALID)
+        except UnicodeError as error:
+            raise OSError(f"it is not {name}: {error}") from error
+
+    return converted(file, convert)
+
+
+def _is_utf8(start: bytes) -> bool:
+    """Whether the start of a text has characters beyond ASCII, and all are UTF-8."""
+    try:
+        return not codecs.getincrementaldecoder("utf-8")().decode(start).isascii()
+    except UnicodeDecodeError:
+        return False
 
 
 def encoding_hint(data: bytes) -> str:

@@ -103,7 +103,8 @@ class Source:
 
     def _lines(self, max_line_bytes: int) -> Iterator[Line]:
         if self.leads_out:
-            return iter([Line(1, b"", 0, fault="a link out of the input directory; copy the file")])
+            line = json.dumps({"_id": self.name}).encode()
+            return iter([Line(1, line, 0, fault="a link out of the input directory; copy the file")])
         if not self._is_file:
             return self._streamed(max_line_bytes)
         if self._is_document:

@@ -153,7 +153,7 @@ def table_rows(file: BinaryIO, form: TextFormat, name: str, max_line_bytes: int)
             data, fault = _row_data(row, names, form, lines.delimiter == ";")
             read_bytes = lines.read_bytes - before
             if fault:
-                yield Line(number, lines.start, read_bytes, fault=fault)
+                yield Line(number, data or lines.start, read_bytes, fault=fault)
             elif data:
                 yield Line(number, data[: max_line_bytes + 1], read_bytes, len(data) > max_line_bytes)
         else:
@@ -162,7 +162,7 @@ def table_rows(file: BinaryIO, form: TextFormat, name: str, max_line_bytes: int)
 
 
 def _row_data(row: list[str], names: Sequence[str], form: TextFormat, has_commas: bool) -> tuple[bytes, str]:
-    """A row as JSON, and why it is rejected; no JSON if the types are only guessed."""
+    """A row as JSON, with its id if it can be read, and why it is rejected; no JSON if the types are only guessed."""
     while len(row) > len(names) and not row[-1]:
         row.pop()
     if len(row) != len(names):
@@ -173,17 +173,16 @@ def _row_data(row: list[str], names: Sequence[str], form: TextFormat, has_commas
         form.types.add(names, row, has_commas)
         return b"", ""
     values: dict[str, Any] = {key: cell for key, cell in zip(names, row, strict=True) if cell}
+    fault = ""
     for key in form.types.keys() & values.keys():
-        value = typed_value(values[key], form.types[key], has_commas)
+        value, kind = typed_value(values[key], form.types[key], has_commas), form.types[key]
         if value is None:
-            kind = form.types[key]
-            return (
-                b"",
-                f"column {key!r} is {kind}, found {values[key]!r:.80}; --field-type {key}=string takes any value",
-            )
-        values[key] = value
+            found = f"{values[key]!r:.80}"
+            fault = f"column {key!r} is {kind}, found {found}; --field-type {key}=string takes any value"
+        else:
+            values[key] = value
     try:
-        return json.dumps(values, ensure_ascii=False).encode(), ""
+        return json.dumps(values, ensure_ascii=False).encode(), fault
     except UnicodeEncodeError:
         return b"", f"not {form.encoding or 'UTF-8'}"
 

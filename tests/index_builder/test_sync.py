@@ -123,6 +123,22 @@ def test_many_deletions_need_a_confirmation_and_a_rejected_line_deletes_nothing(
     assert "9 of 15 input lines are invalid" in failed["error"]
 
 
+def test_a_bad_cell_keeps_its_product_and_the_encoding_may_change(tmp_path: Path, toy_model: Path) -> None:
+    source = tmp_path / "shop.csv"
+    rows = [f"{number};Stühle {number};{number},50" for number in range(9)]
+    source.write_bytes("\n".join(["id;title;price", *rows]).encode("windows-1252"))
+    first = run("sync", source, toy_model, "--encoding", "windows-1252")
+    assert first["counts"]["new"] == 9
+    source.write_text("\n".join(["id;title;price", *rows[:-1], "8;Stühle 8;on request"]), encoding="utf-8")
+    counts = counted(run("sync", source, toy_model))
+    assert counts == {"unchanged": 8, "kept": 1, "rejects": 1, "documents": 9}
+    source.write_text("\n".join(["id;title;price", *rows[:-1], "8;Stühle 8"]), encoding="utf-8")
+    counts = counted(run("sync", source, toy_model))  # no id is known, as columns do not fit
+    assert counts == {"unchanged": 8, "kept": 1, "rejects": 1, "documents": 9}
+    done = glow("sync", "--input", tmp_path, "--index-root", tmp_path, "--model", toy_model)
+    assert done.returncode == 2 and "are one directory" in done.stderr
+
+
 def test_a_large_difference_is_built_with_reused_vectors_and_the_options_of_the_live_version(
     tmp_path: Path,
 ) -> None:
