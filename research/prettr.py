@@ -21,18 +21,8 @@ from glow.commands import package_app, reporting, say
 from glow.evaluation import evaluate
 from glow.nn import CrossEncoder, minilm_folder
 from glow.records import Qrel
-from glow.training import Given, Place, run
+from glow.training import Given, Place, rerank, run
 from glow.training.data import read_collection
-from glow.training.rerank import (
-    Candidates,
-    RerankConfig,
-    RerankScores,
-    Texts,
-    load_reranker,
-    read_candidates,
-    reranker_recipe,
-    score_candidates,
-)
 from research.folders import append, given_file, given_folder, names_among, read_records
 
 DEPTH = 50
@@ -58,10 +48,10 @@ CONTRASTS = (
 )
 
 
-def judged(data: Path, run_file: Path, split: str, count: int) -> tuple[Candidates, list[Qrel]]:
+def judged(data: Path, run_file: Path, split: str, count: int) -> tuple[rerank.Candidates, list[Qrel]]:
     """Draws `count` queries, always the same: candidates of those with a relevant one, and judgments of all."""
     schema = _config(Arm(0), 0, 1, (0,)).field_schema
-    found = read_candidates(run_file, read_collection(data, split, schema), DEPTH)
+    found = rerank.read_candidates(run_file, read_collection(data, split, schema), DEPTH)
     every = found.collection
     drawn = np.random.default_rng(0).permutation(len(every.queries))[:count].tolist()
     qrels = [
@@ -75,7 +65,7 @@ def judged(data: Path, run_file: Path, split: str, count: int) -> tuple[Candidat
     )
     part = replace(every, queries=texts, query_ids=ids, relevant=relevant)
     rows, scores = ([each[query] for query in kept] for each in (found.rows, found.scores))
-    return Candidates(part, rows, scores), qrels
+    return rerank.Candidates(part, rows, scores), qrels
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,7 @@ class Study:
 
     data: Path
     train_run: Path  # TREC run of its training split
-    candidates: Candidates  # what arms are measured on
+    candidates: rerank.Candidates  # what arms are measured on
     qrels: Sequence[Qrel]
     layers: tuple[int, ...] = (0, 4, 5)  # layers of MiniLM to start from
     steps: int = 1  # of every run
@@ -97,24 +87,26 @@ class Study:
             given = Given(
                 data=[self.data], candidates=[self.train_run], out=out, init=minilm_folder(), device="cpu"
             )
-            recipe = reranker_recipe(_config(arm, seed, self.steps, self.layers), given, lambda line: None)
+            recipe = rerank.reranker_recipe(
+                _config(arm, seed, self.steps, self.layers), given, lambda line: None
+            )
             _scored_by(recipe.model, arm)
             run(recipe, Place(given.run_folder, out, "cpu"), lambda progress: losses.append(progress.last))
-            trained = load_reranker(out)
-        texts = Texts(self.candidates.collection, trained.preprocessor)
+            trained = rerank.load_reranker(out)
+        texts = rerank.Texts(self.candidates.collection, trained.preprocessor)
         pad_id, model = trained.preprocessor.pieces.pad_id, _scored_by(trained.model, arm)
         tenths = [round(float(np.mean(part)), 4) for part in np.array_split(losses, 10) if len(part)]
-        scores = score_candidates(model, texts, self.candidates, pad_id, "bf16")
+        scores = rerank.score_candidates(model, texts, self.candidates, pad_id, "bf16")
         about = {"arm": name, "seed": seed, "steps": len(losses), "losses": tenths}
         return about | self._figures(scores)
 
     def first(self) -> dict[str, Any]:
         """The result of the first search alone."""
         return {"arm": "first", "seed": 0} | self._figures(
-            RerankScores(self.candidates, self.candidates.scores)
+            rerank.RerankScores(self.candidates, self.candidates.scores)
         )
 
-    def _figures(self, scores: RerankScores) -> dict[str, Any]:
+    def _figures(self, scores: rerank.RerankScores) -> dict[str, Any]:
         """Means, and each query's nDCG@10 in ten-thousandths."""
         found = evaluate(scores.run(0.0), self.qrels, ["nDCG@10", "RR@10"])
         means = {name: round(mean, 4) for name, mean in found.means.items()}
@@ -128,14 +120,14 @@ def _scored_by(model: Any, arm: Arm) -> CrossEncoder:
     return model  # type: ignore[no-any-return]
 
 
-def _config(arm: Arm, seed: int, steps: int, layers: tuple[int, ...]) -> RerankConfig:
+def _config(arm: Arm, seed: int, steps: int, layers: tuple[int, ...]) -> rerank.RerankConfig:
     parts = {
         "cross": {"init_layers": layers, "split": arm.split, "late": 128 if arm.late else 0, "dropout": 0.0},
         "objective": {"kind": "list", "negatives": 3, "depth": DEPTH},
         "optimizer": OPTIMIZER | {"max_steps": steps},
     }
     about = {"name": "rank", "seed": seed, "checkpoint_steps": steps}
-    return RerankConfig.model_validate(LENGTHS | about | parts)
+    return rerank.RerankConfig.model_validate(LENGTHS | about | parts)
 
 
 def tables(results: Sequence[dict[str, Any]]) -> list[str]:

@@ -32,28 +32,29 @@ PACKAGES = {
 """Name of a count of lines -> its directories."""
 PARTS = [name for name in PACKAGES if name not in ("product", "tests", "research", "benchmarks", "scripts")]
 BOUNDS = {
-    "glow/text": 2_416,
-    "glow/artifact, storage, ingest": 2_016,
-    "glow/index": 9_696,
+    "glow/text": 2_434,
+    "glow/artifact, storage, ingest": 2_092,
+    "glow/index": 9_698,
     "glow/search, runtime": 2_714,
-    "glow/nn": 1_693,
-    "glow/training": 6_163,
+    "glow/nn": 1_716,
+    "glow/training": 5_280,
     "glow/evaluation": 1_683,
-    "glow/client, contract, adapters": 2_560,
-    "index_builder": 6_290,
-    "model_export": 2_307,
-    "service": 8_936,
-    "product": 48_174,
-    "tests": 49_179,
-    "research": 4_363,
+    "glow/client, contract, adapters": 2_004,
+    "index_builder": 8_102,
+    "model_export": 2_715,
+    "service": 9_121,
+    "product": 49_347,
+    "tests": 50_633,
+    "research": 4_362,
     "benchmarks": 3_555,
-    "scripts": 1_395,
-    "the rest of glow": 1_700,
-    "files of the product": 242,
-    "commands": 31,
+    "scripts": 1_337,
+    "the rest of glow": 1_788,
+    "files of the product": 244,
+    "commands": 33,
     "functions over 60 lines": 0,
 }
-"""Present counts. They only fall; `--lower` writes those that fell. They rose once by what users expect of a search (2,118 lines)."""
+"""Present counts. They only fall; `--lower` writes those that fell. They rose twice: by what users expect of a search (2,118 lines), and of files
+(1,400 lines, after what training and the client lost in the same change)."""
 
 
 def main(
