@@ -145,7 +145,7 @@ def test_an_empty_environment_indexes_serves_and_searches(
     built = glow(installed, "build", "--input", toy_corpus.resolve(), "--index-root", "index", cwd=tmp_path)
     assert built.returncode == 0, built.stderr
     assert "50 documents" in built.stdout
-    found = glow(installed, "search", QUERY, "--index-root", "index", "--json", cwd=tmp_path)
+    found = glow(installed, "search", QUERY, "--index-root", "index", "--json", "-", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     ids = [hit["id"] for hit in json.loads(found.stdout)["hits"]]
     assert ids[0] == "toy/0"
@@ -157,7 +157,7 @@ def test_an_empty_environment_indexes_serves_and_searches(
         try:
             url = f"http://127.0.0.1:{port}"
             wait_until_ready(url)
-            asked = glow(installed, "search", QUERY, "--url", url, "--json", cwd=tmp_path)
+            asked = glow(installed, "search", QUERY, "--url", url, "--json", "-", cwd=tmp_path)
             assert asked.returncode == 0, asked.stderr
             assert [hit["id"] for hit in json.loads(asked.stdout)["hits"]] == ids
             with urllib.request.urlopen(f"{url}/", timeout=10) as page:  # noqa: S310 - our own service

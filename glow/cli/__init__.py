@@ -53,6 +53,10 @@ EXTRAS = {
     "opentelemetry": "otel",
 }
 """Package -> the extra that installs it."""
+WITH_TORCH = {verb.name: "train" for verb in GROUPS["Models"] if verb.name != "import-model"} | {
+    "export-model": "export"
+}
+"""Command -> the extra that installs all of its packages."""
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -128,7 +132,7 @@ def _offline(name: str, package: str) -> Any:
 def _refuse(name: str, package: str) -> None:
     sys.stderr.write(
         f"glow: error (dependency_missing): `glow {name}` needs the package {package}, which is not installed; "
-        f"run: pip install 'glow-retrieval[{EXTRAS[package]}]'\n"
+        f"run: pip install 'glow-retrieval[{WITH_TORCH.get(name, EXTRAS[package])}]'\n"
     )
     sys.exit(EXIT_MISSING)
 

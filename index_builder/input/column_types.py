@@ -11,8 +11,9 @@ FieldType = Literal["number", "boolean", "date", "string"]
 FIELD_TYPES: tuple[str, ...] = get_args(FieldType)
 MAX_DIGITS = 15
 """Digits that a floating-point number keeps exactly."""
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
-_COMMA = re.compile(r"-?(?:0|[1-9][0-9]*)(?:,[0-9]+)?")
+# Marks between thousands count only before decimals: 1.249 alone is a little more than one.
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:,[0-9]{3})+(?=\.))(?:\.[0-9]+)?")
+_COMMA = re.compile(r"-?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:\.[0-9]{3})+(?=,))(?:,[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
 _GUESSES = ("number", "comma", "boolean", "date")
 
@@ -55,10 +56,11 @@ def typed_value(
     if kind == "string":
         return cell
     if kind == "number" and has_commas and _fits(text, "comma"):
-        text = text.replace(",", ".")
+        text = text.replace(".", "").replace(",", ".")
     if not _fits(text, kind):
         return None
     if kind == "number":
+        text = text.replace(",", "")
         return float(text) if "." in text else int(text)
     return _BOOLEANS[text.lower()] if kind == "boolean" else text
 

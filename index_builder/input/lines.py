@@ -83,6 +83,8 @@ SHOWN = 3
 SHOWN_COLUMNS = 6
 COMPARED_RECORDS, COMPARED_KEYS = 100, 100
 """So many records without id are looked at for a key that would do, and so many keys of the first one."""
+_NAMES_ID = re.compile(r"(?i)(id|key|code|sku|isbn|nr|no|number|slug|url)$")
+"""Keys that sound like ids come first."""
 MAX_WRITTEN = 10_000
 """Further rejects are only counted: a file of a few kilobytes may unpack to millions of bad lines."""
 # Faults come from code, so there are few; the limit is a safeguard.
@@ -135,7 +137,8 @@ class _IdKeys:
 
     def hint(self) -> str:
         """What to do about records without id."""
-        names = sorted(self._values, key=lambda key: key in self._phrases)[:SHOWN]
+        many = self._values if self._records > 1 else ()  # one object is likely to hold the documents
+        names = sorted(many, key=lambda key: (not _NAMES_ID.search(key), key in self._phrases))[:SHOWN]
         start = "Each document needs an id, as the key '_id' or 'id'"
         if not names:
             return (

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from glow.errors import ConfigError
 from glow.index.stored_fields import STORED_FIELDS
+from glow_index_builder.input.column_types import typed_value
 from glow_index_builder.input.formats import TextFormat
 from glow_index_builder.input.source import Source
 from glow_index_builder.options import BuildOptions
@@ -164,3 +165,19 @@ def test_a_pipe_is_copied_to_be_read_twice(build: Run, tmp_path: Path, live: Liv
 def test_options_that_cannot_be_meant_are_refused(bad: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         BuildOptions(source="x", index_root=tmp_path, **bad)
+
+
+@pytest.mark.parametrize(
+    ("cell", "has_commas", "value"),
+    [
+        ("1.249,00", True, 1249.0),
+        ("1.249", True, 1.249),
+        ("1.249.000,5", True, 1_249_000.5),
+        ("12.49,00", True, None),
+        ("1,249.00", False, 1249.0),
+        ("1,249", False, None),
+        ("0012", False, None),
+    ],
+)
+def test_thousands_are_marked_before_decimals_only(cell: str, has_commas: bool, value: float | None) -> None:
+    assert typed_value(cell, "number", has_commas) == value
