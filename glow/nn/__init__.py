@@ -16,7 +16,6 @@ from glow.nn.bert import (
     init_encoder,
     init_from_bert,
     init_tower,
-    init_words,
     minilm_folder,
 )
 from glow.nn.cross_encoder import Compressor, CrossConfig, CrossEncoder, LateInteraction, Side
@@ -36,6 +35,6 @@ __all__ = [
     "EncoderLayer", "LateInteraction", "Pooling", "Pretrainer", "PretrainingBatch", "PretrainingKind",
     "SentenceConfig", "SentenceEncoder", "Side", "TermImpacts", "Tower", "TowerConfig", "TwoTowers",
     "WeightForm", "WeightSide", "WeightedSelfAttention", "bert_config", "bert_tensors",
-    "init_cross_encoder", "init_encoder", "init_from_bert", "init_tower", "init_words", "load_weights",
+    "init_cross_encoder", "init_encoder", "init_from_bert", "init_tower", "load_weights",
     "minilm_folder", "weighted_attention",
 ]  # fmt: skip

@@ -149,15 +149,6 @@ def bert_tensors(encoder: SentenceEncoder, cls_id: int) -> dict[str, Tensor]:
     return {name: value.detach().contiguous() for name, value in found.items()}
 
 
-def init_words(towers: TwoTowers, folder: Path) -> None:
-    """Loads only the shared token embedding matrix, as the released code does from a stock BERT checkpoint.
-
-    Raises:
-        ConfigError: if the directory cannot be read, or its matrix has another shape.
-    """
-    _copy(towers.words.weight, load_weights(folder).get(WORDS), WORDS)
-
-
 def init_tower(tower: Tower, weights: Parameters, layers: Sequence[int]) -> None:
     """Loads one tower, except for its token embedding matrix and the gains of weights."""
     found = tower_parameters(weights, layers, tower.positions.num_embeddings, tower.fields.num_embeddings)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glow.errors import ConfigError
 from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, load_weights, minilm_folder
-from glow.nn.bert import MINILM_SHA256, init_tower, init_words
+from glow.nn.bert import MINILM_SHA256, init_tower
 from glow.nn.towers import Tower
 from glow.schema import FieldSchema
 
@@ -213,19 +213,6 @@ def test_weighted_pooling_is_a_mean_weighted_by_a_power_of_w() -> None:
 def test_gains_on_the_row_side_are_refused() -> None:
     with pytest.raises(ValidationError, match="a softmax ignores what a row shares"):
         TowerConfig.model_validate({"vocabulary": 60, "weight_form": "log", "weight_side": "row"})
-
-
-def test_initial_words_leave_the_layers_as_they_were_drawn(tmp_path: Path) -> None:
-    """The released code starts from the token embeddings alone."""
-    torch.manual_seed(0)
-    towers = TwoTowers(SMALL, SCHEMA)
-    before = {name: tensor.clone() for name, tensor in towers.state_dict().items()}
-    table = torch.randn(60, 24)
-    save_file({"embeddings.word_embeddings.weight": table}, tmp_path / "model.safetensors")
-    init_words(towers, tmp_path)
-    assert torch.equal(towers.words.weight, table)
-    for name, tensor in towers.state_dict().items():
-        assert name.endswith("words.weight") or torch.equal(tensor, before[name])
 
 
 @pytest.mark.parametrize("changes", [{}, {"weight_side": "row"}, {"weight_form": "log", "gain": 0.7}])
