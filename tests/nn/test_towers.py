@@ -1,12 +1,9 @@
 """Towers: equality with BERT, what is shared and what is not, padding, pooling."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from glow.errors import ConfigError
