@@ -67,6 +67,14 @@ class RecordKeys:
 PLAIN_KEYS = RecordKeys()
 
 
+@dataclass(frozen=True, slots=True)
+class UsedKeys:
+    """Which keys of records were read."""
+
+    ids: Counter[str] = field(default_factory=Counter)  # key -> number of ids taken from it
+    renamed: set[str] = field(default_factory=set)  # source keys that some record has
+
+
 def parse_object(line: bytes) -> dict[str, Any]:
     """Reads one line as a JSON object; NaN, Infinity, numbers of thousands of digits and deep nesting are refused."""
     try:
@@ -88,7 +96,7 @@ def parse_document(
     line: bytes,
     field_names: Sequence[str],
     keys: RecordKeys = PLAIN_KEYS,
-    taken: Counter[str] | None = None,  # counts the keys that ids are taken from
+    used: UsedKeys | None = None,
 ) -> Document:
     """Reads one corpus line.
 
@@ -102,8 +110,9 @@ def parse_document(
         key, identifier = GENERATED, _content_hash(record)
     else:
         identifier = _identifier(key, found, keys)
-    if taken is not None:
-        taken[key] += 1
+    if used is not None:
+        used.ids[key] += 1
+        used.renamed.update(keys.rename.keys() & record.keys())
     value.pop("_id", None)
     if key == "id" != keys.id_field:
         del value[key]
@@ -116,7 +125,7 @@ def read_document(
     field_names: Sequence[str],
     keys: RecordKeys = PLAIN_KEYS,
     max_bytes: int = MAX_DOCUMENT_BYTES,
-    taken: Counter[str] | None = None,
+    used: UsedKeys | None = None,
 ) -> Document:
     """Reads a document for indexing, as `parse_document`; builds and writes accept exactly the same lines.
 
@@ -124,7 +133,7 @@ def read_document(
     """
     if len(line) > max_bytes:
         raise too_long(max_bytes)
-    document = parse_document(line, field_names, keys, taken)
+    document = parse_document(line, field_names, keys, used)
     if not has_text(document):
         others = ", ".join(list(document.metadata)[:SHOWN_KEYS])
         names = ", ".join(field_names)

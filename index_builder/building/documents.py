@@ -40,6 +40,7 @@ class CorpusStats:
     rejects: Mapping[str, int] = field(default_factory=dict)  # fault -> number of lines
     ids: Mapping[str, int] = field(default_factory=dict)  # key -> number of ids taken from it
     forms: Mapping[str, int] = field(default_factory=dict)  # program's format -> number of its documents
+    renamed: Sequence[str] = ()  # keys of `rename` that some record has
 
 
 def read_corpus(
@@ -77,7 +78,10 @@ def read_corpus(
                         long.add(*cutter.sizes(document, fields[cutter.field]))
                 read_bytes += line.read_bytes
                 advance(line.read_bytes)
-    return CorpusStats(writer.count, read_bytes, *counter.tables(), long, ids=reader.ids, forms=reader.forms)
+    used = reader.used
+    return CorpusStats(
+        writer.count, read_bytes, *counter.tables(), long, {}, used.ids, reader.forms, sorted(used.renamed)
+    )
 
 
 READ = "read"
@@ -111,6 +115,7 @@ def read_documents(
                 "read_bytes": stats.read_bytes,
                 "ids": stats.ids,
                 "forms": stats.forms,
+                "renamed": stats.renamed,
             }
             step.values = {**counts, "rejects": rejects.counts, "long": asdict(stats.long)}
     return _documents(step)
@@ -168,6 +173,7 @@ def _documents(step: Step) -> CorpusStats:
         rejects,
         values["ids"],
         values["forms"],
+        values["renamed"],
     )
 
 

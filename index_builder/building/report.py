@@ -53,6 +53,7 @@ def build_report(
         "rejects": dict(corpus.rejects),
         "ids": dict(corpus.ids),
         "forms": dict(corpus.forms),
+        "unused_renames": sorted(options.rename.keys() - set(corpus.renamed)),
         "long_documents": corpus.long.report(),
         "truncated": dict(truncated),
         "terms": {

@@ -66,6 +66,7 @@ def _summary(result: BuildResult, output: Path) -> str:
     ]
     if (ids := report["ids"]).keys() - {"_id"}:
         lines.append(f"ids from {', '.join(f'`{key}`' if key != GENERATED else key for key in ids)}")
+    lines += [f"no record has the key {key!r} of --rename-field" for key in report["unused_renames"]]
     lines += [f"input: {form}, {count} documents" for form, count in report["forms"].items()]
     if types := report["options"]["field_types"]:
         lines.append(f"columns: {', '.join(f'{name} {kind}' for name, kind in types.items())}")

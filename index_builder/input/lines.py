@@ -14,6 +14,7 @@ from glow.collection import (
     MAX_ID_BYTES,
     NO_ID,
     RecordKeys,
+    UsedKeys,
     known_id,
     parse_object,
     read_document,
@@ -48,7 +49,7 @@ class LineReader:
         self._names = names
         self._keys = keys
         self._max_line_bytes = max_line_bytes
-        self.ids: Counter[str] = Counter()  # key -> number of ids taken from it
+        self.used = UsedKeys()
         self.forms: Counter[str] = Counter()  # form -> number of its lines
 
     def read(self, line: Line) -> Document:
@@ -56,12 +57,12 @@ class LineReader:
         self.require_whole(line)
         if line.form:
             self.forms[line.form] += 1
-        return read_document(line.data, self._names, self._keys, self._max_line_bytes, self.ids)
+        return read_document(line.data, self._names, self._keys, self._max_line_bytes, self.used)
 
     @property
     def says_duplicate(self) -> str:
         """What to say of a document whose id came before."""
-        return "duplicate content: " if set(self.ids) == {GENERATED} else ""
+        return "duplicate content: " if set(self.used.ids) == {GENERATED} else ""
 
     def require_whole(self, line: Line) -> None:
         """Refuses a line that is too long or unreadable."""

@@ -304,7 +304,9 @@ def test_standard_input_is_built(build: Run, live: Live) -> None:
 def test_keys_are_mapped_to_fields(build: Run, lines_file: LinesFile, live: Live) -> None:
     file = lines_file([{"key": "1", "headline": "bees", "body": "home"}])
     options = ("--rename-field", "headline=title", "--rename-field", "body=text", "--rename-field", "key=_id")
-    assert build(file, *options).exit_code == 0
+    done = build(file, *options, "--rename-field", "links=anchor")
+    assert done.exit_code == 0
+    assert "no record has the key 'links' of --rename-field\n" in done.stdout and "'body'" not in done.stdout
     assert live()[STORED_FIELDS].get("1").fields == {"title": ("bees",), "text": ("home",)}
 
 
