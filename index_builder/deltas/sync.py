@@ -73,7 +73,7 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
         live = OpenVersion.open(root)
     recorded, given = live.manifest.parameters, options.model_dump(exclude_defaults=True)
     rest = recorded.keys() & SyncOptions.model_fields.keys() - given.keys() - {*OF_ONE_BUILD}
-    options = SyncOptions(**{name: recorded[name] for name in rest}, **given)
+    options = SyncOptions(**{name: recorded[name] for name in rest}, **given).after(recorded)
     model = Model.open(options.model_folder)
     is_other = options.model is not None and model.hash != live.manifest.hashes.get("model")
     if not is_other:

@@ -127,6 +127,10 @@ def test_columns_have_types_which_filters_and_upserts_use(
     assert done.exit_code == 0 and "1 new" in done.stdout, done.output
     rejects = next(output.glob("rejects-*.jsonl")).read_text()
     assert "column 'price' is number, found 'cheap'" in rejects
+    path.write_text("id,title,price,active\n5,Desk,9.5,true\n")
+    options = ("--model", toy_model, "--field-type", "active=string")
+    assert run("upsert", "--input", path, "--index-root", output, *options).exit_code == 0
+    assert live()[STORED_FIELDS].get("5").metadata == {"price": 9.5, "active": "true"}
 
 
 def test_types_are_merged_over_tables_and_given_ones_decide(build: Run, tmp_path: Path, live: Live) -> None:
