@@ -105,8 +105,8 @@ class InputOptions(StrictModel):
     def after(self, recorded: Mapping[str, Any]) -> Self:
         """These options, and for each that is not given what an index's manifest records."""
         # A flag that is not given has its default. A file's delimiter and encoding are its own.
-        kept = {"rename", "id_field", "generate_ids"}
-        names = kept & recorded.keys() - self.model_dump(exclude_defaults=True).keys()
+        given = self.model_dump(exclude_defaults=True).keys()
+        names = {"rename", "id_field", "generate_ids"} & recorded.keys() - given
         types = {**recorded.get("field_types", {}), **self.field_types}
         return self.model_copy(update={"field_types": types, **{name: recorded[name] for name in names}})
 

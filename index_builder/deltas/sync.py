@@ -30,6 +30,7 @@ from glow_index_builder.versions import disk_errors
 
 OF_ONE_BUILD = ("threads", "reuse", "source")
 """Recorded options that a later build does not take over."""
+RECORDED = {*FileOptions.model_fields, *InputOptions.model_fields}
 Stored = tuple[str, int, str, str]
 """Id, row, and fields and metadata as stored JSON."""
 
@@ -78,9 +79,8 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
     is_other = options.model is not None and model.hash != live.manifest.hashes.get("model")
     if not is_other:
         live.check_model(model)
-    version = root.new_version()
     rejects_file = options.index_root / REJECTS
-    with disk_errors(options.index_root), folder_for(root.path / f"{version}-work") as work:
+    with disk_errors(options.index_root), folder_for(root.path / f"{root.new_version()}-work") as work:
         with RejectLog(rejects_file) as rejects:
             with stages.stage("read", None, "bytes") as advance:
                 skipped, unknown = _read(options, model, work, rejects, advance)
@@ -95,8 +95,7 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
         result = None
         if not (difference.is_large or is_other):
             with suppress(DeltaFullError):
-                names = {*FileOptions.model_fields, *InputOptions.model_fields} & given.keys()
-                chosen = options.model_dump(include=names)
+                chosen = options.model_dump(include=given.keys() & RECORDED)
                 result = apply_changes(options, difference.changes, chosen, stages)
         if result is None:
             if "reranker" in live.manifest.parents:

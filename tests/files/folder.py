@@ -91,7 +91,6 @@ def sentences() -> Iterator[str]:
 
 
 def make(path: Path) -> Folder:
-    """Makes the folder."""
     folder, told, filler = Folder(path), sentences(), islice(sentences(), 1_000, None)
     for name, data in DAMAGED.items():
         _write(path / "damaged" / name, data)

@@ -117,7 +117,6 @@ def epub(title: str, chapters: Sequence[str]) -> bytes:
 
 
 def xlsx(rows: Sequence[Sequence[object]]) -> bytes:
-    """A workbook of one sheet."""
     book, out = openpyxl.Workbook(), io.BytesIO()
     for row in rows:
         book.active.append(list(row))

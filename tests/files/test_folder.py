@@ -50,7 +50,6 @@ def _is_of(name: str, hit: dict[str, Any]) -> bool:
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Indexed:
-    """Built by one command."""
     folder = make(tmp_path_factory.mktemp("files") / "papers")
     assert sum(1 for each in folder.path.rglob("*") if not each.is_dir()) == FILES
     root, report = folder.path.with_name("index"), folder.path.with_name("report.json")

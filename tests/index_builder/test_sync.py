@@ -130,11 +130,10 @@ def test_a_bad_cell_keeps_its_product_and_the_encoding_may_change(tmp_path: Path
     first = run("sync", source, toy_model, "--encoding", "windows-1252")
     assert first["counts"]["new"] == 9
     source.write_text("\n".join(["id;title;price", *rows[:-1], "8;Stühle 8;on request"]), encoding="utf-8")
-    counts = counted(run("sync", source, toy_model))
-    assert counts == {"unchanged": 8, "kept": 1, "rejects": 1, "documents": 9}
+    kept = {"unchanged": 8, "kept": 1, "rejects": 1, "documents": 9}
+    assert counted(run("sync", source, toy_model)) == kept
     source.write_text("\n".join(["id;title;price", *rows[:-1], "8;Stühle 8"]), encoding="utf-8")
-    counts = counted(run("sync", source, toy_model))  # no id is known, as columns do not fit
-    assert counts == {"unchanged": 8, "kept": 1, "rejects": 1, "documents": 9}
+    assert counted(run("sync", source, toy_model)) == kept  # no id is known, as columns do not fit
     done = glow("sync", "--input", tmp_path, "--index-root", tmp_path, "--model", toy_model)
     assert done.returncode == 2 and "are one directory" in done.stderr
 
