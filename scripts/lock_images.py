@@ -32,7 +32,7 @@ LOCKS: dict[str, tuple[str, ...]] = {
     "train-gpu": ("train", "export", "eval"),
 }
 """Lock file -> extras of pyproject.toml that it includes."""
-BUILD = ("pip", "setuptools")
+BUILD = ("pip", "setuptools", "uv")
 """Packages that build the environments and are not in the images."""
 UNLOCKED = {"dev": ("torch",), "builder-gpu": ("onnxruntime",)}
 """Lock file -> packages that it leaves out (docs/decisions/0018); markitdown asks for the CPU's onnxruntime."""
