@@ -21,6 +21,7 @@ from glow.text import WeightedTokens, batches_by_length, pad
 
 Device = Literal["cpu", "cuda"]
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+_ONLY_ON_CPUS = b"MatMulIntegerToFloat"  # ONNX Runtime would compute it on the CPU, in silence
 
 
 def open_session(
@@ -43,7 +44,9 @@ def open_session(
     # The arena keeps the memory of the largest batch ever seen; length-sorted batches gain nothing from it.
     options.enable_cpu_mem_arena = False
     if device == "cuda":
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        if _ONLY_ON_CPUS in path.read_bytes():
+            raise DeviceError(f"{path.name} is int8, which only CPUs compute; export fp16 (docs/models.md)")
+        onnxruntime.preload_dlls()  # of the packages of NVIDIA, which are not on the system's path of libraries
     try:
         session = onnxruntime.InferenceSession(path, options, providers=[provider])
     except Exception as error:  # onnxruntime's own exception types are not public
