@@ -1,4 +1,4 @@
-"""PreTTR's model: what is read apart and stored gives the score of the whole (docs/papers.md 3, rows 24 to 31)."""
+"""PreTTR's model: what is read apart and stored gives the score of the whole (docs/papers.md 3, rows 24 to 31); late interaction."""
 
 from collections.abc import Iterator
 
@@ -9,18 +9,11 @@ from torch import Tensor
 
 from glow.encoders import MASKED_LOGIT
 from glow.nn import CrossConfig, CrossEncoder, init_cross_encoder, minilm_folder
+from glow.nn.cross_encoder import START_SCALE, LateInteraction
 
 SMALL = CrossConfig(
-    vocabulary=60,
-    hidden=24,
-    layers=4,
-    heads=4,
-    intermediate=48,
-    query_tokens=9,
-    document_tokens=20,
-    fields=2,
-    split=2,
-)
+    vocabulary=60, hidden=24, layers=4, heads=4, intermediate=48, query_tokens=9, document_tokens=20, fields=2, split=2
+)  # fmt: skip
 CASES = [(split, size) for split in range(1, 4) for size in (0, 8)]
 
 
@@ -149,13 +142,6 @@ def test_shapes_whose_score_would_know_nothing_are_refused(changes: dict[str, in
         CrossConfig.model_validate(SMALL.model_dump() | changes)
 
 
-def test_the_score_sees_the_document_with_one_joined_layer() -> None:
-    made = model(split=3)
-    query, documents = side([5], False), side([20, 7], True)
-    first, second = made(query, documents)
-    assert abs(first - second) > 1e-4
-
-
 def test_attention_of_the_joined_layers_is_what_the_compressor_is_trained_to_keep() -> None:
     made = model(split=2, compressed=8)
     query, document = side([5, 3], False), side([9, 20], True)
@@ -180,3 +166,34 @@ def test_from_minilm_layers_read_as_bert_reads_a_single_text() -> None:
     expected = bert(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states[5]
     found = made.read_query(ids, mask, torch.ones(2, 12)).states
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def late_interaction() -> LateInteraction:
+    made = LateInteraction(2, 2)
+    torch.nn.init.eye_(made.project.weight)
+    return made
+
+
+def test_each_query_token_finds_its_nearest_document_token() -> None:
+    query = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
+    document = torch.tensor([[[3.0, 4.0], [-1.0, 0.0]], [[0.0, 5.0], [1.0, 0.0]]])
+    mask = torch.ones(2, 2).bool()
+    found = late_interaction()(query, mask[:1], document, mask)
+    # cosines of the first document: .6 and .8 (its other token: -1 and 0); of the second 1 and 1.
+    torch.testing.assert_close(found, START_SCALE * torch.tensor([0.7, 1.0]))
+
+
+def test_padding_is_neither_found_nor_counted_by_late_interaction() -> None:
+    made = late_interaction()
+    query, document = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[3.0, 4.0], [1.0, 0.0]]])
+    first, both = torch.tensor([[True, False]]), torch.tensor([[True, True]])
+    torch.testing.assert_close(made(query, first, document, first), torch.tensor([START_SCALE * 0.6]))
+    torch.testing.assert_close(made(query, both, document, first), torch.tensor([START_SCALE * 0.7]))
+
+
+def test_the_score_starts_as_late_interaction_alone() -> None:
+    made = CrossEncoder(SMALL.model_copy(update={"layers": 3, "late": 8})).eval()
+    query, document = made.read_query(*side([7] * 3, False)), made.read_document(*side([7] * 3, True))
+    torch.testing.assert_close(made.score(query, document), made.late_score(query, document))
+    made.head.bias.fill_(1.0)
+    torch.testing.assert_close(made.score(query, document), made.late_score(query, document) + 1.0)

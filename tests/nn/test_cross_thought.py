@@ -18,10 +18,34 @@ from glow.nn import (
     SentenceEncoder,
 )
 from glow.nn.pretraining import crop_loss
+from research.pretraining import attention_shares
 
 CONFIG = SentenceConfig(
     vocabulary=50, hidden=16, layers=1, heads=2, intermediate=32, specials=3, positions=40, dropout=0.0
 )
+
+
+def batch_of(
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    targets: torch.Tensor,
+    decoded: tuple[torch.Tensor, torch.Tensor] | None = None,
+    crops: torch.Tensor | None = None,
+    sequences: int = 1,
+    offset: int = 1,
+) -> PretrainingBatch:
+    """Texts whose `targets` are masked; a decoder reads the same unless it is given others."""
+    masked = ids.masked_fill(targets, 4)
+    crops = torch.zeros(2, len(ids), dtype=torch.int64) if crops is None else crops
+    return PretrainingBatch(
+        ids, mask, masked, targets, *(decoded or (masked, targets)), crops, sequences, offset
+    )
+
+
+def every_fourth(mask: torch.Tensor) -> torch.Tensor:
+    targets = torch.zeros_like(mask)
+    targets[:, 3::4] = True
+    return targets
 
 
 @pytest.fixture
@@ -35,7 +59,6 @@ def model() -> CrossThought:
 
 
 def sequences(count: int, length: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask of random tokens."""
     ids = torch.randint(5, 50, (count, length), generator=torch.Generator().manual_seed(1))
     return ids, torch.ones(count, length, dtype=torch.bool)
 
@@ -43,17 +66,16 @@ def sequences(count: int, length: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize(("offset", "first", "last"), [(1, 5, 68), (442, 446, 509)])
 def test_golden_positions(offset: int, first: int, last: int) -> None:
     """Golden G8: five special tokens at 0 to 4, then 64 tokens, wherever the draw puts them (row 34)."""
-    config = SentenceConfig(
-        vocabulary=5, hidden=1, layers=1, heads=1, intermediate=1, specials=5, positions=512, dropout=0.0
-    )
+    sizes = {"vocabulary": 5, "hidden": 1, "layers": 1, "heads": 1, "intermediate": 1}
+    config = SentenceConfig(**sizes, specials=5, positions=512, dropout=0.0)
     encoder = SentenceEncoder(config)
     encoder.words.weight.data.zero_()
     encoder.specials.weight.data.zero_()
     encoder.positions.weight.data[:, 0] = torch.arange(512.0)
     encoder.embedding_norm = torch.nn.Identity()  # type: ignore[assignment]
     found = encoder.embed(torch.zeros(1, 64, dtype=torch.int64), offset)[0, :, 0].tolist()
-    assert found[:5] == [0, 1, 2, 3, 4] and found[5] == first and found[-1] == last
-    assert config.most_offset(64) == 444 and 442 <= config.most_offset(64)
+    assert found == [*range(5), *range(first, last + 1)]
+    assert config.most_offset(64) == 444
 
 
 def test_special_tokens_differ(model: CrossThought) -> None:
@@ -123,15 +145,11 @@ def test_crops_must_find_each_other_both_ways() -> None:
 
 def test_crops_begin_where_they_were_drawn() -> None:
     torch.manual_seed(0)
-    made, (ids, mask), no = (
-        Pretrainer("crops", CONFIG).eval(),
-        sequences(4),
-        torch.zeros(4, 8, dtype=torch.bool),
-    )
+    made, (ids, mask) = Pretrainer("crops", CONFIG).eval(), sequences(4)
     losses = []
     for start in (0, 3):
         crops = torch.stack([torch.zeros(4, dtype=torch.int64), torch.full((4,), start)])
-        losses.append(float(made(PretrainingBatch(ids, mask, ids, no, ids, no, crops, 1, 1)).detach()))
+        losses.append(float(made(batch_of(ids, mask, torch.zeros_like(mask), crops=crops)).detach()))
     assert abs(losses[0] - losses[1]) > 1e-4
 
 
@@ -141,17 +159,15 @@ def test_the_decoder_reads_its_own_masks_and_its_loss_counts() -> None:
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     ids, mask = sequences(4)
-    targets, none = torch.zeros_like(mask), torch.zeros(2, 4, dtype=torch.int64)
-    targets[:, 2], masked = True, ids.masked_fill(torch.arange(8) == 2, 4)
-    more = torch.zeros_like(mask)
-    more[:, 3:7] = True
+    targets, more = torch.zeros_like(mask), torch.zeros_like(mask)
+    targets[:, 2] = more[:, 3:7] = True
 
     def loss(decoded: torch.Tensor, wanted: torch.Tensor) -> float:
-        return float(made(PretrainingBatch(ids, mask, masked, targets, decoded, wanted, none, 1, 1)).detach())
+        return float(made(batch_of(ids, mask, targets, (ids.masked_fill(decoded, 4), wanted))).detach())
 
-    whole = loss(ids.masked_fill(more, 4), more)
-    assert abs(loss(masked, more) - whole) > 1e-3
-    assert abs(loss(ids.masked_fill(more, 4), targets) - whole) > 1e-3
+    whole = loss(more, more)
+    assert abs(loss(targets, more) - whole) > 1e-3
+    assert abs(loss(more, targets) - whole) > 1e-3
 
 
 def test_the_second_loss_tells_visible_tokens_from_special_ones_by_hand() -> None:
@@ -162,11 +178,10 @@ def test_the_second_loss_tells_visible_tokens_from_special_ones_by_hand() -> Non
     mask[:, 6:] = False
     targets = torch.zeros_like(mask)
     targets[:, 2] = True
-    none = torch.zeros(2, 4, dtype=torch.int64)
-    masked = ids.masked_fill(targets, 4)
-    batch = PretrainingBatch(ids, mask, masked, targets, masked, targets, none, 2, 1)
+    batch = batch_of(ids, mask, targets, sequences=2)
     assert made.head is not None
     with torch.no_grad():
+        masked = ids.masked_fill(targets, 4)
         shares = made.head(made.encoder(masked, mask, 1)[:, :3].mean(1)).softmax(-1)
         told = [float(shares[row, ids[row, place]].log()) for row in range(4) for place in (0, 1, 3, 4, 5)]
         assert float(made(batch) - plain(batch)) == pytest.approx(-2.0 * float(np.mean(told)), rel=1e-5)
@@ -178,16 +193,11 @@ def test_nothing_of_a_masked_piece_reaches_what_predicts_it(kind: PretrainingKin
     torch.manual_seed(0)
     model = Pretrainer(kind, CONFIG).eval()
     ids, mask = sequences(4, 12)
-    targets = torch.zeros_like(mask)
-    targets[:, 3::4] = True
-    masked, seen = ids.masked_fill(targets, 4), []
+    targets, seen = every_fourth(mask), list[torch.Tensor]()
     assert model.head is not None
     model.head.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach()))
-    losses = []
-    for text in (ids, torch.where(targets, (ids + 9) % 45 + 5, ids)):
-        none = torch.zeros(2, 4, dtype=torch.int64)
-        loss = model(PretrainingBatch(text, mask, masked, targets, masked, targets, none, 4, 1))
-        losses.append(float(loss.detach()))
+    texts = (ids, torch.where(targets, (ids + 9) % 45 + 5, ids))
+    losses = [float(model(batch_of(text, mask, targets, sequences=4)).detach()) for text in texts]
     half = len(seen) // 2
     assert all(torch.equal(one, other) for one, other in zip(seen[:half], seen[half:], strict=True))
     assert losses[0] != losses[1]
@@ -199,11 +209,8 @@ def test_every_objective_learns(kind: PretrainingKind) -> None:
     torch.manual_seed(0)
     model = Pretrainer(kind, CONFIG)
     ids, mask = sequences(8, 12)
-    targets = torch.zeros_like(mask)
-    targets[:, 3::4] = True
-    masked = ids.masked_fill(targets, 4)
     crops = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 0], [6, 5, 4, 3, 2, 1, 0, 6]])
-    batch = PretrainingBatch(ids, mask, masked, targets, masked, targets, crops, 4, 2)
+    batch = batch_of(ids, mask, every_fourth(mask), crops=crops, sequences=4, offset=2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     losses = []
     for _ in range(30):
@@ -241,8 +248,21 @@ def test_memory_of_the_cross_sequence_layer_grows_with_the_sequences_not_their_s
     assert sizes[1] <= 2.1 * sizes[0]
 
 
-def test_a_shape_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="not a multiple of heads"):
-        SentenceConfig(vocabulary=5, hidden=10, heads=3)
-    with pytest.raises(ValueError, match="no position for words"):
-        SentenceConfig(vocabulary=5, specials=5, positions=5)
+def test_golden_shares_of_attention_with_the_query_itself_and_without() -> None:
+    """Golden G8: mean attention (Eq. 7) of two heads, one query that sees itself and two candidates."""
+    own, candidates = torch.tensor([[2.0], [0.0]]), torch.tensor([[[1.0, 0.0]], [[2.0, 1.0]]])
+    with_own, alone = attention_shares(candidates, own), attention_shares(candidates)
+    torch.testing.assert_close(with_own, torch.tensor([[0.454985, 0.167380]]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(alone, torch.tensor([[0.731059, 0.268941]]), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ({"hidden": 10, "heads": 3}, "not a multiple of heads"),
+        ({"specials": 5, "positions": 5}, "no position"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(shape: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        SentenceConfig(vocabulary=5, **shape)

@@ -6,9 +6,10 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from glow.encoders import distance_rows
 from glow.errors import ConfigError
 from glow.nn import TowerConfig, TwoTowers, bert_config, init_from_bert, load_weights, minilm_folder
-from glow.nn.bert import MINILM_SHA256, init_tower
+from glow.nn.bert import init_tower
 from glow.nn.towers import Tower
 from glow.schema import FieldSchema
 
@@ -71,26 +72,19 @@ def test_padding_never_changes_a_vector(pooling: str, side: str, form: str) -> N
     torch.testing.assert_close(together.norm(dim=-1), torch.ones(3))
 
 
-def test_cls_pooling_is_the_first_state_and_tanh_goes_through_the_pooler() -> None:
-    towers = TwoTowers(SMALL.model_copy(update={"pooling": "cls"}), SCHEMA).eval()
+def test_pooling_by_hand() -> None:
+    """The first state, also through the hyperbolic tangent of a linear layer, of length 1."""
     inputs = batch()
-    with torch.no_grad():
-        states = towers.query.states(*inputs)
-        expected = nn.functional.normalize(states[:, 0], dim=-1)
-        torch.testing.assert_close(towers.query(*inputs), expected)
-    assert towers.query.pooler is None
-    assert TwoTowers(SMALL.model_copy(update={"pooling": "tanh"}), SCHEMA).query.pooler is not None
-
-
-def test_the_pooler_by_hand() -> None:
-    """The hyperbolic tangent of a linear layer over the first state, of length 1."""
-    tower = TwoTowers(SMALL.model_copy(update={"pooling": "tanh"}), SCHEMA).eval().query
-    nn.init.normal_(tower.pooler.weight)
-    inputs = batch()
-    with torch.no_grad():
-        pooled = np.tanh(tower.states(*inputs)[:, 0].numpy() @ tower.pooler.weight.numpy().T)
-        wanted = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
-        np.testing.assert_allclose(tower(*inputs).numpy(), wanted, atol=1e-5)
+    for pooling in ("cls", "tanh"):
+        tower = TwoTowers(SMALL.model_copy(update={"pooling": pooling}), SCHEMA).eval().query
+        with torch.no_grad():
+            pooled = tower.states(*inputs)[:, 0].numpy()
+            if tower.pooler is not None:
+                nn.init.normal_(tower.pooler.weight)
+                pooled = np.tanh(pooled @ tower.pooler.weight.numpy().T)
+            expected = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+            np.testing.assert_allclose(tower(*inputs).numpy(), expected, atol=1e-5)
+        assert (tower.pooler is None) == (pooling == "cls")
 
 
 def test_distances_bias_the_keys_behind_a_token_by_later_rows() -> None:
@@ -118,15 +112,6 @@ def test_fields_tell_tokens_apart() -> None:
         assert not torch.allclose(tower(ids, mask, field_ids, weights), changed, atol=1e-4)
 
 
-def test_weights_change_a_vector() -> None:
-    tower = TwoTowers(SMALL, SCHEMA).eval().query
-    nn.init.normal_(tower.layers[0].attention.qkv.weight, std=0.3)
-    ids, mask, field_ids, weights = batch()
-    with torch.no_grad():
-        heavier = tower(ids, mask, field_ids, torch.rand(weights.shape) * 3)
-        assert not torch.allclose(tower(ids, mask, field_ids, weights), heavier, atol=1e-4)
-
-
 @pytest.mark.parametrize("form", ["multiply", "log"])
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_weights_act_in_every_layer(form: str, side: str) -> None:
@@ -151,18 +136,27 @@ def test_weights_act_in_every_layer(form: str, side: str) -> None:
             assert (moved - plain).abs().max() > 1e-5, acting
 
 
-def test_attention_without_weights_leaves_them_to_the_pooling() -> None:
-    config = SMALL.model_copy(update={"weight_form": "plain", "pooling": "weighted", "pooling_gain": 2.0})
-    tower = TwoTowers(config, SCHEMA).eval().query
+@pytest.mark.parametrize(
+    ("changes", "power"),
+    [
+        ({"weight_form": "plain", "pooling_gain": 2.0}, 2.0),  # attention leaves weights to the pooling
+        ({"gain": 0.5}, 0.5),
+    ],
+)
+def test_weighted_pooling_is_a_mean_weighted_by_a_power_of_w(
+    changes: dict[str, object], power: float
+) -> None:
+    tower = TwoTowers(SMALL.model_copy(update={"pooling": "weighted", **changes}), SCHEMA).eval().query
     ids, mask, field_ids, ones = batch()
-    weights = torch.rand(ones.shape) + 0.3
+    weights = torch.rand(ids.shape) + 0.3
     with torch.no_grad():
         states = tower.states(ids, mask, field_ids, weights)
-        assert torch.equal(states, tower.states(ids, mask, field_ids, ones))
-        share = weights.square() * mask
+        is_plain = torch.equal(states, tower.states(ids, mask, field_ids, ones))
+        share = weights**power * mask
         pooled = (states * share[:, :, None]).sum(1) / share.sum(1, keepdim=True)
-        expected = nn.functional.normalize(pooled, dim=-1)
-        torch.testing.assert_close(tower(ids, mask, field_ids, weights), expected)
+        found = tower(ids, mask, field_ids, weights)
+    torch.testing.assert_close(found, nn.functional.normalize(pooled, dim=-1), atol=1e-5, rtol=1e-5)
+    assert is_plain == ("weight_form" in changes)
 
 
 def test_layers_are_taken_in_the_order_asked_for() -> None:
@@ -183,28 +177,6 @@ def test_a_wrong_number_of_layers_and_an_absent_layer_are_refused() -> None:
         init_from_bert(towers, folder, (0, 1))
     with pytest.raises(ConfigError, match=r"no encoder\.layer\.9"):
         init_from_bert(towers, folder, (9,))
-
-
-def test_initial_weights_are_the_known_ones() -> None:
-    assert len(MINILM_SHA256) == 64
-    assert (minilm_folder() / "vocab.txt").is_file()
-
-
-def test_weighted_pooling_is_a_mean_weighted_by_a_power_of_w() -> None:
-    config = SMALL.model_copy(update={"pooling": "weighted", "gain": 0.5})
-    tower = TwoTowers(config, SCHEMA).eval().query
-    ids, mask, field_ids, _ = batch()
-    weights = torch.rand(ids.shape) + 0.3
-    with torch.no_grad():
-        states = tower.states(ids, mask, field_ids, weights)
-        share = weights.sqrt() * mask
-        pooled = (states * share[:, :, None]).sum(1) / share.sum(1, keepdim=True)
-        torch.testing.assert_close(
-            tower(ids, mask, field_ids, weights),
-            nn.functional.normalize(pooled, dim=-1),
-            atol=1e-5,
-            rtol=1e-5,
-        )
 
 
 def test_gains_on_the_row_side_are_refused() -> None:
@@ -240,10 +212,19 @@ def test_the_last_layers_attention_explains_the_last_states(changes: dict[str, o
 def test_initial_values_are_berts() -> None:
     """Normal with deviation .02, cut at two deviations: .0176 of what is left; no shifts."""
     towers = TwoTowers(SMALL, SCHEMA)
-    for weight in (
-        towers.words.weight,
-        towers.query.positions.weight,
-        towers.document.layers[1].inner.weight,
-    ):
-        assert weight.abs().max() <= 0.04 and float(weight.detach().std()) == pytest.approx(0.0176, abs=0.002)
-    assert not towers.document.layers[1].inner.bias.any()
+    inner = towers.document.layers[1].inner
+    for weight in (towers.words.weight, towers.query.positions.weight, inner.weight):
+        assert weight.abs().max() <= 0.04
+        assert float(weight.detach().std()) == pytest.approx(0.0176, abs=0.002)
+    assert not inner.bias.any()
+
+
+@pytest.mark.parametrize(
+    ("distance", "bucket"),
+    # By hand: 8 distances have a bucket each way; then 8 + floor(8 log(d / 8) / log(16)), at most 15; keys behind are 16 further.
+    [(0, 0), (1, 17), (-1, 1), (-7, 7), (-8, 8), (8, 24), (-12, 9), (20, 26), (-60, 13), (127, 31), (-128, 15), (299, 31)],
+)  # fmt: skip
+def test_a_distance_has_mpnets_bucket(distance: int, bucket: int) -> None:
+    rows = distance_rows(np.arange(32, dtype=np.float32)[:, None], 300)
+    assert rows.shape == (599, 1)
+    assert rows[299 + distance].item() == bucket

@@ -1,4 +1,4 @@
-"""Training of the released encoders, with tiny random towers on a CPU."""
+"""Training of the released encoders, with tiny random towers on a CPU, and the texts that it reads."""
 
 from pathlib import Path
 
@@ -11,7 +11,17 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.runtime import Model
 from glow.text import Preprocessor
 from glow.training import with_few_layers
-from research.encoders.pack import Flat, Tensors, flat, make_pack, to_bytes
+from research.encoders.pack import (
+    OPENINGS,
+    TASKS,
+    Flat,
+    Tensors,
+    flat,
+    make_pack,
+    make_texts,
+    question,
+    to_bytes,
+)
 from research.encoders.train import bm25_of, flat_texts, imitate, prepare, same_tokens, train_towers
 from research.folders import write_folder
 
@@ -106,3 +116,31 @@ def test_another_seed_is_another_run(packed: Packed) -> None:
         imitate(tower, texts, aims, 3, 16, 6e-3, 0.05, seed=seed)
         found.append(texts.encode(tower))
     assert torch.equal(found[0], found[2]) and not torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    ("heading", "task"),
+    [
+        ("Installing packages", "install packages"),
+        ("Setting the proxy", "set the proxy"),
+        ("Running a command:", "run a command:"),
+    ],
+)
+def test_a_gerund_becomes_a_task(heading: str, task: str) -> None:
+    found = {question(heading, np.random.default_rng(seed)) for seed in range(40)}
+    assert found == {f"{opening} {task}".strip() for opening in TASKS}
+
+
+def test_other_texts_get_an_opening() -> None:
+    found = question("A steam engine turns heat into motion.", np.random.default_rng(3))
+    opening = next(each for each in OPENINGS if found.startswith(each))
+    assert found.removeprefix(opening).strip(" ?").lower() in "a steam engine turns heat into motion"
+
+
+def test_queries_of_other_splits_are_no_texts(tmp_path: Path) -> None:
+    text = "Steam is hot water. It drives engines of every kind."
+    queries = [{"_id": "q1", "text": "train me"}, {"_id": "q2", "text": "keep me apart"}]
+    write_folder(tmp_path, [{"_id": "d", "title": "Steam", "text": text}], queries, {"train": {"q1": ["d"]}})
+    found = make_texts([tmp_path], 100, 0)
+    assert "train me" in found and not any("apart" in each for each in found)
+    assert found == make_texts([tmp_path], 100, 0) and len(make_texts([tmp_path], 1, 0)) == 1

@@ -16,9 +16,12 @@ from glow.records import Hit
 from glow.text import Preprocessor, WordPieces
 from glow.training.data import Collection, PairBatches, collection_hash, count_terms, read_collection
 from glow.training.rerank import Candidates, read_candidates
-from glow.training.run import Place, Progress, run
+from glow.training.run import Place, run
 from glow.training.towers import TowerLoss, TrainConfig, Watch, assemble, pair_batches
+from research.folders import read_records, write_folder
 
+MakeConfig = Callable[..., TrainConfig]
+MakePreprocessor = Callable[[TrainConfig], Preprocessor]
 MakeTrainer = Callable[..., "Trial"]
 
 
@@ -26,28 +29,23 @@ MakeTrainer = Callable[..., "Trial"]
 def collection_folder(tmp_path_factory: pytest.TempPathFactory, toy_corpus: Path) -> Path:
     """The toy corpus with a query of each title and two of each text's words."""
     folder = tmp_path_factory.mktemp("data") / "toy"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_bytes(toy_corpus.read_bytes())
-    queries, qrels = [], ["query-id\tcorpus-id\tscore"]
-    for number, line in enumerate(toy_corpus.read_text(encoding="utf-8").splitlines()):
-        document = json.loads(line)
+    documents = read_records(toy_corpus)
+    queries, judged = [], {}
+    for number, document in enumerate(documents):
         words = document["text"].split()
         for kind, text in (
             ("a", document["title"]),
             ("b", " ".join(words[2:6])),
             ("c", " ".join(words[-4:])),
         ):
-            queries.append(json.dumps({"_id": f"{kind}{number}", "text": text}))
-            qrels.append(f"{kind}{number}\t{document['_id']}\t1")
-    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n", encoding="utf-8")
-    for split in ("train", "dev"):
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(qrels) + "\n", encoding="utf-8")
+            queries.append({"_id": f"{kind}{number}", "text": text})
+            judged[f"{kind}{number}"] = [document["_id"]]
+    write_folder(folder, documents, queries, {"train": judged, "dev": judged})
     return folder
 
 
 @pytest.fixture(scope="session")
 def toy_collection(collection_folder: Path) -> Collection:
-    """The collection, read."""
     return read_collection(collection_folder, "train", TrainConfig(name="toy").field_schema)
 
 
@@ -69,10 +67,8 @@ def write_bert(folder: Path, vocabulary: Path, hidden: int = 16) -> Path:
     for layer in ("encoder.layer.0", "encoder.layer.1"):
         for part in ("query", "key", "value"):
             affine[f"{layer}.attention.self.{part}"] = (hidden, hidden)
-        affine |= {
-            f"{layer}.attention.output.dense": (hidden, hidden),
-            f"{layer}.intermediate.dense": (inner, hidden),
-        }
+        affine[f"{layer}.attention.output.dense"] = (hidden, hidden)
+        affine[f"{layer}.intermediate.dense"] = (inner, hidden)
         affine[f"{layer}.output.dense"] = (hidden, inner)
         affine |= {f"{layer}.attention.output.LayerNorm": (hidden,), f"{layer}.output.LayerNorm": (hidden,)}
     random = torch.Generator().manual_seed(0)
@@ -88,7 +84,7 @@ def write_bert(folder: Path, vocabulary: Path, hidden: int = 16) -> Path:
 
 
 @pytest.fixture
-def make_config() -> Callable[..., TrainConfig]:
+def make_config() -> MakeConfig:
     """Makes a configuration of a short fp32 run, with changes by section."""
 
     def make(**changes: Any) -> TrainConfig:
@@ -102,7 +98,7 @@ def make_config() -> Callable[..., TrainConfig]:
 
 
 @pytest.fixture
-def make_preprocessor(toy_collection: Collection, toy_model: Path) -> Callable[[TrainConfig], Preprocessor]:
+def make_preprocessor(toy_collection: Collection, toy_model: Path) -> MakePreprocessor:
     """Makes the preprocessor that a run of the configuration has."""
 
     def make(config: TrainConfig) -> Preprocessor:
@@ -114,14 +110,7 @@ def make_preprocessor(toy_collection: Collection, toy_model: Path) -> Callable[[
 
 
 class Trial:
-    """A run of tiny towers, without a checkpoint.
-
-    Args:
-        config: of the run.
-        batches, towers: what learns from what.
-        folder: of the run.
-        watched: makes what is watched; None: nothing.
-    """
+    """A run of tiny towers, without a checkpoint."""
 
     def __init__(
         self,
@@ -129,11 +118,10 @@ class Trial:
         batches: PairBatches,
         towers: TwoTowers,
         folder: Path,
-        watched: Callable[[TowerLoss], Watch] | None = None,
+        watched: Callable[[TowerLoss], Watch] | None = None,  # makes what is watched
     ) -> None:
-        self.config, self.batches, self.towers, self.folder = config, batches, towers, folder
+        self.batches, self.towers, self.folder = batches, towers, folder
         self.loss = TowerLoss(config, towers, batches)
-        self.steps, self.on_progress = batches.steps(1), lambda progress: None
         watch = watched(self.loss) if watched else None
         hashes = [collection_hash(each) for each in batches.collections]
         self.recipe = assemble(config, batches, self.loss, hashes, watch=watch)
@@ -141,19 +129,12 @@ class Trial:
     def run(self) -> list[float]:
         """Trains; the loss of each step of this call."""
         losses: list[float] = []
-
-        def tell(progress: Progress) -> None:
-            losses.append(progress.last)
-            self.on_progress(progress)
-
-        run(self.recipe, Place(self.folder, device="cpu"), tell)
+        run(self.recipe, Place(self.folder, device="cpu"), lambda progress: losses.append(progress.last))
         return losses
 
 
 @pytest.fixture
-def make_trainer(
-    toy_collection: Collection, make_preprocessor: Callable[[TrainConfig], Preprocessor]
-) -> MakeTrainer:
+def make_trainer(toy_collection: Collection, make_preprocessor: MakePreprocessor) -> MakeTrainer:
     """Makes a run of tiny towers over the toy collection."""
 
     def make(
@@ -162,19 +143,20 @@ def make_trainer(
         preprocessor = make_preprocessor(config)
         batches = pair_batches(config, [collection], preprocessor)
         torch.manual_seed(0)
-        shape = TowerConfig(
-            vocabulary=preprocessor.pieces.size,
-            hidden=16,
-            layers=1,
-            heads=2,
-            intermediate=32,
-            **{**config.towers.changes, "dropout": 0.1},
+        shape = {
+            "vocabulary": preprocessor.pieces.size,
+            "hidden": 16,
+            "layers": 1,
+            "heads": 2,
+            "intermediate": 32,
+        }
+        towers = TwoTowers(
+            TowerConfig(**{**shape, **config.towers.changes, "dropout": 0.1}), config.field_schema
         )
 
         def watched(loss: TowerLoss) -> Watch:
             return Watch([collection], preprocessor, config.watch, config.seed, loss)
 
-        towers = TwoTowers(shape, config.field_schema)
         return Trial(config, batches, towers, run, watched if watch else None)
 
     return make
@@ -182,7 +164,6 @@ def make_trainer(
 
 @pytest.fixture
 def candidates(toy_collection: Collection, run_file: Path) -> Candidates:
-    """The first-stage hits, read."""
     return read_candidates(run_file, toy_collection, 10)
 
 
@@ -190,17 +171,14 @@ def candidates(toy_collection: Collection, run_file: Path) -> Candidates:
 def run_file(toy_collection: Collection, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """First-stage hits: ten documents per query, the relevant one at a random rank; one query has none."""
     random = np.random.default_rng(0)
+    ids = [document.id for document in toy_collection.documents]
     run = {}
     for number, identifier in enumerate(toy_collection.query_ids):
         relevant = next(iter(toy_collection.relevant[number]))
-        rows = [row for row in random.permutation(len(toy_collection.documents)).tolist() if row != relevant][
-            :9
-        ]
+        rows = [row for row in random.permutation(len(ids)).tolist() if row != relevant][:9]
         rows.insert(int(random.integers(10)), relevant if number else rows[0] + 1)
-        ids = list(
-            dict.fromkeys(toy_collection.documents[row % len(toy_collection.documents)].id for row in rows)
-        )
-        run[identifier] = [Hit(id_, 1.0 - place / 20) for place, id_ in enumerate(ids)]
+        ranked = dict.fromkeys(ids[row % len(ids)] for row in rows)
+        run[identifier] = [Hit(id_, 1.0 - place / 20) for place, id_ in enumerate(ranked)]
     path = tmp_path_factory.mktemp("runs") / "toy.trec"
     write_run(path, run, "toy")
     return path

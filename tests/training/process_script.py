@@ -16,7 +16,7 @@ from glow.text import Preprocessor, WordPieces
 from glow.training.data import count_terms, read_collection
 from glow.training.run import Processes, parameters_hash
 from glow.training.run.loop import _gradients, _moment
-from glow.training.towers import TrainConfig, Watch, pair_batches
+from glow.training.towers import TowerLoss, TrainConfig, Watch, pair_batches
 from tests.training.conftest import Trial
 
 
@@ -29,13 +29,11 @@ def make_trial(config: TrainConfig, data: Path, bert: Path, run: Path, seed: int
     batches = pair_batches(config, [collection], preprocessor)
     torch.manual_seed(seed)
     towers = TwoTowers(bert_config(bert, **config.towers.changes), schema)
-    return Trial(
-        config,
-        batches,
-        towers,
-        run,
-        lambda loss: Watch([collection], preprocessor, config.watch, config.seed, loss),
-    )
+
+    def watched(loss: TowerLoss) -> Watch:
+        return Watch([collection], preprocessor, config.watch, config.seed, loss)
+
+    return Trial(config, batches, towers, run, watched)
 
 
 def save_gradients(trial: Trial, own: Processes, out: Path) -> None:
@@ -51,7 +49,6 @@ def save_gradients(trial: Trial, own: Processes, out: Path) -> None:
 
 
 def main() -> None:
-    """Runs the whole training, then takes one gradient."""
     config = TrainConfig.load_toml(Path(sys.argv[1]))
     data, bert, out = (Path(name) for name in sys.argv[2:5])
     own = Processes("cpu")

@@ -1,5 +1,6 @@
-"""Encoding with torch towers: as the towers say, as an exported model says, as evaluation searches."""
+"""Encoding with torch towers: as the towers say, in groups as at once, and as evaluation searches."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from glow.records import Document, Query
 from glow.runtime import Model
 from glow.text.preprocessor import pad
 from glow.training.checkpoint import read_towers, save_checkpoint
-from glow.training.encode import EncodedCorpus, EncodeOptions, open_source, vectors
+from glow.training.encode import EncodedCorpus, EncodeOptions, Encoding, encode, open_source, vectors
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,6 @@ def documents(toy_corpus: Path, toy_model: Path) -> list[Document]:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, toy_model: Path) -> Path:
-    """The toy model's towers as a checkpoint."""
     folder = tmp_path_factory.mktemp("checkpoint") / "toy"
     model = Model.open(toy_model)
     save_checkpoint(folder, read_towers(model), model.preprocessor, {})
@@ -53,9 +53,16 @@ def test_a_batch_gives_what_single_texts_give(
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
 
 
-def test_no_sequences_give_no_vectors(toy_model: Path) -> None:
-    tower = read_towers(Model.open(toy_model)).query
-    assert vectors(tower, [], 0).shape == (0, 32)
+def test_groups_of_like_length_keep_the_order_of_the_batch(
+    toy_model: Path, documents: list[Document], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glow.training.encode.GROUP_TEXTS", 3)
+    model = Model.open(toy_model)
+    tower, encoding = read_towers(model).document, Encoding(0, torch.device("cpu"), nullcontext)
+    sequences = [model.preprocessor.document(document) for document in documents[:8]]
+    with torch.no_grad():
+        alone = torch.cat([encoding.run(tower, [sequence]) for sequence in sequences])
+        torch.testing.assert_close(encode(encoding, tower, sequences), alone, atol=1e-6, rtol=0.0)
 
 
 def test_a_tower_in_training_is_read_without_dropout_and_learns_on(toy_model: Path) -> None:
@@ -78,8 +85,15 @@ def test_a_tower_in_training_is_read_without_dropout_and_learns_on(toy_model: Pa
 
 
 def test_a_checkpoint_searches_as_its_model_and_as_evaluation(
-    toy_model: Path, checkpoint: Path, toy_corpus: Path, documents: list[Document], tmp_path: Path
+    toy_model: Path,
+    checkpoint: Path,
+    toy_corpus: Path,
+    documents: list[Document],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("glow.training.encode.CHUNK_DOCUMENTS", 8)
+    monkeypatch.setattr("glow.training.encode.CHUNK_QUERIES", 2)
     documents = documents[:20]  # other term statistics than the model's own
     lines = toy_corpus.read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "corpus.jsonl").write_text("".join(lines[:20]), encoding="utf-8")
@@ -98,15 +112,6 @@ def test_a_checkpoint_searches_as_its_model_and_as_evaluation(
             np.testing.assert_allclose(
                 [hit.score for hit in found[query]], [hit.score for hit in expected[query]], atol=tolerance
             )
-
-
-def test_progress_counts_every_document(toy_model: Path, documents: list[Document]) -> None:
-    told: list[tuple[int, int]] = []
-    many = documents * 12
-    EncodedCorpus(
-        open_source(toy_model, EncodeOptions()), many, lambda done, total: told.append((done, total))
-    )
-    assert told == [(512, 600), (600, 600)]
 
 
 def test_a_folder_that_is_neither_model_nor_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -47,7 +47,6 @@ Run = Callable[..., tuple[Json, list[float]]]
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """The checkpoint that a run writes."""
     return tmp_path / "out"
 
 

@@ -1,6 +1,5 @@
 """Training of learned impacts: what is minimised, that it is learned, and kept."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from glow.cli import app
+from glow.errors import ConfigError
 from glow.nn import TermImpacts
 from glow.training import Given, Progress, train
 from glow.training.checkpoint import load_impacts
@@ -21,7 +19,6 @@ from glow.training.impacts import ImpactLoss, ImpactsConfig
 
 
 def config(**changes: Any) -> ImpactsConfig:
-    """A small run."""
     made: dict[str, Any] = {
         "name": "toy",
         "checkpoint_steps": 5,
@@ -66,7 +63,6 @@ class FixedHead(TermImpacts):
     bm25_weight = torch.tensor(0.5)
 
     def forward(self, words: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
-        """A row for each word."""
         return torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]])
 
 
@@ -120,20 +116,6 @@ def test_padding_says_nothing() -> None:
     assert (found >= 0).all()
 
 
-def test_the_command_trains_and_refuses_what_it_does_not_read(given: Given, tmp_path: Path) -> None:
-    path = tmp_path / "learned.toml"
-    path.write_text(
-        'kind = "impacts"\nname = "toy"\n[impacts]\ndimensions = 8\n[optimizer]\nbatch_size = 8\nsteps = 3\n'
-    )
-    call = ["train", "--config", str(path), "--init", str(given.init), "--data", str(given.data[0])]
-    call += ["--candidates", str(given.candidates[0]), "--out", str(given.out)]
-    done = CliRunner().invoke(app, [*call, "--json", str(tmp_path / "report.json")])
-    assert done.exit_code == 0, done.output
-    assert json.loads((tmp_path / "report.json").read_text())["config"]["optimizer"]["steps"] == 3
-    refused = CliRunner().invoke(app, [*call, "--teacher", str(given.init)])
-    assert refused.exit_code != 0 and "--teacher" in refused.output
-
-
 def test_documents_of_the_collection_are_encoded_once(
     given: Given, toy_collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,3 +124,8 @@ def test_documents_of_the_collection_are_encoded_once(
     assert len(np.load(sizes)) == len(toy_collection.documents)
     monkeypatch.setattr("glow.nn.Tower.states", lambda *_: pytest.fail("encoded again"))
     train(config(optimizer={"steps": 2}), given)
+
+
+def test_a_teacher_is_refused(given: Given) -> None:
+    with pytest.raises(ConfigError, match="--teacher"):
+        train(config(), replace(given, teacher=given.init))

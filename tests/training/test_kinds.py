@@ -38,6 +38,7 @@ OPENED: Mapping[CheckpointKind, tuple[str, Callable[[Path], nn.Module]]] = {
     "encoder": ("pre-training, neighbours", lambda folder: load_pretrained(folder).model),
 }
 Train = Callable[..., dict[str, Any]]
+Tell = Callable[[Progress], None]
 
 
 @pytest.fixture
@@ -47,32 +48,25 @@ def run(
     """Trains with dropout, if the kind has any, and keeps the state every second step."""
 
     def trained(
-        name: str,
-        out: Path,
-        seed: int = 3,
-        tell: Callable[[Progress], None] = lambda progress: None,
-        *,
-        is_watched: bool = False,
-        dev_run: Path = run_file,
+        name: str, out: Path, seed: int = 3, tell: Tell = lambda progress: None, dev_run: Path | None = None
     ) -> Any:
+        """Watches a development set with the candidates `dev_run`."""
+        kind = GOLDENS.get(name, {"kind": "pre-training"})["kind"]
         changes: dict[str, Any] = {"seed": seed, "checkpoint_steps": 2}
         changes |= {
             part: {"dropout": 0.1} for part in ("towers", "cross", "encoder") if part in CONFIGS[name]
         }
-        if is_watched:
-            changes["watch"] = {"steps": 2, "patience": 3, "queries": 20}
-        kind = GOLDENS.get(name, {"kind": "pre-training"})["kind"]
-        config: RunConfig = KINDS[kind].model_validate(merged(CONFIGS[name], changes))
         folders: dict[str, Any] = {"data": [collection_folder], "teacher": bert_folder}
         if kind in ("re-ranker", "learned impacts"):
             folders = {"data": [collection_folder], "candidates": [run_file]}
         if kind == "pre-training":
             folders = {"corpora": [toy_corpus]}
-        if is_watched:
-            names = {"data": "dev", "corpora": "dev", "candidates": "dev_candidates"}
-            folders |= {names[each]: files for each, files in folders.items() if each in names}
+        if dev_run:
+            changes["watch"] = {"steps": 2, "patience": 3, "queries": 20}
+            folders["dev"] = folders.get("data") or folders["corpora"]
             folders |= {"dev_candidates": [dev_run]} if "candidates" in folders else {}
         init = toy_model if kind == "learned impacts" else bert_folder
+        config: RunConfig = KINDS[kind].model_validate(merged(CONFIGS[name], changes))
         return train(config, Given(out=out, init=init, device="cpu", **folders), tell=tell)
 
     return trained
@@ -105,28 +99,24 @@ def test_every_kind_measures_a_development_set_and_keeps_its_best_weights(
     name: str, run: Train, run_file: Path, tmp_path: Path
 ) -> None:
     seen: dict[int, float] = {}
-    report = run(
-        name,
-        tmp_path / "out",
-        tell=lambda progress: seen.update(
-            dict.fromkeys([progress.step] * bool(progress.dev), sum(progress.dev.values()))
-        ),
-        is_watched=True,
-    )
+
+    def note(progress: Progress) -> None:
+        if progress.dev:
+            seen[progress.step] = sum(progress.dev.values())
+
+    report = run(name, tmp_path / "out", tell=note, dev_run=run_file)
     assert list(seen) == [2, 4, 6]
     assert report["best_step"] == max(seen, key=lambda step: (seen[step], -step))
     kept = load_file(tmp_path / "out" / "model.safetensors")
-    best = {
-        each.partition(".")[2]: value
-        for each, value in load_file(tmp_path / "out.run" / "best.safetensors").items()
-    }
+    states = load_file(tmp_path / "out.run" / "best.safetensors")
+    best = {each.partition(".")[2]: value for each, value in states.items()}
     assert len(best.keys() & kept.keys()) > 2
     assert all(torch.equal(best[each], kept[each]) for each in best.keys() & kept.keys())
     if name == "re-ranker":  # what decides the end is a part of the run
         other = tmp_path / "other.trec"
         other.write_text(run_file.read_text().replace(" toy\n", " other\n"), encoding="utf-8")
         with pytest.raises(MismatchError, match="other configuration or data"):
-            run(name, tmp_path / "out", is_watched=True, dev_run=other)
+            run(name, tmp_path / "out", dev_run=other)
     assert 0.0 <= max(seen.values()) <= 1.0 or name.startswith("pre-training")
 
 

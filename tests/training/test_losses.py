@@ -61,10 +61,8 @@ def test_near_duplicate_queries_are_no_negatives_of_each_other() -> None:
 
 def test_a_pair_is_blocked_even_if_no_cosine_says_so() -> None:
     """A mask of 1 takes no two queries for one question, and a cosine of a query to itself may round below it."""
-    assert blocked_negatives(NOTHING, torch.full((2, 2), 0.99), 1.0).tolist() == [
-        [True, False],
-        [False, True],
-    ]
+    blocked = blocked_negatives(NOTHING, torch.full((2, 2), 0.99), 1.0)
+    assert blocked.tolist() == [[True, False], [False, True]]
 
 
 def test_known_relevant_documents_are_no_negatives() -> None:

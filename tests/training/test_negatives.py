@@ -1,29 +1,48 @@
-"""Hard negatives: which documents are mined, and what a file promises."""
+"""Hard negatives: which documents are mined, what a file promises, and the command, with a model, BM25 alone, and a second round."""
 
 import copy
-from collections.abc import Callable
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
+import typer.testing
 
-from glow.errors import ConfigError, FormatError, MismatchError
+from glow.errors import FormatError, MismatchError
 from glow.evaluation.retrievers import LexicalRetriever
 from glow.negatives import QueryNegatives, documents_hash, write_negatives
-from glow.records import Document, Query
+from glow.records import Query
 from glow.schema import FieldSchema
-from glow.training.data import Collection, read_collection
+from glow.training.commands import mine_command, train
+from glow.training.data import Collection, Given, read_collection
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
 from glow.training.negatives import MiningOptions, match_negatives, mine, read_header, read_negatives
-from tests.training.mined_folder import SCHEMA, write_mined_folder
+from glow.training.towers import TrainConfig
+from research.folders import read_records, write_folder
 
+SCHEMA = FieldSchema.preset("glow-default")
 ALL = MiningOptions(first=1, last=51, count=51, margin=0.0)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, toy_corpus: Path) -> Path:
-    return write_mined_folder(tmp_path_factory.mktemp("data") / "toy", toy_corpus)
+    """The toy corpus and a twin of its first document, with a query of three words from each text, and a blank one."""
+    folder = tmp_path_factory.mktemp("data") / "toy"
+    documents = read_records(toy_corpus)
+    documents[1] = {key: value for key, value in documents[1].items() if key != "anchor"}  # it was empty
+    texts = {f"q{number}": document["text"].split()[1:4] for number, document in enumerate(documents)}
+    relevant = {f"q{number}": [document["_id"]] for number, document in enumerate(documents)}
+    relevant["q1"].append("toy/2")
+    documents.append({**documents[0], "_id": "twin", "url": "https://elsewhere.example/"})
+    queries = [{"_id": name, "text": " ".join(words)} for name, words in texts.items()]
+    queries.append({"_id": "blank", "text": " "})
+    write_folder(folder, documents, queries, {"train": relevant | {"blank": ["toy/4"]}})
+    with (folder / "qrels" / "train.tsv").open("a", encoding="utf-8") as file:
+        file.write("q1\ttoy/3\t0\n")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +61,11 @@ def file(collection: Collection, dense: EncodedCorpus, tmp_path: Path) -> Path:
     header, lines, _ = mine(collection, "train", SCHEMA, replace(ALL, first=3, count=3), dense)
     write_negatives(tmp_path / "negatives.jsonl", header, lines)
     return tmp_path / "negatives.jsonl"
+
+
+def with_queries(collection: Collection, places: slice) -> Collection:
+    parts = {name: getattr(collection, name)[places] for name in ("queries", "query_ids", "relevant")}
+    return replace(collection, **parts)
 
 
 def mined(
@@ -72,8 +96,7 @@ def naive(collection: Collection, dense: EncodedCorpus, options: MiningOptions) 
 
 
 @pytest.mark.parametrize(
-    "options",
-    [ALL, replace(ALL, first=4, last=20), replace(ALL, margin=0.9), replace(ALL, margin=0.5)],
+    "options", [ALL, replace(ALL, first=4, last=20), replace(ALL, margin=0.9), replace(ALL, margin=0.5)]
 )
 def test_candidates_are_those_of_the_definition(
     collection: Collection, dense: EncodedCorpus, options: MiningOptions
@@ -81,16 +104,10 @@ def test_candidates_are_those_of_the_definition(
     found = mined(collection, options, dense)
     ids = [[negative.id for negative in line.negatives] for line in found.values()]
     assert ids == naive(collection, dense, options)
-    assert any(ids)
-
-
-def test_ranks_and_scores_are_the_retrievers(collection: Collection, dense: EncodedCorpus) -> None:
-    line = mined(collection, replace(ALL, first=5, last=9), dense)["q7"]
-    hits = dense.search([Query("q", line.query)], 9)["q"]
-    for negative in line.negatives:
+    hits = dense.search([Query("q", found["q7"].query)], 51)["q"]
+    for negative in found["q7"].negatives:
         hit = hits[negative.rank - 1]
         assert (hit.document_id, hit.score, negative.source) == (negative.id, negative.score, "dense")
-    assert line.negatives[-1].rank == 9
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -102,10 +119,9 @@ def test_bm25_mines_with_the_margin_of_a_model(
     dense.vectors = sign * dense.vectors
     options = replace(ALL, retriever="lexical", margin=0.9)
     alone, guarded = mined(collection, options, None), mined(collection, options, dense)
-    run = LexicalRetriever(collection.documents, [n for n in SCHEMA.names if n != "url"]).search(
-        [Query("q9", collection.queries[9])], 51
-    )
-    expected = [hit.document_id for hit in run["q9"] if hit.document_id != "toy/9"]
+    retriever = LexicalRetriever(collection.documents, [name for name in SCHEMA.names if name != "url"])
+    hits = retriever.search([Query("q9", collection.queries[9])], 51)["q9"]
+    expected = [hit.document_id for hit in hits if hit.document_id != "toy/9"]
     assert [negative.id for negative in alone["q9"].negatives] == expected
     left_out = 0
     for number, (query_id, line) in enumerate(alone.items()):
@@ -124,12 +140,7 @@ def test_a_random_choice_depends_on_seed_and_query_alone(
     first, again = mined(collection, options, dense), mined(collection, options, dense)
     assert first == again
     assert first != mined(collection, replace(options, seed=2), dense)
-    reverse = replace(
-        collection,
-        queries=collection.queries[::-1],
-        query_ids=collection.query_ids[::-1],
-        relevant=collection.relevant[::-1],
-    )
+    reverse = with_queries(collection, slice(None, None, -1))
     # Scores may differ in the last bit with the batch; the choice does not.
     for query_id, line in mined(reverse, options, dense).items():
         assert [negative.id for negative in line.negatives] == [n.id for n in first[query_id].negatives]
@@ -144,45 +155,20 @@ def test_what_was_left_out_is_counted(collection: Collection, dense: EncodedCorp
     assert (figures["queries"], figures["queries_with_negatives"]) == (51, 50)
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        {"first": 9, "last": 8},
-        {"first": 0},
-    ],
-)
-def test_options_that_make_no_sense_are_refused(faults: dict[str, int]) -> None:
-    with pytest.raises(ConfigError):
-        MiningOptions(**faults)  # type: ignore[arg-type]
-
-
-def test_vectors_without_a_model_are_refused(collection: Collection) -> None:
-    with pytest.raises(ConfigError, match="--model"):
-        mine(collection, "train", SCHEMA, MiningOptions(), None)
-
-
 def test_a_file_comes_back_as_document_numbers(
     collection: Collection, dense: EncodedCorpus, file: Path
 ) -> None:
     found = read_negatives(file, collection)
     lines = mined(collection, replace(ALL, first=3, count=3), dense)
-    assert [[collection.documents[number].id for number in numbers] for numbers in found] == [
-        [negative.id for negative in line.negatives] for line in lines.values()
-    ]
+    ids = [[collection.documents[number].id for number in numbers] for numbers in found]
+    assert ids == [[negative.id for negative in line.negatives] for line in lines.values()]
     header = read_header(file)
     assert (header.data, header.split, header.queries) == ("toy", "train", 51)
-    assert header.model is not None
-    assert header.model.sha256 == dense.source.hash
-    assert header.options["first"] == 3
+    assert header.model is not None and header.model.sha256 == dense.source.hash
 
 
 def test_a_part_of_the_queries_finds_its_negatives(collection: Collection, file: Path) -> None:
-    part = replace(
-        collection,
-        queries=collection.queries[5:8],
-        query_ids=collection.query_ids[5:8],
-        relevant=collection.relevant[5:8],
-    )
+    part = with_queries(collection, slice(5, 8))
     assert read_negatives(file, part) == read_negatives(file, collection)[5:8]
 
 
@@ -194,15 +180,9 @@ def test_a_negative_judged_relevant_since_is_left_out(collection: Collection, fi
     assert after[1:] == before[1:]
 
 
-def edit(**changes: object) -> Callable[[Document], Document]:
-    return lambda document: replace(document, **changes)
-
-
-@pytest.mark.parametrize("change", [edit(id="other"), edit(fields={"text": ("other words",)})])
-def test_other_documents_are_refused(
-    collection: Collection, file: Path, change: Callable[[Document], Document]
-) -> None:
-    documents = [*collection.documents[:-1], change(collection.documents[-1])]
+@pytest.mark.parametrize("change", [{"id": "other"}, {"fields": {"text": ("other words",)}}])
+def test_other_documents_are_refused(collection: Collection, file: Path, change: dict[str, Any]) -> None:
+    documents = [*collection.documents[:-1], replace(collection.documents[-1], **change)]
     with pytest.raises(MismatchError, match="mined from other documents"):
         read_negatives(file, replace(collection, documents=documents))
 
@@ -221,46 +201,93 @@ def test_other_queries_are_refused(collection: Collection, file: Path) -> None:
         read_negatives(file, replace(collection, query_ids=[f"x{i}" for i in range(51)]))
 
 
-def test_damage_ends_in_a_named_error(collection: Collection, file: Path) -> None:
-    raw = file.read_bytes()
-    lines = raw.split(b"\n")
-    cases = [
-        (b"", "not a file of negatives"),
-        (b"\n".join(lines[1:]), "not a file of negatives"),
-        (raw.replace(b'"glow_negatives":1', b'"glow_negatives":2'), "format 1"),
-        (b"\n".join(lines[:-2]) + b"\n", "50 queries, its header says 51"),
-        (raw[:-40], "not JSON"),
-        (b"\n".join([lines[0], lines[2], *lines[2:]]), "50 queries, its header says 51"),
-        (raw.replace(b'"id": "toy/1"', b'"id": "gone"'), "no document 'gone'"),
-        (raw.replace(b'"id": "toy/1"', b'"id": 7'), "no document '7'"),
-        (raw.replace(b'"query_id": "q3"', b'"query": "q3"'), "query_id"),
-    ]
-    for damaged, message in cases:
-        assert damaged != raw
-        file.write_bytes(damaged)
-        with pytest.raises(FormatError, match=message):
-            read_negatives(file, collection)
-
-
-def test_files_find_their_collections(
-    collection: Collection, dense: EncodedCorpus, file: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b"{", b"", "not a file of negatives"),
+        (b'"glow_negatives":1', b'"glow_negatives":2', "format 1"),
+        (b'{"query_id": "q3"', b'\n{"query_id": "q2"', "50 queries, its header says 51"),
+        (b'"query": "', b'"query: "', "not JSON"),
+        (b'"id": "toy/1"', b'"id": "gone"', "no document 'gone'"),
+        (b'"id": "toy/1"', b'"id": 7', "no document '7'"),
+        (b'"query_id": "q3"', b'"query": "q3"', "query_id"),
+    ],
+)
+def test_damage_ends_in_a_named_error(
+    old: bytes, new: bytes, said: str, collection: Collection, file: Path
 ) -> None:
-    other = replace(collection, name="other", documents=collection.documents[::-1])
-    assert match_negatives([file], [other, collection]) == [None, read_negatives(file, collection)]
-    with pytest.raises(MismatchError, match=r"negatives\.jsonl was mined from other documents"):
-        match_negatives([file], [other])
-    with pytest.raises(MismatchError, match="two files hold negatives of toy"):
-        match_negatives([file, file], [collection])
+    raw = file.read_bytes()
+    assert old in raw
+    file.write_bytes(raw.replace(old, new, 1))
+    with pytest.raises(FormatError, match=said):
+        read_negatives(file, collection)
 
 
-def test_of_collections_with_the_same_documents_those_get_negatives_whose_queries_were_mined(
+def test_files_find_the_collections_whose_documents_and_queries_were_mined(
     collection: Collection, file: Path
 ) -> None:
     """A folder may be given twice, and pairs made from its documents have the same documents and other queries."""
-    made = replace(
-        collection, name="made", query_ids=[f"s{number}" for number in range(len(collection.query_ids))]
-    )
+    other = replace(collection, name="other", documents=collection.documents[::-1])
+    made = replace(collection, name="made", query_ids=[f"s{query_id}" for query_id in collection.query_ids])
     negatives = read_negatives(file, collection)
-    assert match_negatives([file], [made, collection, collection]) == [None, negatives, negatives]
-    with pytest.raises(MismatchError, match="none of the"):
-        match_negatives([file], [made])
+    found = match_negatives([file], [other, made, collection, collection])
+    assert found == [None, None, negatives, negatives]
+    for files, collections, said in (
+        ([file], [other], r"negatives\.jsonl was mined from other documents"),
+        ([file], [made], "none of the"),
+        ([file, file], [collection], "two files hold negatives of toy"),
+    ):
+        with pytest.raises(MismatchError, match=said):
+            match_negatives(files, collections)
+
+
+def run(*arguments: object) -> typer.testing.Result:
+    app = typer.Typer()
+    app.command("mine")(mine_command)
+    return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_command_mines_with_a_model(folder: Path, toy_model: Path, tmp_path: Path) -> None:
+    arguments = ("--data", folder, "--out", tmp_path / "a.jsonl", "--model", toy_model, "--threads", 1)
+    done = run(*arguments, "--min-rank", 2, "--max-rank", 30, "--count", 3, "--margin", 0.99)
+    assert done.exit_code == 0, done.output
+    options = {"retriever": "dense", "first": 2, "last": 30, "count": 3, "margin": 0.99, "seed": 0}
+    assert read_header(tmp_path / "a.jsonl").options == options
+    found = read_negatives(tmp_path / "a.jsonl", read_collection(folder, "train", SCHEMA))
+    assert sum(map(len, found)) == json.loads(done.stdout)["negatives"] > 50
+
+
+def test_bm25_alone_opens_no_model(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # there is no models/DEFAULT here
+    monkeypatch.setattr("glow.artifact.model.MODELS_PACKAGE", "of_no_installation")
+    arguments = ("--data", folder, "--out", "b.jsonl", "--min-rank", 1, "--threads", 1)
+    assert run(*arguments, "--retriever", "lexical").exit_code == 0
+    assert read_header(tmp_path / "b.jsonl").model is None
+    refused = run(*arguments)
+    assert refused.exit_code == 3
+    assert "no default model" in refused.output
+    refused = run(*arguments, "--retriever", "lexical", "--max-rank", 1, "--min-rank", 2)
+    assert refused.exit_code == 2
+    assert "from 2 to 1" in refused.output
+
+
+def test_two_rounds_mine_with_the_newer_towers(folder: Path, toy_model: Path, tmp_path: Path) -> None:
+    """Train on from the model, mine with the checkpoint, go on from it with those negatives, mine again."""
+    optimizer = {"batch_size": 16, "max_steps": 6, "learning_rate": 3e-3, "precision": "fp32"}
+    parts = {"towers": {"init_layers": [0, 1]}, "objective": {"hard_negatives": 2}, "optimizer": optimizer}
+    config = TrainConfig.model_validate({"name": "round", **parts})
+    collection = read_collection(folder, "train", SCHEMA)
+    init, files, losses, mined = toy_model, list[Path](), [], []
+    for name in ("first", "second"):
+        out, file = tmp_path / name, tmp_path / f"{name}.jsonl"
+        given = Given(data=[folder], out=out, init=init, negatives=files, device="cpu")
+        losses.append(train(config, given)["final_loss"])
+        done = run("--data", folder, "--out", file, "--model", out, "--threads", 1, "--min-rank", 2)
+        assert done.exit_code == 0, done.output
+        init, files = out, [file]
+        mined.append((read_header(file).model, read_negatives(file, collection)))
+    assert any(mined[0][1])
+    assert mined[0][0] != mined[1][0] and mined[0][1] != mined[1][1]
+    # The second round without the file is another one: the negatives were learned from.
+    plain = Given(data=[folder], out=tmp_path / "plain", init=tmp_path / "first", device="cpu")
+    assert train(config, plain)["final_loss"] != losses[1]

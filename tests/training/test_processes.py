@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -49,54 +48,34 @@ def launch(*arguments: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("config") / "two.toml"
-    path.write_text(CONFIG, encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def left(
-    config_file: Path, collection_folder: Path, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def left(collection_folder: Path, bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of what both processes of the script left."""
     out = tmp_path_factory.mktemp("left")
-    launch(SCRIPT, config_file, collection_folder, bert_folder, out)
+    (out / "two.toml").write_text(CONFIG, encoding="utf-8")
+    launch(SCRIPT, out / "two.toml", collection_folder, bert_folder, out)
     return out
 
 
-def reports(left: Path) -> list[dict[str, Any]]:
-    return [json.loads((left / f"report{rank}.json").read_bytes()) for rank in (0, 1)]
-
-
-def test_both_processes_end_with_equal_weights_whatever_they_started_from(left: Path) -> None:
-    first, second = reports(left)
+def test_both_processes_share_pairs_and_end_with_equal_weights_whatever_they_started_from(left: Path) -> None:
+    reports = [json.loads((left / f"report{rank}.json").read_bytes()) for rank in (0, 1)]
+    first, second = reports
     assert first["before"] != second["before"]
     assert first["after"] == second["after"] != first["before"]
-
-
-def test_pairs_of_an_epoch_are_shared_out(left: Path, toy_collection: Any) -> None:
-    first, second = ([set(batch) for batch in report["batches"]] for report in reports(left))
     per_epoch = 150 // 16 // 2
-    assert len(first) == len(second) == 4 * per_epoch
+    assert [len(report["batches"]) for report in reports] == [4 * per_epoch] * 2
     for epoch in range(4):
         rows = slice(epoch * per_epoch, (epoch + 1) * per_epoch)
-        seen = [batch for batches in (first[rows], second[rows]) for batch in batches]
-        assert len(set().union(*seen)) == 2 * per_epoch * 16  # no pair twice
-
-
-def test_metrics_are_written_once(left: Path) -> None:
-    steps = [row["step"] for row in read_metrics(left / "run")]
-    assert steps == [4, 8, 10, 12, 16]
-    assert reports(left)[0]["steps"] == 16
+        pairs = {pair for report in reports for batch in report["batches"][rows] for pair in batch}
+        assert len(pairs) == 2 * per_epoch * 16  # no pair twice
+    assert [row["step"] for row in read_metrics(left / "run")] == [4, 8, 10, 12, 16], "written once"
 
 
 def test_the_averaged_gradient_is_that_of_the_mean_loss(
-    left: Path, config_file: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+    left: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
     """Against one process that takes both batches: the mean of their gradients."""
     found, other = (load_file(left / f"gradients{rank}.safetensors") for rank in (0, 1))
-    trial = make_trial(TrainConfig.load_toml(config_file), collection_folder, bert_folder, tmp_path, 5)
+    trial = make_trial(TrainConfig.load_toml(left / "two.toml"), collection_folder, bert_folder, tmp_path, 5)
     parameters = dict(trial.loss.named_parameters())
     with torch.no_grad():
         for name, tensor in load_file(left / "start1.safetensors").items():
@@ -113,10 +92,19 @@ def test_the_averaged_gradient_is_that_of_the_mean_loss(
 
 
 def test_the_command_writes_one_checkpoint(
-    config_file: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+    left: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "checkpoint"
-    files = ["--config", config_file, "--data", collection_folder, "--dev", collection_folder, "--out", out]
+    files = [
+        "--config",
+        left / "two.toml",
+        "--data",
+        collection_folder,
+        "--dev",
+        collection_folder,
+        "--out",
+        out,
+    ]
     # `auto` must find the other process on a machine without a GPU as well; where there is one, gloo is asked for.
     device = "cpu" if torch.cuda.is_available() else "auto"
     launch("-m", "glow", "train", *files, "--init", bert_folder, "--device", device)
@@ -151,17 +139,8 @@ def test_stages_of_a_re_ranker_wait_for_the_checkpoint_before_them(
     file.write_text(
         cross + steps + '[[stage]]\nname = "first"\n[[stage]]\nname = "second"\n', encoding="utf-8"
     )
-    files = [
-        "--config",
-        file,
-        "--data",
-        collection_folder,
-        "--candidates",
-        run_file,
-        "--out",
-        tmp_path / "out",
-    ]
-    launch("-m", "glow", "train", *files, "--init", bert_folder, "--device", "cpu")
+    files = ["--config", file, "--data", collection_folder, "--candidates", run_file, "--init", bert_folder]
+    launch("-m", "glow", "train", *files, "--out", tmp_path / "out", "--device", "cpu")
     report = load_reranker(tmp_path / "out").report
     assert (report["processes"], report["steps"]) == (2, 2)
 

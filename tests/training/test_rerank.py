@@ -1,4 +1,4 @@
-"""Training of the re-ranker: checkpoint, compressor, teacher, and what it makes of a ranking."""
+"""Training of the re-ranker: candidates, losses, compressor, and what it makes of a ranking."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from glow.text import Preprocessor, WordPieces
 from glow.training import Given, train
 from glow.training.data import Collection, count_terms
 from glow.training.rerank import (
+    CandidateBatches,
     Candidates,
     RerankConfig,
     RerankScores,
@@ -24,7 +25,9 @@ from glow.training.rerank import (
     attention_loss,
     initial_cross_encoder,
     load_reranker,
+    read_candidates,
     read_side,
+    rerank_loss,
     score_candidates,
 )
 
@@ -143,11 +146,8 @@ def test_every_joined_layer_counts_in_the_compressors_loss() -> None:
     query, document = _sides(model)
     mask = torch.cat([query.mask, document.mask], 1)
     changes = []
-    for was, now in zip(
-        model.attentions(query, document),
-        model.attentions(model.through(query), model.through(document)),
-        strict=True,
-    ):
+    restored = model.attentions(model.through(query), model.through(document))
+    for was, now in zip(model.attentions(query, document), restored, strict=True):
         squares = ((now - was) ** 2).mean(1)  # over heads
         changes.append(torch.cat([squares[at][own][:, own].flatten() for at, own in enumerate(mask)]).mean())
     assert len(changes) > 1
@@ -191,3 +191,72 @@ def test_configurations_that_mean_nothing_are_refused(changes: dict[str, Any], s
 def test_runs_and_folders_must_come_in_pairs(given: Given, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found 1 --data and 0 --candidates"):
         trains(given, tmp_path / "out", options(), candidates=())
+
+
+def test_candidates_are_the_first_of_each_query_in_order(toy_collection: Collection, run_file: Path) -> None:
+    found = read_candidates(run_file, toy_collection, 4)
+    assert {len(rows) for rows in found.rows} == {4}
+    assert all((np.diff(scores) < 0).all() for scores in found.scores)
+
+
+def test_a_run_of_another_collection_is_refused(toy_collection: Collection, tmp_path: Path) -> None:
+    path = tmp_path / "other.trec"
+    for line, said in (
+        ("nobody Q0 bees 1 0.5 t", "holds no query of toy"),
+        ("a0 Q0 nothing 1 0.5 t", "'nothing', which toy does not have"),
+    ):
+        path.write_text(line + "\n", encoding="utf-8")
+        with pytest.raises(MismatchError, match=said):
+            read_candidates(path, toy_collection, 10)
+
+
+def test_a_batch_has_the_relevant_document_first_and_no_other_that_is(candidates: Candidates) -> None:
+    batches = CandidateBatches([candidates], 8, 3, seed=1)
+    seen: list[int] = []
+    for step in range(batches.steps(1)):
+        batch = batches.batch(step, 0, 1)
+        seen += batch.queries.tolist()
+        rows = zip(batch.queries.tolist(), batch.documents.tolist(), batch.scores.tolist(), strict=True)
+        for query, documents, scores in rows:
+            relevant = candidates.collection.relevant[query]
+            assert [row in relevant for row in documents] == [True, False, False, False]
+            assert len(set(documents)) == 4
+            ranked = dict(
+                zip(candidates.rows[query].tolist(), candidates.scores[query].tolist(), strict=True)
+            )
+            assert [ranked[row] for row in documents] == scores
+    assert len(seen) == len(set(seen)) == 8 * batches.steps(1)
+    assert 0 not in seen, "its relevant document was not found"
+
+
+def test_a_batch_depends_on_seed_and_step_alone(candidates: Candidates) -> None:
+    def documents(seed: int, *steps: int) -> list[list[int]]:
+        batches = CandidateBatches([candidates], 8, 3, seed, epochs=2)
+        return [batches.batch(step, 0, 1).documents.tolist() for step in steps]
+
+    epoch = CandidateBatches([candidates], 8, 3, 1).steps(1)
+    assert documents(1, epoch + 2) == documents(1, 3, epoch + 2)[1:]
+    assert documents(1, epoch + 2) != documents(1, 2)
+    assert documents(1, epoch + 2) != documents(2, epoch + 2)
+
+
+def test_candidates_without_a_relevant_document_are_refused(candidates: Candidates) -> None:
+    none = Candidates(candidates.collection, [rows[:0] for rows in candidates.rows], candidates.scores)
+    with pytest.raises(MismatchError, match="no query has a relevant document and 3 others"):
+        CandidateBatches([none], 8, 3, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "logits", "expected"),
+    [
+        # The released code's loss: 1 - e^2 / (e^2 + e^1); a relevant document that leads by much costs nothing.
+        ("pairwise", [[2.0, 1.0]], 0.268941),
+        ("pairwise", [[0.0, 0.0], [100.0, 0.0]], 0.25),
+        ("list", [[0.0, 0.0, 0.0, 0.0]], 1.386294),
+        ("list", [[2.0, 1.0]], 0.313262),
+    ],
+)
+def test_the_loss_has_the_value_worked_out_by_hand(
+    kind: str, logits: list[list[float]], expected: float
+) -> None:
+    assert float(rerank_loss(torch.tensor(logits), kind)) == pytest.approx(expected, abs=1e-5)

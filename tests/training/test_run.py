@@ -1,10 +1,14 @@
-"""The one loop, its state and its folder, over a small network with batch norm and dropout, and random numbers."""
+"""The one loop, its state and its folder, over a small network with batch norm and dropout, and random numbers; what a state belongs to."""
 
 import json
+import multiprocessing
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,6 +16,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from glow.errors import InputError
+from glow.records import Document
+from glow.training.data import Collection, collection_hash, one_at_a_time
 from glow.training.run import (
     METRICS_FILE,
     STATE_FILE,
@@ -21,10 +28,11 @@ from glow.training.run import (
     Recipe,
     RunConfig,
     RunFolder,
-    State,
     read_metrics,
     run,
 )
+from glow.training.run.loop import _fingerprint
+from glow.training.towers import TrainConfig
 
 STEPS = 12
 ROWS = [{"step": step, "loss": 0.5} for step in (10, 20, 30)]
@@ -32,17 +40,15 @@ Told = Callable[[Any], None]
 
 
 class Numbers:
-    """Batches of random numbers; it keeps which steps were asked for."""
+    """Batches of random numbers."""
 
     def __init__(self, count: int = STEPS) -> None:
-        self.count, self.asked = count, list[int]()
+        self.count, self.asked = count, list[int]()  # steps
 
     def steps(self, processes: int) -> int:
-        """As many as were asked for."""
         return self.count
 
     def batch(self, step: int, process: int, processes: int) -> Tensor:
-        """Of a step."""
         self.asked.append(step)
         return torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
 
@@ -56,7 +62,6 @@ class Mean(nn.Module):
         self.net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.Linear(4, 1))
 
     def forward(self, batch: Tensor, moment: Moment) -> Loss:
-        """The squared difference."""
         value = (self.net(batch)[:, 0] - batch.mean(1)).square().mean()
         return Loss(value, len(batch))
 
@@ -101,25 +106,6 @@ def test_a_stopped_run_goes_on_with_its_own_steps_to_the_same_weights_and_buffer
     assert equal(trained(again, tmp_path / "cut"), whole)
     assert again.data.asked == [*range((step - 1) // 5 * 5, STEPS)]  # type: ignore[attr-defined]
     assert [row["step"] for row in read_metrics(tmp_path / "cut")] == [10, 12]
-
-
-def test_a_state_holds_moments_and_buffers(tmp_path: Path) -> None:
-    def made() -> tuple[Mean, torch.optim.AdamW, State]:
-        objective = Mean()
-        optimizer = torch.optim.AdamW(objective.parameters(), fused=True)
-        return objective, optimizer, State(tmp_path, objective, optimizer, "x")
-
-    objective, optimizer, state = made()
-    objective(torch.ones(8, 4), None).value.backward()
-    optimizer.step()
-    state.position.step = 1
-    state.save()
-    other, other_optimizer, loaded = made()
-    loaded.load()
-    assert loaded.position == state.position
-    assert equal(other.state_dict(), objective.state_dict())
-    for one, its in zip(other.parameters(), objective.parameters(), strict=True):
-        assert equal(other_optimizer.state[one], optimizer.state[its])
 
 
 def test_training_stops_if_the_development_set_gets_no_better_and_ends_with_the_best_weights(
@@ -197,10 +183,6 @@ def test_a_half_last_line_is_left_out_and_dropped_by_a_resumed_run(tail: str, tm
     ]
 
 
-def test_no_metrics_are_none(tmp_path: Path) -> None:
-    assert read_metrics(tmp_path) == []
-
-
 def test_a_resumed_run_replaces_its_metrics_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill while it writes leaves the old ones."""
     write_metrics(tmp_path)
@@ -212,3 +194,65 @@ def test_a_resumed_run_replaces_its_metrics_at_once(tmp_path: Path, monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         RunFolder(tmp_path, active=True).open(RunConfig(name="x"), 10)
     assert read_metrics(tmp_path) == ROWS
+
+
+CONFIG = TrainConfig(name="x")
+DOCUMENTS = [Document("a", {"text": ("bees find home",)}), Document("b", {"text": ("wax",)})]
+COLLECTION = Collection("toy", DOCUMENTS, ["bees", "wax"], ["1", "2"], [frozenset({0}), frozenset({1})])
+
+
+def fingerprint(
+    config: TrainConfig = CONFIG, processes: int = 1, minutes: float = 0.0, bias: float = 0.0, **changes: Any
+) -> str:
+    module = nn.Linear(2, 1)
+    nn.init.zeros_(module.weight)
+    nn.init.constant_(module.bias, bias)
+    origins = [*changes.pop("origins", []), collection_hash(replace(COLLECTION, **changes))]
+    return _fingerprint(Recipe(config, Mock(), module, module, Mock(), origins, minutes=minutes), processes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"config": CONFIG.model_copy(update={"seed": 5})},
+        {"processes": 2},
+        {"minutes": 1.0},
+        {"bias": 1.0},
+        {"origins": ["another teacher"]},
+        {"documents": [DOCUMENTS[0], Document("b", {"text": ("honey",)})]},
+        {"documents": [DOCUMENTS[0], Document("c", {"text": ("wax",)})]},
+        {"queries": ["bees", "honey"]},
+        {"relevant": [frozenset({0}), frozenset({0})]},
+        {"negatives": [(), ()]},
+        {"negatives": [(1, 0), ()]},
+    ],
+)
+def test_everything_that_decides_the_weights_belongs_to_a_state(change: dict[str, Any]) -> None:
+    assert fingerprint(**change) != fingerprint()
+
+
+def test_a_state_belongs_to_a_renamed_folder_too_and_to_negatives_by_their_numbers() -> None:
+    assert fingerprint(name="moved") == fingerprint()
+    orders = ([(1, 0), ()], [(0, 1), ()], [(1,), (0,)])
+    assert len({fingerprint(negatives=each) for each in orders}) == 3
+
+
+def test_processes_of_a_machine_are_let_in_one_at_a_time(tmp_path: Path) -> None:
+    """One that dies gives its turn back."""
+    log, lock = tmp_path / "log", tmp_path / "new" / "made.lock"
+
+    def work() -> None:
+        with one_at_a_time(lock), log.open("a", encoding="utf-8", buffering=1) as file:
+            file.write("in\n")
+            time.sleep(0.02)
+            file.write("out\n")
+            os._exit(0)
+
+    workers = [multiprocessing.get_context("fork").Process(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert log.read_text(encoding="utf-8").split() == ["in", "out"] * 3
+    with pytest.raises(InputError, match="cannot write"), one_at_a_time(log / "lock"):
+        pass

@@ -44,10 +44,8 @@ def test_a_stage_changes_what_stands_above_it_and_starts_from_the_one_before(fil
     first, second = read_stages(file)
     assert isinstance(first.config, TrainConfig)
     assert isinstance(second.config, TrainConfig)
-    found = [
-        (each.seed, each.optimizer.max_steps, each.towers.weight_form)
-        for each in (first.config, second.config)
-    ]
+    configs = (first.config, second.config)
+    found = [(each.seed, each.optimizer.max_steps, each.towers.weight_form) for each in configs]
     assert found == [(0, 2, "multiply"), (7, 3, "log")]
     assert first.config.optimizer.batch_size == second.config.optimizer.batch_size == 16
     given = Given(out=Path("a/out"), init=Path("bert"))
@@ -55,6 +53,8 @@ def test_a_stage_changes_what_stands_above_it_and_starts_from_the_one_before(fil
     assert (alone.init, alone.out) == (Path("bert"), Path("a/out.stages/first"))
     assert (after.init, after.out) == (alone.out, given.out)
     assert second.given(given, has_init=True).init == given.init
+    with pytest.raises(ConfigError, match="has no stage 'third', found first, second"):
+        read_stages(file, "third")
     (only,) = read_stages(file, "second")
     assert (only.config, only.before, only.is_last) == (second.config, "", True)
     assert only.given(given, has_init=False).out == given.out
@@ -66,10 +66,10 @@ def test_a_stage_changes_what_stands_above_it_and_starts_from_the_one_before(fil
     ("text", "kind"),
     [
         ("", TrainConfig),
+        ('kind = "towers"\n', TrainConfig),
         ('kind = "reranker"\n[cross]\n', RerankConfig),
         ('kind = "impacts"\n[impacts]\n', ImpactsConfig),
         ('kind = "pretraining"\n', PretrainConfig),
-        ('kind = "towers"\n', TrainConfig),
     ],
 )
 def test_the_kind_is_named(text: str, kind: type[RunConfig], tmp_path: Path) -> None:
@@ -84,37 +84,18 @@ def test_the_kind_is_named(text: str, kind: type[RunConfig], tmp_path: Path) -> 
     ("old", "new", "said"),
     [
         ("[towers]", 'kind = "tower"\n[towers]', r"kind: expected one of towers, .*, found 'tower'"),
-        ("[towers]", "kind = ['x']\n[towers]", r"kind: expected one of towers"),
-        (
-            '[[stage]]\nname = "first"',
-            '[stage]\nname = "first"',
-            r"cannot read|expected tables \[\[stage\]\]",
-        ),
+        ('[[stage]]\nname = "first"', "[stage]\n", r"cannot read|expected tables \[\[stage\]\]"),
         ('"second"', '"first"', r"stages named 'first', 'first'; expected distinct"),
         ('"first"', '"../../evil"', r"stages named '\.\./\.\./evil', 'second'; expected"),
         ('"first"', '""', r"stages named '', 'second'; expected"),
-        ('"second"', '".."', r"stages named 'first', '\.\.'; expected"),
-        (
-            'name = "first"',
-            'name = "first"\nspeed = 3\noptimizer.batch_size = 0',
-            r"stage first: .*optimizer\.batch_size.*speed",
-        ),
-        (
-            "[[stage]]\n",
-            '[[stage]]\ntowers.pooling = "none"\n',
-            r"stage first: towers\.pooling.*stage second: ",
-        ),
+        ('"first"', '"first"\nspeed = 3\nseed = "x"', r"stage first: .*seed.*speed"),
+        ("[[stage]]\n", '[[stage]]\ntowers.pooling = "no"\n', r"first: towers\.pooling.*second: "),
     ],
 )
 def test_every_fault_of_every_stage_is_named(old: str, new: str, said: str, file: Path) -> None:
     file.write_text(STAGES.replace(old, new), encoding="utf-8")
     with pytest.raises(ConfigError, match=said):
         read_stages(file)
-
-
-def test_a_stage_that_is_not_there_is_refused(file: Path) -> None:
-    with pytest.raises(ConfigError, match="has no stage 'third', found first, second"):
-        read_stages(file, "third")
 
 
 def test_the_command_runs_all_stages_or_one_and_dry_takes_no_step(
@@ -139,7 +120,4 @@ def test_the_command_runs_all_stages_or_one_and_dry_takes_no_step(
     # With --init the second stage alone starts there: that is another run than the one that is kept.
     assert "other configuration or data" in " ".join(train("--stage", "second").output.split())
     alone = json.loads(train("--stage", "first", "--out", str(tmp_path / "alone")).stdout)
-    assert alone["fingerprint"] == both[0]["fingerprint"], (
-        "a stage alone is the run that it is among the others"
-    )
-    assert load_checkpoint(tmp_path / "alone").report == alone
+    assert alone["fingerprint"] == both[0]["fingerprint"], "alone it is the run that it is among others"

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import typer.testing
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from glow.cli import app
 from glow.errors import ConfigError, IntegrityError, MismatchError
 from glow.nn import minilm_folder
 from glow.records import Document
@@ -31,43 +29,8 @@ from tests.training.test_train_command import other_weights
 
 ASKED = ["how bees find home", "wax"]
 WIDTH = 3
-KEYS_OF: Mapping[str, Callable[[Collection], list[bytes]]] = {
-    "query": lambda collection: [*map(query_key, collection.queries)],
-    "document": lambda collection: [*map(document_key, collection.documents)],
-}
 TEXTS = [f"text {number}" for number in range(7)]
 KEYS = [query_key(text) for text in TEXTS]
-
-DISTIL = """
-kind = "towers"
-name = "distil"
-[towers]
-init_layers = [0, 1]
-train_words = false
-learns = "query"
-[objective]
-kind = "none"
-distill_weight = 1.0
-list_weight = 1.0
-list_other = "teacher"
-[optimizer]
-batch_size = 16
-max_steps = 4
-precision = "fp32"
-[watch]
-steps = 2
-"""
-
-
-def glow(*arguments: object) -> typer.testing.Result:
-    return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "distil.toml"
-    path.write_text(DISTIL, encoding="utf-8")
-    return path
 
 
 def other_shape(folder: Path) -> None:
@@ -110,42 +73,44 @@ def test_another_length_is_another_teacher(bert_folder: Path, monkeypatch: pytes
 def test_the_words_of_the_corpus_weigh_a_models_texts(
     toy_model: Path, toy_collection: Collection, tmp_path: Path
 ) -> None:
+    """Also those of a query tower that learns alone, for which no document is encoded."""
     documents = toy_collection.documents
     one, other = (open_teacher(toy_model, each) for each in (documents, documents[:2]))
     assert one.hash != other.hash
     assert not np.array_equal(one.queries(ASKED), other.queries(ASKED))
-    # Also of a query tower that learns alone, for which no document is encoded.
-    alone = teacher_vectors(toy_model, ASKED, [], documents, tmp_path)
-    assert alone.teacher == one.hash
     assert not np.array_equal(one.documents(documents[:2]), other.documents(documents[:2]))
+    assert teacher_vectors(toy_model, ASKED, [], documents, tmp_path).teacher == one.hash
 
 
-def test_a_folder_that_is_no_teacher_is_named(bert_folder: Path, tmp_path: Path) -> None:
+def test_folders_that_are_no_teachers_are_named(bert_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a teacher"):
         open_teacher(tmp_path, [])
     shutil.copy(bert_folder / "vocab.txt", tmp_path)
     with pytest.raises(ConfigError, match=r"config\.json"):
         open_teacher(tmp_path, [])
+    shutil.copytree(bert_folder, tmp_path, dirs_exist_ok=True)
+    pooling = tmp_path / "1_Pooling" / "config.json"
+    pooling.parent.mkdir()
+    for mean in ('{"pooling_mode_mean_tokens": true}', '{"pooling_mode": "mean"}'):
+        pooling.write_text(mean, encoding="utf-8")
+        assert open_teacher(tmp_path, []).queries(["honey bees"]).shape == (1, 16)
+    pooling.write_text('{"pooling_mode": "cls"}', encoding="utf-8")
+    with pytest.raises(ConfigError, match="glow import-model"):
+        open_teacher(tmp_path, [])
 
 
 class Teacher:
-    """Counts whom it is asked for; a text's vector is its number, and it breaks off at text `breaks_at`."""
+    """A text's vector is its number; it breaks off at text `breaks_at`."""
 
     def __init__(self, breaks_at: int = -1) -> None:
         self.asked: list[int] = []
         self.breaks_at = breaks_at
 
     def __call__(self, numbers: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of texts."""
         if self.breaks_at in numbers:
             raise KeyboardInterrupt
         self.asked += numbers
         return np.repeat(np.array(numbers, np.float32)[:, None], WIDTH, 1)
-
-
-@pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(teacher, "CHUNK", 2)
 
 
 def made(folder: Path, asked: Teacher, keys: Sequence[bytes] = KEYS, name: str = "t") -> TeacherVectors:
@@ -165,18 +130,17 @@ def test_vectors_are_made_once_and_found_by_what_they_are_of(tmp_path: Path) -> 
     assert sorted(first.asked) == [0, 1, 2, 3, 4], "a text that comes twice is encoded once"
     assert numbers_of(made(tmp_path, again), KEYS[::-1]) == [6, 5, 4, 3, 2, 1, 0]
     assert again.asked == [5, 6]
-    last = Teacher()
-    assert numbers_of(made(tmp_path, last, KEYS[2:4]), KEYS[2:4]) == [2, 3]
-    assert last.asked == []
     document = Document("1", {"text": ("text 0",)})
     assert document_key(document) == document_key(replace(document, id="2")) != query_key("text 0")
 
 
-@pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize(("name", "lost"), [("vectors.f16", 2 * WIDTH + 1), ("keys.bin", 5), ("keys.bin", 0)])
+@pytest.mark.parametrize(
+    ("name", "lost", "kept"), [("vectors.f16", 2 * WIDTH + 1, 2), ("keys.bin", 5, 3), ("keys.bin", 0, 4)]
+)
 def test_a_call_that_was_stopped_goes_on_behind_what_both_files_hold(
-    name: str, lost: int, tmp_path: Path
+    name: str, lost: int, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(teacher, "CHUNK", 2)
     with pytest.raises(KeyboardInterrupt):
         made(tmp_path, Teacher(breaks_at=5))
     with pytest.raises(IntegrityError, match="no finished vectors of a teacher"):
@@ -185,7 +149,7 @@ def test_a_call_that_was_stopped_goes_on_behind_what_both_files_hold(
         file.truncate((tmp_path / name).stat().st_size - lost)
     again = Teacher()
     assert numbers_of(made(tmp_path, again)) == [0, 1, 2, 3, 4, 5, 6]
-    assert again.asked == [*range(2 if lost > 6 else 3 if lost else 4, 7)]
+    assert again.asked == [*range(kept, 7)]
     assert (tmp_path / "vectors.f16").stat().st_size == 7 * 2 * WIDTH
 
 
@@ -226,17 +190,14 @@ def test_other_data_and_another_teacher_are_refused(tmp_path: Path) -> None:
 
 
 def alone(side: str, max_steps: int = 0) -> TrainConfig:
-    options: dict[str, Any] = {
-        "batch_size": 16,
-        "epochs": 8,
-        "max_steps": max_steps,
-        "precision": "fp32",
-        "learning_rate": 3e-3,
-    }
+    """One tower that learns from a teacher alone."""
+    optimizer = {"batch_size": 16, "epochs": 8, "precision": "fp32", "learning_rate": 3e-3}
     objective = {"kind": "none", "distill_weight": 1.0, "list_weight": 1.0, "list_other": "teacher"}
     towers = {"init_layers": [0, 1], "learns": side, "train_words": False, "dropout": 0.0}
     sections = {"objective": objective, "towers": towers, "watch": {"steps": 36}}
-    return TrainConfig.model_validate({"name": "alone", "optimizer": options, **sections})
+    return TrainConfig.model_validate(
+        {"name": "alone", "optimizer": {**optimizer, "max_steps": max_steps}, **sections}
+    )
 
 
 @pytest.mark.parametrize("side", ["query", "document"])
@@ -249,11 +210,11 @@ def test_one_tower_learns_from_a_wider_teacher_and_is_measured_against_it(
 ) -> None:
     """Its map lies beside the checkpoint, and the next run starts from it."""
     told: list[Progress] = []
-    folders, other_width = [collection_folder], tmp_path / "wide"
-    other_width.mkdir()
-    write_bert(other_width, bert_folder / "vocab.txt", 24)
+    wide, folders = tmp_path / "wide", [collection_folder]
+    wide.mkdir()
+    write_bert(wide, bert_folder / "vocab.txt", 24)
     given = Given(
-        out=tmp_path / side, init=bert_folder, data=folders, dev=folders, teacher=other_width, device="cpu"
+        out=tmp_path / side, init=bert_folder, data=folders, dev=folders, teacher=wide, device="cpu"
     )
     train(alone(side), given, tell=told.append)
     assert np.mean([each.last for each in told[-5:]]) < 0.8 * np.mean([each.last for each in told[:5]])
@@ -265,8 +226,9 @@ def test_one_tower_learns_from_a_wider_teacher_and_is_measured_against_it(
         "document": [opened.preprocessor.document(document) for document in toy_collection.documents],
     }
     found = {each: vectors(getattr(opened.towers, each), texts[each], 0, "fp32") for each in texts}
-    other = "document" if side == "query" else "query"
-    keys = KEYS_OF[other](toy_collection)
+    other, keys = "document", [*map(document_key, toy_collection.documents)]
+    if side == "document":
+        other, keys = "query", [*map(query_key, toy_collection.queries)]
     aims = TeacherVectors(next((tmp_path / "teacher.vectors").iterdir())).aims(keys, other)[:] @ learned.T
     found[other] = aims / np.linalg.norm(aims, axis=1, keepdims=True)
     ranks = reciprocal_ranks(found["query"] @ found["document"].T, toy_collection.relevant)
@@ -286,18 +248,6 @@ def test_a_sentence_transformers_folder_teaches_as_its_library_says(tmp_path: Pa
     assert np.allclose(found[:], expected, atol=2e-3)
 
 
-def test_another_pooling_than_the_mean_is_refused(bert_folder: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "saved"
-    shutil.copytree(bert_folder, folder)
-    (folder / "1_Pooling").mkdir()
-    for pooling in ({"pooling_mode_mean_tokens": True}, {"pooling_mode": "mean"}):
-        (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
-        assert open_teacher(folder, []).queries(["honey bees"]).shape == (1, 16)
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}', encoding="utf-8")
-    with pytest.raises(ConfigError, match="glow import-model"):
-        open_teacher(folder, [])
-
-
 def test_the_list_moves_the_map_and_the_cosine_does_not() -> None:
     """Both would meet in one direction for all texts."""
     vectors, wanted, others = (
@@ -312,24 +262,22 @@ def test_the_list_moves_the_map_and_the_cosine_does_not() -> None:
 
 
 def test_a_folder_that_is_no_checkpoint_is_not_written_over(
-    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+    collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "precious.txt").touch()
-    call = ("train", "--config", config, "--data", collection_folder, "--out", tmp_path / "out")
-    done = glow(*call, "--init", bert_folder, "--teacher", bert_folder)
-    assert done.exit_code == 2 and "exists and is not a checkpoint" in " ".join(done.output.split())
-    assert (tmp_path / "out" / "precious.txt").exists()
+    (tmp_path / "precious.txt").touch()
+    given = Given(out=tmp_path, init=bert_folder, data=[collection_folder], teacher=bert_folder, device="cpu")
+    with pytest.raises(ConfigError, match="exists and is not a checkpoint"):
+        train(alone("query"), given)
+    assert (tmp_path / "precious.txt").exists()
 
 
 def test_a_run_starts_from_a_bert_folder_with_a_tokenizer_beside_its_vocabulary(
-    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+    collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
     """all-MiniLM-L6-v2, the default, has one that pads to 128 tokens."""
     init = tmp_path / "init"
     shutil.copytree(bert_folder, init)
     shutil.copy(minilm_folder() / "tokenizer.json", init)
-    call = ("train", "--config", config, "--data", collection_folder, "--init", init, "--teacher", init)
-    done = glow(*call, "--out", tmp_path / "out", "--device", "cpu", "--dry")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["steps"] == 4 and not (tmp_path / "out").exists()
+    out, folders = tmp_path / "out", [collection_folder]
+    train(alone("query", 1), Given(out=out, init=init, data=folders, teacher=init, device="cpu"))
+    assert load_checkpoint(out).report["steps"] == 1
