@@ -20,10 +20,10 @@ class Study(NamedTuple):
 STUDIES = {
     "debian": Study("docs/data.md", "training texts from packages of Debian"),
     "encoders": Study("docs/results/models.md", "glow-mini's training"),
+    "links": Study("docs/data.md", "training pairs of link texts and their target sections"),
     "ndrm": Study("docs/papers/conformer-kernel.md", "NDRM1 to NDRM3 of the Conformer-Kernel paper"),
     "prettr": Study("docs/papers/prettr.md", "PreTTR's table by layers apart, beside late interaction"),
     "pretraining": Study("docs/papers/cross-thought.md", "pre-training objectives at equal text"),
-    "questions": Study("docs/results/quality.md", "judged questions from documentation"),
     "ranking": Study("docs/results/quality.md", "the probabilities of hybrid search"),
 }
 

@@ -85,14 +85,9 @@ class TermCollection:
 
     def padded(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Terms of documents, int64 [n, L], and their mask, bool [n, L]; at least one, perhaps unknown, term each."""
-        documents = [self.documents[row][: self._longest] for row in rows]
-        longest = max(max(len(document) for document in documents), 1)
-        ids = np.zeros((len(rows), longest), np.int64)
-        mask = np.zeros((len(rows), longest), np.bool_)
-        for place, document in enumerate(documents):
-            ids[place, : len(document)] = document
-            mask[place, : max(len(document), 1)] = True
-        return torch.from_numpy(ids), torch.from_numpy(mask)
+        ids, mask = _padded([self.documents[row][: self._longest] for row in rows])
+        mask[:, 0] = True
+        return ids, mask
 
     def statistics(self, terms: Tensor, rows: NDArray[np.int64], mask: Tensor) -> TermStatistics:
         """Statistics of terms int64 [Q, T] in documents int64 [Q, D], as [Q, D, T]; mask bool [Q, T]."""
@@ -104,6 +99,15 @@ class TermCollection:
         idf = torch.from_numpy(self.idf)[terms][:, None]
         length = torch.from_numpy(self.lengths[rows])[..., None]
         return TermStatistics(torch.tensor(tf, dtype=torch.float32), idf, length, mask[:, None])
+
+
+def _padded(terms: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+    """Terms, int64 [n, L], and their mask, bool [n, L]; L is at least 1."""
+    lengths = torch.tensor([len(each) for each in terms])
+    ids = torch.zeros(len(terms), max(int(lengths.max()), 1), dtype=torch.int64)
+    for place, each in enumerate(terms):
+        ids[place, : len(each)] = torch.from_numpy(each)
+    return ids, torch.arange(ids.shape[1]) < lengths[:, None]
 
 
 def _text(document: Document) -> list[str]:
@@ -192,13 +196,7 @@ def _documents(
 
 def scores_of(model: Ndrm, terms: TermCollection, queries: Sequence[int], rows: NDArray[np.int64]) -> Tensor:
     """Scores of queries' own documents, int64 [B, D] -> float [B, D]."""
-    longest = max(max(len(terms.queries[query]) for query in queries), 1)
-    ids = np.zeros((len(queries), longest), np.int64)
-    mask = np.zeros((len(queries), longest), np.bool_)
-    for place, query in enumerate(queries):
-        ids[place, : len(terms.queries[query])] = terms.queries[query]
-        mask[place, : len(terms.queries[query])] = True
-    asked, real = torch.from_numpy(ids), torch.from_numpy(mask)
+    asked, real = _padded([terms.queries[query] for query in queries])
     given = terms.statistics(asked, rows, real)
     latent = None
     if model.config.kind != "explicit":
@@ -218,36 +216,25 @@ K1, B = 1.2, 0.75
 
 def term_scores(model: Ndrm, terms: TermCollection, wanted: NDArray[np.int64]) -> NDArray[np.float32]:
     """The contribution of each term to each document, float32 [W, N]."""
-    count = len(terms.documents)
-    made = np.empty((len(wanted), count), np.float32)
-    every = torch.from_numpy(wanted)
+    tf = _counts(terms, wanted)
+    made, every = np.empty_like(tf), torch.from_numpy(wanted)
     with torch.inference_mode():
         words = model.query_words(every) if model.config.kind != "explicit" else None
-        for start in range(0, count, CHUNK_DOCUMENTS):
-            rows = np.arange(start, min(start + CHUNK_DOCUMENTS, count))
+        for start in range(0, len(terms.documents), CHUNK_DOCUMENTS):
+            rows = np.arange(start, min(start + CHUNK_DOCUMENTS, len(terms.documents)))
             ids, mask = terms.padded(rows.tolist())
             context = model.document(ids, mask) if words is not None else None
+            length, real = torch.from_numpy(terms.lengths[rows])[:, None], torch.ones(1, 1, dtype=torch.bool)
             block = max(1, MAX_CELLS // max(ids.numel(), 1))
             for first in range(0, len(wanted), block):
-                piece = every[first : first + block]
+                here = slice(first, first + block)
                 latent = None
                 if words is not None and context is not None:
-                    latent = model.latent(words[first : first + block][None], context, mask)
-                given = _statistics(terms, piece, rows)
-                made[first : first + block, rows] = model.combine(latent, given).T.numpy()
+                    latent = model.latent(words[here][None], context, mask)
+                idf = torch.from_numpy(terms.idf)[every[here]][None]
+                given = TermStatistics(torch.from_numpy(tf[here, rows].T.copy()), idf, length, real)
+                made[here, rows] = model.combine(latent, given).T.numpy()
     return made
-
-
-def _statistics(terms: TermCollection, wanted: torch.Tensor, rows: NDArray[np.int64]) -> TermStatistics:
-    places = {int(term): place for place, term in enumerate(wanted.tolist())}
-    tf = np.zeros((len(rows), len(places)), np.float32)
-    for place, row in enumerate(rows.tolist()):
-        for term, times in terms.counts[row].items():
-            if (at := places.get(term)) is not None:
-                tf[place, at] = times
-    idf = torch.from_numpy(terms.idf)[wanted][None]
-    length = torch.from_numpy(terms.lengths[rows])[:, None]
-    return TermStatistics(torch.from_numpy(tf), idf, length, torch.ones(1, 1, dtype=torch.bool))
 
 
 def bm25(terms: TermCollection, wanted: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -313,13 +300,12 @@ def tables(
     queries: Annotated[int, typer.Option()] = 600,
     batch_size: Annotated[int, typer.Option()] = 32,
     document_terms: Annotated[int, typer.Option()] = 4000,
-    threads: Annotated[int, typer.Option()] = 2,
 ) -> None:
     """Trains each variant on the split `train` and measures it on another; appends each result to the file.
 
     `less` has the mean difference to BM25 of each query's measure, and its 95 % interval.
     """
-    torch.set_num_threads(threads)
+    torch.set_num_threads(2)
     schema, pieces = FieldSchema.preset("glow-default"), WordPieces(minilm_folder() / "vocab.txt")
     learned = TermCollection(read_collection(data, "train", schema), pieces, longest=document_terms)
     asked = _some(read_collection(data, split, schema), queries)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,23 +31,20 @@ from glow.training import Collection, Given, TrainConfig, read_collection, train
 from glow.training.checkpoint import load_pretrained, save_pretrained
 from glow.training.encode import EncodedCorpus, EncodeOptions, open_source
 from glow.training.pretraining import PretrainConfig, initial_pretrainer
-from research.folders import append, given_file, given_folder, names_among, read_records
+from research.folders import append, given_folder, names_among, read_records
 from research.steps import measured
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "cross-thought-5": {"kind": "cross-thought", "specials": 5},
-    "cross-thought-3": {"kind": "cross-thought", "specials": 3},
     "cross-thought-1": {"kind": "cross-thought", "specials": 1},
     "cross-thought-1-512": {"kind": "cross-thought", "specials": 1, "length": 512, "sequences": 4},
     "cross-thought-5-bag": {"kind": "cross-thought", "specials": 5, "bag": 1.0},
-    "cross-thought-1-bag": {"kind": "cross-thought", "specials": 1, "bag": 1.0},
     "cross-thought-5-rate": {"kind": "cross-thought", "specials": 5, "rate": 4.0},
     "cross-thought-5-page": {"kind": "cross-thought", "specials": 5, "sequences": 8},
     "mlm-64": {"kind": "mlm", "specials": 1},
     "mlm-512": {"kind": "mlm", "specials": 1, "length": 512},
     "retro": {"kind": "retro", "specials": 1, "masked": 0.3},
     "crops": {"kind": "crops", "specials": 1},
-    "crops-128": {"kind": "crops", "specials": 1, "length": 128},
 }
 """Variants by name; `rate` multiplies the learning rate. `none` is the same encoder without pre-training."""
 BATCH_TOKENS = 4096
@@ -160,70 +157,39 @@ def _nearest(queries: Tensor, documents: Tensor) -> Rankings:
     return index.search(queries.numpy(), min(DEPTH, len(documents)), SearchParams())[1]
 
 
-def measures(collection: Collection, ranked: Rankings) -> dict[str, float]:
+def measures(collection: Collection, ranked: Iterable[Iterable[int]]) -> dict[str, float]:
     """Mean measures over the queries."""
-    means = measured(collection, ranked.tolist(), MEASURES).means
+    means = measured(collection, ranked, MEASURES).means
     return {name: round(mean, 5) for name, mean in means.items()}
-
-
-BATCH = 64
-
-
-def tuned_towers(
-    checkpoint: Path, data: Path, dev: Collection, out: Path, steps: int, seed: int, rate: float, pooling: str
-) -> Rankings:
-    """Best documents of `dev`'s queries after steps of 64 pairs, with both towers from one checkpoint and weights of 1."""
-    config = TrainConfig.model_validate(
-        {
-            "name": "tuned",
-            "seed": seed,
-            "document_tokens": 128,
-            "checkpoint_steps": 10_000,
-            "weighting": {"formula": "none"},
-            "towers": {"init_layers": list(range(LAYERS)), "pooling": pooling},
-            "optimizer": {"batch_size": BATCH, "epochs": 10, "max_steps": steps, "learning_rate": rate},
-        }
-    )
-    train(config, Given(data=[data], out=out, init=checkpoint, device="cpu"))
-    corpus = EncodedCorpus(open_source(out, EncodeOptions()), dev.documents)
-    rows = {identifier: row for row, identifier in enumerate(corpus.ids)}
-    run = corpus.search([Query(str(i), text) for i, text in enumerate(dev.queries)], DEPTH)
-    found = np.full((len(dev.queries), DEPTH), -1, np.int64)
-    for number in range(len(dev.queries)):
-        hits = [rows[hit.document_id] for hit in run[str(number)]]
-        found[number, : len(hits)] = hits
-    return found
 
 
 app = typer.Typer(add_completion=False)
 BASELINE = "mlm-64"
 COLUMNS = (
     ("unsupervised", "mean"), ("unsupervised", "cls"), ("unsupervised", "specials"), ("unsupervised", "logits"),
-    ("unsupervised", "shares"), ("tuned", "mean"), ("tuned", "cls"),
+    ("unsupervised", "shares"), ("tuned", "mean"),
 )  # fmt: skip
 
 
 @app.command()
-def report(
-    results: Annotated[Path, typer.Option()], measure: Annotated[str, typer.Option()] = "RR@10"
-) -> None:
+def report(results: Annotated[Path, typer.Option()]) -> None:
     """Prints a table for every data directory: means over seeds, and 95 % intervals of differences to masked words."""
     groups: dict[tuple[str, int], dict[str, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))
     for row in read_records(results):
         groups[row["data"], row["tokens"]][row["variant"]][row["seed"]] = row
     for (data, tokens), variants in groups.items():
         names = " | ".join(f"{'tuned ' if part == 'tuned' else ''}{way}" for part, way in COLUMNS)
-        lines = [f"\n{data}, {tokens:,} pieces, {measure}\n", f"| variant | seeds | {names} |"]
+        lines = [f"\n{data}, {tokens:,} pieces, RR@10\n", f"| variant | seeds | {names} |"]
         lines.append("|---" * (len(COLUMNS) + 2) + "|")
         for variant, rows in variants.items():
-            cells = [_cell(rows, variants.get(BASELINE, {}), part, way, measure) for part, way in COLUMNS]
+            cells = [_cell(rows, variants.get(BASELINE, {}), part, way) for part, way in COLUMNS]
             lines.append(f"| {variant} | {len(rows)} | {' | '.join(cells)} |")
         sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _cell(rows: dict[int, Any], base: dict[int, Any], part: str, way: str, measure: str) -> str:
+def _cell(rows: dict[int, Any], base: dict[int, Any], part: str, way: str) -> str:
     values, beside = (
-        {seed: row[part][name][measure] for seed, row in each.items() if name in row.get(part, {})}
+        {seed: row[part][name]["RR@10"] for seed, row in each.items() if name in row.get(part, {})}
         for each, name in ((rows, way), (base, "mean"))
     )
     if not values:
@@ -246,24 +212,21 @@ def run(
         Path, typer.Option(help="Results, one JSON line per run; existing runs are not repeated.")
     ],
     work: Annotated[Path, typer.Option(help="Folder for checkpoints.")],
-    corpus: Annotated[list[Path] | None, given_file("Texts in addition to the directory's own.")] = None,
     variants: Annotated[str, names_among(["none", *VARIANTS], "Of pre-training, by commas.")] = ",".join(
         ["none", *VARIANTS]
     ),
     seeds: Annotated[str, typer.Option()] = "0,1,2,3,4",
     tokens: Annotated[int, typer.Option()] = 2_000_000,
     steps: Annotated[int, typer.Option(help="Of fine-tuning; 0 leaves it out.")] = 250,
-    pooling: Annotated[str, typer.Option(help="Of fine-tuning: mean or cls.")] = "mean",
-    threads: Annotated[int, typer.Option()] = 1,
 ) -> None:
     """Pre-trains every variant with every seed, ranks without labels, fine-tunes, and ranks again."""
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     schema, pieces = FieldSchema.preset("glow-default"), WordPieces(minilm_folder() / "vocab.txt")
     dev = SentenceTexts(read_collection(data, "dev", schema), pieces)
     done = [_key(row) for row in read_records(out)] if out.is_file() else []
     for seed in map(int, seeds.split(",")):
         for variant in variants.split(","):
-            texts = [data.name, *(path.parent.name for path in corpus or ())]
+            texts = [data.name]
             row: dict[str, Any] = {
                 "data": data.name, "start": "chance", "variant": variant, "seed": seed, "tokens": tokens, "texts": texts,
             }  # fmt: skip
@@ -271,10 +234,10 @@ def run(
                 continue
             begun = time.monotonic()
             folder = work / f"{data.name}-chance-{variant}-{seed}"
-            row |= _pretrained(folder, variant, seed, tokens, [data / "corpus.jsonl", *(corpus or ())])
+            row |= _pretrained(folder, variant, seed, tokens, [data / "corpus.jsonl"])
             row["unsupervised"] = _means(dev, rank_without_labels(load_pretrained(folder).model, dev))
             if steps:
-                row["tuned"] = _tuned(folder, data, dev.collection, steps, seed, pooling)
+                row["tuned"] = {"mean": _tuned(folder, data, dev.collection, steps, seed)}
             row["seconds"] = round(time.monotonic() - begun, 1)
             row["machine"] = machine()
             append(out, row)
@@ -288,7 +251,7 @@ def _key(row: dict[str, Any]) -> list[Any]:
 
 
 def _means(texts: SentenceTexts, found: dict[str, Any]) -> dict[str, dict[str, float]]:
-    return {name: measures(texts.collection, ranked) for name, ranked in found.items()}
+    return {name: measures(texts.collection, ranked.tolist()) for name, ranked in found.items()}
 
 
 def _pretrained(folder: Path, variant: str, seed: int, tokens: int, corpora: list[Path]) -> dict[str, Any]:
@@ -307,11 +270,20 @@ def _pretrained(folder: Path, variant: str, seed: int, tokens: int, corpora: lis
     return {"loss": None, "passes": 0, "pretrain_seconds": 0}
 
 
-def _tuned(folder: Path, data: Path, dev: Collection, steps: int, seed: int, pooling: str) -> Any:
-    out = folder.with_name(folder.name + ".tuned")
+def _tuned(checkpoint: Path, data: Path, dev: Collection, steps: int, seed: int) -> dict[str, float]:
+    """Measures after steps of 64 pairs, with both towers from one checkpoint and weights of 1."""
+    out = checkpoint.with_name(checkpoint.name + ".tuned")
     shutil.rmtree(out, ignore_errors=True)
-    found = tuned_towers(folder, data, dev, out, steps, seed, TUNED_RATE, pooling)
-    return {pooling: measures(dev, found)}
+    optimizer = {"batch_size": 64, "epochs": 10, "max_steps": steps, "learning_rate": TUNED_RATE}
+    parts: dict[str, Any] = {"weighting": {"formula": "none"}, "optimizer": optimizer}
+    parts |= {"towers": {"init_layers": [*range(LAYERS)], "pooling": "mean"}}
+    about = {"name": "tuned", "seed": seed, "document_tokens": 128, "checkpoint_steps": 10_000}
+    config = TrainConfig.model_validate(about | parts)
+    train(config, Given(data=[data], out=out, init=checkpoint, device="cpu"))
+    corpus = EncodedCorpus(open_source(out, EncodeOptions()), dev.documents)
+    rows = {identifier: row for row, identifier in enumerate(corpus.ids)}
+    run = corpus.search([Query(str(i), text) for i, text in enumerate(dev.queries)], DEPTH)
+    return measures(dev, [[rows[hit.document_id] for hit in run[str(i)]] for i in range(len(dev.queries))])
 
 
 if __name__ == "__main__":

@@ -199,8 +199,7 @@ def report_command(results: Annotated[Path, given_file("JSON Lines of `rank`")])
 
 
 app = package_app(
-    {"rank": rank_command, "report": report_command},
-    "PreTTR's tables beside late interaction.",
+    {"rank": rank_command, "report": report_command}, "PreTTR's tables beside late interaction."
 )
 
 if __name__ == "__main__":

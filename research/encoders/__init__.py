@@ -1,12 +1,13 @@
 """Training of glow-mini's towers, on one GPU; with fewer steps also on a CPU.
 
 Data are packages of Debian, tldr and MedQuAD (docs/data.md), in directories of BEIR's layout. UNPACKED has documentation packages.
+data/words also had manual pages and docstrings (docs/data.md).
 ENCODER is all-mpnet-base-v2 (docs/models.md), IMPORTED what `glow import-model ENCODER --out IMPORTED` made of it.
 
     python -m research debian --sources books --whole-sections --root / --root UNPACKED --out data/books
     python -m research debian --sources packages --out data/packages
-    python -m research debian --sources manuals,docstrings,wordnet,dictionaries --out data/words
-    python -m research questions pairs --root UNPACKED --out data/links
+    python -m research debian --sources wordnet,dictionaries --out data/words
+    python -m research links --root UNPACKED --out data/links
     python -m research encoders texts --data $DATA/tldr --data $DATA/medquad --data data/books … --count 1800000 --out texts.txt
 
     python -m research encoders pack --model models/glow-mini --data $DATA/tldr --data $DATA/medquad --data data/books … --work work

@@ -14,7 +14,7 @@ from glow.runtime import Model
 from glow.text import Preprocessor
 from glow.training import read_towers, save_checkpoint
 from research.encoders.pack import make_pack, make_texts
-from research.encoders.train import LEXICAL, average, flat_texts, prepare, same_tokens, train_towers
+from research.encoders.train import average, flat_texts, prepare, same_tokens, train_towers
 from research.folders import given_file, given_folder
 
 MINI_LAYERS = (0, 4, 5)
@@ -32,11 +32,10 @@ def texts_command(
     data: Annotated[list[Path], given_folder("of BEIR's layout; may be given several times")],
     out: Annotated[Path, typer.Option(help="file to write, a text a line")],
     count: Annotated[int, typer.Option(help="most texts")] = 500_000,
-    seed: Annotated[int, typer.Option(help="of the draw")] = 0,
 ) -> None:
     """Writes queries, sentences and rule-based questions."""
     with reporting():
-        texts = make_texts(data, count, seed)
+        texts = make_texts(data, count, 0)
         out.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         say(f"{len(texts):,} texts")
 
@@ -81,7 +80,7 @@ def towers_command(
         device, own = _device(seed), Model.open(model)
         pack, made = (load_file(work / name, str(device)) for name in (PACK, PREPARED))
         towers = _start(own).to(device)
-        train_towers(towers, pack, made, own.preprocessor, steps, True, LEXICAL, seed)
+        train_towers(towers, pack, made, own.preprocessor, steps, seed)
         save_checkpoint(out, towers.cpu(), own.preprocessor, {"steps": steps, "seed": seed})
 
 
@@ -122,17 +121,9 @@ def _device(seed: int) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-COMMANDS = (
-    texts_command,
-    pack_command,
-    prepare_command,
-    towers_command,
-    average_command,
-    join_command,
-)
+COMMANDS = (texts_command, pack_command, prepare_command, towers_command, average_command, join_command)
 app = package_app(
-    {each.__name__.removesuffix("_command"): each for each in COMMANDS},
-    "glow-mini's training.",
+    {each.__name__.removesuffix("_command"): each for each in COMMANDS}, "glow-mini's training."
 )
 
 if __name__ == "__main__":

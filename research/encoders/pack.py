@@ -243,7 +243,9 @@ def _arrays(name: str, texts: Iterable[WeightedTokens]) -> dict[str, NDArray[Any
     return {f"{name}.{part}": each for part, each in found.items()}
 
 
-def flat(pack: Tensors, name: str, pad_id: int, weighted: bool = True) -> Flat:
-    """The `documents` or `queries` of a loaded pack; if not weighted, all weights are 1."""
-    weights = pack[f"{name}.weights"] if weighted else None
-    return Flat(pad_id, pack[f"{name}.ids"], pack[f"{name}.lengths"], weights, pack[f"{name}.fields"])
+def flat(pack: Tensors, name: str, pad_id: int) -> Flat:
+    """The `documents` or `queries` of a loaded pack."""
+    ids, lengths, weights, fields = (
+        pack[f"{name}.{part}"] for part in ("ids", "lengths", "weights", "fields")
+    )
+    return Flat(pad_id, ids, lengths, weights, fields)

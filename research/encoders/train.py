@@ -53,21 +53,8 @@ def _tell(progress: Progress) -> None:
         say(f"step {progress.step:,}: loss {progress.loss:.4f}")
 
 
-def distance(found: Tensor, wanted: Tensor) -> Tensor:
-    """Kullback-Leibler distance of the softmax of each row from that of the wanted scores, a scalar."""
-    found, wanted = (functional.log_softmax(scores / TEMPERATURE, 1) for scores in (found, wanted))
-    return functional.kl_div(found, wanted, log_target=True, reduction="batchmean")
-
-
 def imitate(
-    tower: Tower,
-    texts: Flat,
-    aims: Tensor,
-    steps: int,
-    batch: int,
-    rate: float,
-    warmup: float,
-    seed: int = 1,
+    tower: Tower, texts: Flat, aims: Tensor, steps: int, batch: int, rate: float, warmup: float, seed: int = 1
 ) -> None:
     """Trains a tower in place, except for its token embeddings and distances; `aims` are the texts' vectors, float16 [N, H]."""
     for name, value in tower.named_parameters():
@@ -231,21 +218,14 @@ OWN, START_PULL, BONUS, MARGIN = 0.5, 3.0, 0.3, 0.02
 
 
 def train_towers(
-    towers: TwoTowers,
-    pack: Tensors,
-    made: Tensors,
-    preprocessor: Preprocessor,
-    steps: int,
-    weighted: bool,
-    lexical: float = LEXICAL,
-    seed: int = 1,
+    towers: TwoTowers, pack: Tensors, made: Tensors, preprocessor: Preprocessor, steps: int, seed: int = 1
 ) -> None:
     """Trains towers in place, except for their token embedding matrix."""
     state = {name.removeprefix("query."): value for name, value in made.items() if name.startswith("query.")}
     towers.query.load_state_dict(state, strict=False)
     towers.words.weight.requires_grad_(False)
     bm25, pad_id = bm25_of(pack, preprocessor), preprocessor.pieces.pad_id
-    queries, documents = (flat(pack, name, pad_id, weighted) for name in ("queries", "documents"))
+    queries, documents = (flat(pack, name, pad_id) for name in ("queries", "documents"))
     batches = _batches(pack["copies"], made["clusters"])
 
     def loss(rows: Tensor, moment: Moment) -> Tensor:
@@ -257,7 +237,7 @@ def train_towers(
         with moment.autocast():
             found = towers.query(*asked).float(), towers.document(*read).float()
         scores = made["teacher.queries"][rows].float() @ made["teacher.documents"][listed].float().T
-        scores += lexical * bm25.shares(asked[0], asked[1], bm25.documents(listed))
+        scores += LEXICAL * bm25.shares(asked[0], asked[1], bm25.documents(listed))
         starts = made["start.queries"][rows].float(), made["start.documents"][listed].float()
         own = torch.searchsorted(listed, pack["own"][rows])
         return _loss(found, starts, scores, own, pack["judged"][rows])
@@ -275,7 +255,9 @@ def _loss(
     scores [n, D], `own` the column of each query's document [n], `judged` whether people judged it.
     """
     scores, at = found[0] @ found[1].T, own[:, None]
-    lists = distance(scores, wanted.scatter_add(1, at, BONUS * judged[:, None].float()))
+    raised = wanted.scatter_add(1, at, BONUS * judged[:, None].float())
+    softmax, aim = (functional.log_softmax(each / TEMPERATURE, 1) for each in (scores, raised))
+    lists = functional.kl_div(softmax, aim, log_target=True, reduction="batchmean")
     # Documents that score like the own one are probably relevant too.
     hidden = (wanted > wanted.gather(1, at) - MARGIN).scatter(1, at, False)
     pairs = functional.cross_entropy((scores / TEMPERATURE).masked_fill(hidden, -1e4), own)

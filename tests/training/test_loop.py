@@ -28,12 +28,7 @@ from tests.training.conftest import MakeConfig, MakePreprocessor, MakeTrainer
     ],
 )
 def test_a_run_learns(
-    kind: str,
-    form: str,
-    precision: str,
-    make_config: MakeConfig,
-    make_trainer: MakeTrainer,
-    tmp_path: Path,
+    kind: str, form: str, precision: str, make_config: MakeConfig, make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
     config = make_config(
         optimizer={"epochs": 8, "precision": precision},

@@ -1,6 +1,7 @@
 """Pre-training as a job: text in order, masks, what `train --init` makes of it, and the study of its objectives."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from glow.training.pretraining import (
     read_texts,
 )
 from glow.training.run import read_metrics
-from research.folders import read_records
+from research.folders import read_records, write_lines
 from research.pretraining import app as study
 
 ROOT = Path(__file__).parents[2]
@@ -202,11 +203,14 @@ def test_the_command_overrides_and_needs_text(toy_corpus: Path, bert_folder: Pat
 
 
 def test_the_study_measures_a_run_once_and_tables_it(collection_folder: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.jsonl"
-    call = ["run", "--data", str(collection_folder), "--out", str(results), "--work", str(tmp_path / "work")]
-    call += "--seeds 0 --tokens 4096 --steps 1 --variants none,cross-thought-1,crops".split()
+    shutil.copytree(collection_folder, tmp_path / "toy")
+    texts = read_records(tmp_path / "toy" / "corpus.jsonl")
     # One sample of 2,048 tokens takes more text than the toy collection has.
-    call += ["--corpus", str(collection_folder / "corpus.jsonl")] * 3
+    longer = [text | {"text": " ".join([text["text"]] * 4)} for text in texts]
+    write_lines(tmp_path / "toy" / "corpus.jsonl", map(json.dumps, longer))
+    results = tmp_path / "results.jsonl"
+    call = ["run", "--data", str(tmp_path / "toy"), "--out", str(results), "--work", str(tmp_path / "work")]
+    call += "--seeds 0 --tokens 4096 --steps 1 --variants none,cross-thought-1,crops".split()
     for _ in range(2):  # what stands there is not made again
         done = CliRunner().invoke(study, call)
         assert done.exit_code == 0, done.output

@@ -202,11 +202,7 @@ def alone(side: str, max_steps: int = 0) -> TrainConfig:
 
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_one_tower_learns_from_a_wider_teacher_and_is_measured_against_it(
-    side: str,
-    toy_collection: Collection,
-    collection_folder: Path,
-    bert_folder: Path,
-    tmp_path: Path,
+    side: str, toy_collection: Collection, collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
     """Its map lies beside the checkpoint, and the next run starts from it."""
     told: list[Progress] = []

@@ -1,17 +1,25 @@
-"""Parts of documentation with their links, read from HTML, Info and POD, and the packages that they come from."""
+"""Writes training pairs of link texts and their target sections, from documentation in packages of Debian.
 
-import gzip
+python -m research links --root UNPACKED --out DIR
+"""
+
+import hashlib
+import os
 import posixpath
 import re
-import tomllib
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Annotated, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from glow.errors import InputError
-from research.debian.text import collapsed
+import typer
+
+from glow.commands import package_app, say
+from research.folders import Record, given_folder, write_folder
+from research.prose import collapsed
 
 _MADE_ANCHOR = re.compile(r"^(index-.*|id\d+|id-[\d.]+|module-.*)$")
 _NUMBER = re.compile(
@@ -31,8 +39,7 @@ class Part:
     links: list[tuple[str, str]] = field(default_factory=list)  # (page, anchor), in the order of its text
     text: str = ""  # paragraphs, lists and tables, without code blocks
     is_definition: bool = False  # whether it is a function, option or other term of a list of definitions
-    address: str = ""  # web address of its page
-    document: str = ""  # id of its document by `make_documents`; "" if it has too few words
+    section: str = ""  # its id; "" if it has too few words
     link_texts: list[str] = field(default_factory=list)  # text of each link, in HTML
 
     @property
@@ -45,11 +52,6 @@ class Part:
         """The author's anchor, or the heading in lower case with hyphens."""
         named = [anchor for anchor in self.anchors if not _MADE_ANCHOR.match(anchor)]
         return named[0] if named else slug(self.heading)
-
-    def is_below(self, other: "Part") -> bool:
-        """Whether this part is a section or a definition within `other`."""
-        above = [*other.parents, other.heading]
-        return self.page == other.page and self.parents[: len(above)] == above
 
 
 def slug(text: str) -> str:
@@ -235,169 +237,151 @@ def _heading_level(tag: str, values: dict[str, str]) -> int:
     return _DEFINITION_LEVEL if is_term else 0
 
 
-_NODE = re.compile(r"^File: [^\n]*?Node: ([^,\n]+)(?:[^\n]*?Up: ([^,\n]+))?[^\n]*\n", re.MULTILINE)
-_HEADING = re.compile(r"^(\S[^\n]*)\n([=*\-.])\2{2,}\n", re.MULTILINE)
-_MENU = re.compile(r"^\* Menu:.*", re.MULTILINE | re.DOTALL)
-_REFERENCE = re.compile(r"\*[Nn]ote\s+([^:]+)::")
+MIN_WORDS, MAX_WORDS = 8, 1000
+"""Of a section: shorter ones hold only links or code."""
+MIN_QUESTION_WORDS = 3
+MAX_TARGETS = 6
+"""If the section of a question links to more, the relevant one is unknown."""
+_ASKS = re.compile(
+    r"(?i)^\W*(how|why|what|where|when|which|who|whose|can|could|do|does|did|is|are|was|has|have|should|will|would|i|i[\u2019']m|my)\b"
+)
+SHARE = Path("usr/share/doc")
+FEWEST_WORDS, MOST_WORDS = 2, 12
+MAX_SECTIONS_OF_A_TEXT = 3
+"""A text with more target sections does not describe one ("for more information")."""
+MAX_ANCHORS, MAX_PAGE_BYTES = 8, 1 << 21
+LETTERS = 0.7
+_OUT = re.compile(
+    r"(^|/)(genindex\S*|py-modindex|search|changelog\S*|contents|copyright|index-all|overview-\S*|package-\S*|class-use|api|javadoc)(/|$)"
+)
+_NO_QUERY = re.compile(
+    r"(?i)^(see|next|prev(ious)?|up|back|home|top|table|chapter|section|figure|appendix|example|part|page|click|read|this|that|these|the "
+    r"(above|following|previous|next|section)|here|more|further|full|all|old|new|download|edit|view|source)\b|https?:|[_{}<>=\\|]|::|\(\)"
+)
+_OTHER_LANGUAGE = re.compile(r"^(?!en)[a-z]{2}([-_@][A-Za-z]+)?$")
 
 
-def info_parts(source: str, page: str) -> list[Part]:
-    """A part for each node, with the headings of the nodes above it; without menus."""
-    nodes: dict[str, Part] = {}
-    for text in source.split("\x1f\n")[1:]:
-        node = _NODE.match(text)
-        if node is None:
+class LinkPairs(NamedTuple):
+    """Documents and queries of one package."""
+
+    documents: list[Record]  # `_id`, `title`, `anchor`, `text`
+    queries: dict[str, list[str]]  # text -> ids of the relevant documents
+
+
+def link_pairs(root: Path) -> Iterator[LinkPairs]:
+    """Reads each directory of documentation below a root."""
+    for folder in sorted(
+        each for each in (root / SHARE).iterdir() if each.is_dir() and not each.is_symlink()
+    ):
+        parts = [part for page in _pages(folder) for part in page]
+        if parts:
+            yield _pairs(folder.name, parts)
+
+
+def _pages(folder: Path) -> Iterator[list[Part]]:
+    for directory, names, files in os.walk(folder):
+        names[:] = sorted(name for name in names if not _OTHER_LANGUAGE.match(name))
+        for file in sorted(files):
+            path = Path(directory, file)
+            page = path.relative_to(folder).with_suffix("").as_posix()
+            readable = path.suffix in (".html", ".htm") and not _OUT.search(page) and path.is_file()
+            readable = readable and not _OTHER_LANGUAGE.match(Path(page).suffix.removeprefix("."))
+            if readable and path.stat().st_size <= MAX_PAGE_BYTES:
+                yield html_parts(path.read_text(encoding="utf-8", errors="replace"), page)
+
+
+def _pairs(package: str, parts: Sequence[Part]) -> LinkPairs:
+    sections, addresses = sections_of(parts)
+    texts = _link_texts(parts, addresses)
+    targets = Counter(text for counts in texts.values() for text in counts)
+    queries: dict[str, list[str]] = defaultdict(list)
+    documents = []
+    for identifier, part in sections.items():
+        body = " ".join(part.text.split()[:MAX_WORDS])
+        if sum(letter > "\u024f" for letter in body) > len(body) / 20:
             continue
-        body = _MENU.sub("", text[node.end() :])
-        heading = _HEADING.search(body)
-        title = plain_heading(heading[1] if heading else node[1])
-        above = nodes.get(collapsed(node[2] or ""))
-        links = [(page, collapsed(name)) for name in _REFERENCE.findall(body)]
-        words = _REFERENCE.sub(r"\1", body[heading.end() :] if heading else body)
-        parents = [*above.parents, above.heading] if above else []
-        nodes[collapsed(node[1])] = Part(page, title, parents, [collapsed(node[1])], links, collapsed(words))
-    return list(nodes.values())
+        name, anchors = f"link:{package}/{identifier}", []
+        for text, _ in texts.get(identifier, Counter()).most_common():
+            if targets[text] <= MAX_SECTIONS_OF_A_TEXT:
+                # A text is either a query or in the document, which would give it away.
+                if hashlib.sha256(text.lower().encode()).digest()[0] % 2:
+                    anchors.append(text)
+                else:
+                    queries[text].append(name)
+        documents.append({"_id": name, "title": part.title, "anchor": anchors[:MAX_ANCHORS], "text": body})
+    return LinkPairs(documents, dict(queries))
 
 
-_LINK = re.compile(r"L<(<*)\s*(.*?)\s*\1>", re.DOTALL)
-_CODE = re.compile(r"[A-Z](?:<<+\s(.*?)\s>>+|<([^<>]*)>)", re.DOTALL)
-_NAMED = {"lt": "<", "gt": ">", "verbar": "|", "sol": "/"}
-_ITEM_PAGES = ("perlfunc", "perlvar")
-"""Pages whose items are functions and variables; elsewhere items are lists."""
-_ITEM_LEVEL = 5
-
-
-def pod_parts(source: str, page: str) -> list[Part]:
-    """The parts of one POD file; its DESCRIPTION begins with the words of NAME, and is the target of the whole page."""
-    found: list[Part] = []
-    above: dict[int, str] = {}
-    depth, is_pod, is_other = 0, False, False
-    for block in re.split(r"\n[ \t]*\n", source):
-        command = re.match(r"\s*=([a-z]\w*)\s*(.*)", block, re.DOTALL)
-        if command:
-            name, rest = command[1], command[2]
-            is_pod = name != "cut"
-            is_other = name == "begin" or (is_other and name != "end")
-            depth += (name == "over") - (name == "back")
-            level = int(name[4]) if re.fullmatch(r"head[1-4]", name) else 0
-            if name == "item" and page in _ITEM_PAGES and depth == 1:
-                level = _ITEM_LEVEL
-            if level:
-                _open(found, above, level, rest, page)
-            elif name == "item" and found:
-                _append(found[-1], rest)
-        elif found and is_pod and not is_other and not block.lstrip("\n")[:1].isspace():
-            _append(found[-1], block)
-    return _without_name(found)
-
-
-def _open(found: list[Part], above: dict[int, str], level: int, block: str, page: str) -> None:
-    heading = collapsed(_plain(block))
-    anchors = [heading, *re.findall(r"^[\w:]+", heading)[: level == _ITEM_LEVEL]]
-    last = found[-1] if found else None
-    if level == _ITEM_LEVEL and last and last.is_definition and not last.text:
-        last.heading += f"; {heading}"
-        last.anchors += anchors
-        return
-    for each in [each for each in above if each >= level]:
-        del above[each]
-    parents = [page, *(above[each] for each in sorted(above))]
-    above[level] = heading
-    part = Part(page, heading, parents, anchors, is_definition=level == _ITEM_LEVEL)
-    found.append(part)
-
-
-def _append(part: Part, block: str) -> None:
-    part.links += [link for match in _LINK.finditer(block) if (link := _target(match[2], part.page))]
-    part.text = f"{part.text} {collapsed(_plain(block))}".strip()
-
-
-def _target(link: str, page: str) -> tuple[str, str] | None:
-    """Page and heading of a link; None for a web address."""
-    where = link.rpartition("|")[2] if not link.startswith(('"', "/")) else link
-    if re.match(r"\w+:[^:\s]", where) or "(" in where.partition("/")[0]:
-        return None
-    name, _, heading = where.partition("/")
-    return name.strip() or page, collapsed(_plain(heading)).strip('"')
-
-
-def _plain(text: str) -> str:
-    text = re.sub(r"E<(\w+)>", lambda match: _NAMED.get(match[1], ""), re.sub(r"[XZ]<[^>]*>", "", text))
-    for _ in range(3):  # codes hold codes
-        text = _CODE.sub(lambda match: _shown(match[1] or match[2] or ""), text)
-    return text
-
-
-def _shown(inside: str) -> str:
-    shown, bar, _ = inside.partition("|")
-    return shown if bar and shown else inside
-
-
-def _without_name(found: list[Part]) -> list[Part]:
-    if len(found) < 2 or found[0].heading != "NAME":
-        return found
-    name, *rest = found
-    described = sorted(
-        (part for part in rest if part.text and not part.is_definition),
-        key=lambda part: part.heading != "DESCRIPTION",
-    )
-    if described:
-        described[0].text = f"{name.text}. {described[0].text}"
-        described[0].anchors += ["NAME", ""]
-    for part in rest:
-        part.parents[0] = name.text or name.page
-    return rest
-
-
-_READERS = {".html": html_parts, ".pod": pod_parts, ".pm": pod_parts, ".info.gz": info_parts}
-_ALWAYS_OUT = r"(^|/)(genindex\S*|py-modindex|search|changelog|contents|glossary|copyright)$|(^|/)_(modules|sources|static|images)/"
-
-
-@dataclass(frozen=True)
-class Source:
-    """One package's documentation."""
-
-    package: str  # name in Debian
-    version: str  # the version that the questions were written for
-    folder: str  # directory of its pages in the unpacked package
-    base: str  # web address of the documentation
-    licence: str  # license of the texts, from the package's copyright file
-    prefix: str = ""  # prefix of its pages, if a dataset has several packages
-    leave_out: str = "$^"  # pattern of pages to skip, in addition to indices and change logs
-
-
-@dataclass(frozen=True)
-class Collection:
-    """A dataset of questions."""
-
-    name: str  # name of the dataset
-    sources: list[str]  # keys of `SOURCES`
-    pages: str = ""  # pattern of the pages with the questions of a FAQ; "": the questions are in `howto/`
-    own_answers: bool = True  # whether an answer without links is a document itself
-    whole_pages: str = ""  # pattern of pages that a link without an anchor may mean
-
-
-_TABLES = tomllib.loads((Path(__file__).parent / "sources.toml").read_text(encoding="utf-8"))
-SOURCES = {name: Source(**values) for name, values in _TABLES["source"].items()}
-COLLECTIONS = [Collection(**values) for values in _TABLES["collection"]]
-
-
-def read_parts(source: Source, packages: Path) -> Iterator[Part]:
-    """Every part of a package, page by page in name order."""
-    out = re.compile(f"{source.leave_out}|{_ALWAYS_OUT}")
-    folder = packages / source.package / source.folder
-    if not folder.is_dir():
-        raise InputError(
-            f"{folder} is missing: apt-get download {source.package}={source.version}; "
-            f"dpkg -x {source.package}_*.deb {packages / source.package}"
-        )
-    for path in sorted(path for path in folder.rglob("*") if path.name.endswith(tuple(_READERS))):
-        suffix = next(each for each in _READERS if path.name.endswith(each))
-        name = path.relative_to(folder).as_posix().removesuffix(suffix)
-        page = name.replace("/", "::") if suffix in (".pod", ".pm") else source.prefix + name
-        if out.search(page) or not path.is_file():
+def sections_of(parts: Sequence[Part]) -> tuple[dict[str, Part], dict[tuple[str, str], str]]:
+    """Parts with enough words by id, and ids by page and anchor; equal texts under equal headings are one."""
+    found: dict[str, Part] = {}
+    addresses: dict[tuple[str, str], str] = {}
+    ids: dict[tuple[str, str], str] = {}
+    for part in parts:
+        if len(part.text.split()) < MIN_WORDS:
             continue
-        data = gzip.decompress(path.read_bytes()) if suffix.endswith(".gz") else path.read_bytes()
-        for part in _READERS[suffix](data.decode("utf-8", errors="replace"), page):
-            part.address = source.base + (f"{name}.html" if suffix == ".html" else page)
-            yield part
+        key = part.heading, part.text
+        if key not in ids:
+            name = identifier = f"{part.page}#{part.anchor}".replace(" ", "_")
+            number = 1
+            while identifier in found:
+                number += 1
+                identifier = f"{name}~{number}"
+            ids[key], found[identifier] = identifier, part
+        part.section = ids[key]
+        for anchor in (*part.anchors, part.anchor):
+            addresses.setdefault((part.page, anchor), ids[key])
+    return found, addresses
+
+
+def _link_texts(parts: Sequence[Part], addresses: Mapping[tuple[str, str], str]) -> dict[str, Counter[str]]:
+    """Section -> number of links per text, including questions of a FAQ, which their answers' links lead from."""
+    texts: dict[str, Counter[str]] = defaultdict(Counter)
+    for part in parts:
+        targets: dict[str, None] = {}
+        for link, text in zip(part.links, part.link_texts, strict=True):
+            target, words = addresses.get(link), plain_heading(text).strip(" .,:;\u201c\u201d\"'")
+            if target and link[1]:
+                targets[target] = None
+                if target != part.section and _describes(words):
+                    texts[target][words] += 1
+        if is_question(part.heading) and len(targets) <= MAX_TARGETS:
+            for target in targets:
+                texts[target][part.heading] += 1
+    return texts
+
+
+def _describes(text: str) -> bool:
+    letters = sum(letter.isalpha() or letter == " " for letter in text)
+    is_long_enough = FEWEST_WORDS <= len(text.split()) <= MOST_WORDS
+    return is_long_enough and letters >= LETTERS * len(text) and not _NO_QUERY.search(text)
+
+
+def is_question(heading: str) -> bool:
+    """A question mark, a question word, or a problem ("I cannot ...")."""
+    is_cut = len(heading.split()) < MIN_QUESTION_WORDS or heading.endswith(("…", "..."))
+    return not is_cut and ("?" in heading or _ASKS.match(heading) is not None)
+
+
+def main(
+    root: Annotated[list[Path], given_folder("holds usr/share/doc; may be given several times")],
+    out: Annotated[Path, typer.Option(help="folder to write, in BEIR's layout")],
+) -> None:
+    """Writes training pairs of link texts and their target sections."""
+    found = [each for folder in root for each in link_pairs(folder)]
+    documents = [document for each in found for document in each.documents]
+    judged: dict[str, list[str]] = defaultdict(list)
+    for each in found:
+        for text, sections in each.queries.items():
+            judged[text] += sections
+    ids = {text: f"q{number}" for number, text in enumerate(judged)}
+    queries = ({"_id": key, "text": text} for text, key in ids.items())
+    write_folder(out, documents, queries, {"train": {ids[text]: judged[text] for text in judged}})
+    anchors = sum(len(document["anchor"]) for document in documents)
+    say(f"{len(documents):,} documents with {anchors:,} anchors, {len(ids):,} queries")
+
+
+app = package_app({"links": main}, "Training pairs of link texts and their target sections.")
+
+if __name__ == "__main__":
+    app()

@@ -1,18 +1,26 @@
-"""Pairs from apt's lists, manual pages, docstrings, dictionaries, books and manuals."""
+"""Writes a data directory of general English texts with training pairs, from the packages of a Debian system.
 
-import ast
+python -m research debian --out DIR
+"""
+
 import gzip
 import lzma
 import os
+import random
 import re
 import subprocess
-import warnings
-from collections import Counter
-from collections.abc import Iterator
-from itertools import islice, zip_longest
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from research.debian.text import (
+import typer
+
+from glow.commands import package_app, say
+from research.folders import given_folder, names_among, write_folder, write_lines
+from research.prose import (
     Pair,
     Section,
     collapsed,
@@ -21,9 +29,21 @@ from research.debian.text import (
     html_sections,
     make_pair,
     pod_sections,
-    sections,
     xml_sections,
 )
+
+# A query with more relevant documents is too general to be a question ("Installation").
+MAX_DOCUMENTS_OF_A_QUERY = 5
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kind of text."""
+
+    prefix: str  # prefix of the document ids, before a colon or a hyphen
+    install: str  # the command that installs this source
+    licence: str  # note for a model card
+
 
 LISTS = Path("var/lib/apt/lists")
 _HELPER = Path("/usr/lib/apt/apt-helper")
@@ -122,160 +142,6 @@ def _letters(text: str) -> list[str]:
 def _rank(name: str) -> tuple[int, int, str]:
     """Sort key: the program before its library, and both before their development files."""
     return (2 * bool(_SIBLING.search(name)) + name.startswith("lib"), len(name), name)
-
-
-MANUALS = Path("usr/share/man")
-_DPKG = Path("var/lib/dpkg/info")
-_BODIES = ("DESCRIPTION", "OVERVIEW", "INTRODUCTION")
-_NAME_LINE = re.compile(r"^(?P<names>[^ ].{0,200}?)\s+(?:\\?-+|\u2013|\u2014)\s+(?P<short>.+)$")
-_PAGE = re.compile(r"(?P<name>.+)\.(?P<section>[1-8][a-z0-9]*)(?:\.gz)?$")
-
-
-def manual_pairs(root: Path) -> Iterator[Pair]:
-    """Yields the pairs of sections 1 to 8; skips links and pages that only refer to others.
-
-    Pages of installed packages outside of the distribution are left out, because they have their vendors'
-    licenses.
-    """
-    foreign = _foreign_pages(root)
-    seen: set[str] = set()
-    for path in sorted((root / MANUALS).glob("man[1-8]/*")):
-        match = _PAGE.match(path.name)
-        if match is None or path.is_symlink() or f"/{path.relative_to(root)}" in foreign:
-            continue
-        pair = page_pair(_page_source(path), match["name"], match["section"])
-        if pair and pair.text not in seen:
-            seen.add(pair.text)
-            yield pair
-
-
-def page_pair(source: str, name: str, section: str) -> Pair | None:
-    """The pair of one page, or None if it has no short description or too little text."""
-    if source.lstrip().startswith(".so "):
-        return None
-    found = sections(source)
-    match = _NAME_LINE.match(collapsed(found.get("NAME", "")))
-    body = next((found[heading] for heading in _BODIES if found.get(heading, "").strip()), "")
-    if match is None:
-        return None
-    title = match["names"].split(",")[0].strip() if len(match["names"].split(",")) > 3 else match["names"]
-    url = f"https://manpages.debian.org/{name}.{section}"
-    return make_pair(f"man:{name}.{section}", match["short"], title, body, url, min_words=20)
-
-
-def _page_source(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        data = gzip.decompress(data) if path.suffix == ".gz" else data
-    except OSError:  # not a gzip file, or a damaged one
-        return ""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _foreign_pages(root: Path) -> set[str]:
-    """Pages owned by installed packages that are in none of apt's lists; empty without lists."""
-    names: set[str] = set()
-    for path in sorted((root / LISTS).glob("*_Packages*")):
-        names.update(stanza.get("Package", "") for stanza in stanzas(read_list(path)))
-    pages: set[str] = set()
-    if not names:
-        return pages
-    for path in sorted((root / _DPKG).glob("*.list")):
-        if path.stem.partition(":")[0] not in names:
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            pages.update(line for line in lines if line.startswith(f"/{MANUALS}/"))
-    return pages
-
-
-MAX_PAIRS = 15_000
-MAX_OF_A_PACKAGE = 1_000
-MIN_REST_WORDS = 30
-_MIN_QUERY_WORDS = 4
-_SKIPPED = re.compile(r"^(tests?|testing|_vendor|vendored|__pycache__|lib2to3|idlelib|nvidia.*)$")
-_SECTION = re.compile(
-    r"(?mi)^\s*(args|arguments|parameters|params|returns?|raises|yields|attributes|examples?|usage|references|see also|"
-    r"methods|inputs?|outputs?|shape|keyword arguments|other parameters|keywords)\s*:?\s*(\n\s*[-=]{3,})?\s*$"
-)
-_FIELD_LIST = re.compile(r"(?m)^\s*(:(param|arg|type|returns?|rtype|raises)\b|@param\b).*")
-_DIRECTIVE = re.compile(r"(?m)^\s*(\.\. [\w-]+::?.*|>>> .*|\.\.\. .*|[-=~^]{3,}\s*)$")
-_ROLE = re.compile(r":[\w:+-]+:`~?([^`<]+?)(?:\s*<[^`]*>)?`")
-_CODE_BLOCK = re.compile(r"```.*?(```|\Z)|(?<=:):\s*\n(\s*\n)?(?:[ \t]{2,}.*(?:\n|\Z)|\s*\n)+", re.DOTALL)
-_PARAMETER = re.compile(r"^[*`]*\w+[`*]* ?\(.*\) ?:|^[*`]*\w+[`*]*( \(|:)")
-
-
-def docstring_pairs(folders: list[Path]) -> Iterator[Pair]:
-    """Yields pairs of the packages alternately, so that a limit cuts the large ones."""
-    packages = [
-        islice(_package_pairs(package), MAX_OF_A_PACKAGE)
-        for folder in folders
-        for package in _packages(folder)
-    ]
-    seen: set[str] = set()
-    for row in zip_longest(*packages):
-        for pair in row:
-            if pair and pair.text not in seen:
-                seen.add(pair.text)
-                yield pair
-                if len(seen) == MAX_PAIRS:
-                    return
-
-
-def file_pairs(source: str, module: str) -> Iterator[Pair]:
-    """Yields the pairs of one Python file; none if it does not parse."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in third-party strings
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    yield from _node_pairs(tree, module)
-
-
-def prose(docstring: str) -> str:
-    """The prose of a docstring before its first section, without markup, directives and sessions."""
-    text = _CODE_BLOCK.sub("", docstring)
-    for pattern in (_SECTION, _FIELD_LIST):
-        if match := pattern.search(text):
-            text = text[: match.start()]
-    text = _DIRECTIVE.sub("", text)
-    return re.sub(r"``?|\*\*", "", _ROLE.sub(lambda match: match[1].rpartition(".")[2], text))
-
-
-def _node_pairs(node: ast.AST, name: str) -> Iterator[Pair]:
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        if pair := _pair(ast.get_docstring(node) or "", name):
-            yield pair
-        for child in node.body:
-            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                yield from _node_pairs(child, f"{name}.{child.name}")
-
-
-def _pair(docstring: str, name: str) -> Pair | None:
-    first, _, others = prose(docstring).strip().partition("\n\n")
-    query, rest = first_sentence(collapsed(first))
-    if len(query.split()) < _MIN_QUERY_WORDS or _PARAMETER.match(query):
-        return None
-    rest = f"{rest} {others}"
-    return make_pair(f"py:{name}", query, name, rest, min_words=MIN_REST_WORDS)
-
-
-def _packages(folder: Path) -> list[list[tuple[Path, str]]]:
-    """The files of each package or module of a directory, with their dotted names."""
-    grouped: dict[str, list[tuple[Path, str]]] = {}
-    for path in sorted(folder.rglob("*.py")):
-        parts = path.relative_to(folder).with_suffix("").parts
-        if not any(_SKIPPED.match(part) or part in ("site-packages", "dist-packages") for part in parts[:-1]):
-            named = parts[:-1] if parts[-1] == "__init__" else parts
-            grouped.setdefault(parts[0], []).append((path, ".".join(named)))
-    return list(grouped.values())
-
-
-def _package_pairs(files: list[tuple[Path, str]]) -> Iterator[Pair]:
-    for path, module in files:
-        yield from file_pairs(path.read_text(encoding="utf-8", errors="replace"), module)
 
 
 WORDNET = Path("usr/share/wordnet")
@@ -493,3 +359,101 @@ def _kind(path: Path) -> str:
 def _file_text(path: Path) -> str:
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return data.decode("utf-8", errors="replace")
+
+
+READERS: Mapping[str, Callable[[Path], Iterable[Pair]]] = {
+    "packages": package_pairs,
+    "books": book_pairs,
+    "wordnet": wordnet_pairs,
+    "dictionaries": dictd_pairs,
+}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+SOURCES = {name: Source(**values) for name, values in _TABLES.items()}
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="folder to write; a corpus.jsonl in it is replaced")],
+    sources: Annotated[str, names_among(list(SOURCES), "names with commas between")] = ",".join(SOURCES),
+    whole_sections: Annotated[
+        bool, typer.Option("--whole-sections", help="books: every passage of a section, not its first alone")
+    ] = False,
+    root: Annotated[
+        list[Path] | None, given_folder("folder that packages are unpacked in, repeatable; default: /")
+    ] = None,
+) -> None:
+    """Reads the available sources, prints the missing ones, and writes one data directory."""
+    chosen: list[Pair] = []
+    for name in (name for name in SOURCES if name in sources.split(",")):
+        pairs = _read(name, root or [Path("/")], whole_sections)
+        if not pairs:
+            say(f"{name}: not on this machine; to have it: {SOURCES[name].install}")
+            continue
+        say(f"{name}: {len(pairs):,} documents")
+        chosen += pairs
+    if not chosen:
+        say("Nothing was written: none of the sources is on this machine.")
+        raise typer.Exit(1)
+    chosen.sort(key=lambda pair: pair.id)
+    random.Random(0).shuffle(chosen)  # noqa: S311 - an order, not a secret
+    documents, queries = write(chosen, out)
+    say(
+        f"{out}: {documents:,} documents, {queries:,} queries; queries with more than 5 documents are left out"
+    )
+
+
+def write(pairs: list[Pair], out: Path) -> tuple[int, int]:
+    """Writes corpus, queries, relevance judgments and a note on the sources.
+
+    Pairs with the same query, ignoring case and punctuation, share it. A query of more than five documents is
+    dropped with its documents.
+    """
+    by_query: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        by_query[re.sub(r"\W+", " ", pair.query.lower()).strip()].append(pair)
+    shared = {
+        f"q-{found[0].id}": found for found in by_query.values() if len(found) <= MAX_DOCUMENTS_OF_A_QUERY
+    }
+    kept = {pair.id for found in shared.values() for pair in found}
+    pairs = [pair for pair in pairs if pair.id in kept]
+    judged = {query: [pair.id for pair in found] for query, found in shared.items()}
+    write_folder(
+        out,
+        (
+            {"_id": each.id, "url": each.url, "title": each.title, "text": each.text, "source": each.source}
+            for each in pairs
+        ),
+        ({"_id": query, "text": found[0].query} for query, found in shared.items()),
+        {"train": judged},
+    )
+    write_lines(out / "README.md", _notes(pairs))
+    return len(pairs), len(shared)
+
+
+def _notes(pairs: list[Pair]) -> list[str]:
+    """Lines of the README: contents and licenses."""
+    counts = Counter(pair.source.partition("-")[0] for pair in pairs)
+    lines = ["# General texts from Debian", ""]
+    lines += [
+        f"- {name} (`{each.prefix}`): {counts[each.prefix]:,} documents" for name, each in SOURCES.items()
+    ]
+    licences = [f"- {name}: {each.licence}" for name, each in SOURCES.items() if counts[each.prefix]]
+    return [*lines, "", "Licences:", "", *licences]
+
+
+def _read(name: str, roots: list[Path], whole_sections: bool) -> list[Pair]:
+    """The pairs of all roots with distinct ids and texts."""
+    found: dict[str, Pair] = {}
+    texts: set[str] = set()
+    for root in roots:
+        whole = whole_sections and name == "books"
+        for pair in book_pairs(root, whole=True) if whole else READERS[name](root):
+            if pair.id not in found and pair.text not in texts:
+                found[pair.id] = pair
+                texts.add(pair.text)
+    return list(found.values())
+
+
+app = package_app({"debian": main}, "Training texts from packages of Debian.")
+
+if __name__ == "__main__":
+    app()

@@ -2,26 +2,15 @@
 
 import base64
 import gzip
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
 from glow.collection import read_documents, read_qrels, read_queries
-from research.debian.__main__ import write
-from research.debian.readers import (
-    entry_pairs,
-    file_pairs,
-    later_passages,
-    manual_pairs,
-    package_pairs,
-    page_pair,
-    section_pair,
-    synset_pairs,
-)
-from research.debian.text import (
+from research.debian import app, entry_pairs, later_passages, package_pairs, section_pair, synset_pairs, write
+from research.prose import (
     Pair,
     Section,
     first_sentence,
@@ -32,7 +21,6 @@ from research.debian.text import (
     xml_sections,
 )
 
-CHECKOUT = Path(__file__).parents[2]
 LONG = "It turns the wheel of a small boat by itself, so that the crew can sleep while the wind is steady and kind."
 PACKAGES = """Package: libtiller1
 Description-md5: aa
@@ -64,120 +52,30 @@ Description-en: autopilot of small boats
  .
  This package has the program.
 """
-MANUAL = r""".\" a comment
-.TH TILLER 1
-.SH NAME
-tiller, wheel \- steer a \fIsmall\fR boat
-.SH SYNOPSIS
-.B tiller
-.SH DESCRIPTION
-.B tiller
-keeps the course of a boat that is under sail, and
-.BR wheel (1)
-does the same where there is no tiller \(em but only with an engine.
-.nf
-code that is not prose
-.fi
-.PP
-It can\(aqt see other boats, so you have to look out.
-.TS
-a table
-.TE
-.SH AUTHOR
-Nobody.
-"""
-MDOC = """.Dd today
-.Dt OAR 1
-.Sh NAME
-.Nm oar
-.Nd row a boat by hand
-.Sh DESCRIPTION
-The
-.Nm
-utility moves a boat when there is no wind, and it needs
-.Ar hands
-and the flag
-.Fl s ,
-as
-.Xr tiller 1
-says to those who read it.
-"""
+HTML = f"""<html><head><title>1. Boats — The Book</title></head><body><div class="navheader"><p>Next</p></div>
+<h1>1. Boats<a class="headerlink">¶</a></h1><p>Short.</p><h2>1.1. Sails &amp; wind</h2><p>{LONG}<pre>code</pre></p>
+<div class="para">And then it is there.</div>Next page</body></html>"""
 
 
-def stored(root: Path) -> Path:
-    """A system with one thing of each source."""
-    lists = root / "var/lib/apt/lists"
-    manuals = root / "usr/share/man/man1"
-    library = root / "usr/lib/python3/dist-packages/boats"
-    for folder in (lists, manuals, library, root / "var/lib/dpkg/info"):
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A system with package lists and a book."""
+    lists, book = tmp_path / "root/var/lib/apt/lists", tmp_path / "root/usr/share/doc/boats-doc"
+    for folder in (lists, book):
         folder.mkdir(parents=True)
-    (lists / "x_main_binary-amd64_Packages").write_text(PACKAGES)
-    (lists / "x_main_i18n_Translation-en").write_text(TRANSLATION)
-    (manuals / "tiller.1.gz").write_bytes(gzip.compress(MANUAL.encode()))
-    (manuals / "foreign.1").write_text(MANUAL.replace("tiller", "foreign"))
-    (manuals / "link.1").write_text(".so man1/tiller.1\n")
-    (manuals / "alias.1.gz").symlink_to("tiller.1.gz")
-    (root / "var/lib/dpkg/info/bought.list").write_text("/usr/share/man/man1/foreign.1\n")
-    (library / "__init__.py").write_text(f'"""Steers a small boat. {LONG} {LONG}"""\n')
-    return root
+    (lists / "x_main_binary-amd64_Packages.gz").write_bytes(gzip.compress(PACKAGES.encode()))
+    (lists / "x_main_i18n_Translation-en").write_text(TRANSLATION, encoding="utf-8")
+    (book / "index.html").write_text(HTML, encoding="utf-8")
+    (book / "genindex.html").write_text(HTML, encoding="utf-8")
+    return tmp_path / "root"
 
 
-def test_a_package_is_asked_for_by_its_short_description_and_siblings_are_one(tmp_path: Path) -> None:
-    pairs = list(package_pairs(stored(tmp_path)))
+def test_a_package_is_asked_for_by_its_short_description_and_siblings_are_one(root: Path) -> None:
+    pairs = list(package_pairs(root))
     assert [pair.id for pair in pairs] == ["deb:tiller", "deb:librust-one-dev"]
     text = f"{LONG} This package has the program."
     tiller = Pair("deb:tiller", "autopilot of small boats", "tiller", text, "https://tiller.example")
     assert pairs[0] == tiller
-
-
-def test_a_manual_page_becomes_plain_english() -> None:
-    pair = page_pair(MANUAL, "tiller", "1")
-    assert pair is not None
-    assert (pair.id, pair.query, pair.title) == ("man:tiller.1", "steer a small boat", "tiller, wheel")
-    assert pair.text == (
-        "tiller keeps the course of a boat that is under sail, and wheel(1) does the same where there is no tiller - "
-        "but only with an engine. It can't see other boats, so you have to look out."
-    )
-
-
-def test_a_page_in_mdoc_becomes_plain_english() -> None:
-    pair = page_pair(MDOC, "oar", "1")
-    assert pair is not None
-    assert (pair.title, pair.query) == ("oar", "row a boat by hand")
-    assert pair.text == (
-        "The oar utility moves a boat when there is no wind, and it needs hands and the flag -s, as tiller(1) says to "
-        "those who read it."
-    )
-
-
-def test_links_and_pages_of_packages_from_elsewhere_are_passed_over(tmp_path: Path) -> None:
-    assert [pair.id for pair in manual_pairs(stored(tmp_path))] == ["man:tiller.1"]
-
-
-@pytest.mark.parametrize(
-    "source", ["", ".SH NAME", ".SH NAME\nx \\- y\n.SH DESCRIPTION\n.nf\n", "\\", ".de X\n", "'"]
-)
-def test_a_broken_page_is_no_pair(source: str) -> None:
-    assert page_pair(source, "x", "1") is None
-
-
-def test_a_docstring_is_asked_for_by_its_first_sentence_and_ends_before_its_sections() -> None:
-    source = f'class Boat:\n    def sail(self):\n        """Sails e.g. home.\n\n        Use :meth:`Boat.row` or ``row``. {LONG}\n'
-    source += f'        {LONG}\n\n        Args:\n            wind: strength.\n        """\n'
-    assert not list(file_pairs(source, "boats")), "a sentence of three words asks for nothing"
-    (pair,) = file_pairs(source.replace("Sails e.g. home", "Sails e.g. home to you"), "boats")
-    assert (pair.id, pair.query) == ("py:boats.Boat.sail", "Sails e.g. home to you")
-    assert pair.text == f"Use row or row. {LONG} {LONG}"
-
-
-def test_a_file_that_does_not_parse_has_no_pairs() -> None:
-    assert not list(file_pairs("def :", "bad"))
-    assert not list(file_pairs("\0", "bad"))
-
-
-HTML = f"""<html><head><title>1. Boats — The Book</title></head><body><div class="navheader"><p>Next</p></div>
-<h1>1. Boats<a class="headerlink">¶</a></h1><p>Short.</p><h2>1.1. Sails &amp; wind</h2><p>{LONG}<pre>code</pre></p>
-<div class="para">And then it is there.</div>Next page</body></html>"""
 
 
 def test_a_page_gives_headings_those_above_them_and_prose() -> None:
@@ -193,11 +91,9 @@ def test_a_page_gives_headings_those_above_them_and_prose() -> None:
 def test_docbook_and_pod_give_the_same_sections() -> None:
     docbook = f"<chapter><title>Boats</title><sect1><title>Sails</title><para>{LONG}</para></sect1></chapter>"
     pod = f"=head1 Boats\n\n=head2 Sails\n\n{LONG.replace('small', 'B<small>')}\n\n    code\n\n=cut\n"
-    for sections in (xml_sections(docbook), pod_sections(pod)):
-        assert [(found.heading, found.parents, found.text.strip()) for found in sections] == [
-            ("Boats", [], ""),
-            ("Sails", ["Boats"], LONG),
-        ]
+    sections = [("Boats", [], ""), ("Sails", ["Boats"], LONG)]
+    for found in (xml_sections(docbook), pod_sections(pod)):
+        assert [(each.heading, each.parents, each.text.strip()) for each in found] == sections
 
 
 def test_a_heading_that_says_nothing_gives_way_to_the_first_sentence() -> None:
@@ -280,41 +176,33 @@ def test_equal_queries_are_one_and_those_of_more_than_five_documents_go(tmp_path
     ]
 
 
-def test_queries_of_the_dev_split_are_in_no_other(tmp_path: Path) -> None:
-    write([Pair(f"x:{n}", f"thing {n}", "", LONG) for n in range(5)], tmp_path, dev=2)
-    judged = [read_qrels(tmp_path / f"qrels/{split}.tsv") for split in ("train", "dev")]
-    train, dev = ({row.query_id for row in rows} for rows in judged)
-    assert (train, dev) == ({"q-x:2", "q-x:3", "q-x:4"}, {"q-x:0", "q-x:1"})
+def run(out: Path, root: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["--out", str(out), "--root", str(root), *options])
 
 
-def run(out: Path, root: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "research.debian", "--out", str(out), "--root", str(root), *options]
-    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-
-
-def test_the_command_writes_a_folder_our_readers_take_and_names_what_is_missing(tmp_path: Path) -> None:
-    root = stored(tmp_path / "root")
+def test_the_command_writes_a_folder_our_readers_take_and_names_what_is_missing(
+    root: Path, tmp_path: Path
+) -> None:
     first = run(tmp_path / "a", root)
-    assert first.returncode == 0, first.stderr
-    assert "wordnet: not on this machine; to have it: apt-get install wordnet-base" in first.stdout
+    assert first.exit_code == 0, first.output
+    assert "wordnet: not on this machine; to have it: apt-get install wordnet-base" in first.output
     read = read_documents(tmp_path / "a/corpus.jsonl", ("url", "title", "text"))
     documents = {found.id: found for found in read}
     queries = {found.id: found.text for found in read_queries(tmp_path / "a/queries.jsonl")}
     judged = {row.document_id: queries[row.query_id] for row in read_qrels(tmp_path / "a/qrels/train.tsv")}
     assert judged.keys() == documents.keys()
-    assert judged["man:tiller.1"] == "steer a small boat"
+    assert judged["book:doc/boats-doc/index.html#0"] == "Sails & wind"
     assert documents["deb:tiller"].metadata == {"source": "deb"}
-    assert {name.partition(":")[0] for name in documents} == {"deb", "man", "py"}
-    assert run(tmp_path / "b", root).returncode == 0
+    assert {name.partition(":")[0] for name in documents} == {"deb", "book"}
+    assert "Package descriptions of Debian main" in (tmp_path / "a/README.md").read_text(encoding="utf-8")
+    assert run(tmp_path / "b", root).exit_code == 0
     assert (tmp_path / "a/corpus.jsonl").read_bytes() == (tmp_path / "b/corpus.jsonl").read_bytes()
 
 
-def test_the_command_takes_sources(tmp_path: Path) -> None:
-    root = stored(tmp_path / "root")
-    done = run(tmp_path / "a", root, "--sources", "packages", "--seed", "3")
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "a/corpus.jsonl").read_text().splitlines()
-    assert {json.loads(line)["source"] for line in lines} == {"deb"}
-    assert run(tmp_path / "b", root, "--sources", "nothing").returncode == 2
+def test_the_command_takes_sources(root: Path, tmp_path: Path) -> None:
+    assert run(tmp_path / "a", root, "--sources", "packages").exit_code == 0
+    documents = read_documents(tmp_path / "a/corpus.jsonl", ("text",))
+    assert {document.metadata["source"] for document in documents} == {"deb"}
+    assert run(tmp_path / "b", root, "--sources", "nothing").exit_code == 2
     (tmp_path / "empty").mkdir()
-    assert run(tmp_path / "b", tmp_path / "empty").returncode == 1
+    assert run(tmp_path / "b", tmp_path / "empty").exit_code == 1

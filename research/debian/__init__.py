@@ -1,1 +1,0 @@
-"""Training texts from Debian's documentation packages."""
