@@ -153,12 +153,3 @@ def test_the_written_out_form_of_bf16_equals_the_fused_one(side: WeightSide, for
     losses = [out.float().square().sum() for out in (fused, written)]
     one, other = (torch.autograd.grad(loss, module.qkv.weight)[0].flatten() for loss in losses)
     assert torch.nn.functional.cosine_similarity(one, other, dim=0) > 0.999
-
-
-@pytest.mark.parametrize("form", ["multiply", "log"])
-def test_probabilities_are_those_of_the_forward_pass(form: WeightForm) -> None:
-    module = WeightedSelfAttention(48, 4, "key", form=form, gain=0.5).eval()
-    x, weights, bias = inputs()
-    v = module._split(module.qkv(x).chunk(3, -1)[2])
-    expected = module.output(module._join(module.probabilities(x, weights, bias) @ v))
-    torch.testing.assert_close(module(x, weights, bias), expected, atol=1e-5, rtol=1e-5)

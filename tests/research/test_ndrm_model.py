@@ -1,24 +1,33 @@
-"""NDRM1 to NDRM3: golden numbers, query term independence, and what padding must not change (docs/papers.md, rows 20 to 23)."""
+"""NDRM1 to NDRM3 and their Conformer layers: golden numbers, and what padding must not change (docs/papers.md, rows 18 to 23)."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 from torch.testing import assert_close
 
+from glow.options import StrictModel
 from research.ndrm_model import (
     BatchScale,
     ConformerConfig,
+    ConformerEncoder,
     KernelPooling,
     Ndrm,
     NdrmConfig,
     TermStatistics,
     kernel_sums,
+    separable_attention,
 )
 
 CONFORMER = ConformerConfig(hidden=16, heads=4, window=5, dropout=0.0)
+KEYS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+VALUES = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+Floats = NDArray[np.float64]
+EVERY = torch.ones(3, 1, dtype=torch.bool)
 
 
 def model(**changes: object) -> Ndrm:
@@ -90,14 +99,6 @@ def test_a_document_scores_the_same_however_it_is_padded(length: int) -> None:
     assert_close(short, long, atol=1e-5, rtol=0)
 
 
-def test_a_word_adds_the_same_whatever_else_the_query_holds() -> None:
-    """Query term independence (section 4.3)."""
-    ndrm, document = model(), torch.randint(1, 50, (30,))
-    together = latent(ndrm, torch.tensor([4, 9, 17]), document, 30)
-    alone = torch.stack([latent(ndrm, torch.tensor([word]), document, 30)[0] for word in (4, 9, 17)])
-    assert_close(together, alone, atol=1e-6, rtol=0)
-
-
 @pytest.mark.parametrize("kind", ["explicit", "both"])
 def test_padding_of_a_query_changes_nothing(kind: str) -> None:
     """Row 21, in training too, where norms take their statistics from the batch."""
@@ -114,29 +115,31 @@ def test_padding_of_a_query_changes_nothing(kind: str) -> None:
     assert_close(found[0][:, :3], found[1][:, :3])
 
 
-def test_broadcast_and_paired_scores_are_the_same() -> None:
-    """Every word against every document at once, as an index is made, or each pair for itself."""
-    ndrm = model()
-    documents, lengths = torch.randint(1, 50, (3, 40)), [40, 7, 1]
-    mask = torch.arange(40)[None] < torch.tensor(lengths)[:, None]
-    words = torch.arange(1, 6)
-    with torch.inference_mode():
-        at_once = ndrm.latent(ndrm.query_words(words)[None], ndrm.document(documents, mask), mask)
-    for row, length in enumerate(lengths):
-        assert_close(at_once[row], latent(ndrm, words, documents[row], length), atol=1e-5, rtol=0)
-
-
-def test_the_released_size() -> None:
-    """856,324 parameters of NDRM1 without its word embeddings."""
+def test_the_released_sizes() -> None:
+    """856,324 parameters of NDRM1 without its word embeddings, 393,728 of a layer at 256 with 32 heads and shared projections."""
     ndrm = Ndrm(NdrmConfig(words=1, kind="latent"))
     assert sum(each.numel() for name, each in ndrm.named_parameters() if name != "words.weight") == 856_324
+    layer = ConformerEncoder(ConformerConfig(), positions=10).layers[0]
+    assert sum(parameter.numel() for parameter in layer.parameters()) == 393_728
 
 
 def test_what_is_missing_is_said() -> None:
     with pytest.raises(ValueError, match="needs statistics"):
         model().combine(torch.zeros(1, 3), None)
-    with pytest.raises(ValidationError, match="words would be left out"):
-        NdrmConfig(words=3, window=10, stride=20)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        (NdrmConfig(words=3), {"window": 10, "stride": 20}),
+        (CONFORMER, {"heads": 3}),
+        (CONFORMER, {"window": 4}),
+        (CONFORMER, {"layers": 0}),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(config: StrictModel, changes: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        type(config).model_validate(config.model_dump() | changes)
 
 
 def test_a_score_over_two_windows_by_hand() -> None:
@@ -185,3 +188,86 @@ def test_words_start_nearest_to_themselves(embedding: int) -> None:
     assert_close(words.norm(dim=-1), torch.ones(49))
     alone = ndrm.document(ids[:, None], torch.ones(49, 1, dtype=torch.bool))[:, 0]
     assert ((words @ alone.T).argmax(1) == torch.arange(49)).all()
+
+
+def encoder(**changes: object) -> ConformerEncoder:
+    torch.manual_seed(0)
+    config = ConformerConfig.model_validate(CONFORMER.model_dump() | changes)
+    return ConformerEncoder(config, positions=400).eval()
+
+
+def test_the_papers_formula() -> None:
+    """Golden G7, worked out by hand."""
+    shares = KEYS.softmax(0).T @ VALUES
+    assert_close(shares, torch.tensor([[1.266956, 1.0], [1.0, 1.266956]]), atol=1e-6, rtol=0)
+    scaled = separable_attention(KEYS, KEYS, VALUES, EVERY, 2**-0.5)
+    expected = [[1.178797, 1.088159], [1.088159, 1.178797], [1.133478, 1.133478]]
+    assert_close(scaled, torch.tensor(expected), atol=1e-6, rtol=0)
+    unscaled = separable_attention(KEYS, KEYS, VALUES, EVERY)
+    assert_close(unscaled[0], torch.tensor([1.195161, 1.071796]), atol=1e-6, rtol=0)
+
+
+def test_a_masked_key_has_no_part() -> None:
+    found = separable_attention(KEYS, KEYS, VALUES, torch.tensor([[True], [True], [False]]), 2**-0.5)
+    expected = [[0.578450, 0.421550], [0.421550, 0.578450], [0.5, 0.5]]
+    assert_close(found, torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("padding", [1, 30, 300])
+def test_padding_changes_nothing(padding: int) -> None:
+    """Row 19: the released code lets padding into the last tokens by its convolution."""
+    made, tokens = encoder(), torch.randn(1, 9, 16)
+    longer = torch.cat([tokens, torch.randn(1, padding, 16)], 1)
+    mask = torch.arange(9 + padding)[None] < 9
+    with torch.inference_mode():
+        assert_close(made(longer, mask)[:, :9], made(tokens, mask[:, :9]), atol=1e-5, rtol=0)
+
+
+def norm(x: Floats) -> Floats:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+
+
+def shares(x: Floats, axis: int) -> Floats:
+    raised = np.exp(x - x.max(axis, keepdims=True))
+    return raised / raised.sum(axis, keepdims=True)
+
+
+def test_a_whole_layer_in_numpy() -> None:
+    """Positions, convolution, attention, both residuals, norms and the mixture of one layer with two heads (section 4.1)."""
+    made = encoder(hidden=4, heads=2, window=3, layers=1).double()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    own = {name: value.detach().numpy() for name, value in made.named_parameters()}
+    for name in own:
+        if "norm" in name:
+            dict(made.named_parameters())[name].data.fill_(float(name.endswith("weight")))
+    embedded = np.random.default_rng(0).normal(size=(5, 4))
+    angles = np.arange(5)[:, None] * np.array([1.0, 0.01])
+    x = embedded + np.stack([np.sin(angles), np.cos(angles)], -1).reshape(5, 4)
+
+    def linear(name: str, given: Floats) -> Floats:
+        return given @ own[f"layers.0.{name}.weight"].T + own[f"layers.0.{name}.bias"]
+
+    padded, y = np.pad(x, ((1, 1), (0, 0))), np.zeros((5, 4))
+    for out in range(4):
+        group = slice(2 * (out // 2), 2 * (out // 2) + 2)
+        for token in range(5):
+            window = padded[token : token + 3, group]
+            y[token, out] = (window.T * own["layers.0.convolution.weight"][out]).sum()
+    y += own["layers.0.convolution.bias"]
+    keys, values, found = linear("query", y), linear("value", y), np.zeros((5, 4))
+    for head in (slice(0, 2), slice(2, 4)):
+        found[:, head] = shares(keys[:, head] / np.sqrt(2), 1) @ (
+            shares(keys[:, head], 0).T @ values[:, head]
+        )
+    x = norm(x + linear("output", found))
+    x = norm(x + linear("outer", np.maximum(linear("inner", x), 0.0)))
+    weights = own["mixture.weight"][0]
+    wanted = weights[0] * embedded + weights[1] * x + own["mixture.bias"]
+    seen = made(torch.from_numpy(embedded)[None], torch.ones(1, 5, dtype=torch.bool))[0]
+    np.testing.assert_allclose(seen.detach().numpy(), wanted, atol=1e-5)
+
+
+def test_a_single_token_is_encoded() -> None:
+    assert torch.isfinite(encoder()(torch.randn(1, 1, 16), torch.ones(1, 1, dtype=torch.bool))).all()

@@ -53,21 +53,21 @@ def test_g6_sampling_probabilities(
     torch.testing.assert_close(shares[1:], torch.tensor(expected), atol=0.015, rtol=0.0)
 
 
-def test_near_duplicate_queries_are_no_negatives_of_each_other() -> None:
-    query_cosines = torch.tensor([[1.0, 0.95, 0.2], [0.95, 1.0, 0.9], [0.2, 0.9, 1.0]])
-    blocked = blocked_negatives(torch.zeros(3, 3, dtype=torch.bool), query_cosines, 0.9)
-    assert blocked.tolist() == [[True, True, False], [True, True, False], [False, False, True]]
-
-
-def test_a_pair_is_blocked_even_if_no_cosine_says_so() -> None:
-    """A mask of 1 takes no two queries for one question, and a cosine of a query to itself may round below it."""
-    blocked = blocked_negatives(NOTHING, torch.full((2, 2), 0.99), 1.0)
-    assert blocked.tolist() == [[True, False], [False, True]]
-
-
-def test_known_relevant_documents_are_no_negatives() -> None:
-    relevant = torch.tensor([[False, True], [False, False]])
-    assert blocked_negatives(relevant, torch.eye(2), 0.9).tolist() == [[True, True], [False, True]]
+@pytest.mark.parametrize(
+    ("relevant", "query_cosines", "mask", "blocked"),
+    [
+        # Near-duplicate queries are no negatives of each other.
+        (torch.zeros(3, 3), [[1.0, 0.95, 0.2], [0.95, 1.0, 0.9], [0.2, 0.9, 1.0]], 0.9, [[1, 1, 0], [1, 1, 0], [0, 0, 1]]),
+        # A mask of 1 takes no two queries for one question, and a cosine of a query to itself may round below it.
+        (torch.zeros(2, 2), [[0.99, 0.99], [0.99, 0.99]], 1.0, [[1, 0], [0, 1]]),
+        # Known relevant documents are no negatives.
+        (torch.tensor([[0, 1], [0, 0]]), [[1.0, 0.0], [0.0, 1.0]], 0.9, [[1, 1], [0, 1]]),
+    ],
+)  # fmt: skip
+def test_pairs_that_may_be_relevant_are_blocked(
+    relevant: torch.Tensor, query_cosines: list[list[float]], mask: float, blocked: list[list[int]]
+) -> None:
+    assert blocked_negatives(relevant.bool(), torch.tensor(query_cosines), mask).int().tolist() == blocked
 
 
 def test_a_batch_of_one_has_the_bce_part_only() -> None:

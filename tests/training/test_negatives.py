@@ -247,16 +247,6 @@ def run(*arguments: object) -> typer.testing.Result:
     return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_the_command_mines_with_a_model(folder: Path, toy_model: Path, tmp_path: Path) -> None:
-    arguments = ("--data", folder, "--out", tmp_path / "a.jsonl", "--model", toy_model, "--threads", 1)
-    done = run(*arguments, "--min-rank", 2, "--max-rank", 30, "--count", 3, "--margin", 0.99)
-    assert done.exit_code == 0, done.output
-    options = {"retriever": "dense", "first": 2, "last": 30, "count": 3, "margin": 0.99, "seed": 0}
-    assert read_header(tmp_path / "a.jsonl").options == options
-    found = read_negatives(tmp_path / "a.jsonl", read_collection(folder, "train", SCHEMA))
-    assert sum(map(len, found)) == json.loads(done.stdout)["negatives"] > 50
-
-
 def test_bm25_alone_opens_no_model(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # there is no models/DEFAULT here
     monkeypatch.setattr("glow.artifact.model.MODELS_PACKAGE", "of_no_installation")
@@ -282,10 +272,14 @@ def test_two_rounds_mine_with_the_newer_towers(folder: Path, toy_model: Path, tm
         out, file = tmp_path / name, tmp_path / f"{name}.jsonl"
         given = Given(data=[folder], out=out, init=init, negatives=files, device="cpu")
         losses.append(train(config, given)["final_loss"])
-        done = run("--data", folder, "--out", file, "--model", out, "--threads", 1, "--min-rank", 2)
+        ranks = ("--min-rank", 2, "--max-rank", 30, "--count", 3, "--margin", 0.99)
+        done = run("--data", folder, "--out", file, "--model", out, "--threads", 1, *ranks)
         assert done.exit_code == 0, done.output
         init, files = out, [file]
+        options = {"retriever": "dense", "first": 2, "last": 30, "count": 3, "margin": 0.99, "seed": 0}
+        assert read_header(file).options == options
         mined.append((read_header(file).model, read_negatives(file, collection)))
+        assert sum(map(len, mined[-1][1])) == json.loads(done.stdout)["negatives"]
     assert any(mined[0][1])
     assert mined[0][0] != mined[1][0] and mined[0][1] != mined[1][1]
     # The second round without the file is another one: the negatives were learned from.

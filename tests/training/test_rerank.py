@@ -229,17 +229,6 @@ def test_a_batch_has_the_relevant_document_first_and_no_other_that_is(candidates
     assert 0 not in seen, "its relevant document was not found"
 
 
-def test_a_batch_depends_on_seed_and_step_alone(candidates: Candidates) -> None:
-    def documents(seed: int, *steps: int) -> list[list[int]]:
-        batches = CandidateBatches([candidates], 8, 3, seed, epochs=2)
-        return [batches.batch(step, 0, 1).documents.tolist() for step in steps]
-
-    epoch = CandidateBatches([candidates], 8, 3, 1).steps(1)
-    assert documents(1, epoch + 2) == documents(1, 3, epoch + 2)[1:]
-    assert documents(1, epoch + 2) != documents(1, 2)
-    assert documents(1, epoch + 2) != documents(2, epoch + 2)
-
-
 def test_candidates_without_a_relevant_document_are_refused(candidates: Candidates) -> None:
     none = Candidates(candidates.collection, [rows[:0] for rows in candidates.rows], candidates.scores)
     with pytest.raises(MismatchError, match="no query has a relevant document and 3 others"):

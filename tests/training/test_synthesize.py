@@ -16,7 +16,6 @@ from glow.records import Document
 from glow.schema import FieldSchema
 from glow.training.commands import synthesize_command
 from glow.training.data import read_collection
-from glow.training.encode import EncodeOptions, open_source
 from glow.training.synthesis import (
     KINDS,
     Candidate,
@@ -24,7 +23,6 @@ from glow.training.synthesis import (
     SynthesisOptions,
     candidates,
     choose,
-    is_consistent,
     synthesize,
     without,
 )
@@ -162,16 +160,6 @@ def test_only_the_kinds_asked_for_are_made(toy_corpus: Path, tmp_path: Path) -> 
     options = SynthesisOptions(round_trip=0, kinds=("anchor", "keywords"))
     report = synthesize(toy_corpus, tmp_path, SCHEMA, options)
     assert {kind for kind, count in report["kept"].items() if count} == {"anchor", "keywords"}
-
-
-def test_the_round_trip_keeps_queries_that_find_their_document(toy_corpus: Path, toy_model: Path) -> None:
-    documents = list(read_documents(toy_corpus, SCHEMA.names))
-    source = open_source(toy_model, EncodeOptions())
-    texts = ["honey bees find the way home by the sun", "the", "owls hunt at night soft feathers"] * 2
-    pairs = [(row, Candidate("title", text)) for row, text in zip([0, 0, 3, 9, 9, 9], texts, strict=True)]
-    found = [is_consistent(source, documents, SCHEMA, pairs, rank).tolist() for rank in (2, len(documents))]
-    assert found[0] == [True, False, True, False, False, False]
-    assert found[1][0::2] == [True, True, True]
 
 
 def test_general_queries_are_filtered_out(toy_model: Path, toy_corpus: Path, tmp_path: Path) -> None:

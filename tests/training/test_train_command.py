@@ -1,4 +1,4 @@
-"""`glow train` from folders to checkpoint: data, distillation, dev, a kill, refusals."""
+"""`glow train` from folders to checkpoint: data, distillation, dev, a kill, refusals, and configurations of several stages."""
 
 import json
 import os
@@ -16,7 +16,9 @@ from safetensors.torch import load_file, save_file
 
 from glow.artifact import file_sha256
 from glow.cli import app
-from glow.training.checkpoint import load_checkpoint
+from glow.errors import ConfigError
+from glow.training import Given, TrainConfig, load_checkpoint
+from glow.training.commands import read_stages
 from glow.training.run import STATE_FILE, read_metrics
 from tests.until import until
 
@@ -53,36 +55,23 @@ def train(*arguments: object) -> typer.testing.Result:
 def test_a_run_from_folders_to_checkpoint(
     config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
 ) -> None:
-    """With every kind of distillation and a watched dev split."""
+    """With every kind of distillation and a watched dev split; progress is lines, a folder that is given twice counts twice."""
+    longer = CONFIG.replace("max_steps = 4", "max_steps = 26\nepochs = 9")
+    config.write_text(longer.replace("\nsteps = 2\n", "\nsteps = 20\n"), encoding="utf-8")
     out, report = tmp_path / "out", tmp_path / "report.json"
-    folders = ("--data", collection_folder, "--dev", collection_folder, "--out", out)
+    folders = ["--data", collection_folder] * 2 + ["--dev", collection_folder, "--out", out]
     weights = ("--init", bert_folder, "--teacher", bert_folder, "--seed", 3)
     done = train("--config", config, *folders, *weights, "--json", report)
     assert done.exit_code == 0, done.output
     found = json.loads(report.read_text())
-    assert found["steps"] == 4
-    assert found["config"]["seed"] == 3
+    assert (found["steps"], found["config"]["seed"]) == (26, 3)
+    assert [item["pairs"] for item in found["data"]] == [150, 150]
     assert load_checkpoint(out).report == found
-    rows = read_metrics(tmp_path / "out.run")
-    assert [row["step"] for row in rows if "dev" in row] == [2, 4]
-
-
-def test_a_checkpoint_that_is_gone_or_another_runs_is_made(
-    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    out, kept = tmp_path / "out", tmp_path / "out.run"
-    weights = ("--init", bert_folder, "--teacher", bert_folder)
-    call = ("--config", config, "--data", collection_folder, "--out", out, *weights)
-    report = json.loads(train(*call).stdout)
-    shutil.rmtree(out)
-    found = json.loads(train(*call).stdout)
-    assert (found["steps"], found["final_loss"]) == (4, read_metrics(kept)[-1]["loss"])
-    kept.rename(tmp_path / "kept")
-    assert json.loads(train(*call, "--seed", 9).stdout)["fingerprint"] != report["fingerprint"]
-    shutil.rmtree(kept)
-    (tmp_path / "kept").rename(kept)
-    assert json.loads(train(*call).stdout)["fingerprint"] == report["fingerprint"]
-    assert load_checkpoint(out).report["fingerprint"] == report["fingerprint"]
+    assert [row["step"] for row in read_metrics(tmp_path / "out.run") if "dev" in row] == [20, 26]
+    lines = re.findall(
+        r"^step (\d+) of 26: loss \d+\.\d{4}(, dev \S+ \d\.\d{3})?$", done.stderr, re.MULTILINE
+    )
+    assert [(step, bool(dev)) for step, dev in lines] == [("20", True), ("25", False), ("26", True)]
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_weights(
@@ -143,24 +132,6 @@ def test_the_state_of_other_texts_or_weights_is_refused(
     assert "other configuration or data" in " ".join(refused.output.split())
 
 
-def test_without_a_terminal_progress_is_lines(
-    config: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
-) -> None:
-    """A folder that is given twice counts twice."""
-    longer = CONFIG.replace("max_steps = 4", "max_steps = 26\nepochs = 9").replace(
-        "\nsteps = 2\n", "\nsteps = 20\n"
-    )
-    config.write_text(longer, encoding="utf-8")
-    folders = ["--data", collection_folder] * 2 + ["--dev", collection_folder, "--out", tmp_path / "out"]
-    done = train("--config", config, *folders, "--init", bert_folder, "--teacher", bert_folder)
-    assert done.exit_code == 0, done.output
-    lines = re.findall(
-        r"^step (\d+) of 26: loss \d+\.\d{4}(, dev \S+ \d\.\d{3})?$", done.stderr, re.MULTILINE
-    )
-    assert [(step, bool(dev)) for step, dev in lines] == [("20", True), ("25", False), ("26", True)]
-    assert [item["pairs"] for item in load_checkpoint(tmp_path / "out").report["data"]] == [150, 150]
-
-
 UNWATCHED = CONFIG.replace("steps = 2\n", "steps = 0\n")
 TEACHERLESS = re.sub(r"_weight = \S+", "_weight = 0.0", CONFIG)
 
@@ -187,3 +158,88 @@ def test_what_has_no_use_in_any_stage_is_refused(
     staged += "watch.steps = 2\nobjective.distill_weight = 1.0\n"
     config.write_text(staged, encoding="utf-8")
     assert train(*call, "--data", collection_folder).exit_code == 0, "one stage uses it"
+
+
+STAGES = """
+[towers]
+init_layers = [0, 1]
+[optimizer]
+batch_size = 16
+max_steps = 3
+precision = "fp32"
+[[stage]]
+name = "first"
+optimizer.max_steps = 2
+[[stage]]
+name = "second"
+seed = 7
+towers.weight_form = "log"
+"""
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> Path:
+    path = tmp_path / "second.toml"
+    path.write_text(STAGES, encoding="utf-8")
+    return path
+
+
+def test_a_stage_changes_what_stands_above_it_and_starts_from_the_one_before(staged: Path) -> None:
+    first, second = read_stages(staged)
+    assert isinstance(first.config, TrainConfig)
+    assert isinstance(second.config, TrainConfig)
+    configs = (first.config, second.config)
+    found = [(each.seed, each.optimizer.max_steps, each.towers.weight_form) for each in configs]
+    assert found == [(0, 2, "multiply"), (7, 3, "log")]
+    assert first.config.optimizer.batch_size == second.config.optimizer.batch_size == 16
+    given = Given(out=Path("a/out"), init=Path("bert"))
+    alone, after = first.given(given, has_init=False), second.given(given, has_init=False)
+    assert (alone.init, alone.out) == (Path("bert"), Path("a/out.stages/first"))
+    assert (after.init, after.out) == (alone.out, given.out)
+    assert second.given(given, has_init=True).init == given.init
+    with pytest.raises(ConfigError, match="has no stage 'third', found first, second"):
+        read_stages(staged, "third")
+    (only,) = read_stages(staged, "second")
+    assert (only.config, only.before, only.is_last) == (second.config, "", True)
+    assert only.given(given, has_init=False).out == given.out
+    assert [each.config.seed for each in read_stages(staged, seed=5, steps=1)] == [5, 5]
+    assert [each.config.optimizer.max_steps for each in read_stages(staged, steps=1)] == [1, 1]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[towers]", 'kind = "tower"\n[towers]', r"kind: expected one of towers, .*, found 'tower'"),
+        ('[[stage]]\nname = "first"', "[stage]\n", r"cannot read|expected tables \[\[stage\]\]"),
+        ('"second"', '"first"', r"stages named 'first', 'first'; expected distinct"),
+        ('"first"', '"../../evil"', r"stages named '\.\./\.\./evil', 'second'; expected"),
+        ('"first"', '""', r"stages named '', 'second'; expected"),
+        ('"first"', '"first"\nspeed = 3\nseed = "x"', r"stage first: .*seed.*speed"),
+        ("[[stage]]\n", '[[stage]]\ntowers.pooling = "no"\n', r"first: towers\.pooling.*second: "),
+    ],
+)
+def test_every_fault_of_every_stage_is_named(old: str, new: str, said: str, staged: Path) -> None:
+    staged.write_text(STAGES.replace(old, new), encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        read_stages(staged)
+
+
+def test_the_command_runs_all_stages_or_one_and_dry_takes_no_step(
+    staged: Path, collection_folder: Path, bert_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    files = ("--config", staged, "--data", collection_folder, "--init", bert_folder, "--out", out)
+
+    dry = json.loads(train(*files, "--dry").stdout)["stages"]
+    assert [each["config"]["name"] for each in dry] == ["first", "second"]
+    assert dry[0]["steps"] == 2
+    assert {path.name for path in tmp_path.iterdir()} == {staged.name}
+    both = json.loads(train(*files).stdout)["stages"]
+    assert [each["steps"] for each in both] == [2, 3]
+    opened = load_checkpoint(out)
+    assert opened.report == both[1]
+    assert opened.towers.config.weight_form == "log"
+    # With --init the second stage alone starts there: that is another run than the one that is kept.
+    assert "other configuration or data" in " ".join(train(*files, "--stage", "second").output.split())
+    alone = json.loads(train(*files, "--stage", "first", "--out", tmp_path / "alone").stdout)
+    assert alone["fingerprint"] == both[0]["fingerprint"], "alone it is the run that it is among others"
