@@ -12,23 +12,24 @@ import torch
 
 from glow.errors import ConfigError
 from glow.nn import TermImpacts
+from glow.options import merged
 from glow.training import Given, Progress, train
 from glow.training.checkpoint import load_impacts
 from glow.training.data import Collection
 from glow.training.impacts import ImpactLoss, ImpactsConfig
 
 
+SMALL = {
+    "name": "toy",
+    "checkpoint_steps": 5,
+    "impacts": {"dimensions": 8},
+    "objective": {"negatives": 2, "depth": 10},
+    "optimizer": {"batch_size": 8, "steps": 60, "warmup": 5, "learning_rate": 5e-3},
+}
+
+
 def config(**changes: Any) -> ImpactsConfig:
-    made: dict[str, Any] = {
-        "name": "toy",
-        "checkpoint_steps": 5,
-        "impacts": {"dimensions": 8},
-        "objective": {"negatives": 2, "depth": 10},
-        "optimizer": {"batch_size": 8, "steps": 60, "warmup": 5, "learning_rate": 5e-3},
-    }
-    for section, values in changes.items():
-        made[section] = made[section] | values if isinstance(values, dict) else values
-    return ImpactsConfig.model_validate(made)
+    return ImpactsConfig.model_validate(merged(SMALL, changes))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from glow.cli import app
 from glow.errors import ConfigError, InputError, RecordError
 from glow.nn import SentenceConfig, SentenceEncoder, TwoTowers, bert_config, init_from_bert
+from glow.options import merged
 from glow.schema import FieldSchema
 from glow.text import WordPieces
 from glow.training import Given, TrainConfig, train
@@ -33,18 +34,17 @@ from research.pretraining import app as study
 ROOT = Path(__file__).parents[2]
 
 
+SMALL = {
+    "name": "toy",
+    "checkpoint_steps": 2,
+    "pretraining": {"length": 16, "sequences": 4, "specials": 2},
+    "encoder": {"init_layers": [0, 1], "dropout": 0.1},
+    "optimizer": {"batch_tokens": 128, "steps": 5, "learning_rate": 3e-3, "precision": "fp32"},
+}
+
+
 def config(**changes: Any) -> PretrainConfig:
-    """A small run in float32."""
-    made: dict[str, Any] = {
-        "name": "toy",
-        "checkpoint_steps": 2,
-        "pretraining": {"length": 16, "sequences": 4, "specials": 2},
-        "encoder": {"init_layers": [0, 1], "dropout": 0.1},
-        "optimizer": {"batch_tokens": 128, "steps": 5, "learning_rate": 3e-3, "precision": "fp32"},
-    }
-    for section, values in changes.items():
-        made[section] = made[section] | values if isinstance(values, dict) else values
-    return PretrainConfig.model_validate(made)
+    return PretrainConfig.model_validate(merged(SMALL, changes))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from glow.collection import read_qrels
 from glow.errors import ConfigError, MismatchError
 from glow.evaluation import evaluate
 from glow.nn import Compressor, CrossConfig, CrossEncoder, Side
+from glow.options import merged
 from glow.text import Preprocessor, WordPieces
 from glow.training import Given, train
 from glow.training.data import Collection, count_terms
@@ -32,20 +33,19 @@ from glow.training.rerank import (
 )
 
 
-def options(**changes: Any) -> dict[str, Any]:
-    """A small run over the toy collection."""
-    made: dict[str, Any] = {
-        "name": "toy",
-        "query_tokens": 16,
-        "document_tokens": 48,
-        "checkpoint_steps": 4,
-        "cross": {"init_layers": [0, 1], "split": 1, "compressed": 8, "late": 8, "dropout": 0.1},
-        "objective": {"negatives": 3, "depth": 10},
-        "optimizer": {"batch_size": 8, "max_steps": 8, "learning_rate": 1e-3, "precision": "fp32"},
-    }
-    for section, values in changes.items():
-        made[section] = made[section] | values if isinstance(values, dict) else values
-    return made
+SMALL = {
+    "name": "toy",
+    "query_tokens": 16,
+    "document_tokens": 48,
+    "checkpoint_steps": 4,
+    "cross": {"init_layers": [0, 1], "split": 1, "compressed": 8, "late": 8, "dropout": 0.1},
+    "objective": {"negatives": 3, "depth": 10},
+    "optimizer": {"batch_size": 8, "max_steps": 8, "learning_rate": 1e-3, "precision": "fp32"},
+}
+
+
+def config(**changes: Any) -> RerankConfig:
+    return RerankConfig.model_validate(merged(SMALL, changes))
 
 
 @pytest.fixture(scope="session")
@@ -53,15 +53,15 @@ def given(collection_folder: Path, run_file: Path, bert_folder: Path) -> Given:
     return Given(data=[collection_folder], candidates=[run_file], out=Path(), init=bert_folder, device="cpu")
 
 
-def trains(given: Given, out: Path, made: dict[str, Any], **changes: Any) -> TrainedReranker:
-    train(RerankConfig.model_validate(made), replace(given, out=out, **changes))
+def trains(given: Given, out: Path, made: RerankConfig, **changes: Any) -> TrainedReranker:
+    train(made, replace(given, out=out, **changes))
     return load_reranker(out)
 
 
 @pytest.fixture(scope="session")
 def trained(given: Given, tmp_path_factory: pytest.TempPathFactory) -> TrainedReranker:
     """A model that has seen each query a few times."""
-    made = options(
+    made = config(
         cross={"dropout": 0.0, "train_words": True, "compressed": 0, "late": 16},
         optimizer={"max_steps": 150, "epochs": 20, "learning_rate": 5e-3, "head_rate": 4.0},
     )
@@ -96,7 +96,7 @@ def test_scores_of_stored_documents_are_those_of_the_whole_model(
 
 
 def test_a_document_has_no_cls_of_its_own(toy_collection: Collection, bert_folder: Path) -> None:
-    config = RerankConfig.model_validate(options())
+    made = config()
     schema, pieces = config.field_schema, WordPieces(bert_folder / "vocab.txt", config.weighting.unit)
     preprocessor = Preprocessor(
         pieces, schema, config.weighting, count_terms([toy_collection], schema, pieces)
@@ -124,8 +124,8 @@ def _sides(model: CrossEncoder) -> tuple[Side, Side]:
 
 def test_the_compressor_is_trained_towards_attention_as_it_was(bert_folder: Path) -> None:
     """Row 30: an identity costs nothing, the compressor alone has gradients, and padding has no part in it."""
-    config = RerankConfig.model_validate(options(objective={"kind": "attention"}, cross={"dropout": 0.0}))
-    model = initial_cross_encoder(config, bert_folder).eval()
+    made = config(objective={"kind": "attention"}, cross={"dropout": 0.0})
+    model = initial_cross_encoder(made, bert_folder).eval()
     query, document = _sides(model)
     loss = attention_loss(model, query, document)
     assert float(loss.detach()) > 0
@@ -160,15 +160,15 @@ def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it_w
     given: Given, tmp_path: Path
 ) -> None:
     places = [tmp_path / name for name in ("ranker", "compressor", "both")]
-    first = trains(given, places[0], options(cross={"compressed": 0}))
-    second = trains(given, places[1], options(objective={"kind": "attention"}), init=places[0])
+    first = trains(given, places[0], config(cross={"compressed": 0}))
+    second = trains(given, places[1], config(objective={"kind": "attention"}), init=places[0])
     assert second.report["steps"] == 8
     before, after = (each.model.state_dict() for each in (first, second))
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.split(".")[0] for name in after.keys() - before.keys()} == {"compressor"}
-    assert trains(given, places[2], options(), init=places[1]).model.config.compressed == 8
+    assert trains(given, places[2], config(), init=places[1]).model.config.compressed == 8
     with pytest.raises(MismatchError, match=r"'layers': 2.*requires.*'layers': 3"):
-        trains(given, tmp_path / "three", options(cross={"init_layers": [0, 1, 1]}), init=places[2])
+        trains(given, tmp_path / "three", config(cross={"init_layers": [0, 1, 1]}), init=places[2])
 
 
 @pytest.mark.parametrize(
@@ -185,12 +185,12 @@ def test_a_run_of_the_compressor_changes_it_alone_and_the_next_goes_on_from_it_w
 )
 def test_configurations_that_mean_nothing_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        RerankConfig.model_validate(options(**changes))
+        config(**changes)
 
 
 def test_runs_and_folders_must_come_in_pairs(given: Given, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found 1 --data and 0 --candidates"):
-        trains(given, tmp_path / "out", options(), candidates=())
+        trains(given, tmp_path / "out", config(), candidates=())
 
 
 def test_candidates_are_the_first_of_each_query_in_order(toy_collection: Collection, run_file: Path) -> None:
