@@ -18,7 +18,6 @@ from glow.training.checkpoint import load_impacts
 from glow.training.data import Collection
 from glow.training.impacts import ImpactLoss, ImpactsConfig
 
-
 SMALL = {
     "name": "toy",
     "checkpoint_steps": 5,

@@ -32,7 +32,6 @@ from glow.training.rerank import (
     score_candidates,
 )
 
-
 SMALL = {
     "name": "toy",
     "query_tokens": 16,
@@ -97,10 +96,8 @@ def test_scores_of_stored_documents_are_those_of_the_whole_model(
 
 def test_a_document_has_no_cls_of_its_own(toy_collection: Collection, bert_folder: Path) -> None:
     made = config()
-    schema, pieces = config.field_schema, WordPieces(bert_folder / "vocab.txt", config.weighting.unit)
-    preprocessor = Preprocessor(
-        pieces, schema, config.weighting, count_terms([toy_collection], schema, pieces)
-    )
+    schema, pieces = made.field_schema, WordPieces(bert_folder / "vocab.txt", made.weighting.unit)
+    preprocessor = Preprocessor(pieces, schema, made.weighting, count_terms([toy_collection], schema, pieces))
     texts = Texts(toy_collection, preprocessor)
     whole = preprocessor.document(toy_collection.documents[0])
     assert texts.document(0).ids.tolist() == whole.ids.tolist()[1:]
