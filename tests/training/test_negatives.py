@@ -261,13 +261,13 @@ def test_bm25_alone_opens_no_model(folder: Path, tmp_path: Path, monkeypatch: py
     assert "from 2 to 1" in refused.output
 
 
-def test_two_rounds_mine_with_the_newer_towers(folder: Path, toy_model: Path, tmp_path: Path) -> None:
-    """Train on from the model, mine with the checkpoint, go on from it with those negatives, mine again."""
+def test_two_rounds_mine_with_the_newer_towers(folder: Path, bert_folder: Path, tmp_path: Path) -> None:
+    """Train, mine with the checkpoint, go on from it with those negatives, mine again."""
     optimizer = {"batch_size": 16, "max_steps": 6, "learning_rate": 3e-3, "precision": "fp32"}
     parts = {"towers": {"init_layers": [0, 1]}, "objective": {"hard_negatives": 2}, "optimizer": optimizer}
     config = TrainConfig.model_validate({"name": "round", **parts})
     collection = read_collection(folder, "train", SCHEMA)
-    init, files, losses, mined = toy_model, list[Path](), [], []
+    init, files, losses, mined = bert_folder, list[Path](), [], []
     for name in ("first", "second"):
         out, file = tmp_path / name, tmp_path / f"{name}.jsonl"
         given = Given(data=[folder], out=out, init=init, negatives=files, device="cpu")

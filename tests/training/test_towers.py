@@ -18,7 +18,7 @@ from glow.nn import TowerConfig, TwoTowers
 from glow.records import Document, Query
 from glow.runtime import Model
 from glow.text.preprocessor import pad
-from glow.training import Given, load_checkpoint, read_towers, save_checkpoint, train
+from glow.training import read_towers, save_checkpoint
 from glow.training.commands import read_stages
 from glow.training.data import Collection, read_collection
 from glow.training.encode import EncodedCorpus, EncodeOptions, Encoding, encode, open_source, vectors
@@ -26,7 +26,7 @@ from glow.training.impacts import ImpactsConfig
 from glow.training.pretraining import PretrainConfig
 from glow.training.rerank import RerankConfig
 from glow.training.run import WatchConfig
-from glow.training.towers import TrainConfig, Watch, WatchedTask, reciprocal_ranks
+from glow.training.towers import TrainConfig, Watch, WatchedTask, _go_on, reciprocal_ranks
 from tests.training.conftest import MakeConfig, MakePreprocessor, MakeTrainer
 
 
@@ -117,18 +117,18 @@ def test_equal_texts_and_judged_pairs_count_as_relevant(
 
 
 def test_training_goes_on_from_a_model_of_its_depth_with_its_own_options(
-    make_config: MakeConfig, collection_folder: Path, toy_model: Path, tmp_path: Path
+    make_config: MakeConfig, toy_model: Path
 ) -> None:
-    towers = {"init_layers": [0, 1], "weight_side": "row", "pooling": "cls"}
-    still = {"max_steps": 1, "learning_rate": 1e-9}
-    given = Given(data=[collection_folder], out=tmp_path / "out", init=toy_model, device="cpu")
-    train(make_config(towers=towers, optimizer=still), given)
-    model, trained = read_towers(Model.open(toy_model)), load_checkpoint(given.out).towers
-    assert (trained.config.weight_side, trained.config.pooling) == ("row", "cls")
+    """`--init models/NAME`: the towers come back from ONNX."""
+    model = Model.open(toy_model)
+    found, schema = read_towers(model), model.preprocessor.schema
+    own = {"init_layers": [0, 1], "weight_side": "row", "pooling": "cls"}
+    towers = _go_on(found, make_config(towers=own), schema)
+    assert (towers.config.weight_side, towers.config.pooling) == ("row", "cls")
     for part in ("words", "document.layers.1.inner"):
-        torch.testing.assert_close(trained.get_submodule(part).weight, model.get_submodule(part).weight)
+        assert torch.equal(towers.get_submodule(part).weight, found.get_submodule(part).weight)
     with pytest.raises(MismatchError, match="2 layers"):
-        train(make_config(towers={"init_layers": [0, 1, 2]}), replace(given, out=tmp_path / "deeper"))
+        _go_on(found, make_config(towers={"init_layers": [0, 1, 2]}), schema)
 
 
 def test_a_split_that_is_not_there_is_refused(collection_folder: Path) -> None:
