@@ -21,14 +21,13 @@ H = TypeVar("H", bound=StrictModel)
 
 def read_header(path: Path, kind: type[H], advice: str = "rebuild the index") -> H:
     """Reads a header."""
-    name = f"{path.parent.name}/{path.name}"
     try:
         return kind.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise FormatError(f"cannot read {name}: {error.strerror}; {advice}") from error
+        raise FormatError(f"cannot read {_name(path)}: {error.strerror}; {advice}") from error
     except ValidationError as error:
         known = " or ".join(map(str, get_args(kind.model_fields["format"].annotation)))
-        raise FormatError(f"{name} is not of format {known}: {describe(error)}; {advice}") from error
+        raise FormatError(f"{_name(path)} is not of format {known}: {describe(error)}; {advice}") from error
 
 
 def map_array(path: Path, kind: DTypeLike, length: int | None) -> NDArray[Any]:
@@ -102,13 +101,8 @@ _HEADER_BYTES = 128
 class ArrayWriter:
     """A `.npy` file that is written piece by piece; nothing is held in memory, and an unfinished file cannot be opened."""
 
-    def __init__(
-        self,
-        path: Path,
-        kind: DTypeLike,
-        # values of an item; None: an item is one value, and the array has one dimension
-        width: int | None = None,
-    ) -> None:
+    def __init__(self, path: Path, kind: DTypeLike, width: int | None = None) -> None:
+        # `width` is the number of values of an item; None: an item is one value, and the array has one dimension
         self._kind, self._shape = np.dtype(kind), () if width is None else (width,)
         self._file = path.open("wb")
         self._file.write(b"\0" * _HEADER_BYTES)
@@ -137,15 +131,11 @@ class ArrayWriter:
         self.close()
 
     def close(self) -> None:
-        """Closes the file, complete or not."""
         self._file.close()
 
 
-def places_of(
-    offsets: NDArray[np.int64],  # int64 [n + 1], where each row begins, and t
-    rows: NDArray[np.int64],  # int64 [m], each in 0 to n - 1; a row may appear twice
-) -> NDArray[np.int64]:
-    """Positions of all items of some rows, in the order of the rows."""
+def places_of(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of all items of some rows int64 [m], in their order; row r has those from `offsets[r]` to `offsets[r + 1]`."""
     lengths = offsets[rows + 1] - offsets[rows]
     ends = np.cumsum(lengths)
     starts = offsets[rows] - (ends - lengths)
@@ -160,13 +150,9 @@ class SortedStrings:
 
     __slots__ = ("_places", "ends", "text")
 
-    def __init__(
-        self,
-        text: memoryview,
-        ends: NDArray[np.int64],  # int64 [n + 1], where each ends, after a leading 0
-    ) -> None:
+    def __init__(self, text: memoryview, ends: NDArray[np.int64]) -> None:
         self.text = text
-        self.ends = ends
+        self.ends = ends  # int64 [n + 1], where each ends, after a leading 0
         self._places = ends.data  # gives plain numbers, in a third of numpy's time
 
     def __len__(self) -> int:
@@ -181,7 +167,6 @@ class SortedStrings:
         return cls(memoryview(b"".join(keys)), ends)
 
     def save(self, text: Path, ends: Path) -> None:
-        """Writes both files."""
         text.write_bytes(self.text)
         np.save(ends, self.ends, allow_pickle=False)
 
@@ -192,8 +177,7 @@ class SortedStrings:
         places = map_array(ends, np.int64, None if count is None else count + 1)
         if not len(places) or places[0] or places[-1] != len(data) or (places[1:] <= places[:-1]).any():
             raise FormatError(
-                f"{ends.parent.name}/{ends.name} does not cut the {len(data)} bytes of {text.name} into words; "
-                "rebuild the index"
+                f"{_name(ends)} does not cut the {len(data)} bytes of {text.name} into words; rebuild the index"
             )
         return cls(data.data, places)
 

@@ -39,11 +39,8 @@ class RootLock:
         self._depth = 0
 
     @contextmanager
-    def hold(
-        self,
-        wait_s: float,  # how long to wait for another holder, in seconds, >= 0
-    ) -> Iterator[None]:
-        """Holds the lock for a block."""
+    def hold(self, wait_s: float) -> Iterator[None]:
+        """Holds the lock for a block; waits for another holder at most this long, >= 0."""
         with self._inside:
             if self._depth:
                 yield
@@ -128,11 +125,8 @@ def is_temporary(path: Path) -> bool:
     return named and path.is_dir() and not path.is_symlink()
 
 
-def is_abandoned(
-    folder: Path,
-    now: float | None = None,  # seconds since the epoch; None: the current time
-) -> bool:
-    """Whether no live process uses a folder."""
+def is_abandoned(folder: Path, now: float | None = None) -> bool:
+    """Whether no live process uses a folder; `now` is in seconds since the epoch, None the current time."""
     with _idle(folder, now) as idle:
         return idle
 
@@ -165,11 +159,8 @@ def _idle(folder: Path, now: float | None) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def set_aside(
-    folder: Path,
-    parent: Path | None = None,  # parent of the new name; None: the same parent
-) -> Path:
-    """Atomically renames a folder to a hidden name, for `discard`, which may be slow."""
+def set_aside(folder: Path, parent: Path | None = None) -> Path:
+    """Atomically renames a folder to a hidden name beside it, or in `parent`, for `discard`, which may be slow."""
     aside = (parent or folder.parent) / f"{REMOVED}{folder.name.lstrip('.')[:100]}-{secrets.token_hex(4)}"
     folder.rename(aside)
     return aside

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from glow import __version__
 from glow.artifact.lock import folder_for
@@ -51,33 +51,22 @@ KnownFiles = Mapping[FileKey, str]
 
 
 class Manifest(StrictModel):
-    """The manifest of an artifact folder.
+    """The manifest of an artifact folder."""
 
-    Attributes:
-        format: version of the directory's layout.
-        kind: checkpoint, model, reranker or index.
-        name: a model's or re-ranker's name or an index's version.
-        created: UTC time of writing, ISO 8601.
-        tool: the GLOW version that wrote it.
-        hashes: `model` and `terms` (ARCHITECTURE.md section 3); equal hashes fit together.
-        parents: what it was made from, by name and hash.
-        parameters: the options that made it.
-        counts: documents, dimensions and other figures.
-        files: path relative to the directory -> size and checksum, of every file but the manifest.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: int
+    format: int  # version of the directory's layout
     kind: Kind
-    name: str
-    created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    name: str  # of a model or re-ranker, or an index's version
+    created: str = Field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )  # UTC, ISO 8601
     tool: str = f"glow {__version__}"
-    hashes: dict[str, str] = Field(default_factory=dict)
-    parents: dict[str, Any] = Field(default_factory=dict)
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    counts: dict[str, int] = Field(default_factory=dict)
-    files: dict[str, FileRecord] = Field(default_factory=dict)
+    hashes: dict[str, str] = Field(default_factory=dict)  # `model` and `terms` (ARCHITECTURE.md section 3)
+    parents: dict[str, Any] = Field(default_factory=dict)  # what it was made from, by name and hash
+    parameters: dict[str, Any] = Field(default_factory=dict)  # the options that made it
+    counts: dict[str, int] = Field(default_factory=dict)  # documents, dimensions and other figures
+    files: dict[str, FileRecord] = Field(
+        default_factory=dict
+    )  # relative path -> record, without the manifest
 
     @field_validator("files")
     @classmethod
@@ -181,19 +170,14 @@ def _through_link(folder: Path, name: str) -> bool:
     )
 
 
-def file_records(
-    folder: Path,
-    # path -> record of files that are hard links to another artifact's; they are not read
-    known: Mapping[str, FileRecord] | None = None,
-) -> dict[str, FileRecord]:
-    """Size and checksum of every file below `folder`, except the manifest."""
+def file_records(folder: Path, known: Mapping[str, FileRecord] | None = None) -> dict[str, FileRecord]:
+    """Size and checksum of every file below `folder`, except the manifest; files that are `known` by path are not read."""
     records = {}
     for path in sorted(folder.rglob("*")):
-        if not path.is_file() or path == folder / MANIFEST_FILE:
-            continue
-        name = path.relative_to(folder).as_posix()
-        record = known.get(name) if known else None
-        records[name] = record or FileRecord(size_bytes=path.stat().st_size, sha256=file_sha256(path))
+        if path.is_file() and path != folder / MANIFEST_FILE:
+            name = path.relative_to(folder).as_posix()
+            record = known.get(name) if known else None
+            records[name] = record or FileRecord(size_bytes=path.stat().st_size, sha256=file_sha256(path))
     return records
 
 
@@ -212,8 +196,7 @@ class ArtifactWriter:
         self.parents: dict[str, object] = {}
         self.parameters: dict[str, object] = {}
         self.counts: dict[str, int] = {}
-        # path -> record of files that are hard links to a verified artifact's files and need no new checksum
-        self.known: dict[str, FileRecord] = {}
+        self.known: dict[str, FileRecord] = {}  # of hard links to a verified artifact's files
 
 
 @contextmanager
@@ -240,23 +223,17 @@ def write_artifact(target: Path, kind: Kind, *, replace: bool = False) -> Iterat
         (folder / MANIFEST_FILE).write_bytes(manifest.to_bytes())
         for path in (*folder.rglob("*"), folder):
             sync(path)
+        aside = folder.with_name(folder.name + "-old")
         if target.exists():
-            _exchange(folder, target)
-        else:
+            target.rename(aside)
+        try:
             folder.rename(target)
+        except OSError:
+            if aside.exists():
+                aside.rename(target)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
         sync(target.parent)
-
-
-def _exchange(folder: Path, target: Path) -> None:
-    """Renames the old folder, puts the new one in its place, and removes the old one."""
-    aside = folder.with_name(folder.name + "-old")
-    target.rename(aside)
-    try:
-        folder.rename(target)
-    except OSError:
-        aside.rename(target)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files of a model artifact, and the hashes that bind an index to the model that built it."""
+"""Files of models and re-rankers, and the hashes that bind an index to those that built it."""
 
 import hashlib
 import json
@@ -23,25 +23,16 @@ MODELS_VARIABLE = "GLOW_MODELS"
 """Environment variable: directory of made models; default: `models/` of a checkout, otherwise one below `~/.cache`."""
 WAIT_S = 3600.0
 """How long a command waits for another that makes the same model."""
-QUERY_TOWER = "query.onnx"
-"""Graph of the query encoder."""
-DOCUMENT_TOWER = "document.onnx"
-"""Graph of the document encoder."""
+QUERY_TOWER, DOCUMENT_TOWER = "query.onnx", "document.onnx"
+"""Graphs of the encoders."""
 TOWER_WEIGHTS = {QUERY_TOWER: "query.bin", DOCUMENT_TOWER: "document.bin"}
 """Weights of each encoder."""
 WORD_TABLE = "words.bin"
 """Token embedding matrix, which both encoders share."""
 OPTIONAL_FILES = (TOKENIZER_FILE,)
 """Optional; part of the model hash, and copied by an index."""
-QUERY_SIDE_FILES = (
-    QUERY_TOWER,
-    TOWER_WEIGHTS[QUERY_TOWER],
-    WORD_TABLE,
-    "vocab.txt",
-    "schema.json",
-    "weighting.json",
-    "towers.json",
-)
+TEXT_FILES = (WORD_TABLE, "vocab.txt", "schema.json", "weighting.json")
+QUERY_SIDE_FILES = (QUERY_TOWER, TOWER_WEIGHTS[QUERY_TOWER], *TEXT_FILES, "towers.json")
 """Copied by an index, so that a hot swap exchanges model and index together."""
 EXPLAIN_TOWERS = {QUERY_TOWER: "query-explain.onnx", DOCUMENT_TOWER: "document-explain.onnx"}
 """The encoders with the last layer's attention as second output, for explanations; optional."""
@@ -83,10 +74,8 @@ def open_model(folder: Path) -> tuple[Manifest, str]:
     return manifest, model_hash(manifest.files)
 
 
-def find_model(
-    model: Path | None,  # a directory, or the name of a model; None: the default model
-) -> Path:
-    """The directory of a model. `glow-base` is made when it is first named."""
+def find_model(model: Path | None) -> Path:
+    """The directory of a model, given by that or by its name; None: the default model. `glow-base` is made when it is first named."""
     if model is None:
         return default_model()
     if model.exists() or len(model.parts) != 1:
@@ -99,19 +88,19 @@ def find_model(
             return folder / model
     if str(model) == BASE_MODEL:
         return _make_base(own)
-    names = {
-        BASE_MODEL,
-        *(path.parent.name for folder in folders for path in folder.glob(f"*/{MANIFEST_FILE}")),
-    }
-    known = ", ".join(sorted(names))
+    names = {path.parent.name for folder in folders for path in folder.glob(f"*/{MANIFEST_FILE}")}
+    known = ", ".join(sorted({BASE_MODEL, *names}))
     raise ArtifactNotFoundError(f"there is no directory and no model {str(model)!r}; the names are {known}")
 
 
 def _make_base(folder: Path) -> Path:
     """Makes the model in a process of its own, one at a time."""
     target = folder / BASE_MODEL
-    arguments = f"-m glow import-model {BASE_MODEL} --quantize int8 --out".split()
-    command = [sys.executable, *arguments, str(target)]
+    command = [
+        sys.executable,
+        *f"-m glow import-model {BASE_MODEL} --quantize int8 --out".split(),
+        str(target),
+    ]
     with RootLock(folder).hold(WAIT_S):
         if not target.exists():
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
@@ -122,12 +111,8 @@ def _make_base(folder: Path) -> Path:
     return target
 
 
-def default_model(
-    # folder of models; None: `models/` in the working directory if it has a `DEFAULT`, otherwise the models
-    # that were installed with GLOW
-    models: Path | None = None,
-) -> Path:
-    """The folder of the model that `DEFAULT` names."""
+def default_model(models: Path | None = None) -> Path:
+    """The model that the file `DEFAULT` names, in a directory of models or else in the first of `model_folders` that has it."""
     if models is None:
         models = next((path for path in model_folders() if (path / "DEFAULT").is_file()), Path("models"))
     try:
@@ -180,3 +165,35 @@ class TensorNames:
     def row_scales(table: str) -> str:
         """The name of the scales of a table's rows: `words.scale` for `words.weight`."""
         return f"{table.removesuffix('.weight')}.scale"
+
+
+QUERY_READER, DOCUMENT_READER, JOIN_GRAPH = "query.onnx", "document.onnx", "join.onnx"
+"""A re-ranker's graphs: of layers 1 to l over a query, over a document, and of the layers above over both."""
+RERANKER_WEIGHTS = "weights.bin"
+"""Weights of all its graphs."""
+RERANKER_SHAPE = "reranker.json"
+"""Number of layers, and sizes."""
+RERANK_WEIGHT_FILE = "mixture.json"
+"""Weight of the re-ranker's score relative to first-stage retrieval. No part of the hash."""
+RERANKER_FOLDER = "reranker"
+"""An index version's copy of its re-ranker, which encodes the documents of deltas."""
+RERANKER_FILES = (QUERY_READER, DOCUMENT_READER, JOIN_GRAPH, RERANKER_WEIGHTS, *TEXT_FILES, RERANKER_SHAPE)
+
+
+def reranker_files(files: Mapping[str, FileRecord]) -> tuple[str, ...]:
+    """Names of the files that an index copies from a re-ranker."""
+    if missing := [name for name in (*RERANKER_FILES, RERANK_WEIGHT_FILE) if name not in files]:
+        raise ArtifactNotFoundError(f"the re-ranker lacks {', '.join(missing)}; export it again")
+    return (*RERANKER_FILES, RERANK_WEIGHT_FILE)
+
+
+def open_reranker(folder: Path) -> tuple[Manifest, str]:
+    """Verifies a re-ranker folder; returns its manifest and hash."""
+    manifest = verify(folder, "reranker")
+    return manifest, reranker_hash(manifest.files)
+
+
+def reranker_hash(files: Mapping[str, FileRecord]) -> str:
+    """SHA-256 over the files that decide token embeddings and scores, and the preprocessor's version."""
+    parts = {name: files[name].sha256 for name in reranker_files(files) if name != RERANK_WEIGHT_FILE}
+    return hashlib.sha256(json.dumps([PREPROCESSOR_VERSION, parts], sort_keys=True).encode()).hexdigest()

@@ -39,11 +39,8 @@ VERSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 UNTIL = " until "
 
 
-def read_pinned(
-    root: Path,
-    now: datetime | None = None,  # a time with time zone; None: the current time
-) -> dict[str, datetime | None]:
-    """The pinned versions, and until when; None is permanently. Expired pins are left out."""
+def read_pinned(root: Path, now: datetime | None = None) -> dict[str, datetime | None]:
+    """The pinned versions, and until when; None is permanently. Pins that expired `now`, by default at this time, are left out."""
     try:
         lines = (root / PINNED_FILE).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -67,14 +64,6 @@ def read_pinned(
         if until is None or until > (now or datetime.now(UTC)):
             pinned[name] = until
     return dict(sorted(pinned.items()))
-
-
-def pin_lines(pinned: Mapping[str, datetime | None]) -> list[str]:
-    """Lines of a `PINNED` file."""
-    return [
-        name if until is None else f"{name}{UNTIL}{until.astimezone(UTC).isoformat(timespec='seconds')}"
-        for name, until in sorted(pinned.items())
-    ]
 
 
 GATE = "gate"
@@ -174,17 +163,17 @@ class IndexRoot:
 
     def history(self) -> list[str]:
         """Existing versions that were live before this one, newest first."""
-        there = set(self.versions())
-        return [line for line in self._below() if line in there]
+        versions = set(self.versions())
+        return [line for line in self._below() if line in versions]
 
     def rolled_back_from(self) -> list[str]:
         """Existing versions that were live until a rollback, in the order of the rollbacks.
 
         Publishing a version that was never live clears them.
         """
-        there = set(self.versions())
+        versions = set(self.versions())
         names = [line.removeprefix(LEFT) for line in self._below() if line.startswith(LEFT)]
-        return [name for name in names if name in there]
+        return [name for name in names if name in versions]
 
     def _below(self) -> list[str]:
         """CURRENT's lines except the first."""
@@ -229,11 +218,8 @@ class IndexRoot:
         except ArtifactError:
             return {}
 
-    def rollback(
-        self,
-        version: str | None = None,  # a previous version; None: the last one before the live one
-    ) -> Manifest:
-        """Makes a previous version live again; the versions that it leaves move from the history to `left`."""
+    def rollback(self, version: str | None = None) -> Manifest:
+        """Makes a previous version live again, by default the last one; those that it leaves move from the history to `left`."""
         if not self.path.is_dir():
             self.current()
         with self.locked():
@@ -257,20 +243,12 @@ class IndexRoot:
             self._write_current(stay, left)
         return manifest
 
-    def pinned(
-        self,
-        now: datetime | None = None,  # a time with time zone; None: the current time
-    ) -> list[str]:
-        """Names of the pinned versions; a pinned version may be missing."""
+    def pinned(self, now: datetime | None = None) -> list[str]:
+        """Names of the pinned versions, as `read_pinned`; a pinned version may be missing."""
         return list(read_pinned(self.path, now))
 
-    def pin(
-        self,
-        version: str,
-        until: datetime | None = None,  # a time with time zone; None: permanently
-        most: int | None = None,
-    ) -> None:
-        """Protects a version from removal, until `unpin` or a time."""
+    def pin(self, version: str, until: datetime | None = None, most: int | None = None) -> None:
+        """Protects a version from removal, until `unpin` or a time; of pins with a time, at most the `most` latest stay."""
         self.manifest(version)
         with self.locked():
             self.manifest(version)  # it may have been removed while this waited
@@ -280,7 +258,7 @@ class IndexRoot:
             ending = sorted((end, name) for name, end in pinned.items() if end is not None)
             for _, name in ending[: max(len(ending) - most, 0)] if most is not None else ():
                 del pinned[name]
-            self._write(self.path / PINNED_FILE, pin_lines(pinned))
+            self._write_pinned(pinned)
 
     def unpin(self, version: str) -> bool:
         """Removes a version's pin; returns whether it was pinned."""
@@ -291,7 +269,7 @@ class IndexRoot:
             if version not in pinned:
                 return False
             del pinned[version]
-            self._write(self.path / PINNED_FILE, pin_lines(pinned))
+            self._write_pinned(pinned)
         return True
 
     def remove(self, version: str) -> Path:
@@ -318,12 +296,17 @@ class IndexRoot:
             self._replace(self.folder(version) / MANIFEST_FILE, amended.to_bytes())
         return amended
 
-    def _write_current(self, versions: list[str], left: list[str] | None = None) -> None:
-        lines = [*versions[: HISTORY + 1], *(LEFT + version for version in (left or [])[-HISTORY:])]
-        self._write(self.path / CURRENT_FILE, lines)
+    def _write_current(self, versions: list[str], left: list[str]) -> None:
+        lines = [*versions[: HISTORY + 1], *(LEFT + version for version in left[-HISTORY:])]
+        self._replace(self.path / CURRENT_FILE, "".join(f"{line}\n" for line in lines).encode())
 
-    def _write(self, path: Path, lines: list[str]) -> None:
-        self._replace(path, "".join(f"{each}\n" for each in lines).encode())
+    def _write_pinned(self, pinned: Mapping[str, datetime | None]) -> None:
+        times = {
+            name: "" if until is None else f"{UNTIL}{until.astimezone(UTC).isoformat(timespec='seconds')}"
+            for name, until in sorted(pinned.items())
+        }
+        lines = "".join(f"{name}{time}\n" for name, time in times.items())
+        self._replace(self.path / PINNED_FILE, lines.encode())
 
     def _replace(self, path: Path, content: bytes) -> None:
         """Atomically writes a file of the root or of a version; a kill leaves at most a dot-file in the root."""

@@ -6,7 +6,6 @@ from glow.ingest.records import (
     Kind,
     LogBusyError,
     LogClock,
-    Operation,
     OperationId,
     merged,
     parse_operation_id,
@@ -25,7 +24,7 @@ from glow.ingest.state import (
 )
 
 __all__ = [
-    "APPLIED", "INGEST_FOLDER", "Accepted", "IngestLog", "IngestState", "Kind", "LogBusyError", "LogClock", "LogFullError", "Operation", "OperationId", "Outcome",
+    "APPLIED", "INGEST_FOLDER", "Accepted", "IngestLog", "IngestState", "Kind", "LogBusyError", "LogClock", "LogFullError", "OperationId", "Outcome",
     "Position", "find_outcome", "has_log", "known_state", "merged", "note_outcomes", "parse_operation_id", "published_state", "read_accepted",
     "read_state", "remove_applied", "waiting_bytes", "write_state", "writers",
 ]  # fmt: skip

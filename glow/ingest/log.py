@@ -31,13 +31,9 @@ class LogFullError(GlowError):
 class IngestLog:
     """The log of one process; safe to use from many threads."""
 
-    def __init__(
-        self,
-        folder: Path,
-        most_bytes: int,  # limit of the bytes that wait in it, over all writers
-    ) -> None:
+    def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder = folder
-        self._most_bytes = most_bytes
+        self._most_bytes = most_bytes  # limit of the bytes that wait in it, over all writers
         self._clock = LogClock(folder)
         self._lock = threading.Lock()
         self._descriptor = -1

@@ -51,8 +51,7 @@ class Operation(StrictModel):
     number: int = Field(ge=1)  # of its writer, from 1
     at: int = Field(ge=0)  # when it was accepted, in nanoseconds since 1970; it grows within one writer
     kind: Kind  # of the operation
-    # for `upsert`: objects as in lines of `corpus.jsonl`
-    documents: list[dict[str, Any]] = Field(default_factory=list)
+    documents: list[dict[str, Any]] = Field(default_factory=list)  # for `upsert`, as in `corpus.jsonl`
     id: str = ""  # for `patch`: the document
     metadata: dict[str, Any] = Field(default_factory=dict)  # for `patch`: JSON merge patch of its metadata
     ids: list[str] = Field(default_factory=list)  # for `delete`

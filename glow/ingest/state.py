@@ -57,10 +57,10 @@ class Outcome(StrictModel):
     id: str
     state: Literal["applied", "failed"]  # `applied`, or `failed` if none of it was applied
     version: str  # that contains it; if nothing changed, the version that was live then
-    # the version before a deletion by filter, to which `glow rollback` returns; otherwise ""
-    before: str = ""
-    # documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of its batch
-    counts: dict[str, int] = Field(default_factory=dict)
+    before: str = ""  # before a deletion by filter: the version to which `glow rollback` returns
+    counts: dict[str, int] = Field(
+        default_factory=dict
+    )  # `new`, `replaced`, `deleted`, `unchanged`, `unknown`
     reason: str = ""  # why it failed
 
 
@@ -104,9 +104,8 @@ def note_outcomes(folder: Path, outcomes: Mapping[OperationId, Outcome]) -> None
     for name, outcome in outcomes.items():
         writers.setdefault(name.writer, []).append(outcome)
     for writer, lines in writers.items():
-        descriptor = os.open(
-            target / f"{writer}.jsonl", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(target / f"{writer}.jsonl", flags, 0o644)
         try:
             end_last_line(descriptor)
             append_whole(descriptor, "".join(f"{each.model_dump_json()}\n" for each in lines).encode())

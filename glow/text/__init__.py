@@ -15,7 +15,7 @@ from glow.text.analyzer import (
     searched_words,
 )
 from glow.text.highlight import Fragment, Highlighter, Highlighting, markup
-from glow.text.lexical_fields import WEAK_FREQUENCY, LexicalFields, texts_at
+from glow.text.lexical_fields import WEAK_FREQUENCY, LexicalFields
 from glow.text.passages import LongDocuments, PassageCutter, PassageOptions, body_text, passage_document
 from glow.text.preprocessor import (
     PREPROCESSOR_VERSION,
@@ -32,16 +32,15 @@ from glow.text.preprocessor import (
 from glow.text.spans import WordSpans
 from glow.text.terms import QUERY, TermCounter, TermStats, TermTable, select_terms
 from glow.text.tokenizer import TOKENIZER_FILE, TokenizerPieces
-from glow.text.weighting import Weighting, WordWeigher, WordWeights, bm25_impact, idf_bm25, idf_lucene
+from glow.text.weighting import Weighting, WordWeigher, bm25_weight, idf_lucene
 from glow.text.words import VOCABULARY_FILE, WordPieces, is_punctuation
 
 __all__ = [
     "DEFAULT_ANALYZER", "PREPROCESSOR_VERSION", "QUERY", "STOP_WORDS", "TOKENIZER_FILE", "VOCABULARY_FILE", "WEAK_FREQUENCY", "Analyzer",
     "AnalyzerName", "CorpusCounter", "Fragment", "Highlighter", "Highlighting", "LexicalFields", "LongDocuments", "PassageCutter",
     "PassageOptions", "Preprocessor", "TermCounter", "TermStats", "TermTable", "TokenizerPieces", "WeightedTokens",
-    "Weighting", "WordPieces", "WordSpans", "WordWeigher", "WordWeights", "batches_by_length", "bm25_impact",
-    "body_text", "check_analyzer", "field_words", "idf_bm25", "idf_lucene", "is_indexed", "is_lexical", "is_punctuation",
+    "Weighting", "WordPieces", "WordSpans", "WordWeigher", "batches_by_length", "bm25_weight",
+    "body_text", "check_analyzer", "field_words", "idf_lucene", "is_indexed", "is_lexical", "is_punctuation",
     "lexical_tokens", "lexical_words", "load_pieces", "load_preprocessor", "markup", "misspell", "misspell_in", "pad",
     "passage_document", "save_preprocessor", "searched_words", "select_terms",
-    "texts_at",
 ]  # fmt: skip

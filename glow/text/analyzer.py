@@ -74,11 +74,7 @@ _LATIN = str.maketrans(_LETTERS)
 
 
 class Analyzer:
-    """Turns words into terms of a lexical index; safe to use from many threads.
-
-    Args:
-        name: `plain` or `english`.
-    """
+    """Turns words into terms of a lexical index, as its name says; safe to use from many threads."""
 
     def __init__(self, name: AnalyzerName = "plain") -> None:
         self.name: AnalyzerName = name
@@ -113,12 +109,9 @@ class Analyzer:
 
 
 class CorpusCounter:
-    """Counts the words of a collection, and its terms, in bounded memory.
+    """Counts a collection's words, its terms, and the words that only lexical search reads: at most `max_words` >= 1 of each.
 
-    Args:
-        analyzer: turns words into terms.
-        max_words: most distinct words, most distinct terms, and most words that only lexical search reads, >= 1.
-        own: whether documents have words of their own fields.
+    `own` says whether documents have words of their own fields (`LexicalFields`).
     """
 
     def __init__(self, analyzer: Analyzer, max_words: int = DEFAULT_MAX_WORDS, *, own: bool = False) -> None:
@@ -130,21 +123,13 @@ class CorpusCounter:
     def add(
         self, fields: Mapping[str, Sequence[str]], own: Sequence[str] = (), weak: Collection[str] = ()
     ) -> None:
-        """Counts one document.
-
-        Args:
-            fields: field -> its words before truncation.
-            own: words of its own fields (`LexicalFields`).
-            weak: its weak words.
-        """
+        """Counts one document: field -> its words before truncation, the words of its own fields, and its weak words."""
         self._words.add(fields)
         if self._terms is not None:
+            texts = {**fields, "": own} if own else fields
             term = self._analyzer.term
             self._terms.add(
-                {
-                    name: [term(word) for word in words if is_indexed(word)]
-                    for name, words in {**fields, **({"": own} if own else {})}.items()
-                }
+                {name: [term(word) for word in words if is_indexed(word)] for name, words in texts.items()}
             )
         if own or weak:
             self._further.add({"": [*{*own, *weak}.difference(*fields.values())]})
@@ -160,15 +145,7 @@ class CorpusCounter:
 
 
 def check_analyzer(name: AnalyzerName, unit: Unit) -> None:
-    """Rejects stemming for a model that counts subword tokens.
-
-    Args:
-        name: of the analyzer.
-        unit: the model's unit of counts and weights (`Weighting.unit`).
-
-    Raises:
-        ConfigError: if stems of subword tokens are requested.
-    """
+    """Raises a `ConfigError` if stems are requested of a model whose `Weighting.unit` is subword tokens."""
     if name != "plain" and unit != "word":
         raise ConfigError(
             f"--analyzer {name}: this model weights subword tokens, which have no stems; use --analyzer plain"
@@ -198,9 +175,7 @@ ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 def misspell(word: str, chance: Random) -> str:
     """A word with one typo that changes it: a letter is deleted, doubled, replaced by a neighboring key, or swapped with the next.
 
-    Args:
-        word: with at least two distinct lower-case letters.
-        chance: chooses place and kind, with equal probabilities.
+    The word has at least two distinct lower-case letters. Place and kind of the typo have equal probabilities.
     """
     while True:
         at = chance.randrange(len(word))

@@ -16,7 +16,7 @@ from glow.schema import FieldSpec
 from glow.text.analyzer import Analyzer, searched_words
 from glow.text.passages import sentence_spans
 from glow.text.preprocessor import Preprocessor
-from glow.text.spans import FoundWords, WantedWords, Window, WordSpans, best_windows, trim
+from glow.text.spans import TermFilter, TermSpans, Window, WordSpans, best_windows, trim
 
 
 def from_its_sentence(text: str, window: Window, others: Sequence[Window], width: int) -> Window:
@@ -48,15 +48,12 @@ _SPECIAL = re.compile("[&<>\"'\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Highlighting:
-    """Size of the output.
+    """Size of the output."""
 
-    Attributes:
-        fragments: maximum number of snippets of a field, >= 1.
-        fragment_chars: maximum characters of a snippet, >= 20, without markup; a single longer word is kept whole.
-    """
-
-    fragments: int = 2
-    fragment_chars: int = 200
+    fragments: int = 2  # most snippets of a field, >= 1
+    fragment_chars: int = (
+        200  # most characters of a snippet, >= 20, without markup; a longer word is kept whole
+    )
 
     def __post_init__(self) -> None:
         if self.fragments < 1 or self.fragment_chars < 20:
@@ -68,24 +65,17 @@ class Highlighting:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A stretch of a text.
+    """A stretch of a text."""
 
-    Attributes:
-        parts: its characters, unchanged, in pieces with their marks.
-        cut_before, cut_after: whether there is more text on that side.
-    """
-
-    parts: tuple[tuple[str, Mark], ...]
-    cut_before: bool
+    parts: tuple[tuple[str, Mark], ...]  # its characters, unchanged, in pieces with their marks
+    cut_before: bool  # whether there is more text on that side
     cut_after: bool
 
 
 class Highlighter:
-    """Finds and marks the words of a query in documents; cheap to create, safe to use from many threads.
+    """Finds and marks the words of a query in documents of an index; cheap to create, safe to use from many threads.
 
-    Args:
-        preprocessor: of the index: its words, fields and idf.
-        analyzer: of the index: words with the same term are marked alike.
+    Words that the index's analyzer maps to the same term are marked alike.
     """
 
     def __init__(self, preprocessor: Preprocessor, analyzer: Analyzer | None = None) -> None:
@@ -93,53 +83,42 @@ class Highlighter:
         self._preprocessor = preprocessor
         self._spans = WordSpans(preprocessor.pieces)
         # All hits of a page have the same query.
-        self._last: tuple[str, dict[str, float], WantedWords] = ("", {}, WantedWords(self._analyzer, set()))
+        self._last: tuple[str, dict[str, float], TermFilter] = ("", {}, TermFilter(self._analyzer, set()))
         self._specs = {spec.name: spec for spec in preprocessor.schema.fields}
 
     def query_terms(self, query: str) -> dict[str, float]:
         """The terms to mark, with idf: no punctuation, no stop words beside others, no words much commoner than the rest."""
-        if self._last[0] == query:
-            return self._last[1]
-        words = searched_words(self._preprocessor.pieces.whole_words(query))
-        idf = {word: self._preprocessor.weigher.idf(word) for word in words}
-        least = LEAST_SHARE * max(idf.values(), default=0.0)
-        terms: dict[str, float] = {}
-        for word, value in idf.items():
-            if value >= least:
-                term = self._analyzer.term(word)
-                terms[term] = max(value, terms.get(term, 0.0))
-        self._last = query, terms, WantedWords(self._analyzer, terms.keys())
-        return terms
+        return self._prepared(query)[1]
 
-    def _wanted(self, query: str) -> WantedWords:
-        last, _, wanted = self._last
-        return wanted if last == query else WantedWords(self._analyzer, self.query_terms(query).keys())
+    def _prepared(self, query: str) -> tuple[str, dict[str, float], TermFilter]:
+        """A query, its terms with idf, and the filter of their words."""
+        prepared = self._last  # another thread may replace it
+        if prepared[0] != query:
+            words = searched_words(self._preprocessor.pieces.whole_words(query))
+            idf = {word: self._preprocessor.weigher.idf(word) for word in words}
+            least = LEAST_SHARE * max(idf.values(), default=0.0)
+            terms: dict[str, float] = {}
+            for word, value in idf.items():
+                if value >= least:
+                    term = self._analyzer.term(word)
+                    terms[term] = max(value, terms.get(term, 0.0))
+            self._last = prepared = query, terms, TermFilter(self._analyzer, terms.keys())
+        return prepared
 
     def document(
         self,
         document: Document,
         query: str,
-        fields: Sequence[str] | None = None,
-        attended: Collection[str] = (),
+        fields: Sequence[str] | None = None,  # None: all text fields of the schema
+        attended: Collection[str] = (),  # more words to mark: those with most attention of the document tower
         options: Highlighting | None = None,
-        most: int | None = None,
+        most: int
+        | None = None,  # characters to read in all fields, >= 0, shorter fields first; None: no further limit
     ) -> dict[str, list[Fragment]]:
-        """Fragments of a document's fields.
-
-        Args:
-            document: or a passage as a document.
-            query: its words are marked.
-            fields: names; None for all text fields of the schema.
-            attended: more words to mark: those with most attention of the document tower.
-            options: size of the output.
-            most: limit of characters to read in all fields, >= 0, shorter fields first; None: only the limit of each field.
-
-        Returns:
-            Field -> fragments in order; fields that the document lacks are left out.
-        """
-        terms = self.query_terms(query)
-        further = set(map(self._analyzer.term, attended)) - terms.keys()
-        wanted = WantedWords(self._analyzer, terms.keys() | further) if further else self._wanted(query)
+        """Field -> its fragments in order, of a document or a passage; fields that it lacks are left out."""
+        _, terms, words = self._prepared(query)
+        if further := set(map(self._analyzer.term, attended)) - terms.keys():
+            words = TermFilter(self._analyzer, terms.keys() | further)
         texts = {}
         for name in self._specs if fields is None else fields:
             values = [value for value in document.fields.get(name, ()) if value.strip()]
@@ -149,7 +128,7 @@ class Highlighter:
         fragments = {}
         for name in sorted(texts, key=lambda name: sum(map(len, texts[name]))):
             allowed = min(left, SEARCHED_CHARACTERS)
-            fragments[name] = self._field(texts[name], terms, wanted, options, self._specs.get(name), allowed)
+            fragments[name] = self._field(texts[name], terms, words, options, self._specs.get(name), allowed)
             left -= min(allowed, sum(map(len, texts[name])))
         return {name: fragments[name] for name in texts}
 
@@ -162,55 +141,53 @@ class Highlighter:
         self,
         values: Sequence[str],
         terms: Mapping[str, float],  # term -> worth
-        wanted: WantedWords,
+        words: TermFilter,
         options: Highlighting | None,
         spec: FieldSpec | None,  # None for plain text
         most: int,
     ) -> list[Fragment]:
         """Fragments of one field, as `document`: stretches of its only value, or one of each of the best values.
 
-        If no word is found, the start of its first value. Words of `wanted` beyond `terms` only matter if none of those is found.
+        If no word is found, the start of its first value. Terms of `words` beyond `terms` only matter if none of those is found.
         """
         options = options or Highlighting()
+        width = options.fragment_chars
         each = options.fragments if len(values) == 1 else 1
-        left, fragments = most, list[tuple[Window, int, FoundWords | None]]()
+        left, fragments = most, list[tuple[Window, int, TermSpans | None]]()
         for place, value in enumerate(values):
             if not left:
                 break
-            found = FoundWords(self._spans, value[:left], spec, wanted)
-            if found.terms and len(values) == 1 and len(value) <= min(left, options.fragment_chars):
-                return [self._fragment(value, Window(0.0, 0, len(value), 0, len(value)), found, terms)]
+            spans = TermSpans(self._spans, value[:left], spec, words)
+            if spans.terms and len(values) == 1 and len(value) <= min(left, width):
+                return [self._fragment(value, Window(0.0, 0, len(value), 0, len(value)), spans, terms)]
             left = max(left - len(value), 0)
-            deciding = (found.terms & terms.keys()) or found.terms
+            deciding = (spans.terms & terms.keys()) or spans.terms
             worth = {term: terms.get(term, 0.0) or LEAST_WORTH for term in deciding}
-            windows = best_windows(found, worth, each, options.fragment_chars, len(value))
+            windows = best_windows(spans, worth, each, width, len(value))
             if windows and len(values) == 1:
-                windows[0] = from_its_sentence(value, windows[0], windows[1:], options.fragment_chars)
-            fragments += [(window, place, found) for window in windows]
+                windows[0] = from_its_sentence(value, windows[0], windows[1:], width)
+            fragments += [(window, place, spans) for window in windows]
         if not fragments and values:
-            fragments = [(_head(values[0], options.fragment_chars), 0, None)]
+            start = len(values[0]) - len(values[0].lstrip())
+            head = Window(0.0, start, min(start + width, len(values[0])), start, start)
+            fragments = [(head, 0, None)]
         best = sorted(fragments, key=lambda item: -item[0].worth)[: options.fragments]
         best.sort(key=lambda item: (item[1], item[0].start))
-        return [self._fragment(values[place], window, found, terms) for window, place, found in best]
+        return [self._fragment(values[place], window, spans, terms) for window, place, spans in best]
 
     def _fragment(
-        self, text: str, window: Window, found: FoundWords | None, terms: Mapping[str, float]
+        self, text: str, window: Window, spans: TermSpans | None, terms: Mapping[str, float]
     ) -> Fragment:
         start, end = trim(text, window, self._spans)
         parts: list[tuple[str, Mark]] = []
         place = start
-        for span in found.within(start, end) if found else ():
+        for span in spans.within(start, end) if spans else ():
             parts.append((text[place : span.start], ""))
             parts.append((text[span.start : span.end], "query" if span.word in terms else "attended"))
             place = span.end
         parts.append((text[place:end], ""))
-        kept = tuple((part, mark) for part, mark in parts if part)
-        return Fragment(kept, bool(text[:start].strip()), bool(text[end:].strip()))
-
-
-def _head(text: str, width: int) -> Window:
-    start = len(text) - len(text.lstrip())
-    return Window(0.0, start, min(start + width, len(text)), start, start)
+        filled = tuple((part, mark) for part, mark in parts if part)
+        return Fragment(filled, bool(text[:start].strip()), bool(text[end:].strip()))
 
 
 def markup(fragment: Fragment) -> str:

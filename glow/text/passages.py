@@ -33,11 +33,7 @@ _BEFORE_NUMBERS = frozenset("no nos fig figs vol vols p pp eq eqs ch sec art ref
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Splits any text into sentences, in time linear in its length.
-
-    Returns their starts and ends in characters: in order, not overlapping, without white space around them, and together
-    covering all other characters.
-    """
+    """Starts and ends of a text's sentences, without white space around them; they cover all other characters."""
     spans: list[tuple[int, int]] = []
     start = last_start = last_end = -1
     for token in _TOKEN.finditer(text):
@@ -82,7 +78,6 @@ LEAST_ROOM = 8
 """If the other fields leave fewer tokens, passages would be too short, and the document stays whole."""
 PIECES_PER_CHARACTER = 3
 """The maximum: a Hangul syllable decomposes into three letters."""
-_NOT_BLANK = re.compile(f"[^{BLANKS}]+")
 # For BERT, each of these is a separate word: ASCII marks, ideographs, and marks of their scripts.
 _ATOM = re.compile(
     r"[!-/:-@\[-`{-~\u2010-\u2027\u3001-\u3003\u3008-\u3011\uff01-\uff03\uff05-\uff0a\uff0c-\uff0f\uff1a\uff1b\uff1f"
@@ -187,12 +182,12 @@ class PassageCutter:
         return sum(len(pieces(word)) for word in words)
 
     def _units(self, text: str, start: int, end: int, room: int) -> Iterator[_Unit]:
-        """A sentence as a whole, or its words if it does not fit."""
+        """A sentence as a whole, or its words if it does not fit, or parts of a word that fill a passage alone."""
         pieces = self._count(self._preprocessor.pieces.words(text[start:end]))
         if pieces <= room:
             yield _Unit(start, end, pieces)
             return
-        for token in _NOT_BLANK.finditer(text, start, end):
+        for token in _TOKEN.finditer(text, start, end):
             cuts = sorted(
                 {*token.span(), *(cut for mark in _ATOM.finditer(text, *token.span()) for cut in mark.span())}
             )
@@ -213,16 +208,14 @@ class PassageCutter:
 def body_field(schema: FieldSchema, name: str | None = None) -> str:
     """The field to split: the named one, or the text field with the largest token limit (the last one, if several).
 
-    Raises:
-        ConfigError: if the schema has no such field, or the field has `max_values`, so it is not running text.
+    A field with `max_values` is not running text: a `ConfigError` refuses it.
     """
-    fit = {
-        spec.name: spec.tokens for spec in schema.fields if spec.kind == "text" and spec.max_values is None
-    }
+    texts = [spec for spec in schema.fields if spec.kind == "text" and spec.max_values is None]
+    fit = {spec.name: spec.tokens for spec in texts}
     if not fit or (name is not None and name not in fit):
-        asked = f"no field {name!r}" if name else "no field"
+        missing = f"no field {name!r}" if name else "no field"
         raise ConfigError(
-            f"schema {schema.name} has {asked} that can be split into passages; expected a text field without "
+            f"schema {schema.name} has {missing} that can be split into passages; expected a text field without "
             f"max_values: {', '.join(fit) or 'it has none, so build without passages'}"
         )
     return name if name is not None else max(reversed(fit), key=lambda field: fit[field])

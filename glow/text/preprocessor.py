@@ -32,37 +32,22 @@ CACHED_WORDS = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedTokens:
-    """One preprocessed query or document.
+    """One preprocessed query or document."""
 
-    Attributes:
-        ids: int64 [L], of subword tokens.
-        field_ids: int64 [L], position of the token's field in the schema; 0 for queries.
-        word_ids: int64 [L], index into `words`; -1 for [CLS] and [SEP].
-        weights: float32 [L], finite, >= 0, the tower's input (normalized if the model requires it).
-        words: the words that have at least one token here, in order.
-        dropped_words: field -> number of its words that the token limit cut, partly or completely; only fields with
-            such words.
-    """
-
-    ids: NDArray[np.int64]
-    field_ids: NDArray[np.int64]
-    word_ids: NDArray[np.int64]
-    weights: NDArray[np.float32]
-    words: tuple[str, ...]
-    dropped_words: Mapping[str, int]
+    ids: NDArray[np.int64]  # int64 [L], of subword tokens
+    field_ids: NDArray[np.int64]  # int64 [L], position of the token's field in the schema; 0 for queries
+    word_ids: NDArray[np.int64]  # int64 [L], index into `words`; -1 for [CLS] and [SEP]
+    weights: NDArray[np.float32]  # float32 [L], finite, >= 0; normalized if the model requires it
+    words: tuple[str, ...]  # those that have at least one token here, in order
+    dropped_words: Mapping[str, int]  # field -> number of its words that the token limit cut, at least partly
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def without_first(self) -> "WeightedTokens":
         """Without [CLS]: a document after a query, which has the only one."""
-        return replace(
-            self,
-            ids=self.ids[1:],
-            field_ids=self.field_ids[1:],
-            word_ids=self.word_ids[1:],
-            weights=self.weights[1:],
-        )
+        names = ("ids", "field_ids", "word_ids", "weights")
+        return replace(self, **{name: getattr(self, name)[1:] for name in names})
 
     @property
     def truncated(self) -> bool:
@@ -73,19 +58,17 @@ class WeightedTokens:
 class _Layout:
     """Tokens of one sequence while it is being laid out."""
 
-    def __init__(self, pieces: WordPieces) -> None:
+    def __init__(
+        self,
+        pieces: WordPieces,
+        prefix: Sequence[int],  # ids before every text of this kind, whose words have no weight
+    ) -> None:
         self.pieces = pieces
-        self.ids = [pieces.cls_id]
-        self.field_ids = [0]
-        self.word_ids = [SPECIAL]
+        self.ids = [pieces.cls_id, *prefix]
+        self.field_ids = [0] * len(self.ids)
+        self.word_ids = [SPECIAL] * len(self.ids)
         self.words: list[str] = []
         self.dropped_words: dict[str, int] = {}
-
-    def begin(self, pieces: Sequence[int]) -> None:
-        """Adds a prefix, which comes before every text of this kind; its words have no weight."""
-        self.ids += pieces
-        self.word_ids += [SPECIAL] * len(pieces)
-        self.field_ids += [0] * len(pieces)
 
     def add(self, name: str, field_id: int, words: Sequence[str], limit: int, *, ends: bool = True) -> None:
         """Adds a field's words up to `limit` tokens in all, then [SEP] if `ends`; a word may be cut inside."""
@@ -126,27 +109,16 @@ class _Layout:
 
 
 class Preprocessor:
-    """Turns queries and documents into weighted tokens.
-
-    Args:
-        pieces: the vocabulary.
-        schema: fields and token limits.
-        weighting: how words are weighted.
-        terms: term statistics; queries and documents of one index use the same.
-        caps_unknown: whether a query's unknown word weighs at most as much as the heaviest known one. For searching: a typo has
-            the highest idf, and would dominate the query.
-
-    Raises:
-        ConfigError: if a prefix leaves no tokens for a text.
-    """
+    """Turns queries and documents into weighted tokens; a `ConfigError` if a prefix leaves no tokens for a text."""
 
     def __init__(
         self,
         pieces: WordPieces,
         schema: FieldSchema,
         weighting: Weighting,
-        terms: TermTable,
+        terms: TermTable,  # queries and documents of one index use the same
         *,
+        # A query's unknown word weighs at most as much as the heaviest known one: a typo has the highest idf
         caps_unknown: bool = False,
     ) -> None:
         # A cached method would keep the mapped statistics in a reference cycle, which only the collector frees.
@@ -165,8 +137,7 @@ class Preprocessor:
 
     def query_words(self, words: Sequence[str]) -> WeightedTokens:
         """Preprocesses a query that is already split into words, as by `WordPieces.words`."""
-        layout = _Layout(self.pieces)
-        layout.begin(self._query_prefix)
+        layout = _Layout(self.pieces, self._query_prefix)
         layout.add("query", 0, words, self.schema.query_tokens - 1)
         tokens = layout.finish(self.weigher.query(words, layout.words), self.weighting)
         known = True if self._is_known is None else all(map(self._is_known, tokens.words))
@@ -199,8 +170,7 @@ class Preprocessor:
 
     def _lay_out(self, fields: Mapping[str, Sequence[str]], count: int) -> _Layout:
         """Layout of the first `count` fields of the schema."""
-        layout = _Layout(self.pieces)
-        layout.begin(self._document_prefix)
+        layout = _Layout(self.pieces, self._document_prefix)
         last = len(self.schema.fields) - 1
         for field_id, spec in enumerate(self.schema.fields[:count]):
             seen_id = 0 if self.schema.one_field_id else field_id
@@ -217,13 +187,13 @@ class Preprocessor:
 
 
 def _prefix(pieces: WordPieces, text: str, tokens: int) -> list[int]:
-    found = [number for word in pieces.words(text) for number in pieces.pieces(word)]
-    if found and len(found) + 3 > tokens:  # [CLS], a token of the text itself, [SEP]
+    ids = [number for word in pieces.words(text) for number in pieces.pieces(word)]
+    if ids and len(ids) + 3 > tokens:  # [CLS], a token of the text itself, [SEP]
         raise ConfigError(
-            f"a prefix of {len(found)} subword tokens leaves none of {tokens} tokens for a text: {text!r:.80}; "
+            f"a prefix of {len(ids)} subword tokens leaves none of {tokens} tokens for a text: {text!r:.80}; "
             "give a shorter one"
         )
-    return found
+    return ids
 
 
 def _holds(terms: TermTable, word: str) -> bool:
@@ -243,12 +213,7 @@ def _words(document: Document, spec: FieldSpec, pieces: WordPieces) -> list[str]
 
 
 def load_pieces(folder: Path, unit: Unit = "word") -> WordPieces:
-    """The subword vocabulary of a model or checkpoint directory.
-
-    Raises:
-        ConfigError: if subword tokens are to be the unit, and a tokenizer makes them.
-        FormatError: if its file cannot be read.
-    """
+    """The subword vocabulary of a model or checkpoint directory; a tokenizer's tokens cannot be the unit of weights."""
     if not (folder / TOKENIZER_FILE).is_file():
         return WordPieces(folder / VOCABULARY_FILE, unit)
     if unit != "word":
@@ -260,23 +225,12 @@ def load_pieces(folder: Path, unit: Unit = "word") -> WordPieces:
 
 def load_preprocessor(
     folder: Path,
-    terms: TermTable | None = None,
-    pieces: WordPieces | None = None,
+    terms: TermTable | None = None,  # to use instead of the directory's own
+    pieces: WordPieces | None = None,  # of the same vocabulary and weighting; loading them again takes time
     *,
     caps_unknown: bool = False,
 ) -> Preprocessor:
-    """The preprocessor of a model or checkpoint directory.
-
-    Args:
-        folder: holds `vocab.txt` (and `tokenizer.json`, if used), `schema.json`, `weighting.json` and, unless `terms` is given, `terms/`.
-        terms: statistics to use instead of the directory's own.
-        pieces: of the same vocabulary and weighting; shared, because loading them takes time.
-        caps_unknown: as for `Preprocessor`.
-
-    Raises:
-        ConfigError: if schema or weighting are not valid.
-        FormatError: if vocabulary or term statistics cannot be read.
-    """
+    """The preprocessor of a model or checkpoint directory, as `save_preprocessor` wrote it."""
     weighting = Weighting.load(folder / "weighting.json")
     return Preprocessor(
         pieces if pieces is not None else load_pieces(folder, weighting.unit),
@@ -289,18 +243,12 @@ def load_preprocessor(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Tower input.
+    """Tower input; sequences are padded at the end."""
 
-    Attributes:
-        ids, field_ids: int64 [B, L], padded at the end.
-        mask: int64 [B, L], 1 for tokens and 0 for padding.
-        weights: float32 [B, L], 1 on padding (docs/papers.md, row 3), which the mask hides.
-    """
-
-    ids: NDArray[np.int64]
-    mask: NDArray[np.int64]
-    field_ids: NDArray[np.int64]
-    weights: NDArray[np.float32]
+    ids: NDArray[np.int64]  # int64 [B, L]
+    mask: NDArray[np.int64]  # int64 [B, L], 1 for tokens and 0 for padding
+    field_ids: NDArray[np.int64]  # int64 [B, L]
+    weights: NDArray[np.float32]  # float32 [B, L], 1 on padding (docs/papers.md, row 3), which the mask hides
 
 
 def pad(sequences: Sequence[WeightedTokens], pad_id: int, length: int = 0) -> Batch:
@@ -319,10 +267,9 @@ def pad(sequences: Sequence[WeightedTokens], pad_id: int, length: int = 0) -> Ba
 
 
 def batches_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Groups positions into batches of similar length, longest first.
+    """Groups positions into batches of similar length, longest first, with at most `max_tokens` including padding.
 
-    Every batch has at most `max_tokens` tokens including padding (a longer sequence is alone), so one long
-    text neither pads the others nor needs much memory.
+    A longer sequence is alone. So one long text neither pads the others nor needs much memory.
     """
     batch: list[int] = []
     for position in sorted(range(len(lengths)), key=lambda index: -lengths[index]):

@@ -9,9 +9,8 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from functools import lru_cache
-from operator import attrgetter
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from string import punctuation
 from typing import NamedTuple
 
@@ -44,10 +43,7 @@ class Span(NamedTuple):
 class WordSpans:
     """Finds words in texts; keeps no text."""
 
-    def __init__(
-        self,
-        pieces: BertWords,  # splits text into words
-    ) -> None:
+    def __init__(self, pieces: BertWords) -> None:
         self.pieces = pieces
 
     def of_url(self, url: str, spec: FieldSpec, among: Container[str]) -> Iterator[Span]:
@@ -73,7 +69,7 @@ class WordSpans:
         return set(text.translate(_WRITTEN).split(" "))
 
     def of_text(self, text: str, among: Set[str] | None = None) -> Iterator[Span]:
-        """Every word of a text in order, or only the wanted ones, in time linear in its length.
+        """Every word of a text in order, or only some, in time linear in its length.
 
         Combining accents belong to the span of the letter before them.
         """
@@ -86,13 +82,10 @@ class WordSpans:
             yield from _plain(text, start, first, among)
             if among is None:
                 yield from self._odd(text, first, last)
-            elif self._may_hold(text[first:last], among):
+            elif not (self.different_words(text[first:last]).isdisjoint(among) and _MARKS.isdisjoint(among)):
                 yield from (span for span in self._odd(text, first, last) if span.word in among)
             start = last
         yield from _plain(text, start, len(text), among)
-
-    def _may_hold(self, stretch: str, words: Set[str]) -> bool:
-        return not (self.different_words(stretch).isdisjoint(words) and _MARKS.isdisjoint(words))
 
     def _odd(self, text: str, first: int, last: int) -> Iterator[Span]:
         """Words of a stretch with arbitrary characters, one by one."""
@@ -176,107 +169,76 @@ def _places(lower: str, word: str) -> Iterator[int]:
 
 
 OTHER_WORDS = 20_000
-"""Most words without a wanted term to remember; a page of ordinary hits has fewer."""
-_START = attrgetter("start")
+"""Most words of other terms to remember; a page of ordinary hits has fewer."""
 
 
-class WantedWords:
-    """The words that an analyzer maps to given terms."""
+class TermFilter:
+    """The words that an analyzer maps to some terms."""
 
-    def __init__(
-        self,
-        analyzer: Analyzer,  # turns words into terms
-        terms: Set[str],  # the wanted ones
-    ) -> None:
-        self._term, self._terms = analyzer.term, terms
+    def __init__(self, analyzer: Analyzer, terms: Set[str]) -> None:
+        self.term, self._terms = analyzer.term, terms
         # No analyzer changes the start of a word of ASCII letters, so most words can be skipped.
         self._first = frozenset(term[:1] for term in terms)
-        self._marks = {mark: made for mark in punctuation if (made := analyzer.term(mark)) in terms}
+        self._marks = {mark: term for mark in punctuation if (term := analyzer.term(mark)) in terms}
         self._others: set[str] = set()
 
-    def term(self, word: str) -> str:
-        """The term of a word."""
-        return self._term(word)
-
     def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and self._term(word) in self._terms
+        return isinstance(word, str) and self.term(word) in self._terms
 
-    def among(
-        self,
-        words: Set[str],  # of the text, as `WordSpans.different_words` yields them
-        text: str,
-    ) -> dict[str, str]:
-        """The wanted words among a text's words -> their terms."""
-        first, term, terms, found = self._first, self._term, self._terms, dict[str, str]()
+    def among(self, words: Set[str], text: str) -> dict[str, str]:
+        """Those of a text's words (`WordSpans.different_words`) that it holds -> their terms; marks are sought in the text."""
+        first, term_of, terms, by_word = self._first, self.term, self._terms, dict[str, str]()
         for word in words - self._others:
             start = word[:1]
-            if (start in first or start > "\x7f") and (made := term(word)) in terms:
-                found[word] = made
+            if (start in first or start > "\x7f") and (term := term_of(word)) in terms:
+                by_word[word] = term
             elif len(self._others) < OTHER_WORDS:
                 self._others.add(word)
-        found.update((mark, made) for mark, made in self._marks.items() if mark in text)
-        return found
+        by_word.update((mark, term) for mark, term in self._marks.items() if mark in text)
+        return by_word
 
 
-@dataclass(slots=True)
-class _Stretch:
-    """A part of the text with wanted words; their spans are computed at the first use."""
-
-    start: int
-    end: int
-    find: Callable[[], list[Span]]
-    found: list[Span] | None = field(default=None)
-
-    @property
-    def spans(self) -> list[Span]:
-        if self.found is None:
-            self.found = self.find()
-        return self.found
-
-
-class FoundWords:
-    """The wanted words of one value of a field, each as its term, in order; can be iterated repeatedly."""
+class TermSpans:
+    """The words of some terms in one value of a field, each as its term, in order; can be iterated repeatedly."""
 
     def __init__(
         self,
-        spans: WordSpans,  # finds words
+        words: WordSpans,
         text: str,  # the value
         spec: FieldSpec | None,  # of the field; None for plain text
-        wanted: WantedWords,  # the words
+        among: TermFilter,
     ) -> None:
         self.terms: set[str] = set()  # those that have a word in the text
-        self._stretches: list[_Stretch] = []
+        # Starts and ends of the parts of the text with such words, whose spans are computed at the first use
+        self._stretches: list[tuple[int, int, Callable[[], list[Span]]]] = []
         if spec is not None and spec.kind == "url":
-            found = [span._replace(word=wanted.term(span.word)) for span in spans.of_url(text, spec, wanted)]
-            self.terms.update(span.word for span in found)
-            self._stretches.append(_Stretch(0, len(text), list, found))
+            spans = [span._replace(word=among.term(span.word)) for span in words.of_url(text, spec, among)]
+            self.terms.update(span.word for span in spans)
+            self._stretches.append((0, len(text), lambda: spans))
             return
-        for start, end in spans.stretches(text):
+        for start, end in words.stretches(text):
             part = text[start:end]
-            terms = wanted.among(spans.different_words(part), part)
-            if terms:
+            if terms := among.among(words.different_words(part), part):
                 self.terms.update(terms.values())
-                self._stretches.append(_Stretch(start, end, _finder(spans, part, start, terms)))
+                self._stretches.append((start, end, cache(partial(_spans_of, words, part, start, terms))))
 
     def __iter__(self) -> Iterator[Span]:
-        for stretch in self._stretches:
-            yield from stretch.spans
+        for _, _, spans in self._stretches:
+            yield from spans()
 
     def within(self, start: int, end: int) -> Iterator[Span]:
         """Those that are completely in `text[start:end]`."""
-        for stretch in self._stretches:
-            if stretch.start < end and start < stretch.end:
-                for span in stretch.spans:
+        for first, last, spans in self._stretches:
+            if first < end and start < last:
+                for span in spans():
                     if start <= span.start and span.end <= end:
                         yield span
                         start = span.end  # a word found as two terms counts once
 
 
-def _finder(spans: WordSpans, part: str, start: int, terms: Mapping[str, str]) -> Callable[[], list[Span]]:
-    return lambda: [
-        Span(terms[word], start + begin, start + end)
-        for word, begin, end in spans.of_text(part, terms.keys())
-    ]
+def _spans_of(words: WordSpans, part: str, start: int, terms: Mapping[str, str]) -> list[Span]:
+    places = words.of_text(part, terms.keys())
+    return [Span(terms[word], start + begin, start + end) for word, begin, end in places]
 
 
 SEEN_SHARE = 0.25
@@ -297,8 +259,7 @@ class Window:
 
 
 def best_windows(
-    # Words of the text in order; read once per window, and only until nothing better can follow
-    spans: Iterable[Span],
+    spans: Iterable[Span],  # in order; read once per window, and only until nothing better can follow
     worth: Mapping[str, float],  # word -> weight > 0; other words do not count
     count: int,
     width: int,  # characters of a window; a longer word is kept whole
@@ -309,7 +270,9 @@ def best_windows(
     shown: set[str] = set()
     while worth and len(chosen) < count:
         now = {word: value * (SEEN_SHARE if word in shown else 1.0) for word, value in worth.items()}
-        free = (span for span in spans if all(_is_outside(span, window) for window in chosen))
+        free = (
+            span for span in spans if all(span.end <= each.start or span.start >= each.end for each in chosen)
+        )
         value, run = _best_run(free, now, width)
         if not run:
             break
@@ -322,7 +285,7 @@ def _best_run(spans: Iterable[Span], worth: Mapping[str, float], width: int) -> 
     """Weight and words of the best run within `width`; of ties, the earliest."""
     counts = dict.fromkeys(worth, 0)
     run: deque[Span] = deque()
-    best, found, value = -1.0, list[Span](), 0.0
+    best, best_run, value = -1.0, list[Span](), 0.0
     most = sum(worth.values())
     for span in spans:
         if span.word not in worth:
@@ -337,14 +300,10 @@ def _best_run(spans: Iterable[Span], worth: Mapping[str, float], width: int) -> 
             if not counts[left]:
                 value -= worth[left]
         if value > best + _ROUNDING:
-            best, found = value, list(run)
+            best, best_run = value, list(run)
             if best >= most - _ROUNDING:  # a window with every word; none can be better
                 break
-    return best, found
-
-
-def _is_outside(span: Span, window: Window) -> bool:
-    return span.end <= window.start or span.start >= window.end
+    return best, best_run
 
 
 def _with_margins(

@@ -21,14 +21,11 @@ from glow.errors import ConfigError
 from glow.options import StrictModel
 from glow.storage import ABSENT, SortedStrings, map_array, read_header
 
-__all__ = ["QUERY", "TermCounter", "TermStats", "TermTable", "select_terms"]
-
 TermStats = Literal["corpus", "model"]
-
+"""Source of an index's term statistics: the indexed documents, or the model's training collection."""
 QUERY = "query"
 """The pseudo field whose average length is that of queries."""
 DEFAULT_MAX_WORDS = 2_000_000
-FORMAT_VERSION: Literal[1] = 1
 # Meant for words of queries; explained documents pass all their words through too, which must not fill the memory.
 CACHED_WORDS = 20_000
 # Longer words are data, not language: they count for lengths and are never stored.
@@ -36,24 +33,15 @@ MAX_WORD_CHARACTERS = 128
 
 
 class TermTable:
-    """Term statistics of one collection: document frequencies and average lengths.
-
-    Args:
-        words: the words, sorted.
-        dfs: uint32 [n], document frequency of each word, >= 1.
-        documents: N, number of documents, >= 0.
-        lengths: field -> average length in words over the documents that have the field; "query" too.
-        dropped_words: number of words that were left out to limit the size; a word that was dropped twice
-            counts twice.
-    """
+    """Term statistics of one collection: document frequencies and average lengths."""
 
     def __init__(
         self,
         words: SortedStrings,
-        dfs: NDArray[np.uint32],
-        documents: int,
-        lengths: Mapping[str, float],
-        dropped_words: int = 0,
+        dfs: NDArray[np.uint32],  # uint32 [n], document frequency of each word, >= 1
+        documents: int,  # N, >= 0
+        lengths: Mapping[str, float],  # field, or `QUERY` -> average length in words, where it is not empty
+        dropped_words: int = 0,  # left out to limit the size; a word that was dropped twice counts twice
     ) -> None:
         self._words = words
         self._dfs = dfs
@@ -116,7 +104,7 @@ class TermTable:
         self._words.save(folder / "words.bin", folder / "offsets.npy")
         np.save(folder / "dfs.npy", self._dfs, allow_pickle=False)
         header = _Header(
-            format=FORMAT_VERSION,
+            format=1,
             documents=self.documents,
             words=len(self),
             dropped_words=self.dropped_words,
@@ -126,11 +114,7 @@ class TermTable:
 
     @classmethod
     def load(cls, folder: Path) -> "TermTable":
-        """Memory-maps saved statistics without reading the words.
-
-        Raises:
-            FormatError: if files are missing, damaged or of another format version.
-        """
+        """Memory-maps saved statistics without reading the words; a `FormatError` if a file is missing or damaged."""
         header = read_header(folder / "terms.json", _Header)
         words = SortedStrings.open(folder / "words.bin", folder / "offsets.npy", header.words)
         dfs = map_array(folder / "dfs.npy", np.uint32, header.words)
@@ -158,12 +142,9 @@ class TermCounter:
     Memory is bounded: whenever it has a quarter more than `max_words` distinct words, the rarest are dropped and
     counted. A dropped word that appears again starts at 0. So once `dropped_words` is above 0, frequencies of rare words are
     lower bounds; frequent words are exact unless they first appear late.
-
-    Args:
-        max_words: most distinct words in the result, >= 1.
     """
 
-    def __init__(self, max_words: int = DEFAULT_MAX_WORDS) -> None:
+    def __init__(self, max_words: int = DEFAULT_MAX_WORDS) -> None:  # of the result, >= 1
         if max_words < 1:
             raise ConfigError(f"max_words must be at least 1, found {max_words}")
         self.max_words = max_words
@@ -209,13 +190,5 @@ class TermCounter:
 
 
 def select_terms(source: TermStats, corpus: TermTable, model: TermTable) -> TermTable:
-    """The term statistics of one index, for its queries and documents.
-
-    Args:
-        source: `corpus` (the indexed documents) or `model` (the model's training collection).
-        corpus: statistics of the documents to index; they lack query lengths, which come from the model.
-        model: statistics shipped with the model.
-    """
-    if source == "model":
-        return model
-    return corpus.with_lengths({QUERY: model.average_length(QUERY)})
+    """The term statistics of one index; those of a corpus lack the length of queries, which the model knows."""
+    return model if source == "model" else corpus.with_lengths({QUERY: model.average_length(QUERY)})

@@ -15,26 +15,19 @@ from glow.errors import FormatError
 from glow.text.spans import WordSpans
 from glow.text.words import LONE_SURROGATE, BertWords, WordPieces
 
-__all__ = ["TOKENIZER_FILE", "SpelledWord", "TokenizerPieces"]
-
 TOKENIZER_FILE = "tokenizer.json"
 
 
 class SpelledWord(str):
-    """A word with its subword tokens, which depend on its place in a text; equal to the plain word.
-
-    Attributes:
-        ids: of its tokens; empty if a token covers several words and belongs to the first of them.
-    """
+    """A word with its subword tokens, which depend on its place in a text; equal to the plain word."""
 
     __slots__ = ("ids",)
-    ids: tuple[int, ...]
+    ids: tuple[int, ...]  # empty if a token covers several words and belongs to the first of them
 
     def __new__(cls, word: str, ids: tuple[int, ...] = ()) -> "SpelledWord":
-        """Creates a word with the ids of its tokens."""
-        made = super().__new__(cls, word)
-        made.ids = ids
-        return made
+        spelled = super().__new__(cls, word)
+        spelled.ids = ids
+        return spelled
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles it as the plain word: its token ids are no longer needed."""
@@ -42,20 +35,12 @@ class SpelledWord(str):
 
 
 class TokenizerPieces(WordPieces):
-    """Splits text into words, and words into token ids of a tokenizer.
+    """Splits text into words, and words into token ids of the `tokenizer.json` beside a vocabulary, which is for people.
 
-    Args:
-        vocabulary: one token per line, for people and comparisons; `tokenizer.json` is beside it.
-
-    Attributes:
-        cls_id, sep_id: ids of what the tokenizer puts before and after a text.
-        pad_id, mask_id, size: as `WordPieces`; `mask_id` is the padding if there is no mask.
-
-    Raises:
-        FormatError: if the tokenizer cannot be read, or does not put exactly one token before and one after a text.
+    Raises a `FormatError` if the tokenizer cannot be read, or does not put exactly one token before and one after a text.
     """
 
-    def __init__(self, vocabulary: Path) -> None:  # the contents of the vocabulary are not used
+    def __init__(self, vocabulary: Path) -> None:
         path = vocabulary.with_name(TOKENIZER_FILE)
         with _library(f"cannot read {path.name}"):
             self._tokenizer = Tokenizer.from_file(str(path))
@@ -69,8 +54,8 @@ class TokenizerPieces(WordPieces):
         self.vocabulary = vocabulary
         self.cls_id, self.sep_id = ends
         self.pad_id = int(padding["pad_id"])
-        found = (self._tokenizer.token_to_id(name) for name in ("[MASK]", "<mask>"))
-        self.mask_id = next((number for number in found if number is not None), self.pad_id)
+        masks = (self._tokenizer.token_to_id(name) for name in ("[MASK]", "<mask>"))
+        self.mask_id = next((number for number in masks if number is not None), self.pad_id)
         self.size = self._tokenizer.get_vocab_size(with_added_tokens=True)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -93,9 +78,7 @@ class TokenizerPieces(WordPieces):
 
     def pieces(self, word: str) -> tuple[int, ...]:
         """Token ids of a word: those of its place in the text, or of the word alone if it has no such place."""
-        if isinstance(word, SpelledWord):
-            return word.ids
-        return tuple(self._encode(word).ids)
+        return word.ids if isinstance(word, SpelledWord) else tuple(self._encode(word).ids)
 
     def _encode(self, text: str) -> Encoding:
         with _library(f"{TOKENIZER_FILE} cannot spell a text"):
@@ -104,11 +87,7 @@ class TokenizerPieces(WordPieces):
 
 @contextmanager
 def _library(what: str) -> Iterator[None]:
-    """Converts the library's failures, which have no type of their own and include panics that are not an `Exception`.
-
-    Raises:
-        FormatError: with the library's message.
-    """
+    """Converts the library's failures, which have no type of their own and include panics, to a `FormatError`."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit):

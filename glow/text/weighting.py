@@ -20,18 +20,15 @@ from glow.text.terms import MAX_WORD_CHARACTERS, QUERY, TermTable
 from glow.text.words import Unit, is_punctuation
 
 Number = TypeVar("Number", float, NDArray[np.float64])
-Normalisation = Literal["none", "mean", "sqrt"]
 
 
-def idf_bm25(df: Number, documents: float, *, clip: bool = True) -> Number:
+def idf_bm25(df: Number, documents: float) -> Number:
     """ln((N - df + 0.5) / (df + 0.5)), GLOW section 3.5.
 
-    Departs from the paper: clipped at 0, because a word in more than half of the documents would get a
-    negative weight; `clip=False` follows the paper.
+    Departs from the paper: at least 0, because a word in more than half of the documents would get a negative weight.
     """
-    idf: Number = np.log((documents - df + 0.5) / (df + 0.5))
-    clipped: Number = np.maximum(idf, 0.0)
-    return clipped if clip else idf
+    idf: Number = np.maximum(np.log((documents - df + 0.5) / (df + 0.5)), 0.0)
+    return idf
 
 
 def idf_smooth(df: Number, documents: float) -> Number:
@@ -53,23 +50,11 @@ def idf_lucene(df: Number, documents: float) -> Number:
     return idf
 
 
-def bm25_impact(
-    idf: NDArray[np.float64],
-    tf: NDArray[np.float64],
-    length: NDArray[np.float64],
-    average: float,
-    k1: float,
-    b: float,
-) -> NDArray[np.float64]:
-    """Contribution of a term to a document's score: idf * tf / (tf + k1 * (1 - b + b * l / avgl)).
+def bm25_weight(idf: Number, tf: Number, length: Number, average: float, k1: float, b: float) -> Number:
+    """BM25: idf * tf / (tf + k1 * (1 - b + b * l / avgl)). A word's weight in a query (Eq. 6), or a term's impact on a document.
 
     Lucene's BM25 without its constant factor k1 + 1, which changes no ranking (Kamphuis et al. 2020, section 2).
     """
-    return idf * tf / (tf + k1 * (1.0 - b + b * length / average))
-
-
-def query_weight(idf: Number, tf: Number, length: float, average: float, k1: float, b: float) -> Number:
-    """BM25 inside a query, Eq. 6: idf * tf / (tf + k1 * (1 - b + b * l_q / avl_q))."""
     return idf * tf / (tf + k1 * (1.0 - b + b * length / average))
 
 
@@ -95,18 +80,11 @@ def released_weight(
     return idf * frequency * (k1 + 1.0) / (frequency + k1 * (1.0 - b + b * length / average))
 
 
-def normalise(weights: NDArray[np.float32], how: Normalisation) -> NDArray[np.float32]:
-    """Rescales the weights of one sequence.
+def normalise(weights: NDArray[np.float32], how: Literal["none", "mean", "sqrt"]) -> NDArray[np.float32]:
+    """Rescales the weights of one sequence, float32 [tokens], >= 0 and finite; if all are zero, they stay zero.
 
-    Not in the papers: raw weights multiply the logits of a pre-trained softmax by up to 10 and saturate it.
-
-    Args:
-        weights: float32 [tokens], non-negative.
-        how: `none` keeps them; `mean` divides by their mean, so that equal words give plain BERT;
-            `sqrt` also takes the square root, which halves the spread on a log scale.
-
-    Returns:
-        float32 [tokens], non-negative and finite. If all are zero, they stay zero.
+    `mean` divides by their mean, so that equal words give plain BERT; `sqrt` also takes the square root, which halves the
+    spread on a log scale. Not in the papers: raw weights multiply the logits of a pre-trained softmax by up to 10 and saturate it.
     """
     if how == "none":
         return weights
@@ -118,18 +96,8 @@ def normalise(weights: NDArray[np.float32], how: Normalisation) -> NDArray[np.fl
 
 
 def soften(weights: NDArray[np.float32], strength: float) -> NDArray[np.float32]:
-    """Interpolates weights towards 1, the weight of plain attention: 1 + strength (w - 1). Not in the papers.
-
-    Args:
-        weights: float32 [tokens], non-negative.
-        strength: in [0, 1]; 1 keeps the weights.
-
-    Returns:
-        float32 [tokens], non-negative and finite.
-    """
-    if strength == 1.0:
-        return weights
-    return (1.0 + strength * (weights - 1.0)).astype(np.float32)
+    """Interpolates weights float32 [tokens] towards 1, plain attention: 1 + strength (w - 1), strength in [0, 1]. Not in the papers."""
+    return weights if strength == 1.0 else (1.0 + strength * (weights - 1.0)).astype(np.float32)
 
 
 SPECIAL_IDF = 1.0
@@ -143,29 +111,22 @@ MAX_K1 = 1e6
 class Weighting(StrictModel):
     """How words are weighted.
 
-    Attributes:
-        formula: `paper` (Eq. 6 for queries, Eq. 7-8 for documents), `released` (the released code's single
-            formula for both), `idf` (only idf, the paper's ablation), `stop` (GLOW's control: 0 for stop words, punctuation,
-            [CLS] and [SEP], otherwise 1) or `none` (all weights 1: plain BERT).
-        idf: `smooth` or `bm25` (clipped at 0).
-        query_k1, query_b: Eq. 6.
-        document_k1: Eq. 8.
-        saturate_specials: whether [CLS] and [SEP] go through the formula like a word of idf 1 that occurs
-            once, as in the released code; otherwise their weight is 1.
-        normalise: see `glow.text.weighting.normalise`.
-        strength: see `glow.text.weighting.soften`.
-        unit: the unit of counts and weights: whole `word`s (GLOW section 3.6) or each `piece`, a subword token (its ablation `tw`).
+    `paper` is Eq. 6 for queries and Eq. 7-8 for documents, `released` the released code's formula for both, `idf` the paper's
+    ablation, `none` plain BERT, with all weights 1. `stop` is GLOW's control: 0 for stop words, punctuation, [CLS] and [SEP], otherwise 1.
     """
 
     formula: Literal["paper", "released", "idf", "stop", "none"] = "paper"
     idf: Literal["smooth", "bm25"] = "smooth"
-    query_k1: float = Field(default=2.0, gt=0.0, le=MAX_K1)
-    query_b: float = Field(default=0.75, ge=0.0, le=1.0)
-    document_k1: float = Field(default=2.0, gt=0.0, le=MAX_K1)
+    query_k1: float = Field(default=2.0, gt=0.0, le=MAX_K1)  # Eq. 6
+    query_b: float = Field(default=0.75, ge=0.0, le=1.0)  # Eq. 6
+    document_k1: float = Field(default=2.0, gt=0.0, le=MAX_K1)  # Eq. 8
+    # [CLS] and [SEP] go through the formula like a word of idf 1 that occurs once (released code); otherwise they weigh 1
     saturate_specials: bool = True
-    normalise: Literal["none", "mean", "sqrt"] = "mean"
-    strength: float = Field(default=1.0, ge=0.0, le=1.0)
-    unit: Unit = "word"
+    normalise: Literal["none", "mean", "sqrt"] = "mean"  # as `normalise`
+    strength: float = Field(default=1.0, ge=0.0, le=1.0)  # as `soften`
+    unit: Unit = (
+        "word"  # whole words (GLOW section 3.6), or each `piece`, a subword token (its ablation `tw`)
+    )
 
     @property
     def reads_terms(self) -> bool:
@@ -183,13 +144,7 @@ class WordWeights:
 
 
 class WordWeigher:
-    """Computes the word weights of one query or document from term statistics.
-
-    Args:
-        weighting: the options.
-        schema: fields with their BM25F factors.
-        terms: document frequencies and average lengths.
-    """
+    """Computes the word weights of one query or document from term statistics and the schema's BM25F factors."""
 
     def __init__(self, weighting: Weighting, schema: FieldSchema, terms: TermTable) -> None:
         self.weighting = weighting
@@ -203,62 +158,47 @@ class WordWeigher:
         """The word's idf: 1 for punctuation, that of df = 1 for an unknown word; finite, >= 0."""
         return self._cached_idf(word) if len(word) <= MAX_WORD_CHARACTERS else self._idf_of(1)
 
-    def query(self, words: Sequence[str], kept: Sequence[str]) -> WordWeights:
-        """Weights of a query's words by Eq. 6, or by the formula of the options.
-
-        Args:
-            words: all words of the query, before truncation.
-            kept: the words to weight, among `words`.
-        """
+    def query(self, text: Sequence[str], words: Sequence[str]) -> WordWeights:
+        """Weights of some of a query's words by Eq. 6, or by the formula of the options; `text` has all, before truncation."""
         options = self.weighting
         if options.formula == "released":
-            return self._released(Counter(words), kept, separators=1, average=RELEASED_QUERY_LENGTH)
+            return self._released(Counter(text), words, separators=1, average=RELEASED_QUERY_LENGTH)
         if options.formula != "paper":
-            return self._plain(kept)
-        counts, length, average = Counter(words), float(len(words)), self.terms.average_length(QUERY)
+            return self._plain(words)
+        counts, length, average = Counter(text), float(len(text)), self.terms.average_length(QUERY)
 
         def weight(idf: float, tf: float) -> float:
-            return query_weight(idf, tf, length, average, options.query_k1, options.query_b)
+            return bm25_weight(idf, tf, length, average, options.query_k1, options.query_b)
 
         special = self._special(weight(SPECIAL_IDF, 1.0))
         return WordWeights(
-            {word: weight(self.idf(word), counts[word]) for word in dict.fromkeys(kept)}, special, special
+            {word: weight(self.idf(word), counts[word]) for word in dict.fromkeys(words)}, special, special
         )
 
-    def document(self, fields: Mapping[str, Sequence[str]], kept: Sequence[str]) -> WordWeights:
-        """Weights of a document's words by Eq. 7-8, or by the formula of the options.
+    def document(self, fields: Mapping[str, Sequence[str]], words: Sequence[str]) -> WordWeights:
+        """Weights of some of a document's words by Eq. 7-8, or by the formula of the options; `fields` have all, before truncation.
 
         A word has the same weight in every field: Eq. 8 sums over fields.
-
-        Args:
-            fields: all words of each field, before truncation.
-            kept: the words to weight, among those.
         """
         options = self.weighting
         if options.formula == "released":
-            counts = Counter(word for words in fields.values() for word in words)
-            return self._released(counts, kept, len(self.schema.fields), RELEASED_DOCUMENT_LENGTH)
+            counts = Counter(word for texts in fields.values() for word in texts)
+            return self._released(counts, words, len(self.schema.fields), RELEASED_DOCUMENT_LENGTH)
         if options.formula != "paper":
-            return self._plain(kept)
+            return self._plain(words)
+        atf = dict.fromkeys(words, 0.0)  # summed over the fields
+        for spec in self.schema.fields:
+            if text := fields.get(spec.name, ()):
+                average = self.terms.average_length(spec.name)
+                # Eq. 7 is linear in tf, so its factor is computed once.
+                factor = adjusted_tf(1.0, float(len(text)), average, spec.weight, spec.length_norm)
+                for word, tf in Counter(text).items():
+                    if word in atf:
+                        atf[word] += factor * tf
         k1 = options.document_k1
         special = self._special(bm25f_weight(SPECIAL_IDF, 1.0, k1))
-        atf = self._adjusted_tfs(fields, kept)
         weights = {word: bm25f_weight(self.idf(word), value, k1) for word, value in atf.items()}
         return WordWeights(weights, special, special)
-
-    def _adjusted_tfs(self, fields: Mapping[str, Sequence[str]], kept: Sequence[str]) -> dict[str, float]:
-        """Each word's atf, summed over the fields; Eq. 7 is linear in tf, so its factor is computed once."""
-        sums = dict.fromkeys(kept, 0.0)
-        for spec in self.schema.fields:
-            words = fields.get(spec.name, ())
-            average = self.terms.average_length(spec.name)
-            factor = (
-                adjusted_tf(1.0, float(len(words)), average, spec.weight, spec.length_norm) if words else 0.0
-            )
-            for word, tf in Counter(words).items():
-                if word in sums:
-                    sums[word] += factor * tf
-        return sums
 
     def _special(self, saturated: float) -> float:
         return saturated if self.weighting.saturate_specials else SPECIAL_IDF

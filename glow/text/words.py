@@ -32,14 +32,9 @@ _DIGITS = re.compile(r"\d+")
 
 
 def url_words(url: str, *, keep_digits: bool = False) -> str:
-    """The words of a URL as plain text, in order, separated by spaces.
+    """The words of a URL as plain text, such as "docs python org library heap q" for "https://docs.python.org/3/library/heapq.html".
 
-    Args:
-        url: any string; the scheme is dropped, %-escapes are read as UTF-8.
-        keep_digits: keep runs of digits as separate words (Table 4).
-
-    Returns:
-        "docs python org library heap q" for "https://docs.python.org/3/library/heapq.html"; "" if nothing is left.
+    The scheme is dropped, %-escapes are read as UTF-8. `keep_digits` keeps runs of digits as words of their own (Table 4).
     """
     plain = unquote(_SCHEME.sub("", url[:MAX_URL_CHARACTERS]))
     if not keep_digits:
@@ -51,15 +46,7 @@ def url_words(url: str, *, keep_digits: bool = False) -> str:
 
 
 def url_runs(url: str, *, keep_digits: bool = False) -> Iterator[tuple[str, int]]:
-    """The words of a URL with their positions in it, for highlighting; %-escapes are not decoded.
-
-    Args:
-        url: any string; the scheme is skipped.
-        keep_digits: as for `url_words`.
-
-    Yields:
-        A word as in the URL, and its start.
-    """
+    """Yields the words of a URL as it has them, with their starts, for highlighting; %-escapes are not decoded."""
     scheme = _SCHEME.match(url)
     for match in (_RUNS if keep_digits else _LETTERS).finditer(
         url, scheme.end() if scheme else 0, MAX_URL_CHARACTERS
@@ -112,20 +99,15 @@ class BertWords:
 class WordPieces(BertWords):
     """Splits text into words, and words into WordPiece ids.
 
-    Args:
-        vocabulary: one subword token per line, whose id is its line number from 0; holds [PAD], [UNK], [CLS], [SEP].
-        unit: unit of `words`: a `word`, or each `piece` of it (GLOW's ablation `tw`).
-
-    Attributes:
-        cls_id, sep_id, pad_id: ids of the special tokens.
-        mask_id: id of [MASK]; of [UNK] in a vocabulary without it.
-        size: number of subword tokens.
-
-    Raises:
-        FormatError: if the file cannot be read or lacks a special token.
+    The vocabulary has one subword token per line, whose id is its line number from 0. A `FormatError` says that it cannot be
+    read or lacks one of [PAD], [UNK], [CLS] and [SEP].
     """
 
-    def __init__(self, vocabulary: Path, unit: Unit = "word") -> None:
+    def __init__(
+        self,
+        vocabulary: Path,
+        unit: Unit = "word",  # of `words`: a `word`, or each `piece` of it (GLOW's ablation `tw`)
+    ) -> None:
         try:
             # Not splitlines(): a token may be one of the Unicode line separators.
             pieces = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -136,9 +118,9 @@ class WordPieces(BertWords):
         if missing:
             raise FormatError(f"{vocabulary.name} is not a BERT vocabulary: it lacks {', '.join(missing)}")
         self.vocabulary = vocabulary
-        self.size = len(pieces)
+        self.size = len(pieces)  # number of subword tokens
         self.pad_id, self.cls_id, self.sep_id = ids["[PAD]"], ids["[CLS]"], ids["[SEP]"]
-        self.mask_id = ids.get("[MASK]", ids["[UNK]"])
+        self.mask_id = ids.get("[MASK]", ids["[UNK]"])  # [UNK] in a vocabulary without masks
         self._model = models.WordPiece(vocab=ids, unk_token="[UNK]")  # noqa: S106 - a token, not a password
         # A cached method would keep this vocabulary in a reference cycle, which only the collector frees.
         self._pieces = partial(_pieces_of, self._model)

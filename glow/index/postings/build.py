@@ -40,7 +40,7 @@ from glow.text import (
     AnalyzerName,
     LexicalFields,
     TermTable,
-    bm25_impact,
+    bm25_weight,
     idf_lucene,
     is_indexed,
 )
@@ -237,7 +237,7 @@ def build_lexical(
         def to_impacts(
             word: NDArray[np.uint32], row: NDArray[np.uint32], tf: NDArray[np.float32]
         ) -> NDArray[np.float64]:
-            return bm25_impact(idf[word], tf.astype(np.float64), length[row], average, bm25.k1, bm25.b)
+            return bm25_weight(idf[word], tf.astype(np.float64), length[row], average, bm25.k1, bm25.b)
 
         parameters = {"k1": bm25.k1, "b": bm25.b, "average_length": average}
         return writer.finish("bm25", to_impacts, parameters, vocabulary.analyzer.name, fields)
