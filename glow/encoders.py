@@ -19,11 +19,6 @@ from pydantic import AliasChoices, Field, model_validator
 from glow.errors import ConfigError
 from glow.options import ForeignModel, StrictModel
 
-__all__ = [
-    "MASKED_LOGIT", "MIN_WEIGHT", "EncoderFile", "Parameters", "Pooling", "TowerConfig", "WeightForm", "WeightSide", "bert_config",
-    "distance_rows", "encoder_shapes", "layer_parameters", "load_weights", "open_weights", "tower_parameters",
-]  # fmt: skip
-
 Pooling = Literal["cls", "tanh", "mean", "weighted"]
 WeightSide = Literal["key", "row"]
 WeightForm = Literal["multiply", "log", "plain"]
@@ -35,41 +30,41 @@ Parameters = Mapping[str, NDArray[np.float32]]
 """Weights by name."""
 
 
-class TowerConfig(StrictModel):
-    """Shape of both towers, which may differ in depth.
+class LayerConfig(StrictModel):
+    """Shape of an encoder's layers."""
 
-    Attributes:
-        vocabulary: number of subword tokens.
-        hidden: H, the size of the vector.
-        layers, heads, intermediate: of the encoder; `heads` divides H.
-        document_layers: layers of the document tower, if different; 0: `layers`. Documents are encoded in builds, so a
-            deeper tower for them does not slow searches.
-        weight_side: `key` (Eq. 2) or `row` (Eq. 4).
-        weight_form: how weights merge with attention logits: `multiply` (the papers), `log` (their logarithm
-            added, times a learned gain per head; key side) or `plain` (attention without weights, for a pooling that has them).
-        gain: initial gain of `log`, and initial exponent of `weighted` pooling; 0 is plain attention.
-        pooling_gain: another initial exponent of the pooling; None: `gain`.
-        pooling: raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all
-            tokens, or `weighted`: their mean weighted by w ** gain, the gain learned.
-        dropout: hidden and attention dropout in training.
-        layer_norm_eps: BERT's 1e-12.
-        relative_positions: whether every layer adds a learned bias per head for the distance of two tokens to its logits (MPNet).
-    """
-
-    vocabulary: int = Field(ge=5)
-    hidden: int = Field(default=384, ge=1)
+    vocabulary: int = Field(ge=5)  # number of subword tokens
+    hidden: int = Field(default=384, ge=1)  # H
     layers: int = Field(default=3, ge=1)
-    document_layers: int = Field(default=0, ge=0)
-    heads: int = Field(default=12, ge=1)
+    heads: int = Field(default=12, ge=1)  # divides H
     intermediate: int = Field(default=1536, ge=1)
-    weight_side: WeightSide = "key"
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)  # of hidden states and attention, in training
+    layer_norm_eps: float = Field(default=1e-12, gt=0.0)  # BERT's
+
+    def tower(self, weight_form: WeightForm) -> "TowerConfig":
+        """The same layers in a tower."""
+        return TowerConfig(**self.model_dump(include=set(LayerConfig.model_fields)), weight_form=weight_form)
+
+
+class TowerConfig(LayerConfig):
+    """Shape of both towers, which may differ in depth; the vector has H dimensions."""
+
+    # Of the document tower, if different from `layers`: documents are encoded in builds, so depth does not slow searches
+    document_layers: int = Field(default=0, ge=0)
+    weight_side: WeightSide = "key"  # `key` is Eq. 2, `row` Eq. 4
+    # How weights merge with attention logits: `multiply` (the papers), `log` (their logarithm added, times a learned gain per head)
+    # or `plain` (attention without weights, for a pooling that has them)
     weight_form: WeightForm = "multiply"
-    gain: float = 0.0
-    pooling_gain: float | None = None
+    gain: float = (
+        0.0  # initial gain of `log`, and initial exponent of `weighted` pooling; 0 is plain attention
+    )
+    pooling_gain: float | None = None  # another initial exponent of the pooling; None: `gain`
+    # Raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all tokens, or `weighted`: their
+    # mean weighted by w ** gain, the gain learned
     pooling: Pooling = "mean"
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
-    layer_norm_eps: float = Field(default=1e-12, gt=0.0)
-    relative_positions: bool = False
+    relative_positions: bool = (
+        False  # a learned bias per layer and head for the distance of two tokens (MPNet)
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -100,12 +95,7 @@ Shape = tuple[int, ...]
 
 
 class EncoderKind(ForeignModel):
-    """The kind of an encoder and its functions.
-
-    Attributes:
-        model_type: the kind; RoBERTa's keeps rows of its position table for padding.
-        activation, position_kind: names of the functions.
-    """
+    """The kind of an encoder and its functions."""
 
     model_type: str = Field(default="bert", max_length=64)
     activation: str = Field(
@@ -127,15 +117,7 @@ class EncoderKind(ForeignModel):
 
 
 class EncoderFile(EncoderKind):
-    """The fields of `config.json` that GLOW reads, under the names of BERT or of DistilBERT.
-
-    Attributes:
-        vocabulary, hidden, heads, intermediate, layers: shape of the encoder; `heads` divides `hidden`.
-        positions: rows of the position table.
-        layer_norm_eps: BERT's 1e-12.
-        pad_token_id: RoBERTa's and MPNet's positions start after it.
-        buckets: rows of MPNet's table of distances between tokens, half of them for each direction.
-    """
+    """The fields of `config.json` that GLOW reads, under the names of BERT or of DistilBERT."""
 
     vocabulary: int = Field(validation_alias="vocab_size", ge=5, le=MAX_ROWS)
     hidden: int = Field(validation_alias=AliasChoices("hidden_size", "dim"), ge=1, le=MAX_WIDTH)
@@ -146,7 +128,10 @@ class EncoderFile(EncoderKind):
     layers: int = Field(validation_alias=AliasChoices("num_hidden_layers", "n_layers"), ge=1, le=MAX_LAYERS)
     positions: int = Field(default=512, validation_alias="max_position_embeddings", ge=1, le=MAX_ROWS)
     layer_norm_eps: float = Field(default=1e-12, gt=0.0, le=1.0, allow_inf_nan=False)
-    pad_token_id: int | None = Field(default=None, ge=0, le=MAX_ROWS)
+    pad_token_id: int | None = Field(
+        default=None, ge=0, le=MAX_ROWS
+    )  # RoBERTa's and MPNet's positions start after it
+    # Rows of MPNet's table of distances between tokens, half of them for each direction
     buckets: int = Field(
         default=32, validation_alias="relative_attention_num_buckets", ge=4, le=MAX_ROWS, multiple_of=4
     )
@@ -163,11 +148,7 @@ class EncoderFile(EncoderKind):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads the file; if the kind of encoder is not supported, only that is reported.
-
-        Raises:
-            ConfigError: if it cannot be read, or a tower cannot have its shape.
-        """
+        """Reads the file; if the kind of encoder is not supported, only that is reported."""
         EncoderKind.load(path)
         return super().load(path)
 
@@ -210,43 +191,30 @@ def _affine(name: str, rows: int, *columns: int) -> Iterator[tuple[str, Shape]]:
 
 
 def require_shapes(
-    file: EncoderFile, found: Mapping[str, tuple[str, Shape]], name: str, *, all_layers: bool = True
+    file: EncoderFile,
+    header: Mapping[str, tuple[str, Shape]],  # BERT's name of a tensor -> type and shape
+    name: str,  # of the file of weights
+    *,
+    all_layers: bool = True,  # training uses only some layers, and a directory may lack the others
 ) -> None:
-    """Compares the header of the weights with `config.json`, without reading the weights.
-
-    Args:
-        file: the configuration.
-        found: BERT's name of a tensor -> type and shape, from the header.
-        name: of the file of weights.
-        all_layers: whether every layer is required; training uses only some, and a directory may lack the others.
-
-    Raises:
-        ConfigError: with the first tensor that is missing or has another shape.
-    """
-    for tensor, wanted in encoder_shapes(file):
-        if tensor not in found and not all_layers and tensor.startswith("encoder.layer."):
+    """Compares the header of the weights with `config.json`; a `ConfigError` names the first tensor that does not fit."""
+    for tensor, expected in encoder_shapes(file):
+        if tensor not in header and not all_layers and tensor.startswith("encoder.layer."):
             continue
-        if tensor not in found:
-            raise ConfigError(f"{name} lacks {tensor}, which config.json asks for, of shape {list(wanted)}")
-        kind, shape = found[tensor]
-        grows = tensor.endswith(("position_embeddings.weight", "token_type_embeddings.weight"))
-        fits = (
-            len(shape) == 2 and shape[0] >= wanted[0] and shape[1:] == wanted[1:]
-            if grows
-            else shape == wanted
-        )
+        if tensor not in header:
+            raise ConfigError(f"{name} lacks {tensor}, which config.json asks for, of shape {list(expected)}")
+        kind, shape = header[tensor]
+        fits = shape == expected
+        if tensor.endswith(("position_embeddings.weight", "token_type_embeddings.weight")):
+            fits = len(shape) == 2 and shape[0] >= expected[0] and shape[1] == expected[1]
         if kind not in FLOATS or not fits:
             raise ConfigError(
-                f"{tensor} of {name} is {kind} {list(shape)}, config.json asks for a float {list(wanted)}"
+                f"{tensor} of {name} is {kind} {list(shape)}, config.json asks for a float {list(expected)}"
             )
 
 
 def open_weights(path: Path) -> Any:
-    """Opens weights of safetensors as a context manager, without reading them.
-
-    Raises:
-        ConfigError: if it is not a safetensors file, or its header is too large.
-    """
+    """Opens weights of safetensors as a context manager, without reading them; a `ConfigError` if that cannot be done safely."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -255,9 +223,9 @@ def open_weights(path: Path) -> Any:
         with path.open("rb") as opened:
             head = opened.read(8)
         if len(head) < 8 or (size := struct.unpack("<Q", head)[0]) > MAX_HEADER_BYTES:
-            found = f"a header of {size} bytes" if len(head) == 8 else f"{len(head)} bytes"
+            content = f"a header of {size} bytes" if len(head) == 8 else f"{len(head)} bytes"
             raise ConfigError(
-                f"cannot read {path}: found {found}, expected a safetensors file with a header of at most {MAX_HEADER_BYTES}"
+                f"cannot read {path}: found {content}, expected a safetensors file with a header of at most {MAX_HEADER_BYTES}"
             )
         return safe_open(str(path), framework="np")
     except (OSError, ValueError, SafetensorError) as error:
@@ -311,11 +279,7 @@ def bert_name(name: str, kind: str) -> str:
 
 
 def bert_config(folder: Path, **changes: object) -> TowerConfig:
-    """The tower shape of a BERT directory, whose weights have the shapes of its `config.json`; `changes` replace its fields.
-
-    Raises:
-        ConfigError: if a file cannot be read, is not of a BERT, or does not fit the other.
-    """
+    """The tower shape of a BERT directory, whose weights must fit its `config.json`; `changes` replace its fields."""
     file = EncoderFile.load(folder / CONFIG_FILE)
     with open_weights(folder / WEIGHTS_FILE) as opened:
         header = {}
@@ -332,28 +296,27 @@ def bert_config(folder: Path, **changes: object) -> TowerConfig:
 def load_weights(folder: Path) -> dict[str, NDArray[np.float32]]:
     """The tensors of a directory with a BERT-like encoder, under BERT's names without a prefix; positions begin with the first token's.
 
-    Raises:
-        ConfigError: if it cannot be read, or a value is not finite.
+    Raises a `ConfigError` if it cannot be read, or a value is not finite.
     """
     path = folder / WEIGHTS_FILE
     file = EncoderFile.load(folder / CONFIG_FILE) if (folder / CONFIG_FILE).is_file() else None
-    kind, wanted = (file.model_type, dict(encoder_shapes(file))) if file else ("bert", {})
-    found: dict[str, NDArray[np.float32]] = {}
+    kind, shapes = (file.model_type, dict(encoder_shapes(file))) if file else ("bert", {})
+    weights: dict[str, NDArray[np.float32]] = {}
     with open_weights(path) as opened:
         for name in opened.keys():
             plain = bert_name(name, kind)
-            if file and plain not in wanted and not plain.startswith("pooler.dense."):
+            if file and plain not in shapes and not plain.startswith("pooler.dense."):
                 continue
             is_float = str(opened.get_slice(name).get_dtype()) in FLOATS
             value = opened.get_tensor(name).astype(np.float32, copy=False) if is_float else None
             if value is None or not np.isfinite(value).all():
                 raise ConfigError(f"{name} of {path} has a value that is not finite; expected finite floats")
-            found[plain] = value
-    if POSITIONS in found:
-        found[POSITIONS] = found[POSITIONS][file.padding_rows if file else 0 :]
+            weights[plain] = value
+    if POSITIONS in weights:
+        weights[POSITIONS] = weights[POSITIONS][file.padding_rows if file else 0 :]
         if kind in _PARTS:
-            found.setdefault(KINDS_OF_TEXT, np.zeros((1, found[POSITIONS].shape[1]), np.float32))
-    return found
+            weights.setdefault(KINDS_OF_TEXT, np.zeros((1, weights[POSITIONS].shape[1]), np.float32))
+    return weights
 
 
 def tower_parameters(
@@ -364,29 +327,28 @@ def tower_parameters(
 ) -> dict[str, NDArray[np.float32]]:
     """An encoder's weights under the names of a tower's parameters, without a pooling's."""
     positions, kinds = _known(weights, POSITIONS), _known(weights, KINDS_OF_TEXT)
-    found = {
+    parameters = {
         "words.weight": _known(weights, WORDS),
         "positions.weight": positions[:tokens],
         "fields.weight": np.repeat(kinds[:1], fields, axis=0),
         **{f"embedding_norm.{kind}": _known(weights, f"{NORM}.{kind}") for kind in ("weight", "bias")},
     }
     if DISTANCES in weights:
-        found["distances.weight"] = distance_rows(weights[DISTANCES], tokens)
+        parameters["distances.weight"] = distance_rows(weights[DISTANCES], tokens)
     for place, number in enumerate(layers):
-        found |= {
-            f"layers.{place}.{name}": value for name, value in layer_parameters(weights, number).items()
-        }
-    return found
+        own = layer_parameters(weights, number)
+        parameters |= {f"layers.{place}.{name}": value for name, value in own.items()}
+    return parameters
 
 
 def layer_parameters(weights: Parameters, number: int) -> dict[str, NDArray[np.float32]]:
     """One layer's weights under the names of a tower layer's parameters."""
-    found = {}
+    parameters = {}
     for part, names in LAYER_PARTS.items():
         for kind in ("weight", "bias"):
             rows = [_known(weights, f"encoder.layer.{number}.{name}.{kind}") for name in names]
-            found[f"{part}.{kind}"] = np.concatenate(rows) if len(rows) > 1 else rows[0]
-    return found
+            parameters[f"{part}.{kind}"] = np.concatenate(rows) if len(rows) > 1 else rows[0]
+    return parameters
 
 
 def _known(weights: Parameters, name: str) -> NDArray[np.float32]:
@@ -398,23 +360,17 @@ def _known(weights: Parameters, name: str) -> NDArray[np.float32]:
 
 
 def distance_rows(table: NDArray[np.float32], tokens: int) -> NDArray[np.float32]:
-    """MPNet's biases, expanded to one row per distance.
+    """MPNet's biases [buckets, n], expanded to one row per distance of tokens, [2 L - 1, n]; row L - 1 is for distance 0.
 
-    Args:
-        table: [buckets, n]: half of the buckets for keys before the token, half for those after it. Half of each half has
-            one distance per bucket; in the rest, the distance grows logarithmically, up to `FARTHEST`.
-        tokens: of the longest input, L.
-
-    Returns:
-        [2 L - 1, n]; row L - 1 is for distance 0.
+    Half of the buckets are for keys before the token, half for those after it. Half of each half has one distance per bucket; in the
+    rest, the distance grows logarithmically, up to `FARTHEST`.
     """
     half = len(table) // 2
     exact = half // 2
     distances = np.arange(1 - tokens, tokens)
     far = np.maximum(np.abs(distances), 1).astype(np.float32)
-    grown = exact + (np.log(far / np.float32(exact)) / math.log(FARTHEST / exact) * (half - exact)).astype(
-        np.int64
-    )
+    steps = np.log(far / np.float32(exact)) / math.log(FARTHEST / exact) * (half - exact)
+    grown = exact + steps.astype(np.int64)
     buckets = np.where(np.abs(distances) < exact, np.abs(distances), np.minimum(grown, half - 1))
     rows: NDArray[np.float32] = table[buckets + half * (distances > 0)]
     return rows

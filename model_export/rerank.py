@@ -33,8 +33,8 @@ from glow.errors import ExportError
 from glow.index import REPORT_FILE, RerankWeight
 from glow.nn import CrossConfig, CrossEncoder
 from glow.records import Document
-from glow.runtime import Reranker, RerankerShape, reranker_preprocessor
-from glow.text import Preprocessor, WeightedTokens, pad, save_preprocessor
+from glow.runtime import Reranker, RerankerShape
+from glow.text import Preprocessor, WeightedTokens, load_preprocessor, pad, save_preprocessor
 from glow_model_export.parity import parity_texts
 from glow_model_export.quantize import Quantization, move_weights, quantize_matrices, share_word_table
 from glow_model_export.rerank_graphs import export_rerank_graphs
@@ -152,7 +152,7 @@ def _scores(
     documents: Sequence[WeightedTokens],
 ) -> NDArray[np.float32]:
     """As `_torch_scores`, by the graphs in a directory."""
-    reranker = Reranker(folder, reranker_preprocessor(folder, preprocessor.terms, preprocessor.pieces))
+    reranker = Reranker(folder, load_preprocessor(folder, preprocessor.terms, preprocessor.pieces))
     stored, mask = reranker.documents().read_tokens(documents)
     return np.stack([reranker.score(reranker.read(tokens), stored, mask) for tokens in queries])
 

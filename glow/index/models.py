@@ -16,7 +16,7 @@ from glow.artifact import (
 )
 from glow.errors import MismatchError
 from glow.index.segment import Files
-from glow.runtime import Device, Encoder, Explainer, Reranker, reranker_preprocessor
+from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.text import VOCABULARY_FILE, Preprocessor, TermTable, load_preprocessor
 
 __all__ = ["MODEL_FOLDER", "TERMS_FOLDER", "Models", "model_parent", "open_models", "open_preprocessor"]
@@ -135,7 +135,7 @@ def _open_reranker(
         )
     place = folder / RERANKER_FOLDER
     is_same = files[VOCABULARY_FILE] == records[f"{MODEL_FOLDER}/{VOCABULARY_FILE}"]
-    preprocessor = reranker_preprocessor(place, own.terms, own.pieces if is_same else None)
+    preprocessor = load_preprocessor(place, own.terms, own.pieces if is_same else None)
     return Reranker(place, preprocessor, device, threads)
 
 

@@ -9,7 +9,7 @@ from glow.encoders import (
     bert_config,
     load_weights,
 )
-from glow.nn.attention import WeightedSelfAttention, weighted_attention
+from glow.nn.attention import WeightedSelfAttention
 from glow.nn.bert import (
     bert_tensors,
     init_cross_encoder,
@@ -36,5 +36,5 @@ __all__ = [
     "SentenceConfig", "SentenceEncoder", "Side", "TermImpacts", "Tower", "TowerConfig", "TwoTowers",
     "WeightForm", "WeightSide", "WeightedSelfAttention", "bert_config", "bert_tensors",
     "init_cross_encoder", "init_encoder", "init_from_bert", "init_tower", "load_weights",
-    "minilm_folder", "weighted_attention",
+    "minilm_folder",
 ]  # fmt: skip

@@ -15,52 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.encoders import MASKED_LOGIT, MIN_WEIGHT, WeightForm, WeightSide
-
-__all__ = ["WeightedSelfAttention", "weighted_attention"]
-
-
-def weighted_attention(
-    q: Tensor, k: Tensor, v: Tensor, weights: Tensor, mask: Tensor, weight_side: WeightSide
-) -> tuple[Tensor, Tensor]:
-    """Attention as in the paper: softmax(W * QK^T / sqrt(d) + mask) V.
-
-    Args:
-        q, k, v: float [B, n, L, d].
-        weights: float [B, L], >= 0.
-        mask: bool [B, L], True for tokens.
-        weight_side: whether weights multiply columns (`key`) or rows (`row`) of the logits.
-
-    Returns:
-        Output float [B, n, L, d] and attention probabilities float [B, n, L, L].
-    """
-    logits = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-    logits = logits * (weights[:, None, None, :] if weight_side == "key" else weights[:, None, :, None])
-    logits = logits + (~mask[:, None, None, :]) * MASKED_LOGIT
-    probabilities = logits.softmax(-1)
-    return probabilities @ v, probabilities
+from glow.encoders import MIN_WEIGHT, WeightForm, WeightSide
 
 
 class WeightedSelfAttention(nn.Module):
-    """Multi-head self-attention with a global weight per token.
-
-    Args:
-        hidden: H.
-        heads: n; divides H.
-        weight_side: `key` (Eq. 2) or `row` (Eq. 4, the released code).
-        dropout: of attention probabilities, in [0, 1).
-        form: how weights merge with logits.
-        gain: initial gain of every head, for the form `log`.
-    """
+    """Multi-head self-attention with a global weight per token."""
 
     def __init__(
         self,
-        hidden: int,
-        heads: int,
-        weight_side: WeightSide,
-        dropout: float = 0.0,
-        form: WeightForm = "multiply",
-        gain: float = 1.0,
+        hidden: int,  # H
+        heads: int,  # n; divides H
+        weight_side: WeightSide,  # `key` (Eq. 2) or `row` (Eq. 4, the released code)
+        dropout: float = 0.0,  # of attention probabilities, in [0, 1)
+        form: WeightForm = "multiply",  # how weights merge with logits
+        gain: float = 1.0,  # initial gain of every head, for the form `log`
     ) -> None:
         super().__init__()
         self.heads = heads
@@ -74,15 +42,9 @@ class WeightedSelfAttention(nn.Module):
         self.gain = nn.Parameter(torch.full((heads, 1, 1), gain)) if form == "log" else None
 
     def forward(self, x: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-        """Attends.
+        """Attends: `x` and the result float [B, L, H], `weights` float [B, L], >= 0; all ones give plain self-attention.
 
-        Args:
-            x: float [B, L, H].
-            weights: float [B, L], >= 0; all ones give plain self-attention.
-            bias: float [B, 1 or n, 1 or L, L], added to the logits: `MASKED_LOGIT` or less for padding.
-
-        Returns:
-            float [B, L, H].
+        `bias`, float [B, 1 or n, 1 or L, L], is added to the logits: `MASKED_LOGIT` or less for padding.
         """
         q, k, v, bias = self._inputs(x, weights, bias)
         if torch.onnx.is_in_onnx_export():
@@ -140,9 +102,9 @@ class WeightedSelfAttention(nn.Module):
         return attended.reshape(-1, heads, length, self.head_size)
 
     def _drop(self, probabilities: Tensor) -> Tensor:
-        return (
-            functional.dropout(probabilities, self.dropout, self.training) if self.dropout else probabilities
-        )
+        if not self.dropout:
+            return probabilities
+        return functional.dropout(probabilities, self.dropout, self.training)
 
     def _split(self, x: Tensor) -> Tensor:
         """[B, L, H] -> [B, n, L, d]."""

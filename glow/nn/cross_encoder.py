@@ -17,51 +17,28 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.encoders import MASKED_LOGIT, TowerConfig
+from glow.encoders import MASKED_LOGIT, LayerConfig, TowerConfig
 from glow.nn.attention import WeightedSelfAttention
 from glow.nn.towers import EncoderLayer
-from glow.options import StrictModel
-
-__all__ = ["Compressor", "CrossConfig", "CrossEncoder", "LateInteraction", "Side"]
 
 START_SCALE = 20.0
 
 
-class CrossConfig(StrictModel):
-    """Shape of a cross-encoder.
+class CrossConfig(LayerConfig):
+    """Shape of a cross-encoder; dropout is also that of the input of the score."""
 
-    Attributes:
-        vocabulary: number of subword tokens.
-        hidden: H.
-        layers: n.
-        split: l, layers that read query and document apart; 0 joins them in all layers, as in a plain cross-encoder.
-        heads, intermediate: of every layer.
-        compressed: e; 0 stores token embeddings uncompressed.
-        late: dimensions of a token in late interaction. If above 0, the score starts as late interaction over the token
-            embeddings after layer l, and the joined layers learn to add to it; 0 disables it.
-        query_tokens: longest query with [CLS] and [SEP]; positions of documents begin there.
-        document_tokens: longest document.
-        fields: number of fields of a document; each has an embedding, in place of BERT's second segment.
-        weight_form: how BM25 weights enter the joined layers: their logarithms times a learned gain per head, which starts at
-            0, or not at all (`plain`).
-        dropout: in training, for hidden states, attention, and the input of the score.
-        layer_norm_eps: BERT's 1e-12.
-    """
-
-    vocabulary: int = Field(ge=5)
-    hidden: int = Field(default=384, ge=1)
-    layers: int = Field(default=6, ge=1)
-    split: int = Field(default=0, ge=0)
-    heads: int = Field(default=12, ge=1)
-    intermediate: int = Field(default=1536, ge=1)
-    compressed: int = Field(default=0, ge=0)
+    layers: int = Field(default=6, ge=1)  # n
+    split: int = Field(
+        default=0, ge=0
+    )  # l, layers that read query and document apart; 0: a plain cross-encoder
+    compressed: int = Field(default=0, ge=0)  # e; 0 stores token embeddings uncompressed
+    # p. If above 0, the score starts as late interaction after layer l, and the joined layers learn to add to it
     late: int = Field(default=0, ge=0)
-    query_tokens: int = Field(ge=3)
-    document_tokens: int = Field(ge=2)
-    fields: int = Field(ge=1)
+    query_tokens: int = Field(ge=3)  # longest query with [CLS] and [SEP]; positions of documents begin there
+    document_tokens: int = Field(ge=2)  # longest document
+    fields: int = Field(ge=1)  # of a document; each has an embedding, in place of BERT's second segment
+    # BM25 weights in the joined layers: their logarithms times a learned gain per head, which starts at 0, or none (`plain`)
     weight_form: Literal["plain", "log"] = "plain"
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
-    layer_norm_eps: float = Field(default=1e-12, gt=0.0)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -78,41 +55,22 @@ class CrossConfig(StrictModel):
 
     def layer(self, number: int) -> TowerConfig:
         """Shape of a layer, numbered from 0: weights only enter the joined layers."""
-        return TowerConfig(
-            vocabulary=self.vocabulary,
-            hidden=self.hidden,
-            heads=self.heads,
-            intermediate=self.intermediate,
-            weight_form=self.weight_form if number >= self.split else "plain",
-            dropout=self.dropout,
-            layer_norm_eps=self.layer_norm_eps,
-        )
+        return self.tower(self.weight_form if number >= self.split else "plain")
 
 
 class Side(NamedTuple):
-    """One side of the pairs, after some layer.
+    """One side of the pairs, after some layer."""
 
-    Attributes:
-        states: float [B, L, H].
-        mask: bool [B, L], True for tokens.
-        weights: float [B, L], >= 0, of the words; 1 if they are not used.
-    """
-
-    states: Tensor
-    mask: Tensor
-    weights: Tensor
+    states: Tensor  # float [B, L, H]
+    mask: Tensor  # bool [B, L], True for tokens
+    weights: Tensor  # float [B, L], >= 0, of the words; 1 if they are not used
 
 
 class Compressor(nn.Module):
-    """Maps token embeddings of H numbers to e numbers and back.
+    """Maps token embeddings of H `hidden` numbers to e `size` numbers and back.
 
     Source: PreTTR section 4.2; its released code puts it after layer l, for every token, including the query's
     (docs/papers.md 3). The numbers after GELU are stored.
-
-    Args:
-        hidden: H.
-        size: e.
-        eps: of the LayerNorm; BERT's 1e-12.
     """
 
     def __init__(self, hidden: int, size: int, eps: float = 1e-12) -> None:
@@ -138,10 +96,6 @@ class LateInteraction(nn.Module):
     """Every query token's most similar document token, summed up: the score that the joined layers correct.
 
     Source: ColBERT (Khattab and Zaharia 2020). Departs from it: each query token has a learned weight instead of 1.
-
-    Args:
-        hidden: H.
-        size: p.
     """
 
     def __init__(self, hidden: int, size: int) -> None:
@@ -155,14 +109,10 @@ class LateInteraction(nn.Module):
         nn.init.zeros_(self.importance.bias)
 
     def forward(self, query: Tensor, query_mask: Tensor, document: Tensor, document_mask: Tensor) -> Tensor:
-        """The weighted mean over query tokens of the largest cosine, times the scale.
+        """The weighted mean over query tokens of the largest cosine, times the scale: float32 [B].
 
-        Args:
-            query, document: float [B, Lq, H] and [B, Ld, H]; a single query is paired with every document.
-            query_mask, document_mask: bool [B, Lq] and [B, Ld], True for tokens; at least one each.
-
-        Returns:
-            float32 [B].
+        From float [B, Lq, H] and [B, Ld, H], and masks bool [B, Lq] and [B, Ld], True for at least one token each. A single query is
+        paired with every document.
         """
         ours = functional.normalize(self.project(query).float(), dim=-1)
         theirs = functional.normalize(self.project(document).float(), dim=-1)
@@ -173,11 +123,7 @@ class LateInteraction(nn.Module):
 
 
 class CrossEncoder(nn.Module):
-    """Scores pairs of a query and a document; the module's docstring describes it.
-
-    Args:
-        config: the shape.
-    """
+    """Scores pairs of a query and a document; the module's docstring describes it."""
 
     def __init__(self, config: CrossConfig) -> None:
         super().__init__()
@@ -197,35 +143,21 @@ class CrossEncoder(nn.Module):
             nn.init.zeros_(self.head.weight)
             nn.init.zeros_(self.head.bias)
 
-    def forward(
-        self,
-        query: Sequence[Tensor],
-        document: Sequence[Tensor],
-    ) -> Tensor:
-        """Scores pairs; `query` and `document` hold the arguments of `read_query` and `read_document`.
-
-        Returns:
-            float32 [B], unbounded, higher for a better document.
-        """
+    def forward(self, query: Sequence[Tensor], document: Sequence[Tensor]) -> Tensor:
+        """Scores of pairs, float32 [B], higher for a better document, from the arguments of `read_query` and `read_document`."""
         return self.score(self.read_query(*query), self.read_document(*document))
 
     def read_query(self, ids: Tensor, mask: Tensor, weights: Tensor) -> Side:
         """A query after layer l, and after the compressor if there is one (row 26).
 
-        Args:
-            ids: int64 [B, Lq], from [CLS] to [SEP].
-            mask: int64 [B, Lq], 1 for tokens.
-            weights: float [B, Lq].
+        `ids` are int64 [B, Lq], from [CLS] to [SEP]; `mask` int64 [B, Lq], 1 for tokens; `weights` float [B, Lq].
         """
         return self.through(self.query_apart(ids, mask, weights))
 
     def read_document(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Side:
         """A document after layer l, and after the compressor if there is one.
 
-        Args:
-            ids, field_ids: int64 [B, Ld], without [CLS].
-            mask: int64 [B, Ld], 1 for tokens.
-            weights: float [B, Ld].
+        `ids` and `field_ids` are int64 [B, Ld], without [CLS]; `mask` int64 [B, Ld], 1 for tokens; `weights` float [B, Ld].
         """
         return self.through(self.document_apart(ids, mask, field_ids, weights))
 
@@ -272,12 +204,12 @@ class CrossEncoder(nn.Module):
     def attentions(self, query: Side, document: Side) -> list[Tensor]:
         """Attention of every joined layer, float [B, heads, L, L]; the compressor is trained to keep it (Table 1)."""
         x, weights, bias = _joined(query, document)
-        found = []
+        attentions = []
         for layer in self.layers[self.config.split :]:
             attention: WeightedSelfAttention = layer.attention  # type: ignore[assignment]
-            found.append(attention.probabilities(x, weights, bias))
+            attentions.append(attention.probabilities(x, weights, bias))
             x = layer(x, weights, bias)
-        return found
+        return attentions
 
     def _embed(self, ids: Tensor, segments: Tensor, start: int) -> Tensor:
         positions = self.positions.weight[start : start + ids.shape[1]]

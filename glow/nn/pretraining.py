@@ -19,29 +19,15 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glow.encoders import MASKED_LOGIT, TowerConfig
+from glow.encoders import MASKED_LOGIT, LayerConfig
 from glow.nn.towers import EncoderLayer, initialise
-from glow.options import StrictModel
 
 
-class SentenceConfig(StrictModel):
-    """Shape of an encoder in pre-training.
+class SentenceConfig(LayerConfig):
+    """Shape of an encoder in pre-training, whose attention has no weights."""
 
-    Attributes:
-        vocabulary, hidden, layers, heads, intermediate, dropout, layer_norm_eps: as `glow.nn.TowerConfig`.
-        specials: N.
-        positions: rows of the position table.
-    """
-
-    vocabulary: int = Field(ge=5)
-    hidden: int = Field(default=384, ge=1)
-    layers: int = Field(default=3, ge=1)
-    heads: int = Field(default=12, ge=1)
-    intermediate: int = Field(default=1536, ge=1)
-    specials: int = Field(default=5, ge=1)
-    positions: int = Field(default=512, ge=2)
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
-    layer_norm_eps: float = Field(default=1e-12, gt=0.0)
+    specials: int = Field(default=5, ge=1)  # N
+    positions: int = Field(default=512, ge=2)  # rows of the position table
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -53,23 +39,13 @@ class SentenceConfig(StrictModel):
             )
         return self
 
-    @property
-    def layer(self) -> TowerConfig:
-        """Shape of one layer: attention without weights."""
-        shared = {"vocabulary", "hidden", "heads", "intermediate", "dropout", "layer_norm_eps"}
-        return TowerConfig(**self.model_dump(include=shared), weight_form="plain")
-
     def most_offset(self, length: int) -> int:
         """The largest offset of `length` tokens in the position table: 444 for 64 tokens, five special tokens, 512 rows."""
         return self.positions - self.specials - length + 1
 
 
 class SentenceEncoder(nn.Module):
-    """Encodes sequences into embeddings of their special and subword tokens.
-
-    Args:
-        config: the shape.
-    """
+    """Encodes sequences into embeddings of their special and subword tokens."""
 
     def __init__(self, config: SentenceConfig) -> None:
         super().__init__()
@@ -80,18 +56,13 @@ class SentenceEncoder(nn.Module):
         self.segment = nn.Parameter(torch.zeros(config.hidden))
         self.embedding_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(EncoderLayer(config.layer) for _ in range(config.layers))
+        self.layers = nn.ModuleList(EncoderLayer(config.tower("plain")) for _ in range(config.layers))
 
     def forward(self, ids: Tensor, mask: Tensor, offset: int = 1) -> Tensor:
-        """Last hidden states.
+        """Last hidden states float [S, N + L, H], the special tokens first.
 
-        Args:
-            ids: int64 [S, L].
-            mask: bool [S, L], True for tokens; special tokens are always present.
-            offset: r >= 1; tokens have positions N - 1 + r, N + r, … (row 34).
-
-        Returns:
-            float [S, N + L, H], the special tokens first.
+        `ids` are int64 [S, L], `mask` bool [S, L], True for tokens; special tokens are always present. With `offset` r >= 1, tokens have
+        positions N - 1 + r, N + r, … (row 34).
         """
         x = self.embed(ids, offset)
         bias = masked_bias(mask, self.config.specials)
@@ -119,12 +90,7 @@ class SentenceEncoder(nn.Module):
 
 
 class MaskedWordHead(nn.Module):
-    """RoBERTa's output head: a layer, then a product with the token embedding matrix, which the encoder shares.
-
-    Args:
-        words: the matrix [vocabulary, H].
-        layer_norm_eps: of the norm between the two.
-    """
+    """RoBERTa's output head: a layer, then a product with the token embedding matrix [vocabulary, H], which the encoder shares."""
 
     def __init__(self, words: nn.Embedding, layer_norm_eps: float) -> None:
         super().__init__()
@@ -145,30 +111,19 @@ def masked_bias(mask: Tensor, specials: int) -> Tensor:
 
 
 class CrossThought(nn.Module):
-    """An encoder with the two additional layers of pre-training.
-
-    Args:
-        config: shape of the encoder; both layers have the same.
-    """
+    """An encoder with the two additional layers of pre-training, of the same shape."""
 
     def __init__(self, config: SentenceConfig) -> None:
         super().__init__()
         self.config = config
         self.encoder = SentenceEncoder(config)
-        self.cross = EncoderLayer(config.layer)
-        self.merge = EncoderLayer(config.layer)
+        self.cross = EncoderLayer(config.tower("plain"))
+        self.merge = EncoderLayer(config.tower("plain"))
 
     def forward(self, ids: Tensor, mask: Tensor, sequences: int, offset: int = 1) -> Tensor:
-        """Embeddings of every token, with information from the other sequences of its sample.
+        """Embeddings of every token, float [S, L, H], with information from the other sequences of its sample.
 
-        Args:
-            ids: int64 [S, L], samples one after another.
-            mask: bool [S, L]; no other sequence attends to one with only padding.
-            sequences: M, which divides S.
-            offset: as `SentenceEncoder`.
-
-        Returns:
-            float [S, L, H].
+        Arguments as for `SentenceEncoder`, samples one after another, M `sequences` each. No other sequence attends to one with only padding.
         """
         return self.joined(self.encoder(ids, mask, offset), mask, sequences)
 
@@ -203,12 +158,7 @@ class CrossThought(nn.Module):
     def ranking_vectors(self, specials: Tensor, side: str) -> Tensor:
         """Vectors whose inner product is the mean of the attention logits over special tokens and heads (Eq. 7, row 33).
 
-        Args:
-            specials: float [S, N, H], from `embed`.
-            side: `query` or `document`.
-
-        Returns:
-            float32 [S, N · H]; one inner product, so any vector index can be used.
+        From special tokens float [S, N, H] of a `query` or `document`; float32 [S, N · H]. Any vector index can search them.
         """
         hidden = self.config.hidden
         begin = 0 if side == "query" else hidden
@@ -229,9 +179,9 @@ class CrossThought(nn.Module):
         The scale is a head's size, as in the released code; the paper uses the whole hidden size.
         """
         parts = self.config.specials * self.config.heads
-        asked = self.ranking_vectors(queries, "query") * parts
-        ranked = self.ranking_vectors(documents, "document")
-        split = [vectors.reshape(len(vectors), parts, -1).transpose(0, 1) for vectors in (asked, ranked)]
+        rows = self.ranking_vectors(queries, "query") * parts
+        columns = self.ranking_vectors(documents, "document")
+        split = [vectors.reshape(len(vectors), parts, -1).transpose(0, 1) for vectors in (rows, columns)]
         return split[0] @ split[1].transpose(1, 2)
 
 
@@ -241,29 +191,17 @@ CROP_TEMPERATURE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PretrainingBatch:
-    """The text of one step.
+    """The text of one step."""
 
-    Attributes:
-        ids: int64 [S, L], the original subword tokens.
-        mask: bool [S, L], True for tokens.
-        masked: int64 [S, L], the encoder's input: some tokens are masked or replaced.
-        targets: bool [S, L], the tokens to predict.
-        decoded: int64 [S, L], the decoder's input, with more masks; equal to `masked` without a decoder.
-        decoder_targets: bool [S, L].
-        crops: int64 [2, S], starts of a sequence's two crops.
-        sequences: M, of a sample.
-        offset: of the tokens' positions.
-    """
-
-    ids: Tensor
-    mask: Tensor
-    masked: Tensor
-    targets: Tensor
-    decoded: Tensor
-    decoder_targets: Tensor
-    crops: Tensor
-    sequences: int
-    offset: int
+    ids: Tensor  # int64 [S, L], the original subword tokens
+    mask: Tensor  # bool [S, L], True for tokens
+    masked: Tensor  # int64 [S, L], the encoder's input: some tokens are masked or replaced
+    targets: Tensor  # bool [S, L], the tokens to predict
+    decoded: Tensor  # int64 [S, L], the decoder's input, with more masks; equal to `masked` without a decoder
+    decoder_targets: Tensor  # bool [S, L]
+    crops: Tensor  # int64 [2, S], starts of a sequence's two crops
+    sequences: int  # M, of a sample
+    offset: int  # of the tokens' positions
 
     def to(self, device: torch.device) -> "PretrainingBatch":
         """The batch on another device."""
@@ -280,45 +218,37 @@ class Pretrainer(nn.Module):
       unmasked tokens (RetroMAE, Xiao et al. 2022, its basic form).
     - `crops`: no masked words; a sequence's two crops must find each other within the batch (Contriever, Izacard et al.
       2022; with only dropout as the difference, SimCSE).
-
-    Args:
-        kind: the objective.
-        config: shape of the encoder.
-        bag: weight of a second loss of `cross-thought`: special tokens alone tell the words of their sequence.
     """
 
     def __init__(self, kind: PretrainingKind, config: SentenceConfig, bag: float = 0.0) -> None:
         super().__init__()
         self.kind = kind
-        self.bag = bag
+        self.bag = bag  # weight of a second loss of `cross-thought`: special tokens alone predict their sequence's words
         self.config = config
         self.crossed = CrossThought(config) if kind == "cross-thought" else None
         self.alone = SentenceEncoder(config) if self.crossed is None else None
-        self.decoder = EncoderLayer(config.layer) if kind == "retro" else None
+        self.decoder = EncoderLayer(config.tower("plain")) if kind == "retro" else None
         self.head = MaskedWordHead(self.encoder.words, config.layer_norm_eps) if kind != "crops" else None
         self.apply(initialise)
 
     @property
     def encoder(self) -> SentenceEncoder:
         """The part that becomes a tower."""
-        found = self.alone if self.crossed is None else self.crossed.encoder
-        assert found is not None  # noqa: S101 - one of the two always exists
-        return found
+        encoder = self.alone if self.crossed is None else self.crossed.encoder
+        assert encoder is not None  # noqa: S101 - one of the two always exists
+        return encoder
 
     def forward(self, batch: PretrainingBatch) -> Tensor:
         """The loss of a batch, a scalar: mean over masked pieces, or over crops."""
         if self.kind == "crops":
             return self._crops(batch)
+        count = self.config.specials
+        states = self.encoder(batch.masked, batch.mask, batch.offset)
         if self.crossed is not None:
-            states = self.encoder(batch.masked, batch.mask, batch.offset)
             joined = self.crossed.joined(states, batch.mask, batch.sequences)
             loss = self._recovered(joined, batch.ids, batch.targets)
-            return (
-                loss + self.bag * self._told(states[:, : self.config.specials], batch) if self.bag else loss
-            )
-        states = self.encoder(batch.masked, batch.mask, batch.offset)
-        pieces = states[:, self.config.specials :]
-        loss = self._recovered(pieces, batch.ids, batch.targets)
+            return loss + self.bag * self._bag_loss(states[:, :count], batch) if self.bag else loss
+        loss = self._recovered(states[:, count:], batch.ids, batch.targets)
         if self.decoder is None:
             return loss
         return loss + self._recovered(self._decoded(states[:, 0], batch), batch.ids, batch.decoder_targets)
@@ -327,22 +257,21 @@ class Pretrainer(nn.Module):
         assert self.head is not None  # noqa: S101 - every objective but crops has one
         return functional.cross_entropy(self.head(states[targets]).float(), ids[targets])
 
-    def _told(self, specials: Tensor, batch: PretrainingBatch) -> Tensor:
-        """Mean loss of a sequence's visible tokens, each told from the mean of its special tokens float [S, N, H]."""
+    def _bag_loss(self, specials: Tensor, batch: PretrainingBatch) -> Tensor:
+        """Mean loss of a sequence's visible tokens, each predicted from the mean of its special tokens float [S, N, H]."""
         assert self.head is not None  # noqa: S101 - as above
         surprise = -self.head(specials.mean(1)).float().log_softmax(-1).gather(1, batch.ids)
         visible = batch.mask & ~batch.targets
-        told: Tensor = (surprise * visible).sum() / visible.sum().clamp(min=1)
-        return told
+        loss: Tensor = (surprise * visible).sum() / visible.sum().clamp(min=1)
+        return loss
 
     def _decoded(self, embedding: Tensor, batch: PretrainingBatch) -> Tensor:
         """Output float [S, L, H] of a weak decoder: the sequence's embedding takes the place of the special tokens."""
-        count = self.config.specials
-        given = self.encoder.embed(batch.decoded, batch.offset)
-        given = torch.cat([embedding[:, None].to(given.dtype), given[:, count:]], 1)
-        plain = torch.ones(given.shape[:2], device=given.device)
+        x = self.encoder.embed(batch.decoded, batch.offset)
+        x = torch.cat([embedding[:, None].to(x.dtype), x[:, self.config.specials :]], 1)
+        plain = torch.ones(x.shape[:2], device=x.device)
         assert self.decoder is not None  # noqa: S101 - only called with a decoder
-        return self.decoder(given, plain, masked_bias(batch.mask, 1))[:, 1:]  # type: ignore[no-any-return]
+        return self.decoder(x, plain, masked_bias(batch.mask, 1))[:, 1:]  # type: ignore[no-any-return]
 
     def _crops(self, batch: PretrainingBatch) -> Tensor:
         half = batch.ids.shape[1] // 2

@@ -11,20 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["MEAN_IDF", "TermImpacts"]
-
 START_SLOPE, START_CUT, START_GAIN, START_IDF, START_BM25 = 5.0, 0.1, 0.5, 0.1, 0.3
 MEAN_IDF = 5.0
 """The idf at which the idf term of a gain is 0."""
 
 
 class TermImpacts(nn.Module):
-    """The head that computes learned impacts.
-
-    Args:
-        hidden: D of both towers.
-        dimensions: K.
-    """
+    """The head that computes learned impacts, of D `hidden` and K `dimensions`."""
 
     def __init__(self, hidden: int, dimensions: int) -> None:
         super().__init__()
@@ -50,12 +43,7 @@ class TermImpacts(nn.Module):
         return functional.softplus(self.bm25_logit)
 
     def words(self, vectors: Tensor, idf: Tensor) -> tuple[Tensor, Tensor]:
-        """Directions float [W, K] and gains float [W] of words.
-
-        Args:
-            vectors: float [W, D], the query tower's for each word alone.
-            idf: float [W].
-        """
+        """Directions float [W, K] and gains float [W] of words, from the query tower's vector of each alone, float [W, D], and idf float [W]."""
         gains = functional.softplus(self.gain(vectors)[:, 0] + self.gain_idf * (idf - MEAN_IDF))
         return functional.normalize(self.word(vectors), dim=-1), gains
 
@@ -66,10 +54,8 @@ class TermImpacts(nn.Module):
     def forward(self, words: Tensor, gains: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
         """Learned impacts, float [W, N], >= 0, in a unit in which a BM25 impact counts `bm25_weight`.
 
-        Args:
-            words, gains: from `words`.
-            tokens: float [N, L, K].
-            mask: bool [N, L], True for tokens that may match a word; at least one per document.
+        `words` and `gains` are from `words`, `tokens` float [N, L, K]. `mask`, bool [N, L], is True for tokens that may match a word; at
+        least one per document.
         """
         cosines = torch.einsum("wk,nlk->wnl", words, tokens).masked_fill(~mask, -1.0)
         return functional.relu(self.slope * (cosines.amax(-1) - self.cut)) * gains[:, None]

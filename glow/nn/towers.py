@@ -16,8 +16,6 @@ from glow.encoders import MASKED_LOGIT, MIN_WEIGHT, TowerConfig
 from glow.nn.attention import WeightedSelfAttention
 from glow.schema import FieldSchema
 
-__all__ = ["EncoderLayer", "Tower", "TwoTowers", "initialise"]
-
 
 class EncoderLayer(nn.Module):
     """One post-norm encoder layer (Eq. 5): weighted attention, then a feed-forward block."""
@@ -42,16 +40,15 @@ class EncoderLayer(nn.Module):
 
 
 class Tower(nn.Module):
-    """Encodes weighted tokens into one L2-normalized vector.
+    """Encodes weighted tokens into one L2-normalized vector."""
 
-    Args:
-        config: the shape.
-        words: token embedding matrix [vocabulary, H], shared with the other tower.
-        max_tokens: rows of the position table.
-        fields: rows of the field table.
-    """
-
-    def __init__(self, config: TowerConfig, words: nn.Embedding, max_tokens: int, fields: int) -> None:
+    def __init__(
+        self,
+        config: TowerConfig,
+        words: nn.Embedding,  # token embedding matrix [vocabulary, H], shared with the other tower
+        max_tokens: int,  # rows of the position table
+        fields: int,  # rows of the field table
+    ) -> None:
         super().__init__()
         self.pooling, self.max_tokens, self.dimensions = config.pooling, max_tokens, config.hidden
         self.words = words
@@ -91,7 +88,7 @@ class Tower(nn.Module):
         last: WeightedSelfAttention = self.layers[-1].attention  # type: ignore[assignment]
         inputs: list[tuple[Tensor, ...]] = []
         # Captured by a hook, so that the loop of `states`, which is exported, stays as it is.
-        hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given))
+        hook = last.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments))
         try:
             self.states(ids, mask, field_ids, weights)
         finally:
@@ -99,15 +96,9 @@ class Tower(nn.Module):
         return last.probabilities(*inputs[0]).float()
 
     def forward(self, ids: Tensor, mask: Tensor, field_ids: Tensor, weights: Tensor) -> Tensor:
-        """Encodes a batch.
+        """Encodes a batch as vectors float32 [B, H], L2-normalized.
 
-        Args:
-            ids, field_ids: int64 [B, L], L at most the position table's rows.
-            mask: int64 [B, L], 1 for tokens.
-            weights: float32 [B, L], >= 0.
-
-        Returns:
-            float32 [B, H], L2-normalized.
+        `ids`, `field_ids` and `mask`, 1 for tokens, are int64 [B, L], L at most the position table's rows; `weights` float32 [B, L], >= 0.
         """
         x = self.states(ids, mask, field_ids, weights).float()
         return functional.normalize(self._pool(x, mask, weights), dim=-1)
@@ -125,12 +116,7 @@ class Tower(nn.Module):
 
 
 class TwoTowers(nn.Module):
-    """A query tower and a document tower with one token embedding matrix.
-
-    Args:
-        config: shape of both, except for the number of layers.
-        schema: gives each tower's longest input and the number of fields.
-    """
+    """A query tower and a document tower with one token embedding matrix; the schema gives each its longest input."""
 
     def __init__(self, config: TowerConfig, schema: FieldSchema) -> None:
         super().__init__()

@@ -24,12 +24,8 @@ _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ONLY_ON_CPUS = b"MatMulIntegerToFloat"  # ONNX Runtime would compute it on the CPU, in silence
 
 
-def open_session(
-    path: Path,  # an ONNX file; its external data are beside it
-    device: Device = "cpu",
-    threads: int = 1,  # intra-op threads, >= 1; 1 suits a service whose requests run side by side
-) -> onnxruntime.InferenceSession:
-    """Opens a model on one device."""
+def open_session(path: Path, device: Device = "cpu", threads: int = 1) -> onnxruntime.InferenceSession:
+    """Opens an ONNX file on one device; one intra-op thread suits a service whose requests run side by side."""
     provider = _PROVIDERS[device]
     available = onnxruntime.get_available_providers()
     if provider not in available:
@@ -69,8 +65,8 @@ class Encoder:
         self,
         path: Path,  # `query.onnx` or `document.onnx`
         pad_id: int = 0,  # id of [PAD] in the model's vocabulary
-        device: Device = "cpu",  # `cpu` or `cuda`
-        threads: int = 1,  # intra-op threads
+        device: Device = "cpu",
+        threads: int = 1,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,  # most tokens of a batch, including padding
     ) -> None:
         self._session = open_session(path, device, threads)
@@ -79,8 +75,7 @@ class Encoder:
         self.device = device
         self.dimensions = self._check(path.name)
         self.providers: list[str] = self._session.get_providers()
-        # Names of the graph's outputs; at least `vector`
-        self.outputs = tuple(value.name for value in self._session.get_outputs())
+        self.outputs = tuple(value.name for value in self._session.get_outputs())  # at least `vector`
 
     def _check(self, name: str) -> int:
         """The tower's dimensions, D; refuses a graph without the inputs and outputs that `run` uses."""
@@ -114,11 +109,6 @@ class Encoder:
     ) -> list[NDArray[np.float32]]:
         """Runs one padded batch of at least one sequence for the graph's outputs of these names, in their order."""
         batch = pad(sequences, self._pad_id)
-        inputs = {
-            "ids": batch.ids,
-            "mask": batch.mask,
-            "field_ids": batch.field_ids,
-            "weights": batch.weights,
-        }
+        inputs = {name: getattr(batch, name) for name in INPUTS}
         arrays: list[NDArray[np.float32]] = self._session.run(list(outputs), inputs)
         return arrays

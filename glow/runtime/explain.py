@@ -21,8 +21,6 @@ from glow.records import Document
 from glow.runtime.encoder import VECTOR, Device, Encoder
 from glow.text import QUERY, Preprocessor, WeightedTokens, batches_by_length, field_words, is_punctuation
 
-__all__ = ["ATTENTION", "AttentionEncoder", "ExplainedWord", "Explainer", "Explanation", "TermAblation"]
-
 ATTENTION = "attention"
 MAX_BATCH_TOKENS = 512
 """A batch that stays in a core's cache, as in a build."""
@@ -37,10 +35,8 @@ class ExplainedWord:
     word: str  # as preprocessing yields it
     tf: int  # how often the field has it, before truncation; the weight is computed from it
     idf: float  # from the index's term statistics; finite, >= 0
-    # The tower's input for each of the word's subword tokens; the same in every field of a document
-    weight: float
-    # Of [CLS] in the last layer, mean over heads: the fraction in [0, 1] that all subword tokens of the word
-    # in this field get
+    weight: float  # the tower's input for each of the word's subword tokens; the same in every field of a document
+    # Fraction in [0, 1] of [CLS]'s attention in the last layer that its subword tokens in this field get, mean over heads
     attention: float
 
 
@@ -48,8 +44,9 @@ class ExplainedWord:
 class Explanation:
     """Explanation of one query or document."""
 
-    # Every word that reached the tower, once per field: most attended first, ties as in the text
-    terms: tuple[ExplainedWord, ...]
+    terms: tuple[
+        ExplainedWord, ...
+    ]  # that reached the tower, once per field: most attended first, ties as in the text
     specials: float  # attention on [CLS] and [SEP]; with that of all terms it adds up to 1
     vector: NDArray[np.float32]  # float32 [D], L2-normalized, bit for bit that of the tower without attention
 
@@ -92,10 +89,9 @@ class Explainer:
 
     def __init__(
         self,
-        # Directory of the explain graphs with their weights (`glow.artifact.model.EXPLAIN_FILES`)
-        folder: Path,
+        folder: Path,  # of the explain graphs with their weights (`glow.artifact.model.EXPLAIN_FILES`)
         preprocessor: Preprocessor,  # of the index, whose term statistics give the towers' weights
-        device: Device = "cpu",  # device, threads: as for `Encoder`
+        device: Device = "cpu",
         threads: int = 1,
     ) -> None:
         self._folder = folder
@@ -124,8 +120,9 @@ class Explainer:
     def explain_documents(
         self,
         documents: Sequence[Document],
-        # Called before every document and every batch; what it raises ends the work
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: (
+            None
+        ),  # called before every document and batch; what it raises ends the work
     ) -> list[Explanation]:
         """Explains documents (or passages, as documents of their own), in the order given."""
         own = self._preprocessor
@@ -143,33 +140,26 @@ class Explainer:
                 explanations[row] = self._explanation(sequences[row], fields, shares, vector)
         return [explanations[row] for row in range(len(documents))]
 
-    def leave_one_out(
-        self,
-        text: str,
-        vectors: NDArray[np.float32],  # float32 [n, D], L2-normalized, of the hits (`Explanation.vector`)
-    ) -> list[TermAblation]:
-        """Removes each different word from the query, at all its places; encodes and scores the rest.
+    def leave_one_out(self, text: str, vectors: NDArray[np.float32]) -> list[TermAblation]:
+        """Removes each different word from the query, at all its places, and scores hits float32 [n, D] by the rest.
 
         The rest is preprocessed like a query of its own: the other words' weights change with the query's length, and
-        words that the token limit had cut off may come in.
-
-        Returns one for each different word that reached the tower, in order: of a long query for its heaviest words only, so that
-        they are at most 4,096 tokens together. None for a query of one different word, because nothing would be left.
+        words that the token limit had cut off may come in. Of a long query only the heaviest words are removed, so that the rests
+        are at most 4,096 tokens together. A query of one word has none.
         """
         words = self._preprocessor.pieces.words(text)
         tokens = self._preprocessor.query_words(words)
         if len(set(words)) < 2:
             return []
-        kept = tuple(dict.fromkeys(tokens.words))
-        heavy = sorted(kept, key=self._preprocessor.weigher.idf, reverse=True)[
-            : ABLATED_TOKENS // len(tokens)
-        ]
-        kept = tuple(word for word in kept if word in heavy)
-        rests = [self._preprocessor.query_words([word for word in words if word != left]) for left in kept]
+        read = dict.fromkeys(tokens.words)
+        heaviest = sorted(read, key=self._preprocessor.weigher.idf, reverse=True)
+        heavy = set(heaviest[: ABLATED_TOKENS // len(tokens)])
+        removed = [word for word in read if word in heavy]
+        rests = [self._preprocessor.query_words([word for word in words if word != left]) for left in removed]
         encoded = self._tower(QUERY_TOWER).tower.encode([tokens, *rests])
         scores = encoded @ vectors.T  # [1 + w, n]
         deltas = scores[1:] - scores[0]
-        return [TermAblation(word, tuple(row)) for word, row in zip(kept, deltas.tolist(), strict=True)]
+        return [TermAblation(word, tuple(row)) for word, row in zip(removed, deltas.tolist(), strict=True)]
 
     def _tower(self, name: str) -> AttentionEncoder:
         if name not in self._towers:

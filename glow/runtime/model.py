@@ -29,20 +29,16 @@ _CHUNK_WORDS = 2048
 class LearnedHead:
     """Weights of the head, stored in `learned.npz`."""
 
-    # projection, bias: float32 [D, K] and [K], from a word's vector to its direction
-    projection: NDArray[np.float32]
-    bias: NDArray[np.float32]
-    # gain_weight, gain_bias, gain_idf, scale: float32 [D] and three numbers. A word's gain, in the unit of
-    # BM25's impacts, is scale · softplus(vector · gain_weight + gain_bias + gain_idf · idf)
-    gain_weight: NDArray[np.float32]
+    projection: NDArray[np.float32]  # float32 [D, K], from a word's vector to its direction
+    bias: NDArray[np.float32]  # float32 [K]
+    # A word's gain, in the unit of BM25's impacts: scale · softplus(vector · gain_weight + gain_bias + gain_idf · idf)
+    gain_weight: NDArray[np.float32]  # float32 [D]
     gain_bias: float
     gain_idf: float
     scale: float
     cut: float  # cosine below which a token contributes nothing to a word, > -1
-    # words, priors: words of queries, and float32 > 0, the frequency of each among all words of the training
-    # queries
-    words: tuple[str, ...]
-    priors: NDArray[np.float32]
+    words: tuple[str, ...]  # of queries
+    priors: NDArray[np.float32]  # float32 > 0, frequency of each among all words of the training queries
 
     @property
     def dimensions(self) -> int:
@@ -62,8 +58,9 @@ class LearnedHead:
         for start in range(0, len(words), _CHUNK_WORDS):
             chunk = words[start : start + _CHUNK_WORDS]
             vectors = encoder.encode([preprocessor.query(word) for word in chunk])
-            found = vectors @ self.projection + self.bias
-            directions[start : start + len(chunk)] = found / np.linalg.norm(found, axis=1, keepdims=True)
+            projected = vectors @ self.projection + self.bias
+            norms = np.linalg.norm(projected, axis=1, keepdims=True)
+            directions[start : start + len(chunk)] = projected / norms
             dfs = np.array([min(max(terms.df(word), 1), terms.documents) for word in chunk], np.float64)
             idf = idf_lucene(dfs, float(max(terms.documents, 1)))
             raised = vectors @ self.gain_weight + self.gain_bias + self.gain_idf * idf
@@ -71,7 +68,6 @@ class LearnedHead:
         return directions, gains
 
     def save(self, path: Path) -> None:
-        """Writes the file."""
         arrays: dict[str, Any] = {
             name: np.asarray(getattr(self, name), np.float32) for name in _SHAPES if name != "words"
         }
@@ -90,15 +86,13 @@ class LearnedHead:
             raise FormatError(
                 f"{path.name} cannot be read: {error}; export the learned impacts again"
             ) from error
-        ranks = {name: array.ndim for name, array in arrays.items()}
         wrong = [
-            name for name in arrays if ranks[name] != _SHAPES[name] or not np.isfinite(arrays[name]).all()
+            name
+            for name, array in arrays.items()
+            if array.ndim != _SHAPES[name] or not np.isfinite(array).all()
         ]
-        if (
-            wrong
-            or len(words) != len(arrays["priors"])
-            or arrays["projection"].shape[1:] != arrays["bias"].shape
-        ):
+        fits = len(words) == arrays["priors"].size and arrays["projection"].shape[1:] == arrays["bias"].shape
+        if wrong or not fits:
             raise FormatError(
                 f"{path.name}: {', '.join(wrong) or 'its arrays'} do not fit; export the learned impacts again"
             )
@@ -115,8 +109,8 @@ CHUNK_DOCUMENTS = 512
 class Model:
     """A verified model directory."""
 
-    folder: Path  # the directory
-    manifest: Manifest  # its manifest
+    folder: Path
+    manifest: Manifest
     hash: str  # the model hash (ARCHITECTURE.md section 3)
     preprocessor: Preprocessor  # with the model's own term statistics
 
@@ -151,11 +145,7 @@ class Model:
 def preprocess_documents(
     documents: Iterable[Document], preprocessor: Preprocessor
 ) -> Iterator[tuple[list[Document], dict[str, int], list[WeightedTokens]]]:
-    """Preprocesses a stream of documents in bounded memory.
-
-    Yields A chunk of documents; per field, how many of them lost words to its token limit; the tower's inputs, in
-    order.
-    """
+    """Yields documents in chunks, for each field how many of them lost words to its token limit, and the tower's inputs."""
     stream = iter(documents)
     while chunk := list(islice(stream, CHUNK_DOCUMENTS)):
         sequences = [preprocessor.document(document) for document in chunk]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -20,26 +19,11 @@ from glow.errors import FormatError
 from glow.options import StrictModel
 from glow.records import Document
 from glow.runtime.encoder import Device, open_session
-from glow.text import (
-    Preprocessor,
-    TermTable,
-    WeightedTokens,
-    WordPieces,
-    batches_by_length,
-    load_preprocessor,
-    pad,
-)
-
-__all__ = [
-    "DocumentReader",
-    "QueryStates",
-    "Reranker",
-    "RerankerShape",
-    "reranker_preprocessor",
-]
+from glow.text import Preprocessor, WeightedTokens, batches_by_length, pad
 
 READ_TOKENS = 512
 """Token limit of a batch of documents; small ones stay in a core's cache."""
+PAIR_INPUTS = {"query", "query_mask", "stored", "mask"}
 
 
 class RerankerShape(StrictModel):
@@ -61,25 +45,11 @@ class QueryStates:
     mask: NDArray[np.int64]  # int64 [1, Lq], 1 everywhere
 
 
-def reranker_preprocessor(
-    folder: Path,
-    terms: TermTable,
-    # Subword vocabulary to share, which must be the same; None: loaded anew
-    pieces: WordPieces | None = None,
-) -> Preprocessor:
-    """The preprocessor of a re-ranker's input; the weights of words are ignored."""
-    return load_preprocessor(folder, terms, pieces)
-
-
 class DocumentReader:
-    """Runs documents through layers 1 to l; safe to use from many threads."""
+    """Runs documents through layers 1 to l of a re-ranker, with its preprocessor; safe to use from many threads."""
 
     def __init__(
-        self,
-        folder: Path,  # the re-ranker's directory
-        preprocessor: Preprocessor,  # its own
-        device: Device = "cpu",  # device, threads: as for `open_session`
-        threads: int = 1,
+        self, folder: Path, preprocessor: Preprocessor, device: Device = "cpu", threads: int = 1
     ) -> None:
         self.shape = RerankerShape.load(folder / RERANKER_SHAPE)
         self._preprocessor = preprocessor
@@ -92,12 +62,12 @@ class DocumentReader:
     def read(self, documents: Sequence[Document]) -> list[NDArray[np.float32]]:
         """Token embeddings to store, float32 [L, e] for each document, L >= 1, in the order given."""
         sequences = [self.tokens(document) for document in documents]
-        found: list[NDArray[np.float32]] = [np.empty((0, self.shape.size), np.float32)] * len(sequences)
+        stored = dict[int, NDArray[np.float32]]()
         for rows in batches_by_length([len(sequence) for sequence in sequences], READ_TOKENS):
-            stored, _ = self.read_tokens([sequences[row] for row in rows])
-            for row, states in zip(rows, stored, strict=True):
-                found[row] = np.array(states[: len(sequences[row])])
-        return found
+            batch, _ = self.read_tokens([sequences[row] for row in rows])
+            for row, states in zip(rows, batch, strict=True):
+                stored[row] = np.array(states[: len(sequences[row])])
+        return [stored[row] for row in range(len(sequences))]
 
     def read_tokens(
         self, sequences: Sequence[WeightedTokens]
@@ -109,20 +79,22 @@ class DocumentReader:
 
 
 class Reranker:
-    """Scores stored documents for a query; safe to use from many threads."""
+    """Scores stored documents for a query, with its own preprocessor; safe to use from many threads."""
 
     def __init__(
-        self,
-        folder: Path,  # the re-ranker's directory
-        preprocessor: Preprocessor,  # its own
-        device: Device = "cpu",  # device, threads: as for `open_session`
-        threads: int = 1,
+        self, folder: Path, preprocessor: Preprocessor, device: Device = "cpu", threads: int = 1
     ) -> None:
         self.shape = RerankerShape.load(folder / RERANKER_SHAPE)  # that stored token embeddings must have
         self.preprocessor = preprocessor
         self._folder, self._device, self._threads = folder, device, threads
         self._query = open_session(folder / QUERY_READER, device, threads)
-        self._pairs = _open_pairs(folder / JOIN_GRAPH, self.shape, device, threads)
+        self._pairs = open_session(folder / JOIN_GRAPH, device, threads)
+        inputs = {value.name: value.shape for value in self._pairs.get_inputs()}
+        if set(inputs) != PAIR_INPUTS or inputs["stored"][-1] != self.shape.size:
+            raise FormatError(
+                f"{JOIN_GRAPH} does not score stored tokens of {self.shape.size} numbers: found inputs {inputs}, "
+                f"expected {sorted(PAIR_INPUTS)}"
+            )
         self._lock = threading.Lock()
         self._documents: DocumentReader | None = None
 
@@ -143,8 +115,7 @@ class Reranker:
         mask: NDArray[np.int64],  # int64 [B, Ld], 1 for tokens
     ) -> NDArray[np.float32]:
         """Scores documents. Returns float32 [B], finite, of any sign; higher is better."""
-        scores: NDArray[np.float32] = self._run(query, stored, mask, "score")
-        return scores
+        return self._run(query, stored, mask, "score")
 
     def attention(
         self, query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64]
@@ -164,25 +135,8 @@ class Reranker:
             return self._documents
 
     def _run(
-        self,
-        query: QueryStates,
-        stored: NDArray[np.float32],
-        mask: NDArray[np.int64],
-        output: str,
+        self, query: QueryStates, stored: NDArray[np.float32], mask: NDArray[np.int64], output: str
     ) -> NDArray[np.float32]:
         inputs = {"query": query.states, "query_mask": query.mask, "stored": stored, "mask": mask}
-        found: NDArray[np.float32] = self._pairs.run([output], inputs)[0]
-        return found
-
-
-def _open_pairs(
-    path: Path, shape: RerankerShape, device: Device, threads: int
-) -> onnxruntime.InferenceSession:
-    session = open_session(path, device, threads)
-    inputs = {value.name: value.shape for value in session.get_inputs()}
-    wanted = {"query", "query_mask", "stored", "mask"}
-    if set(inputs) != wanted or inputs["stored"][-1] != shape.size:
-        raise FormatError(
-            f"{path.name} does not score stored tokens of {shape.size} numbers: found inputs {inputs}, expected {sorted(wanted)}"
-        )
-    return session
+        values: NDArray[np.float32] = self._pairs.run([output], inputs)[0]
+        return values

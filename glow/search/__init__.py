@@ -38,7 +38,6 @@ from glow.search.reranking import (
     AttendedWord,
     Reranking,
     attended_words,
-    mixed,
     rerank,
     score_unit,
 )
@@ -61,7 +60,7 @@ from glow.search.retrievers import (
     search_documents,
     words_searched,
 )
-from glow.search.suggest import Suggestion, suggest
+from glow.search.suggest import suggest
 from glow.search.synonyms import NO_SYNONYMS, SynonymFile, Synonyms, read_synonyms
 from glow.search.syntax import Constraint, constraint_mask, live_mask, reads_documents
 
@@ -69,11 +68,11 @@ __all__ = [
     "DEFAULT_CANDIDATES", "HEAD", "MAX_DEPTH", "NO_OTHERS", "NO_SYNONYMS", "RETRIEVERS", "SHARPNESS",
     "AnalyzedQuery", "Arrangement", "AttendedWord", "Confidence", "Constraint", "EncodedQuery",
     "FilterBoost", "Fused", "Match", "Matches", "Others", "RankedDocuments", "RecencyBoost", "Reranking",
-    "Retriever", "RetrieverOrAuto", "Scorer", "SortKey", "Suggestion", "SynonymFile", "Synonyms",
+    "Retriever", "RetrieverOrAuto", "Scorer", "SortKey", "SynonymFile", "Synonyms",
     "Syntax", "Typos", "WordMatching", "Words", "analyze_query", "arrange", "attended_words",
     "confidence_of", "constraint_mask", "contributions", "coverage_scorer", "dense_scorer",
     "fit_logistic", "fuse", "fuse_hybrid", "fuse_rankings", "gather_hybrid", "held_words", "is_known",
-    "live_mask", "mixed", "near_matches", "probabilities", "rank_dense", "rank_hybrid", "rank_lexical",
+    "live_mask", "near_matches", "probabilities", "rank_dense", "rank_hybrid", "rank_lexical",
     "read_synonyms", "reads_documents", "reads_head", "rerank", "rows_read", "rrf", "score_unit",
     "search_documents", "signs_of", "suggest", "uncertainty", "unknown_words", "words_searched",
 ]  # fmt: skip

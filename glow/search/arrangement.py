@@ -15,8 +15,6 @@ from glow.index.columns import Columns, TypedColumn, value_ranks
 from glow.index.columns.filters import Expression
 from glow.search.retrievers import RankedDocuments
 
-__all__ = ["Arrangement", "FilterBoost", "RecencyBoost", "SortKey", "arrange"]
-
 SCORE = "score"
 _MICROSECONDS = 1e6
 
@@ -54,29 +52,31 @@ class Arrangement:
     boosts: tuple[FilterBoost | RecencyBoost, ...] = ()  # changes of scores
     min_score: float | None = None  # hits that score less are removed; None: all stay
     sort: tuple[SortKey, ...] = ()  # keys other than the score, the most important first; ties by score
-    # field of which each value keeps at most `group_size` hits; "" for none. Documents without a value stay
-    group_by: str = ""
+    group_by: str = (
+        ""  # field of which each value keeps at most `group_size` hits; documents without a value stay
+    )
     group_size: int = 1  # >= 1
 
 
 def arrange(
-    ranked: RankedDocuments, wanted: Arrangement, columns: Columns, mask: Callable[[Expression], RowMask]
+    ranked: RankedDocuments, arrangement: Arrangement, columns: Columns, mask: Callable[[Expression], RowMask]
 ) -> RankedDocuments:
     """Changes scores, removes hits, and sorts and groups the others."""
     scores, rows = ranked.scores.astype(np.float32), ranked.rows
     places = np.arange(len(rows))
-    for boost in wanted.boosts:
+    for boost in arrangement.boosts:
         factors = _factors(boost, rows, columns, mask)
         # A negative score, such as a cosine, is divided, so that a factor above 1 always raises it.
         scores = np.where(scores >= 0, scores * factors, scores / factors).astype(np.float32)
-    if wanted.boosts:
+    if arrangement.boosts:
         places = np.argsort(-scores, kind="stable")
-    if wanted.min_score is not None:
-        places = places[scores[places] >= wanted.min_score]
-    if wanted.sort:
-        places = places[_order(wanted.sort, scores[places], rows[places], columns)]
-    if wanted.group_by:
-        places = places[_first_of_groups(columns, wanted.group_by, wanted.group_size, rows[places])]
+    if arrangement.min_score is not None:
+        places = places[scores[places] >= arrangement.min_score]
+    if arrangement.sort:
+        places = places[_order(arrangement.sort, scores[places], rows[places], columns)]
+    if arrangement.group_by:
+        ranks = value_ranks(columns, arrangement.group_by, rows[places])
+        places = places[_first_of_groups(ranks.tolist(), arrangement.group_size)]
     return replace(ranked, scores=scores).take(places)
 
 
@@ -104,12 +104,8 @@ def _factors(
 
 def _latest(part: TypedColumn, row: int) -> float | None:
     """The latest date of a document, in microseconds."""
-    held = (
-        part.codes[row : row + 1]
-        if part.offsets is None
-        else part.codes[part.offsets[row] : part.offsets[row + 1]]
-    )
-    code = int(held.max()) if len(held) else 0
+    first, end = (row, row + 1) if part.offsets is None else part.offsets[row : row + 2].tolist()
+    code = int(part.codes[first:end].max(initial=0))
     return float(part.values.key(code - 1)) if code else None
 
 
@@ -129,12 +125,12 @@ def _order(
     return order
 
 
-def _first_of_groups(columns: Columns, field: str, size: int, rows: NDArray[np.int64]) -> list[int]:
-    ranks = value_ranks(columns, field, rows).tolist()
-    seen: dict[int, int] = {}
-    kept = []
+def _first_of_groups(ranks: Sequence[int], size: int) -> list[int]:
+    """The places of the first hits with each value, and of all without one."""
+    counts: dict[int, int] = {}
+    places = []
     for place, rank in enumerate(ranks):
-        seen[rank] = seen.get(rank, 0) + 1
-        if rank < 0 or seen[rank] <= size:
-            kept.append(place)
-    return kept
+        counts[rank] = counts.get(rank, 0) + 1
+        if rank < 0 or counts[rank] <= size:
+            places.append(place)
+    return places

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from glow.index import Calibration
 
-__all__ = ["SHARPNESS", "Confidence", "confidence_of", "fit_logistic", "probabilities", "signs_of"]
-
 Confidence = Literal["high", "low", "none"]
 """Confidence in the first hit: it most likely answers the query; it may; most likely no hit does."""
 Floats = NDArray[np.float32]
@@ -62,15 +60,15 @@ def probabilities(calibration: Calibration, evidence: Floats, head: Floats, open
     weights = np.array([calibration.standing, calibration.evidence, calibration.openness])
     # One product per row: the rounding of a matrix product depends on the number of rows.
     logits = np.einsum("ij,j->i", signs, weights) + calibration.constant
-    found: Floats = (1.0 / (1.0 + np.exp(-logits))).astype(np.float32)
-    return found
+    likely: Floats = (1.0 / (1.0 + np.exp(-logits))).astype(np.float32)
+    return likely
 
 
-def confidence_of(
-    cosine: float,  # its similarity, in [-1, 1]; NaN: unknown, so words alone count
-    covered: float,  # fraction of the query's content words that it holds, by idf, in [0, 1]
-) -> Confidence:
-    """Confidence in a first hit; neither number falls with the number of relevant documents."""
+def confidence_of(cosine: float, covered: float) -> Confidence:
+    """Confidence in a first hit by its cosine, NaN if unknown, and the fraction of the query's words that it holds, by idf.
+
+    Neither number falls with the number of relevant documents.
+    """
     evidence = np.nan_to_num(cosine) + COVERED * covered
     if covered >= ALL_COVERED or evidence >= HIGH:
         return "high"
@@ -87,17 +85,17 @@ def fit_logistic(
     table = np.hstack([signs, np.ones((len(signs), 1))])
     scale = np.maximum(np.abs(table).max(0), 1e-9)
     table, share = table / scale, weights / weights.sum()
-    found, free = np.zeros(table.shape[1]), np.ones(table.shape[1], np.bool_)
+    factors, free = np.zeros(table.shape[1]), np.ones(table.shape[1], np.bool_)
     for _ in range(ROUNDS):
-        likely = 1.0 / (1.0 + np.exp(-np.clip(table @ found, -30, 30)))
+        likely = 1.0 / (1.0 + np.exp(-np.clip(table @ factors, -30, 30)))
         slope = table.T @ (share * (answers - likely))
-        curve = (table * (share * likely * (1 - likely))[:, None]).T @ table + 1e-9 * np.eye(len(found))
-        step = np.zeros(len(found))
+        curve = (table * (share * likely * (1 - likely))[:, None]).T @ table + 1e-9 * np.eye(len(factors))
+        step = np.zeros(len(factors))
         step[free] = np.linalg.solve(curve[np.ix_(free, free)], slope[free])
-        found = found + np.clip(step, -20, 20)
-        wrong = [sign for sign in bounded if free[sign] and found[sign] < 0]
-        free[wrong], found[wrong] = False, 0.0
+        factors = factors + np.clip(step, -20, 20)
+        wrong = [sign for sign in bounded if free[sign] and factors[sign] < 0]
+        free[wrong], factors[wrong] = False, 0.0
         if not wrong and np.abs(step).max() < STEP:
             break
-    fitted: Doubles = found / scale
+    fitted: Doubles = factors / scale
     return fitted

@@ -24,23 +24,24 @@ from glow.records import Hit
 from glow.search.query import NO_OTHERS, Others
 from glow.text import searched_words
 
+Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Rows int64 [x] -> their true scores float32 [x] for the current query."""
 DEPTH = 8
 """Up to this number of query words coverage counts in full; long questions are rarely repeated word for word."""
 
 
 def coverage_scorer(
     impacts: ImpactsView,
-    # Of the query; repeated words count repeatedly, and words that no document holds count too
-    words: Sequence[str],
-    # Weight of a word, >= 0; from statistics that no delta changes, so that scores stay the same
-    idf: Callable[[str], float],
+    words: Sequence[
+        str
+    ],  # of the query; repeated words count repeatedly, and those that no document holds count too
+    idf: Callable[[str], float],  # weight of a word, >= 0; from statistics that no delta changes
     others: Others = NO_OTHERS,  # what else counts as a word; one that consists of several words needs all
     power: float | None = None,  # None: min(1, 8 / words)
-) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
-    """Returns a function that computes the factors of documents' lexical scores.
+) -> Scorer:
+    """Makes the factors of documents' lexical scores: the fraction of the query that each holds, by idf, to a power, in [0, 1].
 
-    Returns documents int64 [m] -> the fraction of the query that each holds, weighted by idf, to a power;
-    float32 [m] in [0, 1], 1 for a query without words. Stop words count if it has no others.
+    It is 1 for a query without words. Stop words count if it has no others.
     """
     counts = Counter(searched_words(words))
     shares = np.array([count * idf(word) for word, count in counts.items()])
@@ -50,10 +51,11 @@ def coverage_scorer(
     def covered(documents: NDArray[np.int64]) -> NDArray[np.float32]:
         if total <= 0.0:
             return np.ones(len(documents), np.float32)
-        held = np.where(held_words(impacts, list(counts), documents, others), shares / total, 0.0).sum(axis=1)
+        holds = held_words(impacts, list(counts), documents, others)
         # The rounding of many fractions may make their sum exceed 1.
-        share: NDArray[np.float32] = (np.minimum(held, 1.0) ** power).astype(np.float32)
-        return share
+        sums = np.minimum(np.where(holds, shares / total, 0.0).sum(axis=1), 1.0)
+        fractions: NDArray[np.float32] = (sums**power).astype(np.float32)
+        return fractions
 
     return covered
 
@@ -62,23 +64,19 @@ def held_words(
     impacts: ImpactsView, words: Sequence[str], documents: NDArray[np.int64], others: Others = NO_OTHERS
 ) -> NDArray[np.bool_]:
     """Whether each document, int64 [m], holds each word or what else counts as it: bool [m, words]."""
-    every = list(
-        dict.fromkeys([*words, *(each for word in words for other in others.get(word, ()) for each in other)])
-    )
-    found = impacts.by_word(every, documents) > 0
-    held: NDArray[np.bool_] = found[:, : len(words)].copy()
-    place = {word: at for at, word in enumerate(every)}
+    further = (each for word in words for other in others.get(word, ()) for each in other)
+    place = {word: at for at, word in enumerate(dict.fromkeys([*words, *further]))}
+    holds = impacts.by_word(list(place), documents) > 0
+    counts: NDArray[np.bool_] = holds[:, : len(words)].copy()
     for at, word in enumerate(words):
         for other in others.get(word, ()):
-            held[:, at] |= found[:, [place[each] for each in other]].all(axis=1)
-    return held
+            counts[:, at] |= holds[:, [place[each] for each in other]].all(axis=1)
+    return counts
 
 
 def rrf(
-    # Document ids, best first; a repeated document counts at its best rank, and the ones behind it keep their
-    # ranks
-    rankings: Sequence[Sequence[str]],
-    k: int = RRF_K,  # constant that reduces the advantage of the first ranks, >= 0
+    rankings: Sequence[Sequence[str]],  # document ids, best first; a repeated one counts at its best rank
+    k: int = RRF_K,  # reduces the advantage of the first ranks, >= 0
 ) -> list[Hit]:
     """Fuses rankings. Returns every document once, best first; ties go to the smaller id, so the order of the rankings never matters."""
     shares: dict[str, list[float]] = {}
@@ -94,8 +92,9 @@ def rrf(
 
 
 def fuse(
-    # At least one, query id -> hits, best first; a query that some runs lack is fused from the others
-    runs: Sequence[Mapping[str, Sequence[Hit]]],
+    runs: Sequence[
+        Mapping[str, Sequence[Hit]]
+    ],  # at least one, query id -> hits, best first; some may lack a query
     top_k: int,  # number of hits of each run to fuse, and of hits to keep, >= 1
     k: int = RRF_K,
 ) -> Mapping[str, Sequence[Hit]]:
@@ -116,8 +115,6 @@ QUESTION_WORDS = {
 """First word of a question -> how many words it has at least."""
 QUESTION_SHARE = 0.3
 """Weight of terms in a question, relative to other queries: its words are repeated less (docs/results/models.md)."""
-
-
 IDENTIFIER_SHARE = 8.0
 """The same for a part number: the documents that hold it come before all that look like it."""
 _IDENTIFIER = re.compile(r"(?=\S*\d)\S{3,}")
@@ -142,10 +139,6 @@ HEAD = 10
 """Number of dense hits whose spread gives the certainty of the ranking."""
 SPREAD = 0.15
 Floats = NDArray[np.float64]
-Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
-"""Rows int64 [x] -> their true scores float32 [x] for the current query."""
-
-
 NO_ROWS = np.empty(0, np.int64)
 
 
@@ -155,34 +148,29 @@ class Fused:
 
     scores: NDArray[np.float32]  # float32 [m], descending
     rows: NDArray[np.int64]  # int64 [m], each once
-    # `dense`, `lexical` -> float32 [m]; NaN if unknown
-    parts: Mapping[str, NDArray[np.float32]]
-    # float32 [h], evidence of the documents nearest to the query, regardless of filters; None: unknown, or
-    # the fusion adds up ranks
+    parts: Mapping[str, NDArray[np.float32]]  # `dense`, `lexical` -> float32 [m]; NaN if unknown
+    # float32 [h], evidence of the documents nearest to the query, regardless of filters; None: unknown, or fused by ranks
     head: NDArray[np.float32] | None = None
     openness: float = 1.0  # `uncertainty` of these vectors
 
 
 def fuse_rankings(
     fusion: Fusion,
-    # dense, lexical: candidates, best first; scores finite. A repeated row counts at its best place
-    dense: Ranking,
+    dense: Ranking,  # candidates, best first; scores finite. A repeated row counts at its best place
     lexical: Ranking,
     order: NDArray[np.uint32] | None = None,  # uint32 [n], each document's place among ties; None: its row
-    # score_dense, score_lexical: true scores of rows that only the other retriever found. None: unknown; such
-    # rows count as the lowest candidate of that retriever, an upper bound
+    # True scores of rows that only the other retriever gathered; None: unknown, they count as its lowest candidate
     score_dense: Scorer | None = None,
     score_lexical: Scorer | None = None,
-    # The largest impact of any term (`ImpactIndex.largest`); None: the highest lexical score here
-    lexical_scale: float | None = None,
-    # The first of the dense ranking of all documents, regardless of filters: for `uncertainty`, and as rivals
-    # of the hits. None: no filter applies, so the dense candidates are used
+    lexical_scale: float | None = None,  # `ImpactIndex.largest`; None: the highest lexical score here
+    # The first of the dense ranking of all documents, regardless of filters; None: no filter applies
     head: Ranking | None = None,
-    # Fraction of the query that rows hold, in [0, 1], a factor of lexical scores under `convex`; None: 1
-    score_covered: Scorer | None = None,
+    score_covered: Scorer
+    | None = None,  # factor of lexical scores under `convex` (`coverage_scorer`); None: 1
     lexical_share: float = 1.0,  # factor of the lexical weight under `convex` (`lexical_share`)
-    # int64 [x], other rows to rank: matches that neither retriever gathered
-    further: NDArray[np.int64] = NO_ROWS,
+    further: NDArray[
+        np.int64
+    ] = NO_ROWS,  # int64 [x], other rows to rank: matches that neither retriever gathered
     *,
     waits: bool = False,  # whether the first two scorers wait for a store, so that they are called at once
 ) -> Fused:
@@ -206,25 +194,20 @@ def fuse_rankings(
     openness = uncertainty(near[0])
     scale = lexical_share * openness / (float(largest) or 1.0)  # 0 if no word of the query is known
     words = parts["lexical"].filled() * _covered(score_covered, rows)
-    made = _fused(_sum(fusion, parts["dense"].filled(), scale * words), rows, parts, order)
+    fused = _fused(_sum(fusion, parts["dense"].filled(), scale * words), rows, parts, order)
     if head is None:
-        return replace(made, head=made.scores[_places(made.rows, near[1])], openness=openness)
+        by_row = np.argsort(fused.rows, kind="stable")
+        places = by_row[np.searchsorted(fused.rows[by_row], near[1])]
+        return replace(fused, head=fused.scores[places], openness=openness)
     if score_lexical is None:
-        return replace(made, openness=openness)
+        return replace(fused, openness=openness)
     words = score_lexical(near[1]).astype(np.float64) * _covered(score_covered, near[1])
     scores = _sum(fusion, near[0].astype(np.float64), scale * words)
-    return replace(made, head=scores.astype(np.float32), openness=openness)
+    return replace(fused, head=scores.astype(np.float32), openness=openness)
 
 
 def _covered(score: Scorer | None, rows: NDArray[np.int64]) -> Floats:
     return np.ones(len(rows)) if score is None else score(rows).astype(np.float64)
-
-
-def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions of some of the rows among all of them, int64 [w]."""
-    order = np.argsort(rows, kind="stable")
-    found: NDArray[np.int64] = order[np.searchsorted(rows[order], wanted)]
-    return found
 
 
 def _sum(fusion: Fusion, dense: Floats, lexical: Floats) -> Floats:
@@ -243,8 +226,9 @@ def _fused(
     """The documents sorted by their evidence, float64 [m]."""
     scores, ranked = best(evidence.astype(np.float32), rows, max(len(rows), 1), order)
     places = np.searchsorted(rows, ranked)
-    told = {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
-    return Fused(scores, ranked, told)
+    return Fused(
+        scores, ranked, {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
+    )
 
 
 def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -> dict[str, float]:
@@ -254,13 +238,10 @@ def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -
     return {"dense": dense, "words": evidence - dense}
 
 
-def uncertainty(
-    # float32 [c], cosines, descending; if empty, the result is 1 and terms decide
-    scores: NDArray[np.float32],
-) -> float:
-    """How uncertain the dense ranking is: 2 (1 - top) exp(-(top - tenth) / 0.15), in [0, 4].
+def uncertainty(scores: NDArray[np.float32]) -> float:
+    """How uncertain a dense ranking is, from its cosines float32 [c]: 2 (1 - top) exp(-(top - tenth) / 0.15), in [0, 4].
 
-    Small if the first hit is near the query and well ahead of the tenth.
+    Small if the first hit is near the query and well ahead of the tenth; 1 without hits, so that terms decide.
     """
     if not len(scores):
         return 1.0
@@ -287,10 +268,9 @@ class _Candidates:
 
     def complete(self) -> None:
         """Computes the scores of rows that are not candidates."""
-        missing = np.isnan(self.scores)
         if self._score is None:
             return
-        places = np.flatnonzero(missing)
+        places = np.flatnonzero(np.isnan(self.scores))
         for start in range(0, len(places), SCORED_AT_ONCE):  # all vectors at once could be gigabytes
             block = places[start : start + SCORED_AT_ONCE]
             self.scores[block] = self._score(self._rows[block])

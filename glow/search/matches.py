@@ -49,11 +49,8 @@ class Matches:
         return are_among(rows, self.rows) if len(self.rows) else np.zeros(len(rows), np.bool_)
 
 
-def near_matches(
-    ranked: RankedDocuments,
-    most: int,  # candidates that were asked for
-) -> Matches:
-    """The matches of a search by similarity alone; if all candidates match, there may be others."""
+def near_matches(ranked: RankedDocuments, most: int) -> Matches:
+    """The matches of a search for at most so many candidates by similarity alone; if all match, there may be others."""
     nearest = float(ranked.scores[0]) if len(ranked.scores) else 0.0
     bound = max(NEAR, NEAREST_SHARE * nearest)
     is_whole = len(ranked.rows) < most or bool(ranked.scores[-1] < bound)
@@ -80,27 +77,24 @@ class WordMatching:
         lists = {word: _rows_of(impacts, word, self.others) for word in self._content()}
         if allowed is not None:
             lists = {word: rows[allowed.mask[rows]] for word, rows in lists.items()}
-        held = self._held(lists, self._known(impacts), len(impacts))
-        return _joined(held, near, self._bound(held[1], lists, nearest))
+        rows, words = self._by_words(lists, impacts, len(impacts))
+        return _joined((rows, words), near, self._bound(words, lists, nearest))
 
     def among(
         self, impacts: ImpactsView, pool: Rows, near: Ranking, nearest: float, *, is_whole: bool
     ) -> Matches:
         """The matches among some documents, int64 [p] ascending; arguments as for `everywhere`."""
         content = self._content()
-        held = held_words(impacts, content, pool, self.others)
-        lists = {word: np.flatnonzero(held[:, at]) for at, word in enumerate(content)}
-        places, words = self._held(lists, self._known(impacts), len(pool))
+        holds = held_words(impacts, content, pool, self.others)
+        lists = {word: np.flatnonzero(holds[:, at]) for at, word in enumerate(content)}
+        places, words = self._by_words(lists, impacts, len(pool))
         return _joined((pool[places], words), near, self._bound(words, lists, nearest), is_whole=is_whole)
 
     def _content(self) -> list[str]:
         return list(dict.fromkeys(searched_words(self.words)))
 
-    def _known(self, impacts: ImpactsView) -> list[str]:
-        return [word for word in self._content() if impacts.holds(word) or word in self.others]
-
-    def _held(
-        self, lists: Mapping[str, Rows], known: Sequence[str], documents: int
+    def _by_words(
+        self, lists: Mapping[str, Rows], impacts: ImpactsView, documents: int
     ) -> tuple[Rows, HeldWords]:
         """The documents that match through words, and how many words they hold.
 
@@ -109,27 +103,30 @@ class WordMatching:
         if not lists:
             return np.empty(0, np.int64), "none"
         if self.match != "any":
-            found = rows_in_all(list(lists.values()), documents)
-            if len(found) or self.match == "all":
-                return found, "all" if len(found) else "none"
-            found = _covered(lists, {word: self.idf(word) for word in known}, documents)
+            rows = rows_in_all(list(lists.values()), documents)
+            if len(rows) or self.match == "all":
+                return rows, "all" if len(rows) else "none"
+            known = [word for word in lists if impacts.holds(word) or word in self.others]
+            rows = _covered(lists, {word: self.idf(word) for word in known}, documents)
         else:
-            found = _union(list(lists.values()), documents)
-        return found, "some" if len(found) else "none"
+            rows = _union(list(lists.values()), documents)
+        return rows, "some" if len(rows) else "none"
 
-    def _bound(self, held: HeldWords, lists: Mapping[str, Rows], nearest: float) -> float:
+    def _bound(self, words: HeldWords, lists: Mapping[str, Rows], nearest: float) -> float:
         """The least cosine of a match that holds too few words."""
         if self.match != "auto":
             return NO_NEIGHBOR if self.match == "all" else EVERY_NEIGHBOR
         is_keyword = len(lists) <= MOST_KEYWORDS and STOP_WORDS.isdisjoint(self.words)
-        if is_keyword and held == "all":
+        if is_keyword and words == "all":
             return max(KEYWORD_NEAR, KEYWORD_SHARE * nearest)
         is_unknown = not any(map(len, lists.values()))
         return max(KEYWORD_NEAR if is_keyword and is_unknown else NEAR, NEAREST_SHARE * nearest)
 
 
-def _joined(held: tuple[Rows, HeldWords], near: Ranking, bound: float, *, is_whole: bool = True) -> Matches:
-    rows, words = held
+def _joined(
+    by_words: tuple[Rows, HeldWords], near: Ranking, bound: float, *, is_whole: bool = True
+) -> Matches:
+    rows, words = by_words
     similar = np.sort(near[1][near[0] >= bound])
     if len(rows) and len(similar):
         similar = similar[~are_among(similar, rows)]
@@ -139,10 +136,10 @@ def _joined(held: tuple[Rows, HeldWords], near: Ranking, bound: float, *, is_who
 
 def _rows_of(impacts: ImpactsView, word: str, others: Others) -> Rows:
     """The documents that hold a word, or what else counts as it."""
-    found = [impacts.rows_with(word)]
+    lists = [impacts.rows_with(word)]
     for other in others.get(word, ()):
-        found.append(rows_in_all([impacts.rows_with(each) for each in other], len(impacts)))
-    return found[0] if len(found) == 1 else _union(found, len(impacts))
+        lists.append(rows_in_all([impacts.rows_with(each) for each in other], len(impacts)))
+    return lists[0] if len(lists) == 1 else _union(lists, len(impacts))
 
 
 def _union(lists: Sequence[Rows], documents: int) -> Rows:

@@ -34,8 +34,9 @@ class AnalyzedQuery:
     corrected: Mapping[str, str] = field(default_factory=dict)  # unknown word -> its correction
     others: Others = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
-    # words of the query -> their synonyms
-    synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    synonyms: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # words of the query -> their synonyms
     completed: tuple[str, ...] = ()  # what a prefix stands for, most frequent first
 
 
@@ -79,9 +80,8 @@ def prefix_of(index: Index, text: str, most: int = MOST_COMPLETED) -> Prefix | N
     word, term = words[0], index.analyzer.term
     is_known = speller.knows(word)
     own = {word, term(word)} if is_known else set()
-    completions = tuple(
-        each for each in speller.completions(word, most) if own.isdisjoint((each, term(each)))
-    )
+    likely = speller.completions(word, most)
+    completions = tuple(each for each in likely if own.isdisjoint((each, term(each))))
     return Prefix(match[0], word, completions, is_known) if completions else None
 
 
@@ -99,12 +99,10 @@ def beside(
 def analyze_query(
     index: Index,  # its words decide what is a typo
     text: str,  # any string
-    typos: Typos = "auto",  # `off` leaves typos as they are; words of phrases and excluded words always stay
-    # `auto` reads phrases, exclusions and fields, if the index has a lexical component
-    syntax: Syntax = "plain",
+    typos: Typos = "auto",  # words of phrases and excluded words always stay as they are
+    syntax: Syntax = "plain",  # `auto` needs an index with a lexical component
     *,
-    # whether the last word is the start of one; an unknown one is replaced by its best completion
-    prefix: bool = False,
+    prefix: bool = False,  # the last word is the start of one; an unknown one is replaced by its best completion
     synonyms: Synonyms = NO_SYNONYMS,  # what else counts as words of the query
 ) -> AnalyzedQuery:
     """Analyzes a query for an index."""
@@ -120,15 +118,12 @@ def analyze_query(
     end = "" if started is None else started.typed
     corrected: dict[str, str] = {}
     if typos != "off" and speller is not None and speller.suspects(preprocessor.pieces.words(searched)):
-        corrections = [
-            speller.correct(part.text) if part.may_be_corrected else Correction(part.text, {})
-            for part in parts
-        ]
-        for each in corrections:
-            corrected |= each.words
+        renewed = []
+        for part in parts:
+            correction = speller.correct(part.text) if part.may_be_corrected else Correction(part.text, {})
+            corrected |= correction.words
+            renewed.append(replace(part, text=correction.text))
         if corrected:
-            pairs = zip(parts, corrections, strict=True)
-            renewed = [replace(part, text=each.text) for part, each in pairs]
             searched = searched_text([*renewed, Part(end)]).removesuffix(end)
     others: dict[str, tuple[tuple[str, ...], ...]] = {}
     if started is not None:

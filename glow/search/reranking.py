@@ -19,16 +19,7 @@ from glow.index.postings import POSTINGS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.records import Document
 from glow.search.retrievers import RankedDocuments, Retriever, rows_read
-from glow.text import QUERY, WeightedTokens, batches_by_length, field_words
-
-__all__ = [
-    "MAX_DEPTH",
-    "AttendedWord",
-    "Reranking",
-    "attended_words",
-    "rerank",
-    "score_unit",
-]
+from glow.text import QUERY, WeightedTokens, batches_by_length
 
 MAX_DEPTH = 200
 BATCH_TOKENS = 2048
@@ -59,10 +50,9 @@ def rerank(
     index: Index,  # with a re-ranker and stored token embeddings
     text: str,  # the query as it was searched; not without words
     ranked: RankedDocuments,  # first-stage hits
-    wanted: Reranking,  # number of hits to re-rank
+    options: Reranking,
     unit: float = 1.0,  # see `score_unit`
-    # float32 [D], of the query: it selects the best passage of documents that only lexical retrieval found.
-    # Without it, their first passage is used
+    # float32 [D], of the query, for the best passages of documents that only lexical retrieval found; None: the first
     vector: NDArray[np.float32] | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[RankedDocuments, bool]:
@@ -72,7 +62,7 @@ def rerank(
     """
     reranker, states = index.reranker, index[TOKEN_EMBEDDINGS]
     assert reranker is not None  # noqa: S101 - a request for it is refused earlier
-    count = min(wanted.depth, len(ranked.rows))
+    count = min(options.depth, len(ranked.rows))
     own = np.full(len(ranked.rows), np.nan, np.float32)
     if count:
         at = rows_read(index, ranked.rows[:count], ranked.passages, vector)
@@ -101,8 +91,7 @@ def attended_words(
     index: Index,  # with a re-ranker and stored token embeddings
     text: str,  # the query as it was searched
     rows: Sequence[int],  # of documents, at least one
-    # row of each document's re-ranked passage; None if the document was read whole, or this is unknown
-    passages: Sequence[int | None],
+    passages: Sequence[int | None],  # row of each document's re-ranked passage; None: read whole, or unknown
     documents: Sequence[Document],  # the same, as when they were stored
 ) -> list[tuple[AttendedWord, ...]]:
     """Attention of the joined layers, for each document: words of the query and the document, most attended first."""
@@ -112,18 +101,13 @@ def attended_words(
     known = {row: own for row, own in zip(rows, passages, strict=True) if own is not None}
     stored, mask = states.read(rows_read(index, np.array(rows, np.int64), known, None))
     shares = reranker.attention(query, stored, mask)
-    found = []
+    attended = []
     for document, row in zip(documents, shares, strict=True):
-        tokens = reranker.document_tokens(document)
+        tokens, names = reranker.document_tokens(document), reranker.preprocessor.schema.names
         words = _gathered(query.tokens, (QUERY,), row[: len(query.tokens)])
-        own = row[len(query.tokens) :][: len(tokens)]
-        words += _gathered(
-            tokens,
-            tuple(field_words(document, reranker.preprocessor.schema, reranker.preprocessor.pieces)),
-            own,
-        )
-        found.append(tuple(sorted(words, key=lambda word: -word.attention)))
-    return found
+        words += _gathered(tokens, names, row[len(query.tokens) :][: len(tokens)])
+        attended.append(tuple(sorted(words, key=lambda word: -word.attention)))
+    return attended
 
 
 def _gathered(
@@ -134,9 +118,8 @@ def _gathered(
     is_special = tokens.word_ids < 0
     # A query's first special token is [CLS], which ends no field.
     places = np.minimum(is_special.cumsum() - is_special[0], len(names) - 1)
-    for number, place, share in zip(
-        tokens.word_ids.tolist(), places.tolist(), attention.tolist(), strict=True
-    ):
+    columns = (tokens.word_ids, places, attention)
+    for number, place, share in zip(*(column.tolist() for column in columns), strict=True):
         if number >= 0:
             key = names[place], tokens.words[number]
             shares[key] = shares.get(key, 0.0) + share

@@ -107,10 +107,8 @@ def best_passages(
     rows, starts = _rows_of(passages, documents)
     scores = dense.score(vector, rows)
     ends = [*starts[1:].tolist(), len(rows)]
-    found = [
-        start + int(scores[start:end].argmax()) for start, end in zip(starts.tolist(), ends, strict=True)
-    ]
-    best: NDArray[np.int64] = rows[found]
+    pairs = zip(starts.tolist(), ends, strict=True)
+    best: NDArray[np.int64] = rows[[start + int(scores[start:end].argmax()) for start, end in pairs]]
     return best
 
 
@@ -123,11 +121,11 @@ def rows_read(
     """The row of each document's vector, or of the vector of its best passage, int64 [m]."""
     if not index.holds(PASSAGES):
         return documents.astype(np.int64)
-    found = np.array([known.get(row, -1) for row in documents.tolist()], np.int64)
-    missing = found < 0
+    rows = np.array([known.get(row, -1) for row in documents.tolist()], np.int64)
+    missing = rows < 0
     if missing.any():
-        found[missing] = best_passages(index[VECTORS], index[PASSAGES], vector, documents[missing])
-    return found
+        rows[missing] = best_passages(index[VECTORS], index[PASSAGES], vector, documents[missing])
+    return rows
 
 
 def _rows_of(
@@ -155,11 +153,9 @@ class RankedDocuments:
 
     scores: NDArray[np.float32]  # float32 [k], descending; they give the order
     rows: NDArray[np.int64]  # int64 [k], rows of documents
-    # `dense`, `lexical` or `learned` -> float32 [k], that retriever's score; NaN if unknown. `fused`, the
-    # evidence of a hybrid search, if the score is a probability
+    # `dense`, `lexical` or `learned` -> that retriever's score, float32 [k], NaN if unknown. `fused`: a hybrid search's evidence
     parts: Mapping[str, NDArray[np.float32]]
-    # document row -> row of its best passage; empty if the index has none, or only lexical retrieval found it
-    passages: Mapping[int, int]
+    passages: Mapping[int, int]  # document row -> row of its best passage, if dense retrieval found it
 
     def take(self, places: Any) -> "RankedDocuments":
         """Some of the documents, by a mask or by places, in that order."""
@@ -176,10 +172,8 @@ class HybridCandidates:
     score_dense: Scorer | None
     score_lexical: Scorer
     lexical_scale: float
-    # the first dense hits of all documents, regardless of filters; None: those of `dense`
-    head: Ranking | None = None
-    # kind of the part `lexical`: `lexical` is BM25, `learned` is BM25 with learned impacts
-    words: Words = "lexical"
+    head: Ranking | None = None  # the first dense hits regardless of filters; None: those of `dense`
+    words: Words = "lexical"  # kind of the part `lexical`: BM25, or BM25 with learned impacts (`learned`)
     score_covered: Scorer | None = None  # fraction of the query that documents hold (`coverage_scorer`)
     lexical_share: float = 1.0  # factor of the lexical weight, as `lexical_share`
     waits: bool = False  # whether the scorers wait for a store
@@ -216,8 +210,7 @@ def rank_lexical(
     text: str,  # of the query
     k: int,
     allowed: RowMask | None = None,
-    # BM25 only, or with learned impacts, by which a document also matches words that it lacks
-    by: Words = "lexical",
+    by: Words = "lexical",  # with learned impacts, a document also matches words that it lacks
     others: Others = NO_OTHERS,  # what else counts as a word of the text
 ) -> RankedDocuments:
     """The k documents that match a query's words best; none without a match."""
@@ -244,8 +237,7 @@ def rank_hybrid(
 
 def fuse_hybrid(
     index: Index,
-    # results of the retrievers, with the head if the fusion needs it (`reads_head`)
-    gathered: HybridCandidates,
+    gathered: HybridCandidates,  # with the head if the fusion needs it (`reads_head`)
     k: int,  # documents, >= 1
     fusion: Fusion,  # how to combine the two rankings
     passages: Mapping[int, int],  # document row -> row of its best passage, as found by dense retrieval
@@ -292,16 +284,16 @@ def gather_hybrid(
     """Both rankings of one query, with what their fusion needs; arguments as for `rank_hybrid`."""
     vector = query.vector
     by: Words = "learned" if index.holds(LEARNED_SPARSE) else "lexical"
-    asked, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
-    words = words_searched(index, query.text, query.others) if query.others else asked
+    own, impacts = index.preprocessor.pieces.words(query.text), words_of(index, by)
+    words = words_searched(index, query.text, query.others) if query.others else own
     searches: list[Callable[[], Any]] = [
         lambda: rank_dense(index, vector, k, params, allowed),
         lambda: impacts.search(words, k, allowed, index.order),
     ]
     if allowed is not None and needs_head:
         # An approximate search for fewer hits may find others: the head is that of the search without the filter.
-        wanted = min(k, HEAD) if _is_exact(index, params) else k
-        searches.append(lambda: rank_dense(index, vector, wanted, params))
+        most = min(k, HEAD) if _is_exact(index, params) else k
+        searches.append(lambda: rank_dense(index, vector, most, params))
     waits = impacts.is_remote or index[VECTORS].is_remote
     dense, lexical, *nearest = run_all(searches, waits=waits)
     head = (nearest[0].scores[:HEAD], nearest[0].rows[:HEAD]) if nearest else None
@@ -313,8 +305,8 @@ def gather_hybrid(
         lexical_scale=impacts.largest,
         head=head,
         words=by,
-        score_covered=coverage_scorer(impacts, asked, index.preprocessor.weigher.idf, query.others),
-        lexical_share=lexical_share(asked, query.text),
+        score_covered=coverage_scorer(impacts, own, index.preprocessor.weigher.idf, query.others),
+        lexical_share=lexical_share(own, query.text),
         waits=waits,
     )
 

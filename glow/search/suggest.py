@@ -51,17 +51,16 @@ def suggest(
         return [] if words or allowed is not None else _phrases(head, ends[:k])
     mask = _holders(index, words, allowed)
     if started is not None:
-        found = dict[str, NDArray[np.int64]]()
+        holders = dict[str, NDArray[np.int64]]()
         for end in ends if words or allowed is not None else ends[:MOST_ENDS]:
             check()
             rows = impacts.rows_with(end)
-            found[end] = rows[mask[rows]]
-        ends = sorted(filter(lambda end: len(found[end]), found), key=lambda end: -len(found[end]))[
-            :MOST_ENDS
-        ]
+            if len(rows := rows[mask[rows]]):
+                holders[end] = rows
+        ends = sorted(holders, key=lambda end: -len(holders[end]))[:MOST_ENDS]
         mask = np.zeros_like(mask)
         for end in ends:
-            mask[found[end]] = True
+            mask[holders[end]] = True
     _, rows = impacts.search([*words, *ends], 3 * k, RowMask(mask), index.order)
     check()
     titles = _titles(index, rows, k)
@@ -72,11 +71,8 @@ def suggest(
     if allowed is not None:
         ends = _beginning(pieces.words, started.word, [each.text for each in titles])
     shown = {each.text.casefold() for each in titles}
-    phrases = [
-        each
-        for each in _phrases(head, [end for end in ends if end != started.word])
-        if each.text.casefold() not in shown
-    ][: max(k // 2, k - len(titles))]
+    phrases = _phrases(head, [end for end in ends if end != started.word])
+    phrases = [each for each in phrases if each.text.casefold() not in shown][: max(k // 2, k - len(titles))]
     return [*phrases, *titles[: k - len(phrases)]]
 
 
@@ -95,9 +91,9 @@ def _holders(index: Index, words: Sequence[str], allowed: RowMask | None) -> NDA
     """Whether each document may be shown and holds all words, bool [n]."""
     mask = np.ones(index.view.rows.documents, np.bool_) if allowed is None else allowed.mask.copy()
     for word in words:
-        held = np.zeros_like(mask)
-        held[index[POSTINGS].rows_with(word)] = True
-        mask &= held
+        holds = np.zeros_like(mask)
+        holds[index[POSTINGS].rows_with(word)] = True
+        mask &= holds
     return mask
 
 
@@ -105,13 +101,13 @@ def _titles(index: Index, rows: NDArray[np.int64], k: int) -> list[Suggestion]:
     """The distinct titles of documents, in their order; of an index without titles, the beginnings of texts."""
     texts = [spec.name for spec in index.preprocessor.schema.fields if spec.kind == "text"]
     names = [TITLE] if TITLE in texts else texts[:1]
-    found: dict[str, Suggestion] = {}
+    titles: dict[str, Suggestion] = {}
     for start in range(0, len(rows), k):
         for document in index[STORED_FIELDS].rows(rows[start : start + k].tolist()):
             values = (value for name in names for value in document.fields.get(name, ()))
             title = " ".join(next(values, "").split())[:LONGEST_TITLE].strip()
             if title:
-                found.setdefault(title.casefold(), Suggestion(title, "title", document.id))
-        if len(found) >= k:
+                titles.setdefault(title.casefold(), Suggestion(title, "title", document.id))
+        if len(titles) >= k:
             break
-    return list(found.values())[:k]
+    return list(titles.values())[:k]

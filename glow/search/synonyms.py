@@ -45,8 +45,8 @@ def parse_synonyms(data: bytes) -> tuple[Rule, ...]:
             if text:
                 rules.append(_rule(text))
         except ValueError as error:
-            found = "no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            raise ConfigError(f"synonyms, line {number}: found {found}; {_EXPECTED}") from error
+            fault = "no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise ConfigError(f"synonyms, line {number}: found {fault}; {_EXPECTED}") from error
     return tuple(rules)
 
 
@@ -65,7 +65,7 @@ Table = dict[str, dict[Words, dict[str, Words]]]
 """First term of a phrase -> its terms -> its synonyms, and the words of each."""
 
 
-class Found(NamedTuple):
+class QuerySynonyms(NamedTuple):
     """The synonyms of a query."""
 
     names: dict[str, tuple[str, ...]]  # word or phrase of the query -> its synonyms, as the file has them
@@ -100,25 +100,25 @@ class Synonyms:
             self._prepared = (index.preprocessor, table)
         return table
 
-    def find(self, index: Index, words: Sequence[str]) -> Found:
+    def find(self, index: Index, words: Sequence[str]) -> QuerySynonyms:
         """The synonyms of a query's words and phrases; those of a phrase count as each of its words."""
-        table, asked = self.prepare(index) if self else {}, searched_words(words)
-        terms = tuple(map(index.analyzer.term, asked)) if table else ()
+        table, words = self.prepare(index) if self else {}, searched_words(words)
+        terms = tuple(map(index.analyzer.term, words)) if table else ()
         names: dict[str, dict[str, None]] = {}
-        found: dict[str, dict[Words, None]] = {}
+        others: dict[str, dict[Words, None]] = {}
         left = MOST_SYNONYMS
         for at, first in enumerate(terms):
             for phrase, synonyms in table.get(first, {}).items():
                 if terms[at : at + len(phrase)] != phrase:
                     continue
-                chosen, own = list(synonyms.items())[:left], asked[at : at + len(phrase)]
+                chosen, own = list(synonyms.items())[:left], words[at : at + len(phrase)]
                 left -= len(chosen)
                 names.setdefault(" ".join(own), {}).update(dict.fromkeys(name for name, _ in chosen))
                 for word in own:
-                    found.setdefault(word, {}).update(dict.fromkeys(other for _, other in chosen))
-        return Found(
+                    others.setdefault(word, {}).update(dict.fromkeys(other for _, other in chosen))
+        return QuerySynonyms(
             {word: tuple(each) for word, each in names.items() if each},
-            {word: tuple(each) for word, each in found.items() if each},
+            {word: tuple(each) for word, each in others.items() if each},
         )
 
 

@@ -74,11 +74,8 @@ class Part:
         )
 
 
-def parse(
-    text: str,  # of a query
-    field_names: Collection[str],  # the fields that a query may name
-) -> tuple[str, tuple[Part, ...]]:
-    """The text to search, and the parts of a query in their order; a query without syntax is one plain part."""
+def parse(text: str, field_names: Collection[str]) -> tuple[str, tuple[Part, ...]]:
+    """The text to search, and the parts of a query that may name these fields; one plain part without syntax."""
     parts, end = list[Part](), 0
     for match in _PART.finditer(text):
         part = _part(match, field_names)
@@ -142,9 +139,9 @@ def constraint_mask(
         if constraint.excluded:
             mask[rows] = False
         else:
-            held = np.zeros_like(mask)
-            held[rows] = True
-            mask &= held
+            holds = np.zeros_like(mask)
+            holds[rows] = True
+            mask &= holds
     return allowed if np.array_equal(mask, live) else RowMask(mask)
 
 
@@ -169,21 +166,21 @@ def _rows(
     if impacts.is_remote:
         rows = np.sort(impacts.search(indexed, MOST_REMOTE, allowed, index.order)[1])
     else:
-        held = [impacts.rows_with(word) for word in dict.fromkeys(indexed)]
-        rows = rows_in_all(held, len(live)) if held else np.empty(0, np.int64)
+        lists = [impacts.rows_with(word) for word in dict.fromkeys(indexed)]
+        rows = rows_in_all(lists, len(live)) if lists else np.empty(0, np.int64)
     rows = rows[live[rows]]
     is_verbatim = constraint.is_exact and impacts.analyzer.name != "plain"
     if len(constraint.words) == 1 and not constraint.field and not is_verbatim:
         return rows
     fields, schema = index.base[POSTINGS].header.fields, index.preprocessor.schema
-    holds, found = _matcher(index, constraint), list[int]()
+    holds, matches = _matcher(index, constraint), list[int]()
     for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
         check()
         some = rows[start : start + DOCUMENTS_AT_ONCE].tolist()
         for row, document in zip(some, stored.rows(some), strict=True):
             if any(map(holds, fields.texts(document, schema, constraint.field))):
-                found.append(row)
-    return np.array(found, np.int64)
+                matches.append(row)
+    return np.array(matches, np.int64)
 
 
 SPARSE_SHARE = 8
@@ -193,12 +190,12 @@ Rows = NDArray[np.int64]
 
 def rows_in_all(lists: Sequence[Rows], documents: int) -> Rows:
     """The rows that are in all ascending lists, the shortest first."""
-    found, *further = sorted(lists, key=len)
+    common, *further = sorted(lists, key=len)
     for rows in further:
-        if not len(found):
-            return found
-        found = found[are_among(found, rows, documents)]
-    return found
+        if not len(common):
+            return common
+        common = common[are_among(common, rows, documents)]
+    return common
 
 
 def are_among(some: Rows, rows: Rows, documents: int = 0) -> NDArray[np.bool_]:
@@ -230,8 +227,8 @@ def _matcher(index: Index, constraint: Constraint) -> Callable[[str], bool]:
             [chunk] if chunk.isascii() else map(analyzer.folded, pieces.whole_words(chunk))
             for chunk in text.split(" ")
         )
-        found = (word for chunk in chunks for word in chunk if word.isascii() or not is_punctuation(word))
-        return " ".join(found).lower()
+        parts = (word for chunk in chunks for word in chunk if word.isascii() or not is_punctuation(word))
+        return " ".join(parts).lower()
 
     if not constraint.is_exact and analyzer.name != "plain":
         # A word has the first letter of its stem, and the first letter tells most words apart.

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from glow.encoders import MASKED_LOGIT, WeightForm, WeightSide
-from glow.nn import TowerConfig, TwoTowers, WeightedSelfAttention, weighted_attention
+from glow.nn import TowerConfig, TwoTowers, WeightedSelfAttention
 from glow.schema import FieldSchema
 
 # Computed with numpy, independently of torch, logits already scaled.
@@ -18,6 +18,21 @@ ROW = [[0.244728, 0.090031, 0.665241], [0.117310, 0.866813, 0.015876], [0.506480
 KEY_OUTPUT = [[0.844638, 0.577681], [0.178591, 0.888834], [0.531689, 0.531689]]
 ROW_OUTPUT = [[0.909969, 0.755272], [0.133187, 0.882690], [0.692804, 0.493520]]
 MASKED_ROWS = [[0.731059, 0.268941, 0], [0.119203, 0.880797, 0]]
+
+
+def weighted_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    weights: torch.Tensor,
+    mask: torch.Tensor,
+    side: WeightSide,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention as in the paper, softmax(W * QK^T / sqrt(d) + mask) V, and its probabilities."""
+    logits = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    logits = logits * (weights[:, None, None, :] if side == "key" else weights[:, None, :, None])
+    probabilities = (logits + (~mask[:, None, None, :]) * MASKED_LOGIT).softmax(-1)
+    return probabilities @ v, probabilities
 
 
 def golden(weights: torch.Tensor, side: WeightSide, mask: list[bool]) -> tuple[np.ndarray, np.ndarray]:

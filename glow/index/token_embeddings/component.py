@@ -24,8 +24,8 @@ from glow.index.token_embeddings.store import (
     code_bytes,
 )
 from glow.options import option
-from glow.runtime import Device, DocumentReader, Model, RerankerShape, reranker_preprocessor
-from glow.text import TermTable
+from glow.runtime import Device, DocumentReader, Model, RerankerShape
+from glow.text import TermTable, load_preprocessor
 
 
 class StatesView(Protocol):
@@ -84,7 +84,7 @@ class StatesJob:
 
     def open(self, model: Model, terms: TermTable, device: Device) -> "StatesEncoder":
         """Opens the re-ranker, whose files must be verified; arguments and errors as for `EncodeJob`."""
-        preprocessor = reranker_preprocessor(self.folder, terms)
+        preprocessor = load_preprocessor(self.folder, terms)
         return StatesEncoder(DocumentReader(self.folder, preprocessor, device), self)
 
 
