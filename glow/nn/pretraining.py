@@ -123,7 +123,7 @@ class CrossThought(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, sequences: int, offset: int = 1) -> Tensor:
         """Embeddings of every token, float [S, L, H], with information from the other sequences of its sample.
 
-        Arguments as for `SentenceEncoder`, samples one after another, M `sequences` each. No other sequence attends to one with only padding.
+        Arguments as for `SentenceEncoder`, samples one after another, M `sequences` each. None attends to one with only padding.
         """
         return self.joined(self.encoder(ids, mask, offset), mask, sequences)
 

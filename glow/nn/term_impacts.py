@@ -43,7 +43,7 @@ class TermImpacts(nn.Module):
         return functional.softplus(self.bm25_logit)
 
     def words(self, vectors: Tensor, idf: Tensor) -> tuple[Tensor, Tensor]:
-        """Directions float [W, K] and gains float [W] of words, from the query tower's vector of each alone, float [W, D], and idf float [W]."""
+        """Directions float [W, K] and gains float [W] of words, from the query tower's vector of each alone, float [W, D], and idf."""
         gains = functional.softplus(self.gain(vectors)[:, 0] + self.gain_idf * (idf - MEAN_IDF))
         return functional.normalize(self.word(vectors), dim=-1), gains
 
