@@ -29,17 +29,9 @@ MAX_NUMBER = 2**63 - 1
 _TOO_DEEP = f"JSON nested too deep, expected at most {MAX_DEPTH} levels"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _JSON_TYPES = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    type(None): "null",
-}
+    dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number", type(None): "null",
+}  # fmt: skip
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
-
-
 ID_KEYS = ("_id", "id")
 """Keys of a record's id, the first one that is there."""
 NO_ID = "no id"
@@ -105,11 +97,11 @@ def parse_document(
     """
     record = parse_object(line)
     value = _renamed(record, keys.rename)
-    key, found = keys.id_of(record, value)
+    key, own = keys.id_of(record, value)
     if not key and keys.generate_ids:
         key, identifier = GENERATED, _content_hash(record)
     else:
-        identifier = _identifier(key, found, keys)
+        identifier = _identifier(key, own, keys)
     if used is not None:
         used.ids[key] += 1
         used.renamed.update(keys.rename.keys() & record.keys())
@@ -201,16 +193,16 @@ def read_qrels(path: Path) -> Iterator[Qrel]:
         try:
             row = line.decode().rstrip("\r\n").split("\t")
             is_row = len(row) == 3 and _WHOLE_NUMBER.fullmatch(row[2]) is not None
-            if number == 1:
-                if is_row:
-                    raise RecordError(
-                        f"expected a header (query-id, corpus-id, score), found a relevance judgment: {row}"
-                    )
-            elif is_row:
+            if number > 1 and is_row:
                 yield Qrel(row[0], row[1], int(row[2]))
-            else:
-                shown = f"{row!r:.200}"
-                raise RecordError(f"expected query-id, corpus-id and a whole-number score, found {shown}")
+            elif is_row:
+                raise RecordError(
+                    f"expected a header (query-id, corpus-id, score), found a relevance judgment: {row}"
+                )
+            elif number > 1:
+                raise RecordError(
+                    f"expected query-id, corpus-id and a whole-number score, found {f'{row!r:.200}'}"
+                )
         except UnicodeDecodeError as error:
             raise RecordError(f"{path.name} line {number}: not UTF-8") from error
         except RecordError as error:

@@ -16,24 +16,14 @@ import re
 import signal
 import sys
 import time
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NoReturn,
-    TextIO,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TextIO, TypeVar, get_args, get_origin
 
 import annotated_types
 import typer
@@ -101,17 +91,10 @@ def _row(name: str, field: FieldInfo, env_prefix: str) -> OptionRow:
     )
 
 
-def parameters_of(rows: tuple[OptionRow, ...]) -> list[inspect.Parameter]:
-    """Converts rows to function parameters that typer reads."""
-    return [_parameter(row) for row in rows]
-
-
 def _parameter(row: OptionRow) -> inspect.Parameter:
     kind, default = _for_shell(row)
-    more: dict[str, Any] = {
-        "help": _help(row),
-        "metavar": row.metavar or ("DIR" if row.name.endswith("root") else None),
-    }
+    metavar = row.metavar or ("DIR" if row.name.endswith("root") else None)
+    more: dict[str, Any] = {"help": _help(row), "metavar": metavar}
     if row.default is None or row.default in ({}, ()):
         more["show_default"] = False
     env = row.env or None
@@ -134,8 +117,7 @@ def _help(row: OptionRow) -> str:
     """The help text. The model checks bounds and reports all errors; typer would stop at the first."""
     low = "" if row.low is None else f"{row.low:g}<="
     high = "" if row.high is None else f"<={row.high:g}"
-    bounds = f"{low}x{high}" if low or high else ""
-    more = "; ".join(filter(None, (row.unit, bounds)))
+    more = "; ".join(filter(None, (row.unit, f"{low}x{high}" if low or high else "")))
     return f"{row.help} [{more}]" if more else row.help
 
 
@@ -155,7 +137,7 @@ def _for_shell(row: OptionRow) -> tuple[Any, Any]:
 
 
 def _is_union(kind: Any) -> bool:
-    return get_origin(kind) in (Union, UnionType)
+    return get_origin(kind) in (typing.Union, UnionType)
 
 
 def read_options(model: type[O], values: dict[str, Any]) -> O:
@@ -168,26 +150,16 @@ def read_options(model: type[O], values: dict[str, Any]) -> O:
 
 def describe_faults(error: ValidationError, rows: tuple[OptionRow, ...]) -> str:
     """Describes validation errors for the command line: flag, variable, expected and found value."""
-    names = {row.name: _names(row) for row in rows}
-    faults = error.errors(include_url=False)
-    return "; ".join(
-        names.get(str(fault["loc"][0]) if fault["loc"] else "", "")
-        + (_said(fault) if fault["type"] == "missing" or not fault["loc"] else _found(fault))
-        for fault in faults
-    )
-
-
-def _names(row: OptionRow) -> str:
-    flag = row.flag or row.metavar or row.name.upper()
-    return f"{flag} ({row.env}): " if row.env else f"{flag}: "
-
-
-def _said(fault: Any) -> str:
-    return str(fault["msg"]).removeprefix("Value error, ")
-
-
-def _found(fault: Any) -> str:
-    return f"{_said(fault)}, found {fault['input']!r:.80}"
+    names = {row.name: row.flag or row.metavar or row.name.upper() for row in rows}
+    names |= {row.name: f"{names[row.name]} ({row.env})" for row in rows if row.env}
+    messages = []
+    for fault in error.errors(include_url=False):
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        if fault["loc"] and fault["type"] != "missing":
+            message += f", found {fault['input']!r:.80}"
+        name = names.get(str(fault["loc"][0])) if fault["loc"] else None
+        messages.append(f"{name}: {message}" if name else message)
+    return "; ".join(messages)
 
 
 def plain(value: Any) -> str:
@@ -208,7 +180,7 @@ def with_parameters(
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
         for name, annotation in more.items()
     ]
-    parameters = [*own, *parameters_of(rows)]
+    parameters = [*own, *map(_parameter, rows)]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function
@@ -263,8 +235,6 @@ STDOUT = Path("-")
 SIGNALLED = 128
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tabs and line feeds, marks of text direction, and lone surrogates."""
-
-
 _IS_REPORT_ALONE = ContextVar("is_report_alone", default=False)
 """Whether standard output takes a JSON report, so that results for people go to stderr."""
 
@@ -281,14 +251,15 @@ def reporting(json: Path | None = None) -> Iterator[None]:
 
     before = _handle(signal.SIGTERM, stop)
     try:
-        _require_writable(json)
+        if json and json != STDOUT and not json.parent.is_dir():
+            raise ConfigError(f"cannot write --json {json}: there is no folder {json.parent}")
         yield
     except KeyboardInterrupt:
         fail("interrupted; nothing unfinished was left behind", SIGNALLED + (received or [signal.SIGINT])[0])
     except GlowError as error:
-        if json is not None:
-            with suppress(GlowError, OSError):  # the line below is still printed
-                write_report(json, _failure(error))
+        figures = error.figures if isinstance(error, GateError) else {}
+        with suppress(GlowError, OSError):  # the line below is still printed
+            write_report(json, {"status": "failed", "code": error.code, "error": str(error), **figures})
         fail(f"error ({error.code}): {error}", error.exit_code)
     finally:
         _handle(signal.SIGTERM, before)
@@ -303,26 +274,10 @@ def _handle(number: int, handler: Any) -> Any:
         return None
 
 
-def _failure(error: GlowError) -> dict[str, Any]:
-    figures = error.figures if isinstance(error, GateError) else {}
-    return {"status": "failed", "code": error.code, "error": str(error), **figures}
-
-
-def _require_writable(path: Path | None) -> None:
-    """Checks the report path before the work."""
-    if path and path != STDOUT and not path.parent.is_dir():
-        raise ConfigError(f"cannot write --json {path}: there is no folder {path.parent}")
-
-
 def fail(message: str, code: int) -> NoReturn:
     """Prints an error on one line of stderr, and exits."""
-    say_error(message)
-    raise typer.Exit(code)
-
-
-def say_error(message: str) -> None:
-    """Prints a message on one line of stderr."""
     sys.stderr.write(f"glow: {shown(' '.join(message.split()))}\n")
+    raise typer.Exit(code)
 
 
 def say(message: str) -> None:
@@ -342,7 +297,7 @@ def shown(text: str) -> str:
 
     The escapes are JSON's, so that a JSON report stays valid.
     """
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
 def write_report(path: Path | None, values: Mapping[str, Any]) -> None:
@@ -370,7 +325,6 @@ def all_cores() -> int:
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
 
 PLAIN_INTERVAL_S = 10.0
 Advance = Callable[[int], None]

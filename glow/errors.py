@@ -1,27 +1,5 @@
 """All exceptions that GLOW raises on purpose, as one tree.
 
-    GlowError
-    ├── InputError                 the input is not valid
-    │   ├── RecordError            a line of a corpus, query or qrels file
-    │   ├── QueryError             a query that cannot be searched
-    │   │   └── FilterError        a filter or facet that does not fit the index
-    │   └── ConfigError            settings, schema or training options
-    ├── ArtifactError              a model, index or checkpoint folder
-    │   ├── ArtifactNotFoundError  nothing where one was expected
-    │   ├── FormatError            unreadable, or of an unknown format version
-    │   ├── IntegrityError         a file that differs from its manifest
-    │   └── MismatchError          two artifacts that do not fit together
-    ├── DocumentNotFoundError      the index has no document with this id
-    ├── DeviceError                the requested device is not available
-    ├── DependencyError            a required optional package is not installed
-    ├── BuildError                 a build failed
-    ├── GateError                  the gate refused to publish a version
-    ├── BusyError                  another process is changing the index root
-    ├── ReadOnlyError              the process cannot write to the index root
-    ├── DiskError                  a disk that is full or fails
-    ├── StoreError                 the vector store does not respond
-    └── ExportError                an exported model differs from its checkpoint
-
 Two packages have branches of their own: `service/errors.py` (HTTP) and `glow/client/errors.py` (the client).
 
 Messages say what was found, what was expected and what to do. `code` is stable: HTTP clients

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, partial
 from importlib import import_module
@@ -19,20 +20,68 @@ import typer
 import typer.core
 
 from glow import __version__
-from glow.cli.verbs import GROUPS, VERBS, Verb
 
-__all__ = [
-    "GROUPS",
-    "HELP_FILE",
-    "HELP_WIDTH",
-    "VERBS",
-    "OfflineCommand",
-    "Verb",
-    "app",
-    "help_of",
-    "load",
-    "main",
-]
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One command."""
+
+    name: str
+    target: str  # `module:function`; the function is a command (`glow.commands`)
+    help: str  # one line for `glow --help`; the function's own docstring begins with it
+
+
+_BUILDER, _SERVICE = "glow_index_builder.commands", "glow_service.commands"
+_EVALUATION, _TRAINING = "glow.evaluation.commands", "glow.training.commands"
+
+# fmt: off
+GROUPS: dict[str, tuple[Verb, ...]] = {
+    "Documents": (
+        Verb("build", f"{_BUILDER}.build:build_command", "Builds a version from documents, and publishes it."),
+        Verb("upsert", f"{_BUILDER}.delta:upsert_command", "Adds documents to the live version, or replaces them."),
+        Verb("delete", f"{_BUILDER}.delta:delete_command", "Deletes documents of the live version by ids or a filter."),
+        Verb("sync", f"{_BUILDER}.delta:sync_command", "Makes the index equal to a file or directory."),
+        Verb("compact", f"{_BUILDER}.delta:compact_command", "Merges the delta into the base."),
+        Verb("export-documents", f"{_BUILDER}.delta:export_command", "Writes all documents of a version as JSON Lines."),
+        Verb("ingest", "glow_index_builder.ingest:ingest_command", "Applies writes that services accepted."),
+        Verb("learn-clicks", "glow_index_builder.clicks:learn_command", "Learns from clicks."),
+        Verb("demo", "glow_demo.command:demo_command", "Indexes this Python's documentation and serves it."),
+    ),
+    "Index": (
+        Verb("versions", f"{_BUILDER}.versions:versions_command", "Lists the versions, and which one is live."),
+        Verb("publish", f"{_BUILDER}.versions:publish_command", "Makes a version the live one."),
+        Verb("rollback", f"{_BUILDER}.versions:rollback_command", "Makes the version before the live one live again."),
+        Verb("verify", f"{_BUILDER}.build:verify_command", "Checks every file of a version and opens it."),
+        Verb("gate", f"{_BUILDER}.versions:gate_command", "Compares a version with the live one, and may publish it."),
+        Verb("tune", f"{_BUILDER}.build:tune_command", "Fits how hybrid search fuses to judged queries."),
+        Verb("pin", f"{_BUILDER}.versions:pin_command", "Keeps a version from removal by gc."),
+        Verb("unpin", f"{_BUILDER}.versions:unpin_command", "Lets gc remove a version again."),
+        Verb("gc", f"{_BUILDER}.versions:gc_command", "Removes old versions and remains of killed commands."),
+    ),
+    "Serving": (
+        Verb("mcp", "glow.adapters.mcp:mcp_command", "Offers a service to agents."),
+        Verb("serve", f"{_SERVICE}.serve:serve_command", "Serves the live version of an index over HTTP."),
+        Verb("search", f"{_SERVICE}.search:search_command", "Searches an index or a service, and prints the hits."),
+        Verb("explain", f"{_SERVICE}.explain:explain_command", "Says why documents match a query."),
+        Verb("key", f"{_SERVICE}.serve:key_command", "Makes a key for searching, /admin or writing."),
+        Verb("doctor", f"{_SERVICE}.doctor:doctor_command", "Checks the installation and says what to do."),
+    ),
+    "Models": (
+        Verb("train", f"{_TRAINING}:train_command", "Trains the two encoders on judged pairs."),
+        Verb("pretrain", f"{_TRAINING}:pretrain_command", "Pre-trains an encoder on text alone."),
+        Verb("mine", f"{_TRAINING}:mine_command", "Finds hard negatives for judged queries."),
+        Verb("synthesize", f"{_TRAINING}:synthesize_command", "Makes training pairs from documents alone."),
+        Verb("import-model", "glow_model_export.imported:import_command", "Makes a model of an encoder that others trained."),
+        Verb("distil", "glow_model_export.distil:distil_command", "Makes a fast model of an encoder that others trained."),
+        Verb("export-model", "glow_model_export.command:export_command", "Exports a checkpoint to a model (ONNX)."),
+    ),
+    "Evaluation": (
+        Verb("evaluate", f"{_EVALUATION}:evaluate_command", "Measures one retriever over judged queries."),
+        Verb("compare", f"{_EVALUATION}:compare_command", "Compares runs with a baseline, query by query."),
+    ),
+}
+# fmt: on
+VERBS: dict[str, Verb] = {verb.name: verb for group in GROUPS.values() for verb in group}
 
 EXIT_MISSING = 5
 COMPLETING = "_GLOW_COMPLETE"
@@ -82,10 +131,10 @@ class LazyGroup(typer.core.TyperGroup):
         try:
             code = super().main(*args, **{**more, "standalone_mode": False})
         except Exception as error:
-            told = getattr(error, "format_message", None)
-            if told is None:
+            describe = getattr(error, "format_message", None)
+            if describe is None:
                 raise
-            text, context = told(), getattr(error, "ctx", None)
+            text, context = describe(), getattr(error, "ctx", None)
             if not text.startswith("Usage:"):  # the help of a command without arguments
                 text = f"glow: error (invalid_config): {' '.join(text.split())}"
                 if context:
@@ -120,7 +169,9 @@ def load(name: str) -> Any:
         if package not in EXTRAS:
             raise
         return _offline(name, package)
-    command = typer.main.get_command(_single(function))
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command()(function)
+    command = typer.main.get_command(single)
     command.name = name
     return command
 
@@ -137,18 +188,7 @@ def _refuse(name: str, package: str) -> None:
     sys.exit(EXIT_MISSING)
 
 
-def _single(function: Callable[..., None]) -> typer.Typer:
-    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command()(function)
-    return single
-
-
-app = typer.Typer(
-    cls=LazyGroup,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def _show_version(is_requested: bool) -> None:
@@ -176,14 +216,10 @@ FLAG = re.compile(r"^ {2}(--[a-z-]+)(?: / (--[a-z-]+))?", re.MULTILINE)
 
 
 @cache
-def _texts() -> dict[str, str]:
+def help_texts() -> dict[str, str]:
+    """Command -> the output of `glow NAME --help`."""
     texts: dict[str, str] = json.loads(files(__name__).joinpath(HELP_FILE).read_text(encoding="utf-8"))
     return texts
-
-
-def help_of(name: str) -> str:
-    """The output of `glow NAME --help`."""
-    return _texts()[name]
 
 
 class OfflineCommand(typer.core.TyperCommand):
@@ -191,7 +227,8 @@ class OfflineCommand(typer.core.TyperCommand):
 
     def __init__(self, name: str, refuse: Callable[[], None]) -> None:
         self._refuse = refuse
-        flags = [flag for pair in FLAG.findall(help_of(name)) for flag in pair if flag and flag != "--help"]
+        self._text = help_texts()[name]
+        flags = [flag for pair in FLAG.findall(self._text) for flag in pair if flag and flag != "--help"]
         options = [
             typer.core.TyperOption(type_descriptor=str, param_decls=[flag])  # type: ignore[arg-type]
             for flag in flags
@@ -199,8 +236,7 @@ class OfflineCommand(typer.core.TyperCommand):
         super().__init__(name=name, params=[*options])
 
     def get_help(self, ctx: Any) -> str:
-        """The text of `commands.json`."""
-        return help_of(str(self.name)).rstrip("\n")
+        return self._text.rstrip("\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuses to run, except for help and completion."""

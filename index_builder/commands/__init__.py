@@ -1,1 +1,1 @@
-"""The builder's commands, one file for each family; `glow.cli.verbs` lists them."""
+"""The builder's commands, one file for each family; `glow.cli` lists them."""

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from glow.cli import HELP_WIDTH, VERBS, OfflineCommand, app, help_of
+from glow.cli import HELP_WIDTH, VERBS, OfflineCommand, app, help_texts
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_the_kept_help_is_what_the_command_says(name: str) -> None:
     done = CliRunner().invoke(app, [name, "--help"], prog_name="glow", terminal_width=HELP_WIDTH)
-    assert done.output == help_of(name), "run: python -m scripts.reference"
+    assert done.output == help_texts()[name], "run: python -m scripts.reference"
     assert OfflineCommand(name, lambda: None).params
 
 
