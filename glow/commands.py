@@ -61,13 +61,9 @@ class OptionRow:
 
 def rows_of(model: type[BaseModel], env_prefix: str = "") -> tuple[OptionRow, ...]:
     """All options of a model, made by `option`: its own in their order, then those of the models that it extends."""
-    names = [
-        name
-        for kind in model.__mro__
-        for name in getattr(kind, "__annotations__", {})
-        if name in model.model_fields
-    ]
-    return tuple(_row(name, model.model_fields[name], env_prefix) for name in dict.fromkeys(names))
+    names = dict.fromkeys(name for kind in model.__mro__ for name in getattr(kind, "__annotations__", {}))
+    fields = model.model_fields
+    return tuple(_row(name, fields[name], env_prefix) for name in names if name in fields)
 
 
 def _row(name: str, field: FieldInfo, env_prefix: str) -> OptionRow:
@@ -108,9 +104,11 @@ def _parameter(row: OptionRow) -> inspect.Parameter:
     else:
         marker = typer.Argument(**more)
     value = inspect.Parameter.empty if row.is_required else default
-    return inspect.Parameter(
-        row.name, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=Annotated[kind, marker]
-    )
+    return _keyword(row.name, Annotated[kind, marker], value)
+
+
+def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _help(row: OptionRow) -> str:
@@ -176,11 +174,7 @@ def with_parameters(
 
     `more` holds name -> annotation of optional parameters without a row.
     """
-    own = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in more.items()
-    ]
-    parameters = [*own, *map(_parameter, rows)]
+    parameters = [*(_keyword(name, kind) for name, kind in more.items()), *map(_parameter, rows)]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function
@@ -339,8 +333,15 @@ def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -
 
     Yields a function to call with the amount done since the last call.
     """
-    with _bar(out, name, total) if out.isatty() else _lines(out, name, total, unit) as advance:
-        yield advance
+    if not out.isatty():
+        with _lines(out, name, total, unit) as advance:
+            yield advance
+        return
+    with _bars(out, "{task.description:<8}", shows_speed=True, is_transient=False) as bars:
+        task = bars.add_task(name, total=total)
+        yield lambda amount: bars.advance(task, amount)
+        done = bars.tasks[0].completed
+        bars.update(task, total=max(done, 1), completed=max(done, 1))
 
 
 @contextmanager
@@ -373,15 +374,6 @@ def _bars(out: TextIO, name: str, *, shows_speed: bool, is_transient: bool) -> "
         TextColumn(name), BarColumn(), TaskProgressColumn(show_speed=shows_speed), TimeRemainingColumn(),
     )  # fmt: skip
     return Progress(*columns, console=Console(file=out), transient=is_transient, disable=not out.isatty())
-
-
-@contextmanager
-def _bar(out: TextIO, name: str, total: int | None) -> Iterator[Advance]:
-    with _bars(out, "{task.description:<8}", shows_speed=True, is_transient=False) as shown:
-        task = shown.add_task(name, total=total)
-        yield lambda amount: shown.advance(task, amount)
-        done = shown.tasks[0].completed
-        shown.update(task, total=max(done, 1), completed=max(done, 1))
 
 
 @contextmanager

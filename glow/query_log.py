@@ -1,6 +1,6 @@
-"""Lines of the query log: the searches that a service recorded, one JSON object each.
+"""Lines of the query log and the feedback log: the searches that a service recorded, and what users did, one JSON object each.
 
-`glow_service.telemetry.query_log` writes them; comparisons of index versions on real queries read them.
+`glow_service.telemetry.query_log` writes them; the gate and `glow learn-clicks` read them.
 """
 
 import heapq
@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from glow.collection import parse_object
 from glow.errors import InputError, RecordError
+
+FeedbackKind = Literal["click", "like", "dislike"]
+FEEDBACK_KINDS: tuple[FeedbackKind, ...] = get_args(FeedbackKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,24 @@ class LoggedQuery:
     def values(self) -> dict[str, Any]:
         """The line as JSON values, the time first."""
         return {"time": self.time, **asdict(self), "took_ms": round(self.took_ms, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """One click or relevance judgment."""
+
+    request_id: str  # of the search that found the document
+    id: str  # the document's id
+    kind: FeedbackKind  # what the user did
+    rank: int | None = None  # of the hit, from 1, as the client sent it; None if it did not
+    dwell_s: float | None = None  # seconds that the user spent on the document; None if unknown
+    source: str = ""  # pseudonym of the user within one salt period
+    time: str = ""  # UTC, ISO 8601; the writer sets it if it is ""
+    period: str = ""  # salt period of `source`; a user has another pseudonym in each period
+
+    def values(self) -> dict[str, Any]:
+        """The line as JSON values, the time first."""
+        return {"time": self.time, **asdict(self)}
 
 
 @dataclass(slots=True)
@@ -67,10 +88,15 @@ def read_query_log(path: Path, skipped: SkippedLines | None = None) -> Iterator[
 
     A last line without an end is still being written, and is skipped. Other invalid lines are skipped and counted.
     """
-    return read_log(path, _parse, skipped)
+    return _read(path, _parse_query, skipped)
 
 
-def read_log(path: Path, parse: Callable[[bytes, str], Any], skipped: SkippedLines | None) -> Iterator[Any]:
+def read_feedback(path: Path, skipped: SkippedLines | None = None) -> Iterator[Feedback]:
+    """Reads a feedback log from its oldest line on, as `read_query_log` does."""
+    return _read(path, _parse_feedback, skipped)
+
+
+def _read(path: Path, parse: Callable[[bytes, str], Any], skipped: SkippedLines | None) -> Iterator[Any]:
     """Reads the lines of all workers' files in order of time; `parse` gets a line and its place."""
 
     def read(log: Path) -> Iterator[Any]:
@@ -101,7 +127,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, str]]:
             raise InputError(f"cannot read the log {file}: {error.strerror}") from error
 
 
-def _parse(line: bytes, place: str) -> LoggedQuery:
+def _parse_query(line: bytes, place: str) -> LoggedQuery:
     try:
         values = parse_object(line)
         query = LoggedQuery(
@@ -113,3 +139,18 @@ def _parse(line: bytes, place: str) -> LoggedQuery:
     except (RecordError, KeyError, TypeError) as error:
         raise RecordError(f"{place}: not a line of a query log: {error}") from error
     return query
+
+
+def _parse_feedback(line: bytes, place: str) -> Feedback:
+    try:
+        feedback = Feedback(**parse_object(line))
+        texts = (feedback.request_id, feedback.id, feedback.source, feedback.time, feedback.period)
+        if feedback.kind not in FEEDBACK_KINDS or not all(isinstance(each, str) for each in texts):
+            raise TypeError("a value is of the wrong type")
+        if not feedback.period:
+            raise TypeError("'period' is missing")
+        if feedback.dwell_s is not None and not isinstance(feedback.dwell_s, int | float):
+            raise TypeError("'dwell_s' is not a number")
+    except (RecordError, TypeError) as error:
+        raise RecordError(f"{place}: not a line of a feedback log: {error}") from error
+    return feedback

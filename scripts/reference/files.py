@@ -8,11 +8,10 @@ from types import ModuleType
 
 import glow.collection
 from glow.artifact import lock, manifest, model, reranker, root
-from glow.feedback import Feedback
 from glow.index import delta, models, settings, version
 from glow.index.version import COMPONENTS
 from glow.ingest import log, reader, records, state
-from glow.query_log import LoggedQuery
+from glow.query_log import Feedback, LoggedQuery
 from glow.text import tokenizer, words
 from glow_index_builder.input import lines
 from glow_service import writes

@@ -21,9 +21,9 @@ from glow.contract import (
     SearchResult,
 )
 from glow.errors import DocumentNotFoundError, Fault, FilterError, GlowError, QueryError
-from glow.feedback import Feedback
 from glow.index import Index
 from glow.index.columns.filters import count_terms
+from glow.query_log import Feedback
 from glow_service import errors
 from glow_service.access import client_of_scope, require_visible
 from glow_service.api.answers import count_late, find, note, plan_of

@@ -17,8 +17,7 @@ from pathlib import Path
 import orjson
 
 from glow.errors import ConfigError
-from glow.feedback import Feedback
-from glow.query_log import LoggedQuery
+from glow.query_log import Feedback, LoggedQuery
 from glow_service.fragment import ResultFragment
 from glow_service.telemetry.logs import LineLog
 from glow_service.telemetry.metrics import Metrics

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from glow.feedback import read_feedback
+from glow.query_log import read_feedback
 from tests.attacks.harness import serving, until
 
 BURST = 5

@@ -10,8 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from glow.feedback import read_feedback
-from glow.query_log import read_query_log
+from glow.query_log import read_feedback, read_query_log
 from glow_index_builder.clicks import count_clicks
 from tests.attacks.harness import serving, until
 from tests.made_index import documents, made, write

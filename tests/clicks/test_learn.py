@@ -22,8 +22,7 @@ from typer.testing import CliRunner
 
 from glow.cli import app
 from glow.client import GlowClient
-from glow.feedback import Feedback, FeedbackKind, read_feedback
-from glow.query_log import LoggedQuery, SkippedLines
+from glow.query_log import Feedback, FeedbackKind, LoggedQuery, SkippedLines, read_feedback
 from glow_index_builder.clicks import count_clicks, same_query
 from glow_service.telemetry import FeedbackLog, Metrics, QueryLog
 from tests.attacks.harness import serving

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from glow.artifact import IndexRoot, verify
-from glow.feedback import Feedback
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import IngestLog, find_outcome
-from glow.query_log import LoggedQuery
+from glow.query_log import Feedback, LoggedQuery
 from tests.attacks.harness import ROOT
 from tests.full_disk.conftest import MakeDisk
 from tests.made_index import documents, made, write

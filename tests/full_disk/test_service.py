@@ -8,11 +8,10 @@ from pathlib import Path
 import httpx
 
 from glow.artifact import IndexRoot
-from glow.feedback import read_feedback
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import IngestState, read_accepted
-from glow.query_log import read_query_log
+from glow.query_log import read_feedback, read_query_log
 from tests.attacks.harness import ROOT, serving
 from tests.full_disk.conftest import MakeDisk
 from tests.made_index import documents, made, write

@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from glow.feedback import Feedback, read_feedback
-from glow.query_log import SkippedLines, read_query_log
+from glow.query_log import Feedback, SkippedLines, read_feedback, read_query_log
 from glow_service import state
 from glow_service.access import RequestIds, make_key
 from glow_service.settings import Settings

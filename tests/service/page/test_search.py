@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from glow.feedback import read_feedback
+from glow.query_log import read_feedback
 from glow.search import RETRIEVERS
 from glow.text.analyzer import STOP_WORDS
 from glow_service.api.routes import PAGE_FILES
