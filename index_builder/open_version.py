@@ -25,8 +25,8 @@ from glow.index import (
     Segment,
     Segments,
     closed_base,
+    existing_rules,
     files_of,
-    held_rules,
     open_component,
     open_delta,
 )
@@ -98,7 +98,7 @@ class OpenVersion:
     @cached_property
     def rules(self) -> dict[str, Rules]:
         """Name of a component -> the rules that new documents are built with."""
-        return held_rules(self.base, delta=True)
+        return existing_rules(self.base, delta=True)
 
     def check_model(self, model: Model) -> None:
         """Refuses a model other than the one that built the version."""

@@ -29,7 +29,7 @@ class VectorRows(Protocol):
         """(count, D)."""
         ...
 
-    def __getitem__(self, wanted: Any, /) -> NDArray[np.float32]:
+    def __getitem__(self, rows: Any, /) -> NDArray[np.float32]:
         """Rows of a slice without step, float32 [m, D], or of row numbers, int64 [...], float32 [..., D]."""
         ...
 
@@ -172,7 +172,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BuildInputs:
     """Inputs of a build besides a component's own options."""
 
     model: Model  # encodes the documents
@@ -210,7 +210,7 @@ class Component(ABC, Key[S, R], Generic[S, R]):
     # Building.
 
     @abstractmethod
-    def rules(self, options: Any, asked: Asked) -> Rules | None:
+    def rules(self, options: Any, inputs: BuildInputs) -> Rules | None:
         """How a build makes it; None: it was not requested."""
 
     @abstractmethod
@@ -229,7 +229,7 @@ class Component(ABC, Key[S, R], Generic[S, R]):
         """Writes into `corpus.made.folder` what encoding needs; called again if documents were left out."""
         return None
 
-    def encoding(self, made: Segment, rules: Any) -> EncodeJob | None:
+    def encoding(self, segment: Segment, rules: Any) -> EncodeJob | None:
         """The job that makes its records, in the only pass over the texts; None: it needs none."""
         return None
 
@@ -240,13 +240,13 @@ class Component(ABC, Key[S, R], Generic[S, R]):
     @abstractmethod
     def merge(
         self,
-        kept: Sequence[MergeSource],
+        sources: Sequence[MergeSource],
         rules: Any,
-        made: Segment,  # the new segment; the components before this one are merged, and open in it
+        target: Segment,  # the new segment; the components before this one are merged, and open in it
     ) -> None:
         """Merges the live rows of several segments into one, in order; nothing is encoded or tokenized again."""
 
-    def report(self, made: Segment, rules: Any, seconds: Mapping[str, float]) -> dict[str, Any]:
+    def report(self, segment: Segment, rules: Any, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Its entries in `report.json`, JSON values."""
         return {}
 

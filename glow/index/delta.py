@@ -21,11 +21,6 @@ from glow.index.segment import DELTA
 from glow.options import StrictModel
 from glow.storage import map_array, read_header
 
-__all__ = [
-    "DELTA_HEADER", "DeltaHeader", "DeltaRows", "in_delta", "joined_order", "read_delta_header", "read_order",
-    "read_tombstones", "write_delta_rows",
-]  # fmt: skip
-
 HEADER_FILE, TOMBSTONES_FILE, ORDER_FILE = "delta.json", "tombstones.npy", "order.npy"
 """Files of a delta: sizes, deleted rows of the base (uint32 [t]), and rank of each document's id (uint32 [N + M])."""
 DELTA_HEADER = f"{DELTA}{HEADER_FILE}"

@@ -19,8 +19,6 @@ from glow.index.segment import Files
 from glow.runtime import Device, Encoder, Explainer, Reranker
 from glow.text import VOCABULARY_FILE, Preprocessor, TermTable, load_preprocessor
 
-__all__ = ["MODEL_FOLDER", "TERMS_FOLDER", "Models", "model_parent", "open_models", "open_preprocessor"]
-
 MODEL_FOLDER = "model"
 """Copy of the model's files that searches need."""
 TERMS_FOLDER = "terms"
@@ -37,8 +35,7 @@ class Models:
     place: tuple[Device, int]  # device and threads
     preprocessor: Preprocessor  # with the index's own term statistics
     encoder: Encoder  # the query tower
-    # Explains hits, opened at its first use; None in a version without explain graphs
-    explainer: Explainer | None
+    explainer: Explainer | None  # opened at its first use; None in a version without explain graphs
     reranker: Reranker | None  # re-ranks hits; None in a version without one
 
     def has_files(self, files: Files, *folders: str) -> bool:

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from glow.errors import BuildError, ConfigError, FormatError, MismatchError
 from glow.index.columns import COLUMNS
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.component import BuildInputs, Component, ComponentOptions, Corpus, Rules
 from glow.index.ranking import RowMask
 from glow.index.segment import Key, MergeSource, Segment, Segments
 from glow.options import StrictModel, option
@@ -228,14 +228,14 @@ def _to_npy(raw: Path, path: Path) -> None:
     raw.unlink()
 
 
-def merge_passages(key: Key[PassageMap, PassageMap], kept: Sequence[MergeSource], folder: Path) -> None:
+def merge_passages(key: Key[PassageMap, PassageMap], sources: Sequence[MergeSource], folder: Path) -> None:
     """Writes `passages/` from segments that were split by the same rules.
 
     It is unknown which documents lost text to the limit, so the new header's number is an upper bound.
     """
-    maps = [each.segment[key] for each in kept]
-    sizes = [np.diff(passages.first)[each.live] for passages, each in zip(maps, kept, strict=True)]
-    rows = [each.rows("vector") for each in kept]
+    maps = [each.segment[key] for each in sources]
+    sizes = [np.diff(passages.first)[each.live] for passages, each in zip(maps, sources, strict=True)]
+    rows = [each.rows("vector") for each in sources]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes), dtype=np.int64)])
     documents = len(first) - 1
     arrays = {
@@ -309,9 +309,9 @@ class Passages(Component[PassageMap, PassageMap]):
     needs = (COLUMNS.name,)
     options = PassagesOptions
 
-    def rules(self, options: PassagesOptions, asked: Asked) -> PassagesRules | None:
+    def rules(self, options: PassagesOptions, inputs: BuildInputs) -> PassagesRules | None:
         """As requested; a field that the model lacks is refused."""
-        cutter = options.cutter(asked.model.preprocessor)
+        cutter = options.cutter(inputs.model.preprocessor)
         return PassagesRules(cut=cutter.options) if options.passages and cutter else None
 
     def rules_of(self, segment: Segment, *, delta: bool) -> PassagesRules | None:
@@ -330,13 +330,13 @@ class Passages(Component[PassageMap, PassageMap]):
     def build(self, corpus: Corpus, rules: PassagesRules) -> None:
         """Does nothing: documents were split before they were encoded."""
 
-    def merge(self, kept: Sequence[MergeSource], rules: PassagesRules, made: Segment) -> None:
+    def merge(self, sources: Sequence[MergeSource], rules: PassagesRules, target: Segment) -> None:
         """Copies the positions of live documents."""
-        merge_passages(self, kept, made.folder)
+        merge_passages(self, sources, target.folder)
 
-    def report(self, made: Segment, rules: PassagesRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+    def report(self, segment: Segment, rules: PassagesRules, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Number of passages, and encoding time per passage."""
-        return {"passages": _describe(made[self], seconds)}
+        return {"passages": _describe(segment[self], seconds)}
 
     def counts(self, reader: PassageMap) -> dict[str, int]:
         """Number of passages."""
@@ -348,13 +348,13 @@ class Passages(Component[PassageMap, PassageMap]):
             return None
         segment.require(*PASSAGES_FILES)
         folder, columns = segment.path(PASSAGES_FOLDER), segment.get(COLUMNS)
-        found, expected = read_passages_header(folder).documents, segment.rows.documents
-        if found != expected:
-            held = f"{PASSAGES_FOLDER}/ holds {found} documents,"
+        count, expected = read_passages_header(folder).documents, segment.rows.documents
+        if count != expected:
+            content = f"{PASSAGES_FOLDER}/ holds {count} documents,"
             raise MismatchError(
-                f"{segment.below}{held} {segment.below}delta.json says {expected} documents; {segment.remedy}"
+                f"{segment.below}{content} {segment.below}delta.json says {expected} documents; {segment.remedy}"
                 if segment.below
-                else f"index {segment.name}: {held} its manifest {expected}; {segment.remedy}"
+                else f"index {segment.name}: {content} its manifest {expected}; {segment.remedy}"
             )
         return PassageMap.open(folder, columns.order if columns else None)
 
@@ -416,6 +416,6 @@ class TextsOfDocuments:
             yield passage_document(document, passages.header.field, start, end)
 
 
-def cuts_of(made: Segment) -> Path | None:
+def cuts_of(segment: Segment) -> Path | None:
     """The passages directory of an unfinished segment; None: documents are not split."""
-    return None if made.get(PASSAGES) is None else made.path(PASSAGES_FOLDER)
+    return None if segment.get(PASSAGES) is None else segment.path(PASSAGES_FOLDER)

@@ -25,8 +25,8 @@ def best(
 ) -> Ranking:
     """The k best of some scored documents; ties for the last place are resolved by `order`."""
     if len(scores) > k:
-        kept = scores >= np.partition(scores, -k)[-k]
-        scores, rows = scores[kept], rows[kept]
+        is_best = scores >= np.partition(scores, -k)[-k]
+        scores, rows = scores[is_best], rows[is_best]
     ties = rows if order is None else order[rows]
     places = np.lexsort((ties, -scores))[:k]
     return scores[places], rows[places]
@@ -105,18 +105,10 @@ def list_count(count: int) -> int:
     return int(min(max(4 * count**0.5, 1), max(count // TRAIN_VECTORS_PER_LIST, 1)))
 
 
-def products(
-    vectors: NDArray[np.float32],  # float32 [m, D]
-    vector: NDArray[np.float32],  # float32 [D]
-) -> NDArray[np.float32]:
-    """The inner product of each vector with one; a vector's score is bit for bit the same in any batch.
-
-    The rounding of a BLAS product would depend on the batch.
-
-    Returns float32 [m].
-    """
-    found: NDArray[np.float32] = np.einsum("ij,j->i", vectors, vector)
-    return found
+def products(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The inner product of each vector float32 [m, D] with one, bit for bit the same in any batch, unlike a BLAS product's."""
+    scores: NDArray[np.float32] = np.einsum("ij,j->i", vectors, vector)
+    return scores
 
 
 WAITING_THREADS = 32

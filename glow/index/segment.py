@@ -276,10 +276,10 @@ class Segments(Generic[S]):
         parts = [(places, read(self.readers[at], own)) for at, own, places in self.layout.split_rows(rows)]
         if not parts:
             return read(self.readers[0], rows)
-        found = np.empty((len(rows), *parts[0][1].shape[1:]), parts[0][1].dtype)
+        items = np.empty((len(rows), *parts[0][1].shape[1:]), parts[0][1].dtype)
         for places, values in parts:
-            found[places] = values
-        return found
+            items[places] = values
+        return items
 
     def owner(self, row: int) -> tuple[S, int]:
         """The reader that has a row, and the row's number there."""
@@ -288,10 +288,10 @@ class Segments(Generic[S]):
 
     def collect(self, rows: Sequence[int], read: Callable[[S, list[int]], list[Item]]) -> list[Item]:
         """As `gather`, for results that are not arrays."""
-        found: dict[int, Item] = {}
+        items: dict[int, Item] = {}
         for segment, own, places in self.layout.split_rows(np.array(rows, np.int64)):
-            found.update(zip(places.tolist(), read(self.readers[segment], own.tolist()), strict=True))
-        return [found[place] for place in range(len(rows))]
+            items.update(zip(places.tolist(), read(self.readers[segment], own.tolist()), strict=True))
+        return [items[place] for place in range(len(rows))]
 
     def search(
         self,
@@ -302,13 +302,13 @@ class Segments(Generic[S]):
         order: NDArray[np.uint32] | None,  # ranks of all rows, which break ties; None: by row
     ) -> Ranking:
         """The k best of all segments, without deleted rows."""
-        found = []
+        rankings = []
         for start, reader, mask in zip(
             self.layout.starts.tolist(), self.readers, self.layout.split(allowed), strict=False
         ):
             scores, rows = find(reader, mask, None if order is None else order[start:])
-            found.append((scores, np.where(rows < 0, rows, rows + start)))
-        scores, rows = (np.concatenate(columns, axis=-1) for columns in zip(*found, strict=True))
+            rankings.append((scores, np.where(rows < 0, rows, rows + start)))
+        scores, rows = (np.concatenate(columns, axis=-1) for columns in zip(*rankings, strict=True))
         # Row -1, which fills missing hits, has the score -inf: it comes last with any rank.
         places = np.lexsort((rows if order is None else order[rows], -scores), axis=-1)[..., :k]
         return np.take_along_axis(scores, places, -1), np.take_along_axis(rows, places, -1)

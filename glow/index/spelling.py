@@ -19,7 +19,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from glow.errors import FormatError
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.component import BuildInputs, Component, ComponentOptions, Corpus, Rules
 from glow.index.postings import POSTINGS, ImpactsView, SegmentImpacts, document_words
 from glow.index.segment import MergeSource, Segment, Segments
 from glow.options import StrictModel
@@ -101,8 +101,8 @@ class SpellingTable:
             for start, stop in zip(starts, stops, strict=True)
             for place in self._places[start : min(stop, start + MOST_LOOKED_AT)].tolist()
         }
-        found = ((self._words.value(place), int(self._dfs[place])) for place in places)
-        return {other: df for other, df in found if OSA.distance(word, other, score_cutoff=1) == 1}
+        pairs = ((self._words.value(place), int(self._dfs[place])) for place in places)
+        return {other: df for other, df in pairs if OSA.distance(word, other, score_cutoff=1) == 1}
 
     def two_edits_away(self, word: str) -> dict[str, int]:
         """Words two edits away with the same first letters, with their document frequencies; ends of the word are left out."""
@@ -110,8 +110,8 @@ class SpellingTable:
         ends = self._words.ends[alike.start : alike.stop + 1]
         near = np.flatnonzero(abs(np.diff(ends) - len(word.encode())) <= 2)[:MOST_COMPARED] + alike.start
         others = [self._words.value(place) for place in near.tolist()]
-        found = process.extract(word, others, scorer=OSA.distance, score_cutoff=2, limit=None)
-        return {other: int(self._dfs[near[at]]) for other, _, at in found if other != word[: len(other)]}
+        matches = process.extract(word, others, scorer=OSA.distance, score_cutoff=2, limit=None)
+        return {other: int(self._dfs[near[at]]) for other, _, at in matches if other != word[: len(other)]}
 
     def starting(self, prefix: str, most: int) -> dict[str, int]:
         """The most frequent words that begin with a prefix, with their document frequencies."""
@@ -119,7 +119,7 @@ class SpellingTable:
 
     def nearly_starting(self, prefix: str, most: int) -> dict[str, int]:
         """The same for the prefixes one edit away, with the same first letter; no word may begin with `prefix`."""
-        within, found = range(len(self)), []
+        within, words = range(len(self)), []
         for at in range(1, len(prefix) + 1):
             head, rest = prefix[:at], prefix[at:]
             within = self._words.starting(head.encode(), within)
@@ -127,8 +127,8 @@ class SpellingTable:
                 break
             tails = {letter + each for letter in ascii_lowercase for each in (rest, rest[1:])}
             tails |= {rest[1:], rest[1:2] + rest[:1] + rest[2:]}
-            found += [self._words.starting((head + tail).encode(), within) for tail in tails]
-        return self._most_frequent(found, most)
+            words += [self._words.starting((head + tail).encode(), within) for tail in tails]
+        return self._most_frequent(words, most)
 
     def _most_frequent(self, ranges: Iterable[range], most: int) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -170,23 +170,23 @@ def build_spelling(
 ) -> SpellingHeader:
     """Writes the spelling table of a collection. Returns the written header."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept: list[bytes] = []
+    spelled: list[bytes] = []
     dfs, keys, places = array("I"), array("I"), array("I")
     for word, df in words:
         if not is_spelled(word):
             continue
         for form in forms(word):
             keys.append(key_of(form))
-            places.append(len(kept))
-        kept.append(word.encode())
+            places.append(len(spelled))
+        spelled.append(word.encode())
         dfs.append(df)
-    SortedStrings.pack(kept).save(folder / WORDS_FILE, folder / OFFSETS_FILE)
+    SortedStrings.pack(spelled).save(folder / WORDS_FILE, folder / OFFSETS_FILE)
     all_keys = np.array(keys, np.uint32)
     order = np.argsort(all_keys, kind="stable")
     np.save(folder / KEYS_FILE, all_keys[order], allow_pickle=False)
     np.save(folder / PLACES_FILE, np.array(places, np.uint32)[order], allow_pickle=False)
     np.save(folder / DFS_FILE, np.array(dfs, np.uint32), allow_pickle=False)
-    header = SpellingHeader(words=len(kept), forms=len(keys))
+    header = SpellingHeader(words=len(spelled), forms=len(keys))
     header.save(folder / SPELLING_HEADER)
     return header
 
@@ -214,9 +214,9 @@ def count_words(
 ) -> Iterator[tuple[str, int]]:
     """Words that typo correction covers, with their document frequencies, for `build_spelling`."""
     words = [word for word, _ in known.items() if is_spelled(word)]
-    wanted, counts = frozenset(words), Counter[str]()
+    counted, counts = frozenset(words), Counter[str]()
     for document in documents:
-        counts.update(wanted.intersection(document))
+        counts.update(counted.intersection(document))
     for word in words:
         if counts[word]:
             yield word, counts[word]
@@ -272,8 +272,8 @@ class Speller:
 
     def knows(self, word: str) -> bool:
         """Whether any document has a word, or another form of it if the index has stems."""
-        held = self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
-        return held or self._is_form(word)
+        is_known = self._cached(word) if len(word) <= LONGEST_WORD else self._search(word)
+        return is_known or self._is_form(word)
 
     def completions(self, prefix: str, most: int = MOST_COMPLETED) -> tuple[str, ...]:
         """The words that a prefix may stand for, most frequent first, each with a stem of its own.
@@ -292,10 +292,10 @@ class Speller:
             for table in self._tables:
                 counts.update(table.nearly_starting(prefix, most))
         term = str if self._impacts is None else self._impacts.analyzer.term
-        found: dict[str, str] = {}
+        by_term: dict[str, str] = {}
         for word in sorted(counts, key=lambda word: (-counts[word], word)):
-            found.setdefault(term(word), word)
-        return tuple(found.values())[:most]
+            by_term.setdefault(term(word), word)
+        return tuple(by_term.values())[:most]
 
     def suspects(self, words: Sequence[str]) -> bool:
         """Whether any word of a query may be a typo: correction covers it, and no document has it."""
@@ -420,9 +420,9 @@ class Spelling(Component[SpellingTable, tuple[SpellingTable, ...]]):
     name, label, stage = "spelling", "spelling", "spelling"
     paths, per, needs = (f"{SPELLING_FOLDER}/",), "index", ("postings",)
 
-    def rules(self, options: ComponentOptions, asked: Asked) -> Rules | None:
+    def rules(self, options: ComponentOptions, inputs: BuildInputs) -> Rules | None:
         """Every index with a lexical component has it."""
-        return Rules() if POSTINGS.name in asked.rules else None
+        return Rules() if POSTINGS.name in inputs.rules else None
 
     def rules_of(self, segment: Segment, *, delta: bool) -> Rules | None:
         """As in the segment, without options. An old index without it gets it when it is replaced."""
@@ -439,10 +439,10 @@ class Spelling(Component[SpellingTable, tuple[SpellingTable, ...]]):
         )
         build_spelling(corpus.made.folder / SPELLING_FOLDER, words)
 
-    def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
-        found = (each.segment.get(self) for each in kept)
-        words = merged_words(made[POSTINGS], (table for table in found if table is not None))
-        build_spelling(made.folder / SPELLING_FOLDER, words)
+    def merge(self, sources: Sequence[MergeSource], rules: Rules, target: Segment) -> None:
+        tables = (each.segment.get(self) for each in sources)
+        words = merged_words(target[POSTINGS], (table for table in tables if table is not None))
+        build_spelling(target.folder / SPELLING_FOLDER, words)
 
     def open(self, segment: Segment) -> SpellingTable | None:
         if not segment.has_any(self.paths):

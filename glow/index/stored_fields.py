@@ -8,6 +8,7 @@ import json
 import re
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -20,7 +21,7 @@ import orjson
 from numpy.typing import NDArray
 
 from glow.errors import DocumentNotFoundError, FormatError, MismatchError, RecordError
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.component import BuildInputs, Component, ComponentOptions, Corpus, Rules
 from glow.index.ranking import RowMask
 from glow.index.segment import MergeSource, Segment, Segments
 from glow.records import Document
@@ -48,6 +49,27 @@ class StoredDocuments(DocumentsView, Protocol):
     def id_ranks(self) -> NDArray[np.uint32]: ...
 
 
+class DocumentFinder(ABC):
+    """Finds one document as it finds several."""
+
+    @abstractmethod
+    def find_all(self, ids: Sequence[str]) -> list[int | None]:
+        """The row of each id; None if it does not exist or is deleted."""
+
+    @abstractmethod
+    def rows(self, rows: Sequence[int]) -> list[Document]:
+        """The documents of rows, in the given order; every row must exist, but may be deleted."""
+
+    def find(self, document_id: str) -> int | None:
+        return self.find_all([document_id])[0]
+
+    def get(self, document_id: str) -> Document:
+        row = self.find(document_id)
+        if row is None:
+            raise not_found(document_id)
+        return self.rows([row])[0]
+
+
 _LONG_NUMBER = re.compile("[0-9]{19}")
 _SCHEMA = """
 CREATE TABLE documents (
@@ -62,10 +84,7 @@ CREATE TABLE documents (
 class DocumentWriter:
     """Writes a new document store; use as a context manager."""
 
-    def __init__(
-        self,
-        path: Path,  # file to create; must not exist
-    ) -> None:
+    def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path)
         # The file is part of an artifact that is complete or absent: a journal would only cost time.
         self._connection.execute("PRAGMA journal_mode = OFF")
@@ -101,10 +120,7 @@ class DocumentWriter:
 class DocumentStore:
     """Reads a document store; safe to use from many threads (each has its own connection)."""
 
-    def __init__(
-        self,
-        path: Path,  # a store that `DocumentWriter` wrote and that no longer changes
-    ) -> None:
+    def __init__(self, path: Path) -> None:
         self._name = path.name
         self._uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         self._local = threading.local()
@@ -112,10 +128,9 @@ class DocumentStore:
         self._spare: _Reader | None = None
         with self._reading():
             # A view of that name could contain anything, even a query that never ends.
-            found = (
-                self._connect().execute("SELECT sql FROM sqlite_schema WHERE name = 'documents'").fetchone()
-            )
-            if found is None or str(found[0]).split() != _SCHEMA.split():
+            query = "SELECT sql FROM sqlite_schema WHERE name = 'documents'"
+            schema = self._connect().execute(query).fetchone()
+            if schema is None or str(schema[0]).split() != _SCHEMA.split():
                 raise ValueError("it lacks the table of documents that GLOW makes")
             self.count = int(self._connect().execute("SELECT count(*) FROM documents").fetchone()[0])
 
@@ -159,8 +174,8 @@ class DocumentStore:
         marks = ",".join("?" * len(rows))
         query = f"SELECT row, id FROM documents WHERE row IN ({marks})"  # noqa: S608 - marks only
         with self._reading():
-            found = dict(self._connect().execute(query, rows).fetchall())
-            return [found[row] for row in rows]
+            by_row = dict(self._connect().execute(query, rows).fetchall())
+            return [by_row[row] for row in rows]
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Document]:
         """Yields the documents of rows `start` to `stop` (not included; None: to the end) in order.
@@ -184,11 +199,11 @@ class DocumentStore:
         query = "SELECT id, row, fields, metadata FROM documents WHERE id > ? ORDER BY id LIMIT 64"
         while True:
             with self._reading():
-                found = self._connect().execute(query, (after,)).fetchall()
-            yield from found
-            if not found:
+                records = self._connect().execute(query, (after,)).fetchall()
+            yield from records
+            if not records:
                 return
-            after = found[-1][0]
+            after = records[-1][0]
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """Yields the metadata of every document by row, without the fields, which are slower to read."""
@@ -261,9 +276,9 @@ def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def parse_document(found: Sequence[str]) -> Document:
+def parse_document(columns: Sequence[str]) -> Document:
     """The document of an id, and of its fields and metadata as stored JSON."""
-    identifier, fields, metadata = found
+    identifier, fields, metadata = columns
     values = {name: tuple(texts) for name, texts in _parsed(fields).items()}
     if not isinstance(identifier, str) or {type(text) for texts in values.values() for text in texts} - {str}:
         raise ValueError("a field has a value that is not text")
@@ -280,13 +295,13 @@ def _parsed(text: str) -> Any:
 
 def _metadata(text: str) -> dict[str, Any]:
     # orjson rounds integers of more than 64 bits.
-    found = json.loads(text) if _LONG_NUMBER.search(text) else _parsed(text)
-    if not isinstance(found, dict):
+    metadata = json.loads(text) if _LONG_NUMBER.search(text) else _parsed(text)
+    if not isinstance(metadata, dict):
         raise TypeError("metadata is not an object")
-    return found
+    return metadata
 
 
-class SegmentedDocuments:
+class SegmentedDocuments(DocumentFinder):
     """Documents of all segments: later ones replace earlier ones with the same id."""
 
     def __init__(self, segments: Segments[StoredDocuments]) -> None:
@@ -295,30 +310,17 @@ class SegmentedDocuments:
         # First row of each segment, its reader, and a mask of its live rows; None: all
         self._parts = [*zip(layout.starts.tolist(), segments.readers, layout.alive, strict=False)]
 
-    def find(self, document_id: str) -> int | None:
-        """The row of an id; None if it does not exist or is deleted."""
-        return self.find_all([document_id])[0]
-
     def find_all(self, ids: Sequence[str]) -> list[int | None]:
-        """The row of each id; None if it does not exist or is deleted."""
-        found: list[int | None] = [None] * len(ids)
+        rows: list[int | None] = [None] * len(ids)
         for start, reader, alive in reversed(self._parts):
-            missing = [place for place, row in enumerate(found) if row is None]
-            rows = reader.find_all([ids[place] for place in missing])
-            for place, row in zip(missing, rows, strict=True):
+            missing = [place for place, row in enumerate(rows) if row is None]
+            own = reader.find_all([ids[place] for place in missing])
+            for place, row in zip(missing, own, strict=True):
                 if row is not None and (alive is None or alive.mask[row]):
-                    found[place] = start + row
-        return found
-
-    def get(self, document_id: str) -> Document:
-        """The document with an id."""
-        row = self.find(document_id)
-        if row is None:
-            raise not_found(document_id)
-        return self.rows([row])[0]
+                    rows[place] = start + row
+        return rows
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
-        """The documents of rows, in the given order; every row must exist, but may be deleted."""
         return self._segments.collect(rows, lambda reader, here: reader.rows(here))
 
     def ids(self, rows: Sequence[int]) -> list[str]:
@@ -358,7 +360,7 @@ class StoredFields(Component[StoredDocuments, DocumentsView]):
     stage = "documents"
     paths = (DOCUMENTS_FILE,)
 
-    def rules(self, options: ComponentOptions, asked: Asked) -> Rules:
+    def rules(self, options: ComponentOptions, inputs: BuildInputs) -> Rules:
         """Every index has them."""
         return Rules()
 
@@ -369,10 +371,10 @@ class StoredFields(Component[StoredDocuments, DocumentsView]):
     def build(self, corpus: Corpus, rules: Rules) -> None:
         """Does nothing: reading the input has written the file."""
 
-    def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
+    def merge(self, sources: Sequence[MergeSource], rules: Rules, target: Segment) -> None:
         """Copies the live documents, in the order of the new rows."""
-        with DocumentWriter(made.folder / DOCUMENTS_FILE) as writer:
-            for each in kept:
+        with DocumentWriter(target.folder / DOCUMENTS_FILE) as writer:
+            for each in sources:
                 documents = each.segment[self].scan()
                 for stays, document in zip(each.live.tolist(), documents, strict=True):
                     if stays:

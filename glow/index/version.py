@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from glow.artifact import FileKey, Manifest, verify
 from glow.errors import MismatchError
 from glow.index.columns import COLUMNS
-from glow.index.component import Asked, Component, Explained, Rules
+from glow.index.component import BuildInputs, Component, Explained, Rules
 from glow.index.delta import DELTA_HEADER, DeltaRows
 from glow.index.learned_sparse import LEARNED_SPARSE
 from glow.index.milvus import STORED_FOLDER, open_stored
@@ -58,24 +58,21 @@ Stage = Callable[[AnyComponent], AbstractContextManager[object]]
 """Context manager of a component's merge, such as a stage of a report."""
 
 
-def asked_rules(
-    options: StrictModel,  # of the build, including those of every component
-    asked: Asked,
-) -> dict[str, Rules]:
+def requested_rules(options: StrictModel, inputs: BuildInputs) -> dict[str, Rules]:
     """The requested components of a build: name -> rules."""
     rules: dict[str, Rules] = {}
     for component in COMPONENTS:
         own_options = component.options.model_validate(options, from_attributes=True)
-        own = component.rules(own_options, replace(asked, rules=rules))
+        own = component.rules(own_options, replace(inputs, rules=rules))
         if own is not None:
             rules[component.name] = own
     return rules
 
 
-def held_rules(segment: Segment, *, delta: bool) -> dict[str, Rules]:
+def existing_rules(segment: Segment, *, delta: bool) -> dict[str, Rules]:
     """The rules of a segment's components: see `Component.rules_of`, to extend it or to replace it."""
-    found = ((component.name, component.rules_of(segment, delta=delta)) for component in COMPONENTS)
-    return {name: rules for name, rules in found if rules is not None}
+    pairs = ((component.name, component.rules_of(segment, delta=delta)) for component in COMPONENTS)
+    return {name: rules for name, rules in pairs if rules is not None}
 
 
 def is_made_anew(name: str) -> bool:
@@ -123,17 +120,17 @@ def view_of(
     documents, vectors, first = _layouts(segments, gone)
     readers = {}
     for component in COMPONENTS:
-        held = [segment.get(component) for segment in segments]
-        lacking = [reader is None for reader in held]
+        own = [segment.get(component) for segment in segments]
+        lacking = [reader is None for reader in own]
         if all(lacking) or (lacking[0] and component.per == "index"):
-            continue  # old versions of GLOW lack tables of the whole index, and a delta's alone would not do
+            continue  # a base may lack tables of the whole index, and a delta's alone would not do
         if any(lacking):
             where = "delta" if lacking[0] else "base"
             raise MismatchError(
                 f"index {segments[0].name}: {component.label} in its {where} alone; roll back to its base"
             )
         rows = vectors if component.per == "vector" else documents
-        parts = Segments(segments[0].name, tuple(held), rows, documents, order)
+        parts = Segments(segments[0].name, tuple(own), rows, documents, order)
         readers[component.name] = component.reader(parts)
     return View(segments[0].name, Rows(len(documents), first), readers)
 
@@ -159,23 +156,23 @@ def _layouts(
 
 
 def merge_segments(
-    kept: Sequence[MergeSource],  # segments with the same components; the rules are those of the first
-    made: Segment,  # destination; the result has its components open
+    sources: Sequence[MergeSource],  # segments with the same components; the rules are those of the first
+    target: Segment,  # destination; the result has its components open
     *,
     delta: bool,
     stage: Stage = lambda component: nullcontext(),
 ) -> Segment:
     """Merges the live documents of several segments: into a new delta, or a compacted version."""
     for component in COMPONENTS:
-        rules = component.rules_of(kept[0].segment, delta=delta)
+        rules = component.rules_of(sources[0].segment, delta=delta)
         if rules is None:
             continue
         with stage(component):
-            component.merge(kept, rules, made)
-        reader = component.open(made)
+            component.merge(sources, rules, target)
+        reader = component.open(target)
         if reader is not None:
-            made = made.with_reader(component, reader, component.first(reader))
-    return made
+            target = target.with_reader(component, reader, component.first(reader))
+    return target
 
 
 def causes_of_refusal(view: View) -> Mapping[str, str]:

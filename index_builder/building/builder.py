@@ -27,13 +27,13 @@ from glow.index import (
     REPORT_FILE,
     TERMS_FOLDER,
     AnyComponent,
-    Asked,
+    BuildInputs,
     Index,
     Rows,
     Rules,
     Segment,
-    asked_rules,
     counts_of,
+    requested_rules,
     view_of,
 )
 from glow.index.milvus import STORE_FILE
@@ -143,9 +143,9 @@ class _Build:
         # Opened as a check and closed again, to free its memory for the other steps.
         device, threads = options.device, options.thread_count
         self._dimensions = model.encoder("document", device, 1, batch_tokens(device)).dimensions
-        self._asked = Asked(model, self._dimensions, device, threads, options.term_stats, {})
+        self._asked = BuildInputs(model, self._dimensions, device, threads, options.term_stats, {})
         # name of each component to build -> its rules
-        self.rules: Mapping[str, Rules] = asked_rules(options, self._asked)
+        self.rules: Mapping[str, Rules] = requested_rules(options, self._asked)
 
     def run(self, work: WorkFolder, sources: list[Source]) -> dict[str, Any]:
         """Does the unfinished steps, makes the version from their files and returns the report."""
@@ -157,7 +157,7 @@ class _Build:
         passages = PassagesOptions.model_validate(self._options, from_attributes=True)
         # Recorded as if the choice had been an option.
         options = self._options.model_copy(update={"passages": passages.is_cut(documents.long)})
-        self._options, self.rules = options, asked_rules(options, self._asked)
+        self._options, self.rules = options, requested_rules(options, self._asked)
         terms = self._terms(work, documents)
         corpus = self._corpus(work, documents, terms)
         self._prepare(work, corpus)

@@ -19,7 +19,7 @@ from glow.index import (
     Rows,
     Segment,
     counts_of,
-    held_rules,
+    existing_rules,
     is_made_anew,
     merge_segments,
     view_of,
@@ -86,7 +86,7 @@ class _Compaction:
             report["version"] = target.version
             write_json(writer.folder / REPORT_FILE, report)
             notes = writer.folder / NOTES_FOLDER
-            store_rows(writer.folder, made, held_rules(self.live.base, delta=False), notes, self.stages)
+            store_rows(writer.folder, made, existing_rules(self.live.base, delta=False), notes, self.stages)
             shutil.rmtree(notes, ignore_errors=True)
         return report
 
@@ -100,7 +100,7 @@ class _Compaction:
         with self.stages.stage("recall"):
             recall = self._recall(made)
         counts = counts_of(view_of([made]))
-        rules = held_rules(base, delta=False)
+        rules = existing_rules(base, delta=False)
         parameters: dict[str, Any] = {}
         members: dict[str, Any] = {}
         for component in COMPONENTS:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from glow.errors import FormatError, MismatchError
-from glow.index import COMPONENTS, Explained, MergeSource, Rows, held_rules, view_of
+from glow.index import COMPONENTS, Explained, MergeSource, Rows, existing_rules, view_of
 from glow.index.passages import PASSAGES
 from glow.index.spelling import SPELLING, SpellingTable
 from glow.search import RETRIEVERS
@@ -147,7 +147,7 @@ class Answers:
     def test_what_it_says_goes_into_json(self, case: Case) -> None:
         """Report, manifest, `/info`, explanations, and why a request is refused."""
         component, base = case.component, case.changed().base
-        reader, rules = base[component], held_rules(base, delta=False)[component.name]
+        reader, rules = base[component], existing_rules(base, delta=False)[component.name]
         view = view_of([base])[component]
         hit = Explained(0, {})
         said = [

@@ -13,7 +13,7 @@ from glow.artifact import DOCUMENT_TOWER, TERMS_TOWER, FileKey, learned_hash
 from glow.index import (
     COMPONENTS,
     DELTA,
-    Asked,
+    BuildInputs,
     Component,
     EncodeJob,
     MergeSource,
@@ -23,11 +23,11 @@ from glow.index import (
     Segment,
     Texts,
     View,
-    asked_rules,
-    held_rules,
+    existing_rules,
     joined_order,
     merge_segments,
     open_segment,
+    requested_rules,
     view_of,
 )
 from glow.index.columns import COLUMNS
@@ -102,7 +102,7 @@ class Maker:
         """Documents as a build makes them; options may be changed."""
         options = BuildOptions(source="-", index_root=folder, **{**self.options, **changed})
         dimensions = self.model.encoder("document").dimensions
-        rules = asked_rules(options, Asked(self.model, dimensions, "cpu", 1, "corpus", {}))
+        rules = requested_rules(options, BuildInputs(self.model, dimensions, "cpu", 1, "corpus", {}))
         counted, stems, vocabulary = self._counted(held)
         terms = select_terms("corpus", counted, self.model.preprocessor.terms)
         hashes = {"model": self.model.hash, "terms": terms.hash}
@@ -224,11 +224,11 @@ class Segments:
 
     def delta(self, base: Segment, held: Sequence[Document]) -> Segment:
         """As an upsert makes it; of no documents, as a deletion does."""
-        return self.maker.added(base, held, held_rules(base, delta=True), self.new_folder())
+        return self.maker.added(base, held, existing_rules(base, delta=True), self.new_folder())
 
     def rebuilt(self, base: Segment, held: Sequence[Document]) -> Segment:
         """A whole index of documents that are encoded and counted by the rules of a base."""
-        rules, own = held_rules(base, delta=True), held_rules(base, delta=False)
+        rules, own = existing_rules(base, delta=True), existing_rules(base, delta=False)
         rules["vectors"] = own["vectors"]  # they do not decide what is searched
         return self.maker.added(base, held, rules, self.new_folder(), below="")
 

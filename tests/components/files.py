@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from glow.errors import ArtifactError, ArtifactNotFoundError, FormatError, IntegrityError, MismatchError
-from glow.index import COMPONENTS, DELTA, Index, held_rules
+from glow.index import COMPONENTS, DELTA, Index, existing_rules
 from glow.index.postings import POSTINGS
 from glow.index.spelling import SPELLING
 from tests.components.cases import AnyComponent, needs_of
@@ -186,7 +186,7 @@ class Files:
             assert "build it with" in index.refusals[request], request
             served = edited.version.index.refusals[request]
             assert served == "" or request not in component.serves(edited.version.index[component])
-        held = held_rules(index.base, delta=True)
+        held = existing_rules(index.base, delta=True)
         assert not any(each.name in held for each in lost)
         assert component.info(None).items() <= index.info().items()
         assert not component.part or component.part not in index.parts()

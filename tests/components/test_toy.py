@@ -17,7 +17,7 @@ from glow.index import (
     COMPONENTS,
     DELTA,
     REPORT_FILE,
-    Asked,
+    BuildInputs,
     Component,
     ComponentOptions,
     Corpus,
@@ -81,7 +81,7 @@ class LengthsComponent(Component[StoredLengths, Lengths]):
     name, label, stage, part = "lengths", "lengths", "lengths", "lengths"
     paths = ("lengths/",)
 
-    def rules(self, options: ComponentOptions, asked: Asked) -> Rules:
+    def rules(self, options: ComponentOptions, asked: BuildInputs) -> Rules:
         """Every index has it."""
         return Rules()
 
@@ -214,7 +214,7 @@ def test_a_version_built_before_goes_on_without_it(toy_index: Path, toy_model: P
 
 
 def test_what_cannot_be_made_is_refused_by_its_rules(toy_model: Path) -> None:
-    asked = Asked(Model.open(toy_model), 48, "cpu", 1, "corpus", {})
+    asked = BuildInputs(Model.open(toy_model), 48, "cpu", 1, "corpus", {})
     assert PASSAGES.rules(PASSAGES.options(), asked) is None
     assert TOKEN_EMBEDDINGS.rules(TOKEN_EMBEDDINGS.options(), asked) is None
     with pytest.raises(ConfigError, match="nothing"):

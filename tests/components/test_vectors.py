@@ -15,7 +15,7 @@ from glow.artifact import FileKey
 from glow.errors import ConfigError, DeviceError, MismatchError, StoreError
 from glow.index import (
     DELTA,
-    Asked,
+    BuildInputs,
     Corpus,
     ImportRows,
     MergeSource,
@@ -218,7 +218,7 @@ def test_few_vectors_are_refused_by_a_build_and_flat_in_a_compaction(vectors: Ar
 
 def test_auto_goes_by_the_number_of_vectors(vectors: Array, tmp_path: Path) -> None:
     asked = SimpleNamespace(dimensions=DIMENSIONS, device="cpu")
-    rules = VECTORS.rules(VectorOptions(memory_mb=2), cast(Asked, asked))
+    rules = VECTORS.rules(VectorOptions(memory_mb=2), cast(BuildInputs, asked))
     assert [rules.kind(count) for count in (4_000, 5_000, 10_000)] == ["flat", "hnsw", "ivf-pq"]
     segment = built(tmp_path, vectors[:20], rules)
     assert VECTORS.report(segment, rules, {}) == {
@@ -236,7 +236,7 @@ def test_auto_goes_by_the_number_of_vectors(vectors: Array, tmp_path: Path) -> N
     assert VECTORS.parameters(segment[VECTORS]) == {"kind": "flat"}
     assert VECTORS.counts(segment[VECTORS]) == {"dimensions": DIMENSIONS}
     with pytest.raises(StoreError):
-        VECTORS.rules(VectorOptions(store="milvus://127.0.0.1:1"), cast(Asked, asked))
+        VECTORS.rules(VectorOptions(store="milvus://127.0.0.1:1"), cast(BuildInputs, asked))
 
 
 def here(ranges: int, seen: list[tuple[int, int]]) -> Callable[[RangeTask], ImportRows]:

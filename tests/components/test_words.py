@@ -18,7 +18,7 @@ from glow.artifact import TERMS_TOWER
 from glow.errors import ConfigError, MismatchError
 from glow.index import (
     DELTA,
-    Asked,
+    BuildInputs,
     Explained,
     Records,
     RowEncoder,
@@ -143,8 +143,8 @@ def build_words(corpus: MadeCorpus, rules: PostingsRules) -> Segment:
     return corpus.made
 
 
-def asked(model: Model, *made: str) -> Asked:
-    return Asked(model, 32, "cpu", 1, "corpus", {name: PostingsRules() for name in made})
+def asked(model: Model, *made: str) -> BuildInputs:
+    return BuildInputs(model, 32, "cpu", 1, "corpus", {name: PostingsRules() for name in made})
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ from glow.index.columns.reader import (
     TypedColumn,
     ValueType,
 )
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Rules
+from glow.index.component import BuildInputs, Component, ComponentOptions, Corpus, Rules
 from glow.index.segment import MergeSource, Segment, Segments
 from glow.index.stored_fields import STORED_FIELDS
 from glow.storage import read_header
@@ -83,13 +83,13 @@ def _join(name: str, own: Sequence[tuple[Field, NDArray[np.int64]]]) -> Field:
 
 def _holders(field: Field, rows: NDArray[np.int64]) -> int:
     """How many of the rows have the field."""
-    held = np.zeros(len(rows), np.bool_)
+    holds = np.zeros(len(rows), np.bool_)
     for part in field.parts.values():
         if part.offsets is None:
-            held |= part.codes[rows] != 0
+            holds |= part.codes[rows] != 0
         else:
-            held |= part.offsets[rows + 1] > part.offsets[rows]
-    return int(np.count_nonzero(held))
+            holds |= part.offsets[rows + 1] > part.offsets[rows]
+    return int(np.count_nonzero(holds))
 
 
 SHOWN_COLUMNS = 200
@@ -104,7 +104,7 @@ class MetadataColumns(Component[Columns, FilteredColumns]):
     stage = "columns"
     paths, needs = (f"{COLUMNS_FOLDER}/",), ("stored_fields",)
 
-    def rules(self, options: ComponentOptions, asked: Asked) -> Rules:
+    def rules(self, options: ComponentOptions, inputs: BuildInputs) -> Rules:
         """Every index has them."""
         return Rules()
 
@@ -116,13 +116,13 @@ class MetadataColumns(Component[Columns, FilteredColumns]):
         """Reads the stored documents twice."""
         build_columns(corpus.made[STORED_FIELDS], corpus.made.folder)
 
-    def merge(self, kept: Sequence[MergeSource], rules: Rules, made: Segment) -> None:
+    def merge(self, sources: Sequence[MergeSource], rules: Rules, target: Segment) -> None:
         """Builds them anew: the choice of fields depends on all documents."""
-        build_columns(made[STORED_FIELDS], made.folder)
+        build_columns(target[STORED_FIELDS], target.folder)
 
-    def report(self, made: Segment, rules: Rules, seconds: Mapping[str, float]) -> dict[str, Any]:
+    def report(self, segment: Segment, rules: Rules, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Metadata that can be filtered."""
-        return {"columns": _describe(_header(made.path(COLUMNS_FOLDER)))}
+        return {"columns": _describe(_header(segment.path(COLUMNS_FOLDER)))}
 
     def open(self, segment: Segment) -> Columns:
         """Opens the directory; an index of an old version of GLOW, which lacks it, is refused."""
@@ -131,9 +131,9 @@ class MetadataColumns(Component[Columns, FilteredColumns]):
             raise MismatchError(f"index {segment.name} holds no metadata columns{where}; {segment.remedy}")
         segment.require(*(f"{COLUMNS_FOLDER}/{name}" for name in (COLUMNS_HEADER, VALUES_FILE, ORDER_FILE)))
         folder, expected = segment.path(COLUMNS_FOLDER), segment.rows.documents
-        if segment.below and (found := _header(folder).documents) != expected:
+        if segment.below and (documents := _header(folder).documents) != expected:
             raise MismatchError(
-                f"{segment.below}{COLUMNS_FOLDER}/ describes {found} documents, "
+                f"{segment.below}{COLUMNS_FOLDER}/ describes {documents} documents, "
                 f"{segment.below}delta.json says {expected} documents; {segment.remedy}"
             )
         # Looked up when a filter asks, because the documents of a store open the columns.

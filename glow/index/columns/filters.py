@@ -94,8 +94,8 @@ def _holds(expression: Expression, world: Mapping[Expression, bool]) -> bool | N
         return None if inner is None else not inner
     if isinstance(expression, And | Or):
         decides = isinstance(expression, Or)
-        found = {_holds(term, world) for term in expression.terms}
-        return decides if decides in found else None if None in found else not decides
+        holds = {_holds(term, world) for term in expression.terms}
+        return decides if decides in holds else None if None in holds else not decides
     if isinstance(expression, OneOf) and not expression.values:
         return False
     return world.get(expression)
@@ -109,8 +109,8 @@ def negated(term: Expression) -> Expression:
 def all_of(terms: Iterable[Expression]) -> Expression:
     """The canonical `And`: flat, sorted, each term once; a single term is returned as it is."""
     flat = [inner for term in terms for inner in (term.terms if isinstance(term, And) else (term,))]
-    found = _sorted(flat)
-    return found[0] if len(found) == 1 else And(found)
+    distinct = _sorted(flat)
+    return distinct[0] if len(distinct) == 1 else And(distinct)
 
 
 def any_of(terms: Iterable[Expression]) -> Expression:
@@ -123,7 +123,7 @@ def any_of(terms: Iterable[Expression]) -> Expression:
             values.setdefault((term.field, term.type), set()).update(term.values)
         else:
             others.append(term)
-    merged = [OneOf(field, kind, _in_order(found)) for (field, kind), found in values.items()]
+    merged = [OneOf(field, kind, _in_order(own)) for (field, kind), own in values.items()]
     terms_found = _sorted([*others, *merged])
     return terms_found[0] if len(terms_found) == 1 else Or(terms_found)
 
@@ -356,7 +356,7 @@ class _Parser:
             raise _refused(pointer, "true and false have no order; use 'eq'")
         if len(types) > 1:
             raise _refused(pointer, "both bounds must be of one type, strings or numbers")
-        low, high = (bounds[found[0]] if found else None for found in (lows, highs))
+        low, high = (bounds[side[0]] if side else None for side in (lows, highs))
         return Between(field.name, types.pop(), low, high, lows == ["gte"], highs == ["lte"])
 
     def _dates(
@@ -371,9 +371,9 @@ class _Parser:
                     f"field {_shown(field.name)} holds dates, found {_shown(bounds[name])}; expected one such as "
                     "'2024', '2024-05-01', '2024-05-01T10:00:00Z' or 'now-7d'",
                 )
-        found = {name: span for name, span in spans.items() if span is not None}
-        low = next((found[name].first if name == "gte" else found[name].last for name in lows), None)
-        high = next((found[name].last if name == "lte" else found[name].first for name in highs), None)
+        dates = {name: span for name, span in spans.items() if span is not None}
+        low = next((dates[name].first if name == "gte" else dates[name].last for name in lows), None)
+        high = next((dates[name].last if name == "lte" else dates[name].first for name in highs), None)
         return Between(field.name, "date", low, high, lows == ["gte"], highs == ["lte"])
 
     def _scalar(self, field: Field, value: Any, pointer: str) -> Scalar:

@@ -51,38 +51,34 @@ class FilterMasks:
         self._tells_filters = tells_filters
         self._make = _maker(columns) if isinstance(columns, Columns) else columns
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[bytes, RowMask] = OrderedDict()
+        self._masks: OrderedDict[bytes, RowMask] = OrderedDict()
         self._lock = threading.Lock()
         self.size_bytes = 0
 
-    def mask(
-        self,
-        expression: Expression,
-        check: Check = nothing,  # called before each term; what it raises ends the work
-    ) -> RowMask:
-        """The rows that an expression matches."""
+    def mask(self, expression: Expression, check: Check = nothing) -> RowMask:
+        """The rows that an expression matches; `check` is called before each term, and what it raises ends the work."""
         key = blake2b(repr(expression).encode(), digest_size=KEY_BYTES).digest()
         with self._lock:
-            cached = self._kept.get(key)
+            cached = self._masks.get(key)
             if cached is not None:
-                self._kept.move_to_end(key)
+                self._masks.move_to_end(key)
                 return cached
         # Outside the lock: two threads with the same filter may both compute it, and none waits.
-        made = self._make(expression, check)
+        rows = self._make(expression, check)
         if self._tells_filters:
-            made.tell(expression)
+            rows.tell(expression)
         with self._lock:
-            if key not in self._kept and _cost(made) <= self._max_bytes:
-                self._kept[key] = made
-                self.size_bytes += _cost(made)
+            if key not in self._masks and _cost(rows) <= self._max_bytes:
+                self._masks[key] = rows
+                self.size_bytes += _cost(rows)
             while self.size_bytes > self._max_bytes:
-                self.size_bytes -= _cost(self._kept.popitem(last=False)[1])
-        return made
+                self.size_bytes -= _cost(self._masks.popitem(last=False)[1])
+        return rows
 
 
 def _cost(mask: RowMask) -> int:
-    told = 0 if mask.expression is None else TOLD_BYTES * len(repr(mask.expression))
-    return mask.size_bytes + ENTRY_BYTES + told
+    text_bytes = 0 if mask.expression is None else TOLD_BYTES * len(repr(mask.expression))
+    return mask.size_bytes + ENTRY_BYTES + text_bytes
 
 
 def _maker(columns: Columns) -> Callable[[Expression, Check], RowMask]:
@@ -119,8 +115,8 @@ def evaluate(
             np.int64
         )
         return _of_documents(part, _among(part, codes), columns.documents)
-    found = part.between(expression.low, expression.high, expression.includes_low, expression.includes_high)
-    return _of_documents(part, _within(part, found), columns.documents)
+    span = part.between(expression.low, expression.high, expression.includes_low, expression.includes_high)
+    return _of_documents(part, _within(part, span), columns.documents)
 
 
 def _with_ids(columns: Columns, ids: OneOf) -> Mask:
@@ -148,16 +144,16 @@ def _among(part: TypedColumn, codes: NDArray[np.int64]) -> Mask:
     return hits
 
 
-def _within(part: TypedColumn, wanted: range) -> Mask:
+def _within(part: TypedColumn, codes: range) -> Mask:
     """Which of a part's codes are in a range of codes >= 1."""
-    if not wanted:
+    if not codes:
         return np.zeros(len(part.codes), np.bool_)
     kind = part.codes.dtype.type
-    if len(wanted) == 1:
-        hits: Mask = part.codes == kind(wanted.start)
+    if len(codes) == 1:
+        hits: Mask = part.codes == kind(codes.start)
     else:
         # Codes below the range wrap around to large numbers, so one comparison suffices.
-        hits = np.subtract(part.codes, kind(wanted.start)) <= kind(len(wanted) - 1)
+        hits = np.subtract(part.codes, kind(codes.start)) <= kind(len(codes) - 1)
     return hits
 
 
@@ -202,12 +198,8 @@ class FacetCounts:
     approximate: bool  # whether only some of the search's matches were counted
 
 
-def parse_facets(
-    value: Any,  # JSON values; a list of at most 16 objects, each field once
-    columns: Columns,
-    pointer: str = "/facets",  # JSON pointer to the facets, for error messages
-) -> tuple[FacetRequest, ...]:
-    """Checks a request's facets: `[{"field": "lang", "limit": 10}]`."""
+def parse_facets(value: Any, columns: Columns, pointer: str = "/facets") -> tuple[FacetRequest, ...]:
+    """Checks a request's facets, at most 16: `[{"field": "lang", "limit": 10}]`; `pointer` is their place in the request."""
     if not isinstance(value, list) or len(value) > MAX_FACETS:
         raise FilterError([Fault(pointer, f"expected a list of at most {MAX_FACETS} facets")])
     faults: list[Fault] = []
@@ -243,12 +235,12 @@ def count_values(
         if len(segments) == 1:
             counts += _top(columns.fields[field].parts[kind], documents, limit)
             continue
-        held = [
+        parts = [
             (segment.fields[field].parts[kind], _inside(segment, start, documents))
             for start, segment in segments
             if field in segment.fields and kind in segment.fields[field].parts
         ]
-        counts += _top_of_all(held, limit)
+        counts += _top_of_all(parts, limit)
     counts.sort(key=lambda pair: -pair[0])
     values = tuple(ValueCount(value, count) for count, value in counts[:limit])
     return FacetCounts(values, len(documents), len(documents) < matching)
@@ -269,14 +261,14 @@ def _top(part: TypedColumn, documents: NDArray[np.int64], limit: int) -> list[tu
 
 
 def _top_of_all(
-    held: Sequence[tuple[TypedColumn, NDArray[np.int64]]], limit: int
+    segments: Sequence[tuple[TypedColumn, NDArray[np.int64]]], limit: int
 ) -> list[tuple[int, Scalar]]:
     """As `_top`, over several segments, the largest first.
 
     A value that only the first segment has is among the best overall only if it is among the best there. So only the
     best values of the first segment and the values of the others are compared.
     """
-    (first, documents), *later = held
+    (first, documents), *later = segments
     counts = _counts(first, documents)
     added: Counter[Scalar] = Counter()
     for part, rows in later:
@@ -290,15 +282,15 @@ def _top_of_all(
 def _counts(part: TypedColumn, documents: NDArray[np.int64]) -> NDArray[np.int64]:
     """The number of documents with each code, int64 [d + 1]; 0 for code 0, which means no value."""
     if part.offsets is None:
-        held = part.codes[documents]
+        codes = part.codes[documents]
     else:
         starts = part.offsets[documents]
         lengths = part.offsets[documents + 1] - starts
         # Index i of a document's list is its start + i: all indexes of all documents, one after another.
         firsts = np.cumsum(lengths) - lengths
         places = np.arange(int(lengths.sum())) + np.repeat(starts - firsts, lengths)
-        held = part.codes[places]
-    counts = np.bincount(held, minlength=len(part.values) + 1)
+        codes = part.codes[places]
+    counts = np.bincount(codes, minlength=len(part.values) + 1)
     counts[0] = 0
     return counts
 

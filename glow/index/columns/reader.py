@@ -40,14 +40,14 @@ def field_values(
 
 def pick(metadata: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
     """The fields of a document's metadata with the given names, nested as in the document."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in metadata.items():
         below = {name[len(key) + 1 :] for name in names if name.startswith(f"{key}.")}
         if key in names:
-            found[key] = value
+            values[key] = value
         elif below and (part := _pick(value, below)) is not None:
-            found[key] = part
-    return found
+            values[key] = part
+    return values
 
 
 def _pick(value: Any, names: Set[str]) -> Any:
@@ -380,10 +380,10 @@ def _array(
     data: NDArray[np.uint8], header: PartHeader, name: ArrayName, kind: DTypeLike, length: int
 ) -> NDArray[Any]:
     place = header.arrays.get(name)
-    wanted = np.dtype(kind).itemsize * length
-    if place is None or place.size_bytes != wanted or place.start + wanted > len(data):
+    expected = np.dtype(kind).itemsize * length
+    if place is None or place.size_bytes != expected or place.start + expected > len(data):
         raise _damaged(f"array {name!r} does not match {COLUMNS_HEADER}")
-    return data[place.start : place.start + wanted].view(kind)
+    return data[place.start : place.start + expected].view(kind)
 
 
 def _ascending(
@@ -447,8 +447,8 @@ def _codes(part: TypedColumn, rows: NDArray[np.int64], *, largest: bool) -> NDAr
     starts, stops = part.offsets[rows].tolist(), part.offsets[rows + 1].tolist()
     for place, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         if stop > start:
-            held = part.codes[start:stop]
-            codes[place] = int(held.max() if largest else held.min())
+            own = part.codes[start:stop]
+            codes[place] = int(own.max() if largest else own.min())
     return codes
 
 
@@ -461,10 +461,10 @@ def _over_segments(
         different = np.unique(codes[within & (codes > 0)]).tolist()
         keys.append({code: part.values.key(code - 1) for code in different} if part is not None else {})
     # Keys of one type: strings as UTF-8, others as exact numbers.
-    every: list[bytes | int | float] = sorted({key for held in keys for key in held.values()})
+    every: list[bytes | int | float] = sorted({key for own in keys for key in own.values()})
     place_of = {key: place for place, key in enumerate(every)}
     ranks = np.full(len(codes), MISSING, np.int64)
-    for held, within in zip(keys, inside, strict=True):
+    for own, within in zip(keys, inside, strict=True):
         for place in np.flatnonzero(within & (codes > 0)).tolist():
-            ranks[place] = place_of[held[int(codes[place])]]
+            ranks[place] = place_of[own[int(codes[place])]]
     return ranks

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from glow.artifact import LEARNED_HEAD, learned_hash
 from glow.errors import ConfigError, MismatchError
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Records, Rules, Texts
+from glow.index.component import (
+    BuildInputs,
+    Component,
+    ComponentOptions,
+    Corpus,
+    Explained,
+    Records,
+    Rules,
+    Texts,
+)
 from glow.index.learned_sparse.impacts import (
     LEARNED_WORDS_FILES,
     LEARNED_WORDS_FOLDER,
@@ -74,14 +83,14 @@ def make_word_side(
     head = LearnedHead.load(model.folder / LEARNED_HEAD)
     encoder = model.encoder("query", "cpu", threads)
     pieces = model.preprocessor.pieces
-    asked = Counter(
+    queries = Counter(
         word
         for document in documents
         for query in document.fields.get(CLICKED_QUERIES, ())
         for word in pieces.words(query)
         if is_lexical(word)
     )
-    return WordSide.make(choose_words(corpus, head, limit, asked), head, model.with_terms(terms), encoder)
+    return WordSide.make(choose_words(corpus, head, limit, queries), head, model.with_terms(terms), encoder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +118,24 @@ class LearnedEncoder:
 
     reads: tuple[str, ...] = (TERMS,)
 
-    def __init__(
-        self,
-        scorer: WordScorer,  # scores words
-    ) -> None:
+    def __init__(self, scorer: WordScorer) -> None:
         self._scorer = scorer
 
     def encode(self, batch: Texts) -> Records:
         """The most important words of each text."""
         directions = batch.outputs[TERMS]
-        found = [np.empty(0, RECORD)]
+        parts = [np.empty(0, RECORD)]
         for place, sequence in enumerate(batch.sequences):
             spoken = lexical_tokens(sequence)
             tokens = directions[place, spoken]
             if not np.isfinite(tokens).all():
                 raise ValueError(f"the directions of document {batch.texts[place].id!r} are not finite")
-            kept = self._scorer.score(tokens, sequence.word_ids[spoken])
-            records = np.empty(len(kept.words), RECORD)
-            records["word"], records["cause"], records["code"] = kept.words, kept.causes, kept.codes
-            found.append(records)
-        counts = np.fromiter(map(len, found[1:]), np.int64, len(found) - 1)
-        return Records(np.concatenate(found), counts)
+            words = self._scorer.score(tokens, sequence.word_ids[spoken])
+            records = np.empty(len(words.words), RECORD)
+            records["word"], records["cause"], records["code"] = words.words, words.causes, words.codes
+            parts.append(records)
+        counts = np.fromiter(map(len, parts[1:]), np.int64, len(parts) - 1)
+        return Records(np.concatenate(parts), counts)
 
 
 def words_of(blocks: Iterable[Records]) -> Iterator[LearnedWords]:
@@ -137,8 +143,8 @@ def words_of(blocks: Iterable[Records]) -> Iterator[LearnedWords]:
     for records, counts in blocks:
         ends = np.cumsum(counts).tolist()
         for stop, count in zip(ends, counts.tolist(), strict=True):
-            held = records[stop - count : stop]
-            yield LearnedWords(held["word"], held["code"], held["cause"])
+            own = records[stop - count : stop]
+            yield LearnedWords(own["word"], own["code"], own["cause"])
 
 
 def build_learned(
@@ -215,11 +221,11 @@ class LearnedSparse(Component[StoredLearned, LearnedView]):
     needs = ("postings",)
     options = LearnedOptions
 
-    def rules(self, options: LearnedOptions, asked: Asked) -> LearnedRules | None:
+    def rules(self, options: LearnedOptions, inputs: BuildInputs) -> LearnedRules | None:
         if not options.learned:
             return None
-        digest = require_learned(asked.model)
-        if POSTINGS.name not in asked.rules:
+        digest = require_learned(inputs.model)
+        if POSTINGS.name not in inputs.rules:
             raise ConfigError("--learned-sparse needs BM25: remove --no-lexical")
         return LearnedRules(
             hashes={"learned": digest}, budget=options.learned_budget, limit=options.learned_words
@@ -240,11 +246,11 @@ class LearnedSparse(Component[StoredLearned, LearnedView]):
 
     def check_model(self, rules: LearnedRules, model: Model) -> None:
         """As `Component`: the head must be that of the index."""
-        found, expected = learned_hash(model.manifest.files), rules.hashes.get("learned")
-        if found != expected:
+        own, expected = learned_hash(model.manifest.files), rules.hashes.get("learned")
+        if own != expected:
             raise MismatchError(
                 f"model {model.label} makes other learned impacts than {rules.index} has: expected the hash "
-                f"{(expected or 'none')[:8]}, found {(found or 'none')[:8]}; give the model that built it with --model"
+                f"{(expected or 'none')[:8]}, found {(own or 'none')[:8]}; give the model that built it with --model"
             )
 
     def prepare(self, corpus: Corpus, rules: LearnedRules) -> None:
@@ -256,30 +262,30 @@ class LearnedSparse(Component[StoredLearned, LearnedView]):
             )
             side.save(corpus.made.folder / LEARNED_WORDS_FOLDER)
 
-    def encoding(self, made: Segment, rules: LearnedRules) -> LearnedJob:
-        return LearnedJob(_words_folder(made, rules), rules.budget, rules.unit)
+    def encoding(self, segment: Segment, rules: LearnedRules) -> LearnedJob:
+        return LearnedJob(_words_folder(segment, rules), rules.budget, rules.unit)
 
     def build(self, corpus: Corpus, rules: LearnedRules) -> None:
-        made = corpus.made
-        side = WordSide.load(_words_folder(made, rules))
+        target = corpus.made
+        side = WordSide.load(_words_folder(target, rules))
         # Nothing is scored here: only the head's unit is needed, which an existing index has.
         cut = 0.0 if rules.unit is not None else LearnedHead.load(corpus.model.folder / LEARNED_HEAD).cut
         scorer = WordScorer(side, cut, rules.budget, rules.unit)
         rows = words_of(corpus.encoded.records(self.name))
-        folder = made.folder / LEARNED_FOLDER
-        build_learned(folder, rows, side.words, scorer.unit, rules.budget, scorer.best_of, made.rows.first)
+        folder = target.folder / LEARNED_FOLDER
+        build_learned(folder, rows, side.words, scorer.unit, rules.budget, scorer.best_of, target.rows.first)
 
-    def merge(self, kept: Sequence[MergeSource], rules: LearnedRules, made: Segment) -> None:
+    def merge(self, sources: Sequence[MergeSource], rules: LearnedRules, target: Segment) -> None:
         merge_impacts(
-            [(each.segment[self].learned, each.live) for each in kept], made.folder / LEARNED_FOLDER
+            [(each.segment[self].learned, each.live) for each in sources], target.folder / LEARNED_FOLDER
         )
 
-    def report(self, made: Segment, rules: LearnedRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+    def report(self, segment: Segment, rules: LearnedRules, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Counts, parameters and size."""
-        header, folder = made[self].learned.header, made.path(LEARNED_FOLDER)
+        header, folder = segment[self].learned.header, segment.path(LEARNED_FOLDER)
         return {
             "learned": {
-                "words": len(Vocabulary.load(_words_folder(made, rules))),
+                "words": len(Vocabulary.load(_words_folder(segment, rules))),
                 "postings": header.postings,
                 "postings_per_document": round(header.postings / max(header.documents, 1), 1),
                 "parameters": header.parameters,
@@ -295,13 +301,13 @@ class LearnedSparse(Component[StoredLearned, LearnedView]):
         if segment.files is not None and not segment.below:
             segment.require(*(f"{LEARNED_WORDS_FOLDER}/{name}" for name in LEARNED_WORDS_FILES))
         learned = ImpactIndex.open(segment.path(LEARNED_FOLDER))
-        found, kind, documents = len(learned), learned.header.kind, segment.rows.documents
-        if found != documents or kind != "learned":
-            held = f"{segment.below}{LEARNED_FOLDER}/ holds impacts ({kind}) of {found} documents"
+        count, kind, documents = len(learned), learned.header.kind, segment.rows.documents
+        if count != documents or kind != "learned":
+            content = f"{segment.below}{LEARNED_FOLDER}/ holds impacts ({kind}) of {count} documents"
             said = (
-                f"{held}, {segment.below}delta.json says {documents} documents"
+                f"{content}, {segment.below}delta.json says {documents} documents"
                 if segment.below
-                else f"index {segment.name}: {held}, {documents} stored documents"
+                else f"index {segment.name}: {content}, {documents} stored documents"
             )
             raise MismatchError(f"{said}; {segment.remedy}")
         bm25 = segment[POSTINGS]
@@ -339,12 +345,12 @@ class LearnedSparse(Component[StoredLearned, LearnedView]):
         return {"learned": [_line(word, each, hit.because.get(word)) for word, each in expansions.items()]}
 
 
-def _words_folder(made: Segment, rules: LearnedRules) -> Path:
-    return rules.words or made.path(LEARNED_WORDS_FOLDER).resolve()
+def _words_folder(segment: Segment, rules: LearnedRules) -> Path:
+    return rules.words or segment.path(LEARNED_WORDS_FOLDER).resolve()
 
 
-def _line(word: str, found: Expansion, because: str | None) -> dict[str, Any]:
-    bm25, learned = (round(impact, WEIGHT_DIGITS) for impact in (found.bm25, found.learned))
+def _line(word: str, expansion: Expansion, because: str | None) -> dict[str, Any]:
+    bm25, learned = (round(impact, WEIGHT_DIGITS) for impact in (expansion.bm25, expansion.learned))
     line = {"word": word, "bm25": bm25, "learned": learned}
     return line if because is None else {**line, "because": because}
 

@@ -85,7 +85,7 @@ def choose_words(
     head: LearnedHead,
     limit: int,
     # Count of each word in the documents' clicked queries; None or empty: there are none
-    asked: Mapping[str, int] | None = None,
+    queries: Mapping[str, int] | None = None,
 ) -> dict[str, float]:
     """The words that are most likely in queries, at most `limit`, each with its estimated frequency.
 
@@ -95,7 +95,7 @@ def choose_words(
     counted = {word: df for word, df in corpus.items() if is_lexical(word)}
     learned = dict(zip(head.words, head.priors.tolist(), strict=True))
     shares: dict[str, float] = {}
-    known = [counts for counts in (counted, learned, dict(asked or {})) if counts]
+    known = [counts for counts in (counted, learned, dict(queries or {})) if counts]
     for counts in known:
         total = sum(counts.values()) * len(known)
         for word, count in counts.items():
@@ -142,14 +142,14 @@ class WordScorer:
         nearest = (tokens @ self._transposed).max(0)
         codes = np.rint(self._side.gains * np.maximum(nearest - self._cut, 0.0) / self.unit)
         worth = codes * self._side.weights
-        kept = np.flatnonzero(worth)
-        if len(kept) > self.budget:
+        words = np.flatnonzero(worth)
+        if len(words) > self.budget:
             # Ties go to the first word, so that the result is deterministic.
-            kept = np.sort(kept[np.argsort(-worth[kept], kind="stable")[: self.budget]])
-        chosen = (tokens @ self._side.directions[kept].T).argmax(0)
+            words = np.sort(words[np.argsort(-worth[words], kind="stable")[: self.budget]])
+        chosen = (tokens @ self._side.directions[words].T).argmax(0)
         return LearnedWords(
-            kept.astype(np.uint32),
-            np.minimum(codes[kept], LARGEST_CODE).astype(np.uint8),
+            words.astype(np.uint32),
+            np.minimum(codes[words], LARGEST_CODE).astype(np.uint8),
             np.minimum(places[chosen], NO_CAUSE).astype(np.uint8),
         )
 
@@ -162,8 +162,8 @@ class WordScorer:
         rows = first[places]
         worth = codes[rows] * self._side.weights[words]
         if len(rows) > self.budget:
-            kept = np.sort(np.argsort(-worth, kind="stable")[: self.budget])
-            words, rows = words[kept], rows[kept]
+            best = np.sort(np.argsort(-worth, kind="stable")[: self.budget])
+            words, rows = words[best], rows[best]
         # A cause is a position in its passage, and a search may show another passage.
         return LearnedWords(words.astype(np.uint32), codes[rows], np.full(len(rows), NO_CAUSE, np.uint8))
 
@@ -179,11 +179,7 @@ class Expansion(NamedTuple):
 class LearnedImpacts(ImpactIndex):
     """BM25 and learned impacts of one segment as one inverted index; maxima and terms are those of BM25."""
 
-    def __init__(
-        self,
-        bm25: ImpactIndex,  # impacts of the documents' own terms
-        learned: ImpactIndex,  # impacts of words, also of those that a document lacks
-    ) -> None:
+    def __init__(self, bm25: ImpactIndex, learned: ImpactIndex) -> None:
         super().__init__(bm25.header, bm25.vocabulary, bm25.postings)
         self._bm25, self.learned = bm25, learned
 
@@ -197,15 +193,15 @@ class LearnedImpacts(ImpactIndex):
 
     def expansions(self, words: Sequence[str], row: int) -> dict[str, Expansion]:
         """What each query word adds, by source; words that add nothing are left out."""
-        at, found = np.array([row], np.int64), {}
+        at, by_word = np.array([row], np.int64), {}
         counts = Counter(words)
         added = (each.by_word(list(counts), at)[0].tolist() for each in (self._bm25, self.learned))
         for (word, count), own, related in zip(counts.items(), *added, strict=True):
             bm25, learned = count * own, count * related
             if bm25 or learned:
                 cause = self.learned.cause(word, row) if learned else None
-                found[word] = Expansion(bm25, learned, None if cause == NO_CAUSE else cause)
-        return found
+                by_word[word] = Expansion(bm25, learned, None if cause == NO_CAUSE else cause)
+        return by_word
 
 
 class LearnedView(ImpactsView, Protocol):

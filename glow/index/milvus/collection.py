@@ -104,10 +104,10 @@ class FilterFields:
         if isinstance(expression, OneOf):
             codes = sorted({code for value in expression.values if (code := part.find(value))})
             return f"{name} in [{', '.join(map(str, codes))}]" if codes else NONE
-        found = part.between(
+        span = part.between(
             expression.low, expression.high, expression.includes_low, expression.includes_high
         )
-        return f"{name} >= {found.start} and {name} < {found.stop}" if found else NONE
+        return f"{name} >= {span.start} and {name} < {span.stop}" if span else NONE
 
 
 MAX_HITS = 16_384
@@ -161,10 +161,10 @@ class Collection:
         counted = self.connection.call(
             "query", name, output_fields=["count(*)"], consistency_level="Strong", within_s=BUILD_S
         )
-        found = int(counted[0]["count(*)"])
-        if found != self.rows:
+        count = int(counted[0]["count(*)"])
+        if count != self.rows:
             raise MismatchError(
-                f"{address}: collection {name} holds {found} rows, expected {self.rows}; build again"
+                f"{address}: collection {name} holds {count} rows, expected {self.rows}; build again"
             )
         sampled = self.read(sampled_rows(self.rows).tolist(), fields)
         if sample_of(sampled, fields) != self.header.sample:
@@ -188,22 +188,22 @@ class Collection:
 
     def read(self, rows: Sequence[int], fields: Sequence[str], *, caches: bool = False) -> list[Entity]:
         """Entities of rows, in their order; rows may repeat. `caches` keeps them for the next reads of the same search."""
-        names, held = tuple(fields), dict[int, Entity]()
+        names, values = tuple(fields), dict[int, Entity]()
         with self._lock:
             for row in rows:
                 if entity := self._cached.get((row, names)):
-                    held[row] = entity
-        missing, at_once = [row for row in dict.fromkeys(rows) if row not in held], self._at_once(names)
+                    values[row] = entity
+        missing, at_once = [row for row in dict.fromkeys(rows) if row not in values], self._at_once(names)
         read: dict[int, Entity] = {}
         for start in range(0, len(missing), at_once):
-            found = self.connection.call(
+            answer = self.connection.call(
                 "query",
                 self.name,
                 filter=f"{ROW_FIELD} in {missing[start : start + at_once]}",
                 output_fields=[ROW_FIELD, *names],
                 consistency_level=SEARCHED,
             )
-            read |= {int(each[ROW_FIELD]): each for each in found}
+            read |= {int(each[ROW_FIELD]): each for each in answer}
         for row in missing:
             if row not in read:
                 raise MismatchError(
@@ -214,8 +214,8 @@ class Collection:
                 self._cached |= {(row, names): entity for row, entity in read.items()}
                 while len(self._cached) > CACHED_ROWS:
                     self._cached.popitem(last=False)
-        held |= read
-        return [held[row] for row in rows]
+        values |= read
+        return [values[row] for row in rows]
 
     def scan(self, fields: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[list[Entity]]:
         """All entities of rows `start` to `stop`, in their order, in blocks."""
@@ -262,34 +262,34 @@ class RowSearch:
         fetched = min(k + SPARE_HITS, MAX_HITS)
         while True:
             scores, rows = self._ask(fetched, said or "")
-            kept = allowed.mask[rows]
+            places = allowed.mask[rows]
             is_all = len(rows) < fetched
-            if kept.sum() >= k or is_all or fetched == MAX_HITS:
+            if places.sum() >= k or is_all or fetched == MAX_HITS:
                 break
             fetched = min(4 * fetched, MAX_HITS)
         # Too few among the best of all: search only the allowed rows.
-        if kept.sum() < k and said is None and not (is_all and self.missing is None):
+        if places.sum() < k and said is None and not (is_all and self.missing is None):
             return self.among(allowed.rows, k)
-        return scores[kept], rows[kept]
+        return scores[places], rows[places]
 
     def among(self, rows: NDArray[np.int64], k: int) -> Found:
         """At least the k best of given rows, int64 [m] ascending, in blocks."""
         parts = [(np.empty(0, np.float32), np.empty(0, np.int64))]
         for block in np.split(rows, range(0, len(rows), NAMED_ROWS))[1:]:
-            wanted = min(len(block), k + SPARE_HITS)
-            scores, found = self._ask(wanted, f"{ROW_FIELD} in {block.tolist()}")
-            parts.append((scores, found))
-            if self.missing is not None and len(found) < wanted:  # a graph may miss some
-                lacking = np.setdiff1d(block, found)
+            most = min(len(block), k + SPARE_HITS)
+            scores, hits = self._ask(most, f"{ROW_FIELD} in {block.tolist()}")
+            parts.append((scores, hits))
+            if self.missing is not None and len(hits) < most:  # a graph may miss some
+                lacking = np.setdiff1d(block, hits)
                 parts.append((self.missing(lacking), lacking))
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def score(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The scores of given rows, float32 [m]; 0 for a row without a match."""
-        wanted, places = np.unique(rows, return_inverse=True)
-        found, hits = self.among(wanted, len(wanted))
-        scores = np.zeros(len(wanted), np.float32)
-        scores[np.searchsorted(wanted, hits)] = found
+        distinct, places = np.unique(rows, return_inverse=True)
+        own, hits = self.among(distinct, len(distinct))
+        scores = np.zeros(len(distinct), np.float32)
+        scores[np.searchsorted(distinct, hits)] = own
         return scores[places]
 
     def _ask(self, limit: int, said: str) -> Found:
@@ -344,8 +344,8 @@ class MilvusVectors:
         if k == 0:
             return scores, rows
         for place, vector in enumerate(vectors):
-            found, hits = best(*self._search(vector, params).nearest(k, allowed), k, order)
-            scores[place, : len(hits)], rows[place, : len(hits)] = found, hits
+            own, hits = best(*self._search(vector, params).nearest(k, allowed), k, order)
+            scores[place, : len(hits)], rows[place, : len(hits)] = own, hits
         return scores, rows
 
     def _search(self, vector: NDArray[np.float32], params: SearchParams) -> RowSearch:

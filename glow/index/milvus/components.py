@@ -56,7 +56,7 @@ from glow.index.postings import (
 from glow.index.postings.lists import Lists
 from glow.index.ranking import Ranking, RowMask, best
 from glow.index.segment import Segment
-from glow.index.stored_fields import STORED_FIELDS, DocumentStore, not_found, parse_document
+from glow.index.stored_fields import STORED_FIELDS, DocumentFinder, DocumentStore, parse_document
 from glow.index.token_embeddings import (
     STATES_FOLDER,
     STATES_HEADER,
@@ -96,7 +96,7 @@ PROBES, FEW_PROBES = 64, 3
 """Ids that a step of a search for one id reads: four steps for ten million documents; and the least if many are searched."""
 
 
-class MilvusDocuments:
+class MilvusDocuments(DocumentFinder):
     """Documents by row and by id; arguments and results as for `DocumentStore`."""
 
     def __init__(self, segment: Segment, collection: Collection, _: FilterFields | None) -> None:
@@ -105,31 +105,18 @@ class MilvusDocuments:
         self._order = segment.path(COLUMNS_FOLDER) / ORDER_FILE  # the rank of each row's id
 
     def rows(self, rows: Sequence[int]) -> list[Document]:
-        """The documents of rows, in the given order; every row must exist."""
         return [parse_document(each) for each in self._raw([int(row) for row in rows])]
 
     def ids(self, rows: Sequence[int]) -> list[str]:
         """The ids of rows, in the given order, without the documents."""
         return [each[ID_FIELD] for each in self._collection.read([int(row) for row in rows], (ID_FIELD,))]
 
-    def get(self, document_id: str) -> Document:
-        """The document with an id."""
-        row = self.find(document_id)
-        if row is None:
-            raise not_found(document_id)
-        return self.rows([row])[0]
-
-    def find(self, document_id: str) -> int | None:
-        """The row of an id; None if there is none."""
-        return self.find_all([document_id])[0]
-
     def find_all(self, ids: Sequence[str]) -> list[int | None]:
-        """The row of each id; None if there is none."""
         if self.count == 0:
             return [None] * len(ids)
         rows = self._by_id[np.minimum(self._places(ids), self.count - 1)].tolist()
         return [
-            row if held == each else None for row, held, each in zip(rows, self.ids(rows), ids, strict=True)
+            row if own == each else None for row, own, each in zip(rows, self.ids(rows), ids, strict=True)
         ]
 
     def rows_before(self, ids: Sequence[str]) -> list[int | None]:
@@ -167,7 +154,7 @@ class MilvusDocuments:
 
         Each step reads ids for all of them, and keeps for each the range between two of those.
         """
-        wanted = [each.encode() for each in ids]
+        keys = [each.encode() for each in ids]
         low, high = np.zeros(len(ids), np.int64), np.full(len(ids), self.count, np.int64)
         while len(searched := np.flatnonzero(low < high)):
             most = max(PROBES // len(searched), FEW_PROBES)
@@ -177,12 +164,14 @@ class MilvusDocuments:
             }
             every = np.unique(np.concatenate(list(probes.values())))
             # The first steps of every search read the same ids.
-            held = self._collection.read(
+            values = self._collection.read(
                 self._by_id[every].tolist(), (ID_FIELD,), caches=len(every) <= PROBES
             )
-            names = {place: each[ID_FIELD].encode() for place, each in zip(every.tolist(), held, strict=True)}
+            names = {
+                place: each[ID_FIELD].encode() for place, each in zip(every.tolist(), values, strict=True)
+            }
             for each, places in probes.items():
-                before = sum(names[place] < wanted[each] for place in places.tolist())
+                before = sum(names[place] < keys[each] for place in places.tolist())
                 if before:
                     low[each] = places[before - 1] + 1
                 if before < len(places):
@@ -198,9 +187,9 @@ def _record(entity: Any) -> tuple[str, str, str]:
     return entity[ID_FIELD], fields, metadata
 
 
-def _document_values(made: Segment, notes: Path) -> Values:
+def _document_values(segment: Segment, notes: Path) -> Values:
     def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
-        raw = list(_documents(made).raw(start, stop))
+        raw = list(_documents(segment).raw(start, stop))
         # JSON has no line breaks.
         texts = [split(f"{fields}\n{metadata}") for _, fields, metadata in raw]
         return {ID_FIELD: [each[0] for each in raw], TEXT_FIELD: texts}
@@ -208,8 +197,8 @@ def _document_values(made: Segment, notes: Path) -> Values:
     return values
 
 
-def _documents(made: Segment) -> DocumentStore:
-    store = made[STORED_FIELDS]
+def _documents(segment: Segment) -> DocumentStore:
+    store = segment[STORED_FIELDS]
     assert isinstance(store, DocumentStore)  # noqa: S101 - local until now
     return store
 
@@ -309,16 +298,16 @@ class MilvusImpacts(SparseSearch, ImpactIndex):
             rows = np.repeat(np.arange(row, row + len(vectors), dtype=np.uint32), list(map(len, vectors)))
             words = np.fromiter((dim for vector in vectors for dim in vector), np.int64) - self._first
             values = np.fromiter((value for vector in vectors for value in vector.values()), np.float32)
-            kept = np.flatnonzero((words >= 0) & (words < self.header.words))
-            kept = kept[np.lexsort((words[kept], rows[kept]))]  # the order of the causes
-            order = np.argsort(words[kept], kind="stable")
+            known = np.flatnonzero((words >= 0) & (words < self.header.words))
+            known = known[np.lexsort((words[known], rows[known]))]  # the order of the causes
+            order = np.argsort(words[known], kind="stable")
             causes = None
             if is_learned:
                 values = values.astype(np.uint8)
                 every = [np.frombuffer(decode(each[CAUSES_FIELD]), np.uint8) for each in entities]
                 causes = np.concatenate(every)[order]
-            kept = kept[order]
-            yield Block(words[kept], rows[kept], values[kept], causes)
+            known = known[order]
+            yield Block(words[known], rows[known], values[known], causes)
             row += len(entities)
 
     def cause(self, word: str, row: int) -> int | None:
@@ -346,8 +335,8 @@ class MilvusLearned(SparseSearch, LearnedImpacts):
         return self._bm25.largest_of(alive)
 
 
-def _posting_values(made: Segment, notes: Path) -> Values:
-    postings = DocumentPostings(made[POSTINGS], notes / IMPACTS_FOLDER)
+def _posting_values(segment: Segment, notes: Path) -> Values:
+    postings = DocumentPostings(segment[POSTINGS], notes / IMPACTS_FOLDER)
     return lambda start, stop: {WORDS_FIELD: [_vector(each, 1) for each in postings.rows(start, stop)]}
 
 
@@ -355,9 +344,9 @@ def _vector(records: NDArray[Any], first: int) -> dict[int, float]:
     return dict(zip((records["word"] + first).tolist(), records["value"].tolist(), strict=True))
 
 
-def _learned_values(made: Segment, notes: Path) -> Values:
-    postings = DocumentPostings(made[LEARNED_SPARSE].learned, notes / LEARNED_FOLDER)
-    first = 1 + made[POSTINGS].header.words
+def _learned_values(segment: Segment, notes: Path) -> Values:
+    postings = DocumentPostings(segment[LEARNED_SPARSE].learned, notes / LEARNED_FOLDER)
+    first = 1 + segment[POSTINGS].header.words
 
     def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
         rows = postings.rows(start, stop)
@@ -398,8 +387,8 @@ class MilvusStates(TokenEmbeddingStore):
         )
 
 
-def _states_values(made: Segment, notes: Path) -> Values:
-    states = made[TOKEN_EMBEDDINGS]
+def _states_values(segment: Segment, notes: Path) -> Values:
+    states = segment[TOKEN_EMBEDDINGS]
 
     def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
         rows = (states.coded(np.array([row])) for row in range(start, stop))
@@ -456,14 +445,14 @@ def stored_header(segment: Segment) -> StoredHeader | None:
 
 def _open(stored: Stored, segment: Segment, address: str, rows: StoredRows) -> Any:
     """Opens a component; when its collection is opened first, the rows are checked."""
-    file, held = f"{STORED_FOLDER}/{STORED_HEADER}", _COLLECTIONS.get((address, rows.collection))
-    collection = held or Collection(connect(address), rows, {TEXT_FIELD: rows.text_bytes})
+    file, known = f"{STORED_FOLDER}/{STORED_HEADER}", _COLLECTIONS.get((address, rows.collection))
+    collection = known or Collection(connect(address), rows, {TEXT_FIELD: rows.text_bytes})
     collection.require_bound(file, segment.hashes)
     if rows.per == "document" and rows.rows != segment.rows.documents:
         raise MismatchError(
             f"index {segment.name}: {rows.rows} documents in {file}, {segment.rows.documents} in the manifest; {segment.remedy}"
         )
-    if held is None:
+    if known is None:
         collection.check([WORDS_FIELD, *(name for each in rows.components for name in STORED[each].fields)])
         _COLLECTIONS[address, rows.collection] = collection
     columns = segment.get(COLUMNS) if rows.filters else None
@@ -472,7 +461,7 @@ def _open(stored: Stored, segment: Segment, address: str, rows: StoredRows) -> A
 
 
 def store_segment(
-    made: Segment,  # a finished segment with local files, its components open
+    segment: Segment,  # a finished segment with local files, its components open
     folder: Path,  # the version's directory; the imported files are removed from it
     address: str,
     notes: Path,  # directory that survives a killed build; created if missing
@@ -480,25 +469,25 @@ def store_segment(
 ) -> None:
     """Moves the rows of components into collections; a call after a killed one resumes the import."""
     connection, prefix, target = connect(address), collection_prefix(notes), folder / STORED_FOLDER
-    held = [each for name, each in STORED.items() if name in made.readers]
+    stored = [each for name, each in STORED.items() if name in segment.readers]
     groups: dict[RowUnit, list[Stored]] = {}
-    for each in held:
-        groups.setdefault(each.per if made.rows.first is not None else "document", []).append(each)
+    for each in stored:
+        groups.setdefault(each.per if segment.rows.first is not None else "document", []).append(each)
     collections = []
     for per, parts in groups.items():
         below = notes / per
         below.mkdir(exist_ok=True)
-        filters = FilterFields(made[COLUMNS]) if per == "document" else None
+        filters = FilterFields(segment[COLUMNS]) if per == "document" else None
         rows = StoredRows(
             collection=f"{prefix}_{per}s",
             per=per,
             components=tuple(each.component.name for each in parts),
-            rows=made.rows.count(per),
-            text_bytes=_documents(made).longest(),
+            rows=segment.rows.count(per),
+            text_bytes=_documents(segment).longest(),
             filters=() if filters is None else filters.names,
         )
         fields = {name: kind for each in parts for name, kind in each.fields.items()}
-        values = _joined([each.values(made, below) for each in parts], filters)
+        values = _joined([each.values(segment, below) for each in parts], filters)
         importer = CollectionImport(
             connection,
             {WORDS_FIELD: SPARSE, **fields},
@@ -506,11 +495,11 @@ def store_segment(
             values,
             below / NOTE_FILE,
         )
-        collections.append(importer.run(rows, made.hashes, advance))
+        collections.append(importer.run(rows, segment.hashes, advance))
     target.mkdir()
-    np.save(target / BY_ID_FILE, np.argsort(made[COLUMNS].order).astype(np.uint32), allow_pickle=False)
+    np.save(target / BY_ID_FILE, np.argsort(segment[COLUMNS].order).astype(np.uint32), allow_pickle=False)
     StoredHeader(address=address, collections=tuple(collections)).save(target / STORED_HEADER)
-    for each in held:
+    for each in stored:
         for path in (folder / name for name in each.component.paths):
             for file in list(path.iterdir()) if path.is_dir() else [path]:
                 if file.name not in each.stays:

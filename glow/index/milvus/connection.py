@@ -87,14 +87,14 @@ def sampled_rows(rows: int) -> NDArray[np.int64]:
 
 def collections_of(folder: Path) -> dict[str, str]:
     """The collections of a version: name -> address; empty if all its rows are in files."""
-    found: dict[str, str] = {}
+    collections: dict[str, str] = {}
     if (folder / STORE_FILE).is_file():
         vectors = read_store_header(folder)
-        found[vectors.collection] = vectors.address
+        collections[vectors.collection] = vectors.address
     if (folder / STORED_FOLDER / STORED_HEADER).is_file():
         stored = read_header(folder / STORED_FOLDER / STORED_HEADER, StoredHeader)
-        found |= {each.collection: stored.address for each in stored.collections}
-    return found
+        collections |= {each.collection: stored.address for each in stored.collections}
+    return collections
 
 
 T = TypeVar("T")
@@ -152,17 +152,13 @@ def require_pymilvus() -> Any:
 class Connection:
     """A client of one server; safe to use from many threads."""
 
-    def __init__(
-        self,
-        address: str,  # as in the module's docstring
-        access: StoreAccess,  # credentials and time limit
-    ) -> None:
-        found = _ADDRESS.fullmatch(address)
-        if found is None:
+    def __init__(self, address: str, access: StoreAccess) -> None:
+        match = _ADDRESS.fullmatch(address)
+        if match is None:
             raise ConfigError(
                 f"the store {address!r} is not an address: expected milvus://HOST:PORT[/DATABASE], or milvus:///PATH.db for a file"
             )
-        tls, host, path = found[1], found[2], found[3] or ""
+        tls, host, path = match[1], match[2], match[3] or ""
         if not host and not path.endswith(".db"):
             raise ConfigError(f"the store {address!r} names neither a host nor a file that ends in .db")
         self.address, self.access = address, access
@@ -203,7 +199,7 @@ class Connection:
             return call(self._client, max(until - time.monotonic(), 0.001))
 
         try:
-            found = self._call(attempt)
+            answer = self._call(attempt)
         except StoreError as error:
             # A search with hardly any time left must not affect the others.
             if not error.is_gone and limit_s >= self.access.timeout_s / 2:
@@ -213,12 +209,12 @@ class Connection:
             if is_probe:
                 self._is_probed = False
         self._has_failed = False
-        return found
+        return answer
 
-    def call(self, method: str, *given: Any, within_s: float | None = None, **options: Any) -> Any:
+    def call(self, method: str, *arguments: Any, within_s: float | None = None, **options: Any) -> Any:
         """As `run`, for one method of the client."""
         return self.run(
-            lambda client, left_s: getattr(client, method)(*given, timeout=left_s, **options), within_s
+            lambda client, left_s: getattr(client, method)(*arguments, timeout=left_s, **options), within_s
         )
 
     def _begin(self) -> bool:
@@ -238,9 +234,9 @@ class Connection:
         try:
             return call()
         except (pymilvus.MilvusException, grpc.RpcError, OSError) as error:
-            raise self._told(error) from error
+            raise self._to_error(error) from error
 
-    def _told(self, error: Any) -> GlowError:
+    def _to_error(self, error: Any) -> GlowError:
         """GLOW's error for a failure of the client."""
         text = " ".join(str(getattr(error, "message", None) or error).split())[:300]
         lower = text.lower()

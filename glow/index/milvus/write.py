@@ -146,9 +146,9 @@ class CollectionImport:
         new.replace(self.note)
 
     def _index(self, client: Any, name: str, within_s: float) -> None:
-        wanted, (kind, options) = client.prepare_index_params(), self.index
-        wanted.add_index(next(iter(self.fields)), index_type=kind, metric_type="IP", params=dict(options))
-        client.create_index(name, wanted, timeout=within_s)
+        parameters, (kind, options) = client.prepare_index_params(), self.index
+        parameters.add_index(next(iter(self.fields)), index_type=kind, metric_type="IP", params=dict(options))
+        client.create_index(name, parameters, timeout=within_s)
         client.load_collection(name, timeout=within_s)
 
 
@@ -204,8 +204,8 @@ def vector_values(vectors: VectorRows, fields: FilterFields | None, passages: Pa
     def values(start: int, stop: int) -> Mapping[str, Sequence[Any]]:
         rows = np.arange(start, stop)
         documents = rows if passages is None else passages.documents[rows].astype(np.int64)
-        found = list(np.ascontiguousarray(vectors[start:stop]))
-        return {VECTOR_FIELD: found, **({} if fields is None else fields.codes(documents))}
+        blocks = list(np.ascontiguousarray(vectors[start:stop]))
+        return {VECTOR_FIELD: blocks, **({} if fields is None else fields.codes(documents))}
 
     return values
 
@@ -217,8 +217,8 @@ def insert_rows(connection: Connection, collection: str, values: Values, start: 
         columns = values(first, last)
         batches: list[list[dict[str, Any]]] = [[]]
         size = 0
-        for row, *held in zip(range(first, last), *columns.values(), strict=True):
-            entity = {ROW_FIELD: row, **dict(zip(columns, held, strict=True))}
+        for row, *row_values in zip(range(first, last), *columns.values(), strict=True):
+            entity = {ROW_FIELD: row, **dict(zip(columns, row_values, strict=True))}
             own = _bytes(entity)
             if batches[-1] and size + own > BATCH_BYTES:
                 batches.append([])

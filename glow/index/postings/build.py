@@ -109,18 +109,18 @@ class ImpactWriter:
     ) -> ImpactHeader:
         """Writes the index's files."""
         self._flush()
-        kept = np.flatnonzero(self._counts)
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._counts[kept])])
+        numbers = np.flatnonzero(self._counts)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._counts[numbers])])
         header = ImpactHeader(
             kind=kind,
             analyzer=analyzer,
             documents=self.documents,
-            words=len(kept),
+            words=len(numbers),
             postings=int(starts[-1]),
             parameters=parameters,
             fields=fields or LexicalFields(),
         )
-        Vocabulary.save(self._folder, (self._words[row] for row in kept.tolist()))
+        Vocabulary.save(self._folder, (self._words[row] for row in numbers.tolist()))
         np.save(self._folder / STARTS_FILE, starts)
         maxima = self._place(starts, header.postings, to_impacts)
         if kind == "learned":
@@ -228,7 +228,7 @@ def build_lexical(
             writer.add([*counts, *added], frequencies)
             lengths.append(counts.total() - sum(counts[row] for row in counts.keys() & vocabulary.stop_words))
         if on_words is not None:
-            on_words(vocabulary.held())
+            on_words(vocabulary.document_frequencies())
         idf = _idf(vocabulary.terms, terms)
         length = np.array(lengths, np.float64)
         own = max(float(length.mean()), 1.0) if len(length) else 1.0
@@ -281,7 +281,7 @@ class _Vocabulary:
             merged[row] += times
         return merged, [row for row in dict.fromkeys(self._rows[added].tolist()) if row not in merged]
 
-    def held(self) -> Iterator[tuple[str, int]]:
+    def document_frequencies(self) -> Iterator[tuple[str, int]]:
         """Each word of the documents, with its document frequency."""
         return ((word, df) for word, df in zip(self._words, self._dfs.tolist(), strict=True) if df)
 
@@ -298,13 +298,13 @@ BLOCK_POSTINGS = 1 << 20
 
 def merge_impacts(
     # At least one, with its live documents, bool [n]. Parameters are those of the first
-    kept: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]],
+    segments: Sequence[tuple[SegmentImpacts, NDArray[np.bool_]]],
     folder: Path,
 ) -> ImpactHeader:
     """Writes one inverted index of the live documents of several: BM25's, or learned impacts of one unit."""
     folder.mkdir()
     sources, first_row = [], 0
-    for index, live in kept:
+    for index, live in segments:
         sources.append(_Source(index, live, first_row))
         first_row += int(np.count_nonzero(live))
     words = sorted({word for source in sources for word in source.words()}, key=str.encode)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from glow.errors import ConfigError, MismatchError
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Explained, Rules
+from glow.index.component import BuildInputs, Component, ComponentOptions, Corpus, Explained, Rules
 from glow.index.postings.build import Bm25, build_lexical, merge_impacts
 from glow.index.postings.impacts import ImpactIndex, ImpactsView, SegmentedImpacts, SegmentImpacts
 from glow.index.postings.lists import IMPACTS_FOLDER, IMPACTS_HEADER, read_impacts_header
@@ -26,8 +26,6 @@ from glow.text import (
     check_analyzer,
     select_terms,
 )
-
-__all__ = ["POSTINGS", "STEMS_FOLDER", "Postings", "PostingsOptions", "PostingsRules", "document_words"]
 
 STEMS_FOLDER = "stems"
 """Statistics for idf, for later additions; only if they differ from those of the encoder's words."""
@@ -81,8 +79,8 @@ class Postings(Component[SegmentImpacts, ImpactsView]):
     paths, stays = (f"{IMPACTS_FOLDER}/",), (f"{STEMS_FOLDER}/",)
     options = PostingsOptions
 
-    def rules(self, options: PostingsOptions, asked: Asked) -> PostingsRules | None:
-        fields, own = options.lexical_fields, asked.model.preprocessor
+    def rules(self, options: PostingsOptions, inputs: BuildInputs) -> PostingsRules | None:
+        fields, own = options.lexical_fields, inputs.model.preprocessor
         for name in fields.text:
             if name == "_id" or name in own.schema.names or not options.lexical:
                 cause = "it reads metadata" if options.lexical else "--no-lexical builds no words"
@@ -90,7 +88,7 @@ class Postings(Component[SegmentImpacts, ImpactsView]):
         if not options.lexical:
             return None
         check_analyzer(options.analyzer, own.weighting.unit)
-        return PostingsRules(analyzer=options.analyzer, fields=fields, term_stats=asked.term_stats)
+        return PostingsRules(analyzer=options.analyzer, fields=fields, term_stats=inputs.term_stats)
 
     def rules_of(self, segment: Segment, *, delta: bool) -> PostingsRules | None:
         if not segment.has(f"{IMPACTS_FOLDER}/{IMPACTS_HEADER}"):
@@ -133,12 +131,12 @@ class Postings(Component[SegmentImpacts, ImpactsView]):
             weak_words=weak_words(),
         )
 
-    def merge(self, kept: Sequence[MergeSource], rules: PostingsRules, made: Segment) -> None:
-        merge_impacts([(each.segment[self], each.live) for each in kept], made.folder / IMPACTS_FOLDER)
+    def merge(self, sources: Sequence[MergeSource], rules: PostingsRules, target: Segment) -> None:
+        merge_impacts([(each.segment[self], each.live) for each in sources], target.folder / IMPACTS_FOLDER)
 
-    def report(self, made: Segment, rules: PostingsRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+    def report(self, segment: Segment, rules: PostingsRules, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Counts, parameters and size."""
-        header, folder = made[self].header, made.path(IMPACTS_FOLDER)
+        header, folder = segment[self].header, segment.path(IMPACTS_FOLDER)
         size_bytes = sum((folder / name).stat().st_size for name in header.files)
         return {
             "lexical": {
@@ -159,12 +157,12 @@ class Postings(Component[SegmentImpacts, ImpactsView]):
         folder = segment.path(IMPACTS_FOLDER)
         segment.require(*(f"{IMPACTS_FOLDER}/{name}" for name in read_impacts_header(folder).files))
         impacts = ImpactIndex.open(folder)
-        found, documents = len(impacts), segment.rows.documents
-        if found != documents:
+        count, documents = len(impacts), segment.rows.documents
+        if count != documents:
             said = (
-                f"{segment.below} holds impacts of {found} documents, {segment.below}delta.json says {documents} documents"
+                f"{segment.below} holds impacts of {count} documents, {segment.below}delta.json says {documents} documents"
                 if segment.below
-                else f"index {segment.name}: impacts of {found} documents, {documents} stored documents"
+                else f"index {segment.name}: impacts of {count} documents, {documents} stored documents"
             )
             raise MismatchError(f"{said}; {segment.remedy}")
         return impacts

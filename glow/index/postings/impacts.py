@@ -36,11 +36,8 @@ DOCUMENTS_PER_POSTING = 8
 """With less than one posting per this many documents, visiting postings is less work than visiting all documents."""
 
 
-def look_up(
-    lists: Sequence[PostingList],
-    rows: NDArray[np.int64],  # int64 [m], in any order
-) -> NDArray[np.float32]:
-    """The sums of given documents, float32 [m], bit for bit those of `ScoreAccumulator.search` over the same lists."""
+def look_up(lists: Sequence[PostingList], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The sums of documents int64 [m], in any order: float32 [m], bit for bit those of `ScoreAccumulator.search`."""
     return look_up_each([lists], rows)[:, 0]
 
 
@@ -48,10 +45,10 @@ def look_up_each(words: Sequence[Sequence[PostingList]], rows: NDArray[np.int64]
     """The sums of given documents over the lists of each word, float32 [m, words]."""
     scores = np.zeros((len(rows), len(words)), np.float32)
     order = np.argsort(rows, kind="stable")
-    wanted = rows[order].astype(np.uint32)  # another type would make the search convert the postings
+    sought = rows[order].astype(np.uint32)  # another type would make the search convert the postings
     for column, lists in enumerate(words):
         for each in lists:
-            here, places = each.find(wanted)
+            here, places = each.find(sought)
             scores[order[here], column] += each.impacts(places)
     return scores
 
@@ -59,10 +56,7 @@ def look_up_each(words: Sequence[Sequence[PostingList]], rows: NDArray[np.int64]
 class ScoreAccumulator:
     """Accumulates term scores per document; safe to use from many threads. Each thread reuses one float32 array [n]."""
 
-    def __init__(
-        self,
-        documents: int,  # n
-    ) -> None:
+    def __init__(self, documents: int) -> None:
         self._documents = documents
         self._local = threading.local()
 
@@ -116,15 +110,15 @@ class ScoreAccumulator:
         if sum(map(len, added)) * DOCUMENTS_PER_POSTING > self._documents:
             rows = np.flatnonzero(accumulator > 0)  # of booleans: several times as fast as of floats
             return _allowed(rows, allowed)
-        held = np.concatenate(added) if added else np.empty(0, np.uint32)
+        candidates = np.concatenate(added) if added else np.empty(0, np.uint32)
         if allowed is not None:
-            held = held[allowed.mask[held]]
+            candidates = candidates[allowed.mask[candidates]]
         # A document comes at most once a list, so the k * lists best places hold at least k documents.
         places = k * len(added)
-        if places < len(held):
-            scores = accumulator[held]
-            held = held[scores >= np.partition(scores, -places)[-places]]
-        return np.unique(held).astype(np.int64)
+        if places < len(candidates):
+            scores = accumulator[candidates]
+            candidates = candidates[scores >= np.partition(scores, -places)[-places]]
+        return np.unique(candidates).astype(np.int64)
 
 
 def _allowed(rows: NDArray[np.int64], allowed: RowMask | None) -> NDArray[np.int64]:
@@ -178,12 +172,7 @@ class ImpactIndex:
 
     is_remote = False
 
-    def __init__(
-        self,
-        header: ImpactHeader,  # kind and counts
-        vocabulary: Vocabulary,  # the words
-        postings: Lists,  # of every word
-    ) -> None:
+    def __init__(self, header: ImpactHeader, vocabulary: Vocabulary, postings: Lists) -> None:
         self.header = header
         self.vocabulary = vocabulary
         self.analyzer = Analyzer(header.analyzer)  # turns words into the vocabulary's terms
@@ -288,10 +277,7 @@ class ImpactIndex:
         return [self.postings.list(row, count) for row, count in rows]
 
     @classmethod
-    def open(
-        cls,
-        folder: Path,  # directory with the files of `ImpactHeader.files`
-    ) -> "ImpactIndex":
+    def open(cls, folder: Path) -> "ImpactIndex":
         """Opens an index with verified checksums; postings are memory-mapped."""
         header = read_impacts_header(folder)
         vocabulary = Vocabulary.load(folder)
@@ -317,10 +303,7 @@ W = TypeVar("W", bound=StoredImpacts)
 class SegmentedImpacts(Generic[W]):
     """Impacts of all segments. Later ones use the base's idf and average length, so scores are comparable."""
 
-    def __init__(
-        self,
-        segments: Segments[W],  # the lexical indexes, or those with learned impacts
-    ) -> None:
+    def __init__(self, segments: Segments[W]) -> None:
         self._segments = segments
         parts = zip(segments.readers, segments.layout.alive, strict=True)
         # Without deleted documents, as in a rebuild.
@@ -361,12 +344,12 @@ class SegmentedImpacts(Generic[W]):
         """The documents that hold a word, or another with the same term; int64 [m], ascending."""
         layout = self._segments.layout
         parts = zip(layout.starts.tolist(), self._segments.readers, layout.alive, strict=False)
-        held = [
+        lists = [
             start + (rows if alive is None else rows[alive.mask[rows]])
             for start, reader, alive in parts
             for rows in (reader.rows_with(word),)
         ]
-        return np.concatenate(held)
+        return np.concatenate(lists)
 
     def starting(self, prefix: str, most: int) -> dict[str, int]:
         """The most frequent terms that begin with a prefix, with their document frequencies in all segments."""

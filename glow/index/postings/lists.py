@@ -27,10 +27,7 @@ CACHED_WORDS, CACHED_CHARACTERS = 100_000, 64
 class Vocabulary:
     """Words and their rows, immutable and safe to read from many threads."""
 
-    def __init__(
-        self,
-        words: SortedStrings,  # the words, sorted
-    ) -> None:
+    def __init__(self, words: SortedStrings) -> None:
         self._words = words
 
         # A cached method would keep the mapped files in a reference cycle, which only the collector frees.
@@ -181,10 +178,10 @@ class Lists:
 
     def list(self, word: int, times: float) -> PostingList:
         """A word's postings, with every impact multiplied by `times`."""
-        held = self._held(word)
+        places = self._postings(word)
         return PostingList(
-            self.rows[held],
-            self.impacts[held],
+            self.rows[places],
+            self.impacts[places],
             np.float32(self.unit * times),
             float(self.maxima[word]) * times,
         )
@@ -193,10 +190,10 @@ class Lists:
         """Position of the document's word that a word's learned impact comes from; None if there is none."""
         if self.causes is None:
             return None
-        held = self._held(word)
-        at = int(np.searchsorted(self.rows[held], np.uint32(row)))
-        is_there = at < held.stop - held.start and int(self.rows[held][at]) == row
-        return int(self.causes[held][at]) if is_there else None
+        places = self._postings(word)
+        at = int(np.searchsorted(self.rows[places], np.uint32(row)))
+        is_there = at < places.stop - places.start and int(self.rows[places][at]) == row
+        return int(self.causes[places][at]) if is_there else None
 
     def blocks(self, most: int) -> Iterator[Block]:
         """All postings, in order, in blocks of about `most`; codes instead of impacts, if they are learned."""
@@ -206,7 +203,7 @@ class Lists:
             causes = None if self.causes is None else self.causes[block]
             yield Block(words, self.rows[block], self.impacts[block], causes)
 
-    def _held(self, word: int) -> slice:
+    def _postings(self, word: int) -> slice:
         return slice(int(self.starts[word]), int(self.starts[word + 1]))
 
 

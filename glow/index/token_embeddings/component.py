@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glow.artifact import RERANK_WEIGHT_FILE, RERANKER_FOLDER, RERANKER_SHAPE, open_reranker, reranker_files
 from glow.errors import MismatchError
-from glow.index.component import Asked, Component, ComponentOptions, Corpus, Records, Rules, Texts
+from glow.index.component import BuildInputs, Component, ComponentOptions, Corpus, Records, Rules, Texts
 from glow.index.segment import MergeSource, Segment, Segments
 from glow.index.token_embeddings.store import (
     STATES_FILES,
@@ -65,8 +65,8 @@ class SegmentedStates:
         mask = (np.arange(int(lengths.max())) < lengths[:, None]).astype(np.int64)
         states = np.zeros((*mask.shape, self.header.size), np.float32)
         for segment, own, places in self._segments.layout.split_rows(rows):
-            found, _ = self._segments.readers[segment].read(own)
-            states[places, : found.shape[1]] = found
+            part, _ = self._segments.readers[segment].read(own)
+            states[places, : part.shape[1]] = part
         return states, mask
 
 
@@ -93,11 +93,7 @@ class StatesEncoder:
 
     reads: tuple[str, ...] = ()
 
-    def __init__(
-        self,
-        reader: DocumentReader,  # of the re-ranker
-        job: StatesJob,  # parameters of the store
-    ) -> None:
+    def __init__(self, reader: DocumentReader, job: StatesJob) -> None:
         self._reader = reader
         self._job = job
 
@@ -159,7 +155,7 @@ class TokenEmbeddings(Component[StoredStates, StatesView]):
     stays = (f"{RERANKER_FOLDER}/", RERANK_WEIGHT_FILE)
     options = TokenEmbeddingsOptions
 
-    def rules(self, options: TokenEmbeddingsOptions, asked: Asked) -> TokenEmbeddingsRules | None:
+    def rules(self, options: TokenEmbeddingsOptions, inputs: BuildInputs) -> TokenEmbeddingsRules | None:
         """With the requested re-ranker, verified."""
         if options.rerank is None:
             return None
@@ -183,7 +179,7 @@ class TokenEmbeddings(Component[StoredStates, StatesView]):
             folder=(segment.root / RERANKER_FOLDER).resolve(),
         )
 
-    def encoding(self, made: Segment, rules: TokenEmbeddingsRules) -> StatesJob:
+    def encoding(self, segment: Segment, rules: TokenEmbeddingsRules) -> StatesJob:
         """The re-ranker reads the same texts as the document tower."""
         return StatesJob(rules.folder, rules.header.size)
 
@@ -198,23 +194,23 @@ class TokenEmbeddings(Component[StoredStates, StatesView]):
             for name in rules.copied:
                 shutil.copyfile(rules.folder / name, target / name)
 
-    def merge(self, kept: Sequence[MergeSource], rules: TokenEmbeddingsRules, made: Segment) -> None:
+    def merge(self, sources: Sequence[MergeSource], rules: TokenEmbeddingsRules, target: Segment) -> None:
         """Copies the codes of live rows without decoding; stores of different re-rankers are refused."""
-        for each in kept:
+        for each in sources:
             each.segment[self].require_model(rules.header.model)
         blocks = (
             each.segment[self].coded(rows[start : start + AT_ONCE])
-            for each in kept
+            for each in sources
             for rows in (each.rows(self.per),)
             for start in range(0, len(rows), AT_ONCE)
         )
-        _write(made.folder / STATES_FOLDER, rules.header, blocks)
+        _write(target.folder / STATES_FOLDER, rules.header, blocks)
 
     def report(
-        self, made: Segment, rules: TokenEmbeddingsRules, seconds: Mapping[str, float]
+        self, segment: Segment, rules: TokenEmbeddingsRules, seconds: Mapping[str, float]
     ) -> dict[str, Any]:
         """Parameters and size."""
-        return {"rerank": _describe(made[self].header, made.path(STATES_FOLDER))}
+        return {"rerank": _describe(segment[self].header, segment.path(STATES_FOLDER))}
 
     def open(self, segment: Segment) -> TokenEmbeddingStore | None:
         """Opens the store, which must be that of the version's re-ranker."""
@@ -272,10 +268,10 @@ def _check_reranker(segment: Segment, states: TokenEmbeddingStore) -> None:
         )
     shape = RerankerShape.load(place)
     expected = (shape.split, shape.size, shape.query_tokens, shape.document_tokens)
-    found = (header.split, header.size, header.position_start, header.document_tokens)
-    if found != expected:
+    own = (header.split, header.size, header.position_start, header.document_tokens)
+    if own != expected:
         raise MismatchError(
-            f"{segment.below}{STATES_FOLDER}/{STATES_HEADER} has the layers, numbers, start and longest document {found}, "
+            f"{segment.below}{STATES_FOLDER}/{STATES_HEADER} has the layers, numbers, start and longest document {own}, "
             f"the re-ranker has {expected}; {segment.remedy}"
         )
 

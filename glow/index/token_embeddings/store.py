@@ -104,11 +104,7 @@ class StatesHeader(StrictModel):
 class TokenEmbeddingsWriter:
     """Writes a store document by document; only the documents of one call are held in memory."""
 
-    def __init__(
-        self,
-        folder: Path,  # to create; it must not exist
-        header: StatesHeader,  # of the store; its counts are set at the end
-    ) -> None:
+    def __init__(self, folder: Path, header: StatesHeader) -> None:
         folder.mkdir(parents=True)
         self._folder, self._header = folder, header
         self._ends: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]

@@ -1,7 +1,7 @@
 """Dense indexes: building, searching and filtering each kind."""
 
 from glow.index.component import VectorRows
-from glow.index.ranking import DEFAULT_NPROBE, HNSW_EF_SEARCH, KINDS, IndexKind, SearchParams, list_count
+from glow.index.ranking import KINDS, IndexKind, SearchParams, list_count
 from glow.index.vectors.build import (
     FLAT_MAX_VECTORS,
     KeptVectors,
@@ -13,11 +13,10 @@ from glow.index.vectors.build import (
     index_bytes,
 )
 from glow.index.vectors.component import VECTORS, DenseView
-from glow.index.vectors.index import GPU_MAX_HITS, DenseIndex, require_device, set_threads, should_scan
+from glow.index.vectors.index import GPU_MAX_HITS, DenseIndex, require_device, set_threads
 
 __all__ = [
-    "DEFAULT_NPROBE", "FLAT_MAX_VECTORS", "GPU_MAX_HITS", "HNSW_EF_SEARCH", "KINDS", "VECTORS", "DenseIndex",
-    "DenseView", "IndexKind", "KeptVectors", "SearchParams", "VectorOptions", "VectorRows", "VectorRules",
-    "build_dense", "choose_kind", "code_count", "index_bytes", "list_count", "require_device", "set_threads",
-    "should_scan",
+    "FLAT_MAX_VECTORS", "GPU_MAX_HITS", "KINDS", "VECTORS", "DenseIndex", "DenseView", "IndexKind", "KeptVectors",
+    "SearchParams", "VectorOptions", "VectorRows", "VectorRules", "build_dense", "choose_kind", "code_count", "index_bytes",
+    "list_count", "require_device", "set_threads",
 ]  # fmt: skip

@@ -205,8 +205,8 @@ def _reserve(index: Any, kind: IndexKind, count: int) -> None:
 
 def _sample(vectors: VectorRows, count: int) -> NDArray[np.float32]:
     """The training vectors of lists and codes: a seeded sample, in order."""
-    wanted = min(count, MAX_TRAIN_VECTORS, max(list_count(count) * TRAIN_VECTORS_PER_LIST, 1 << 14))
-    rows = np.sort(np.random.default_rng(0).choice(count, wanted, replace=False))
+    size = min(count, MAX_TRAIN_VECTORS, max(list_count(count) * TRAIN_VECTORS_PER_LIST, 1 << 14))
+    rows = np.sort(np.random.default_rng(0).choice(count, size, replace=False))
     return np.ascontiguousarray(vectors[rows], np.float32)
 
 
@@ -226,15 +226,15 @@ class KeptVectors:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, wanted: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+    def __getitem__(self, numbers: slice | NDArray[np.int64]) -> NDArray[np.float32]:
         """Rows of a slice without step, float32 [m, D], or of row numbers, int64 [...], float32 [..., D]."""
-        if isinstance(wanted, slice):
-            wanted = np.arange(*wanted.indices(len(self)))
-        flat = wanted.reshape(-1)
+        if isinstance(numbers, slice):
+            numbers = np.arange(*numbers.indices(len(self)))
+        flat = numbers.reshape(-1)
         vectors = np.empty((len(flat), self.shape[1]), np.float32)
         owners = np.searchsorted(self._starts, flat, "right") - 1
         for owner, (read, rows) in enumerate(self._parts):
             mine = np.flatnonzero(owners == owner)
             if len(mine):
                 vectors[mine] = read(rows[flat[mine] - self._starts[owner]])
-        return vectors.reshape(*wanted.shape, self.shape[1])
+        return vectors.reshape(*numbers.shape, self.shape[1])

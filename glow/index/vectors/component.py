@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glow.errors import DeviceError, MismatchError
 from glow.index.columns import COLUMNS, COLUMNS_FOLDER, Columns
-from glow.index.component import Asked, Component, Corpus, ImportRows, VectorRows
+from glow.index.component import BuildInputs, Component, Corpus, ImportRows, VectorRows
 from glow.index.milvus import (
     STORE_FILE,
     FilterFields,
@@ -126,14 +126,14 @@ class Vectors(Component[StoredVectors, DenseView]):
     needs = (COLUMNS.name,)
     options = VectorOptions
 
-    def rules(self, options: VectorOptions, asked: Asked) -> VectorRules:
+    def rules(self, options: VectorOptions, inputs: BuildInputs) -> VectorRules:
         """As requested; a missing or old server is refused now, not after hours of reading."""
         if options.store:
             require_version(connect(options.store))
         return VectorRules(
             index=options.index,
-            dimensions=asked.dimensions,
-            device=asked.device,
+            dimensions=inputs.dimensions,
+            device=inputs.device,
             memory_mb=options.memory_mb,
             store=options.store,
         )
@@ -160,34 +160,35 @@ class Vectors(Component[StoredVectors, DenseView]):
 
     def build(self, corpus: Corpus, rules: VectorRules) -> None:
         """Indexes the encoded vectors; for a server, on other machines if the corpus can be spread."""
-        vectors, made = corpus.encoded.vectors(), corpus.made
+        vectors, target = corpus.encoded.vectors(), corpus.made
         if rules.store is None:
             kind = rules.kind(vectors.shape[0])
-            build_dense(vectors, kind).save(made.folder / DENSE_FILE)
+            build_dense(vectors, kind).save(target.folder / DENSE_FILE)
             return
         spread = corpus.spread
-        insert = None if spread is None else spread(_import_range(rules.store, vectors, made))
+        insert = None if spread is None else spread(_import_range(rules.store, vectors, target))
         kind = rules.kind(vectors.shape[0])
-        _store(rules.store, vectors, kind, made, corpus.notes, corpus.advance, insert)
+        _store(rules.store, vectors, kind, target, corpus.notes, corpus.advance, insert)
 
-    def merge(self, kept: Sequence[MergeSource], rules: VectorRules, made: Segment) -> None:
+    def merge(self, sources: Sequence[MergeSource], rules: VectorRules, target: Segment) -> None:
         """Indexes the live vectors as they are stored; no precision is lost twice."""
-        sources = [(each.segment[self].reader(), each.rows(self.per)) for each in kept]
-        vectors, oldest = KeptVectors(sources, kept[0].segment[self].dimensions), kept[0].segment[self]
+        oldest = sources[0].segment[self]
+        parts = [(each.segment[self].reader(), each.rows(self.per)) for each in sources]
+        vectors = KeptVectors(parts, oldest.dimensions)
         kind = rules.kind(len(vectors))
         if rules.store is None:
             like = oldest if isinstance(oldest, DenseIndex) else None
-            build_dense(vectors, kind, like).save(made.folder / DENSE_FILE)
+            build_dense(vectors, kind, like).save(target.folder / DENSE_FILE)
             return
-        notes = made.folder / NOTES_FOLDER
-        _store(rules.store, vectors, kind, made, notes)
+        notes = target.folder / NOTES_FOLDER
+        _store(rules.store, vectors, kind, target, notes)
         shutil.rmtree(notes)
 
-    def report(self, made: Segment, rules: VectorRules, seconds: Mapping[str, float]) -> dict[str, Any]:
+    def report(self, segment: Segment, rules: VectorRules, seconds: Mapping[str, float]) -> dict[str, Any]:
         """Kind, reason and size."""
-        size_bytes = 0 if rules.store else made.path(DENSE_FILE).stat().st_size
-        unit = "documents" if made.rows.first is None else "passages"
-        return {"index": rules.describe(made[self].kind, len(made[self]), unit, size_bytes)}
+        size_bytes = 0 if rules.store else segment.path(DENSE_FILE).stat().st_size
+        unit = "documents" if segment.rows.first is None else "passages"
+        return {"index": rules.describe(segment[self].kind, len(segment[self]), unit, size_bytes)}
 
     def counts(self, reader: DenseView) -> dict[str, int]:
         """Dimensions of a vector."""
@@ -249,7 +250,7 @@ def _store(
     address: str,
     vectors: VectorRows,
     kind: IndexKind,
-    made: Segment,
+    target: Segment,
     notes: Path,
     advance: Callable[[int], None] = lambda _: None,
     insert: ImportRows | None = None,
@@ -259,35 +260,35 @@ def _store(
         connect(address),
         collection_prefix(notes),
         kind,
-        FilterFields(made[COLUMNS]),
-        made.folder,
+        FilterFields(target[COLUMNS]),
+        target.folder,
         vectors,
-        made.hashes,
-        made.get(PASSAGES),
+        target.hashes,
+        target.get(PASSAGES),
         advance,
         insert,
         notes,
     )
 
 
-def _import_range(address: str, vectors: VectorRows, made: Segment) -> ImportRange:
+def _import_range(address: str, vectors: VectorRows, target: Segment) -> ImportRange:
     """Inputs of another machine with the same disk."""
-    cut = None if made.get(PASSAGES) is None else made.path(PASSAGES_FOLDER).resolve()
-    columns = made.path(COLUMNS_FOLDER).resolve().parent
-    return ImportRange(address, vectors, columns, made.rows.documents, cut)
+    cut = None if target.get(PASSAGES) is None else target.path(PASSAGES_FOLDER).resolve()
+    columns = target.path(COLUMNS_FOLDER).resolve().parent
+    return ImportRange(address, vectors, columns, target.rows.documents, cut)
 
 
 def _check_rows(segment: Segment, vectors: StoredVectors) -> None:
     """Checks that every row has a vector, and that a delta is `flat`."""
-    found, expected, documents = len(vectors), segment.rows.count("vector"), segment.rows.documents
-    if segment.below and (found != expected or vectors.kind != "flat"):
+    count, expected, documents = len(vectors), segment.rows.count("vector"), segment.rows.documents
+    if segment.below and (count != expected or vectors.kind != "flat"):
         raise MismatchError(
-            f"{segment.below} holds {found} vectors ({vectors.kind}), {segment.below}delta.json says {documents} documents "
+            f"{segment.below} holds {count} vectors ({vectors.kind}), {segment.below}delta.json says {documents} documents "
             f"and {expected} vectors (flat); {segment.remedy}"
         )
-    if found != expected:
+    if count != expected:
         passages = "" if segment.rows.first is None else f" and {expected} passages"
         raise MismatchError(
-            f"index {segment.name}: {found} vectors, {documents} stored documents, {documents}{passages} in the manifest; "
+            f"index {segment.name}: {count} vectors, {documents} stored documents, {documents}{passages} in the manifest; "
             f"{segment.remedy}"
         )

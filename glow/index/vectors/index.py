@@ -46,12 +46,8 @@ def require_fit(allowed: RowMask, count: int, device: str) -> None:
         )
 
 
-def should_scan(
-    allowed: int,  # number of allowed vectors, >= 1
-    count: int,
-    ef: int,
-) -> bool:
-    """Whether comparing with every allowed vector costs no more than an equivalent graph search."""
+def should_scan(allowed: int, count: int, ef: int) -> bool:
+    """Whether comparing with every allowed vector, at least one, costs no more than an equivalent graph search."""
     return allowed <= STEP_VECTORS * widened_ef(ef, allowed, count)
 
 
@@ -96,12 +92,7 @@ class DenseIndex:
 
     is_remote = False
 
-    def __init__(
-        self,
-        index: Any,  # the FAISS index
-        kind: IndexKind,  # which of `KINDS` it is
-        device: str = "cpu",  # `cpu` or `cuda`
-    ) -> None:
+    def __init__(self, index: Any, kind: IndexKind, device: str = "cpu") -> None:
         self._index = index
         self.kind = kind
         self.device = device
