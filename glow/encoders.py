@@ -55,16 +55,12 @@ class TowerConfig(LayerConfig):
     # How weights merge with attention logits: `multiply` (the papers), `log` (their logarithm added, times a learned gain per head)
     # or `plain` (attention without weights, for a pooling that has them)
     weight_form: WeightForm = "multiply"
-    gain: float = (
-        0.0  # initial gain of `log`, and initial exponent of `weighted` pooling; 0 is plain attention
-    )
+    gain: float = 0.0  # initial gain of `log` and exponent of `weighted`; 0 is plain attention
     pooling_gain: float | None = None  # another initial exponent of the pooling; None: `gain`
     # Raw last [CLS] (`cls`, Eq. 9), a tanh layer over it (`tanh`, released code), the `mean` of all tokens, or `weighted`: their
     # mean weighted by w ** gain, the gain learned
     pooling: Pooling = "mean"
-    relative_positions: bool = (
-        False  # a learned bias per layer and head for the distance of two tokens (MPNet)
-    )
+    relative_positions: bool = False  # a learned bias per layer, head and distance (MPNet)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -39,12 +39,8 @@ class FieldSchema(StrictModel):
     query_tokens: int = Field(ge=3)  # most tokens of a query, including [CLS] and [SEP]
     document_tokens: int = Field(ge=3)  # most tokens of a document in all
     fields: tuple[FieldSpec, ...] = Field(min_length=1)  # in the order in which the document tower reads them
-    one_field_id: bool = (
-        False  # every token has field id 0 (GLOW's ablation `us`); fields keep order and limits
-    )
-    joined: bool = (
-        False  # fields form one text with a single [SEP] at the end, as for encoders of single texts
-    )
+    one_field_id: bool = False  # every token has field id 0 (GLOW's ablation `us`)
+    joined: bool = False  # one text with a single [SEP] at the end, as for encoders of single texts
     query_prefix: str = ""  # words before every query, as in the model's training
     document_prefix: str = ""  # words before every document
 

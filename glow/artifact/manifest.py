@@ -50,23 +50,23 @@ KnownFiles = Mapping[FileKey, str]
 """Verified files -> their SHA-256."""
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 class Manifest(StrictModel):
     """The manifest of an artifact folder."""
 
     format: int  # version of the directory's layout
-    kind: Kind
+    kind: Kind  # checkpoint, model, reranker or index
     name: str  # of a model or re-ranker, or an index's version
-    created: str = Field(
-        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
-    )  # UTC, ISO 8601
-    tool: str = f"glow {__version__}"
+    created: str = Field(default_factory=_now)  # UTC time of writing, ISO 8601
+    tool: str = f"glow {__version__}"  # the GLOW version that wrote it
     hashes: dict[str, str] = Field(default_factory=dict)  # `model` and `terms` (ARCHITECTURE.md section 3)
     parents: dict[str, Any] = Field(default_factory=dict)  # what it was made from, by name and hash
     parameters: dict[str, Any] = Field(default_factory=dict)  # the options that made it
     counts: dict[str, int] = Field(default_factory=dict)  # documents, dimensions and other figures
-    files: dict[str, FileRecord] = Field(
-        default_factory=dict
-    )  # relative path -> record, without the manifest
+    files: dict[str, FileRecord] = Field(default_factory=dict)  # path -> record, without the manifest
 
     @field_validator("files")
     @classmethod

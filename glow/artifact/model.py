@@ -24,7 +24,7 @@ MODELS_VARIABLE = "GLOW_MODELS"
 WAIT_S = 3600.0
 """How long a command waits for another that makes the same model."""
 QUERY_TOWER, DOCUMENT_TOWER = "query.onnx", "document.onnx"
-"""Graphs of the encoders."""
+"""Graphs of the encoders; in a re-ranker, of layers 1 to l over a query and over a document."""
 TOWER_WEIGHTS = {QUERY_TOWER: "query.bin", DOCUMENT_TOWER: "document.bin"}
 """Weights of each encoder."""
 WORD_TABLE = "words.bin"
@@ -168,9 +168,9 @@ class TensorNames:
 
 
 QUERY_READER, DOCUMENT_READER, JOIN_GRAPH = "query.onnx", "document.onnx", "join.onnx"
-"""A re-ranker's graphs: of layers 1 to l over a query, over a document, and of the layers above over both."""
+"""Graphs of a re-ranker: of layers 1 to l over a query, over a document, and of the layers above over both."""
 RERANKER_WEIGHTS = "weights.bin"
-"""Weights of all its graphs."""
+"""Weights of all graphs of a re-ranker."""
 RERANKER_SHAPE = "reranker.json"
 """Number of layers, and sizes."""
 RERANK_WEIGHT_FILE = "mixture.json"

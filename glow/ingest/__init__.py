@@ -2,14 +2,7 @@
 
 from glow.ingest.log import INGEST_FOLDER, IngestLog, LogFullError
 from glow.ingest.reader import Accepted, has_log, read_accepted, remove_applied, waiting_bytes, writers
-from glow.ingest.records import (
-    Kind,
-    LogBusyError,
-    LogClock,
-    OperationId,
-    merged,
-    parse_operation_id,
-)
+from glow.ingest.records import Kind, LogBusyError, LogClock, OperationId, merged, parse_operation_id
 from glow.ingest.state import (
     APPLIED,
     IngestState,

@@ -44,9 +44,7 @@ class ExplainedWord:
 class Explanation:
     """Explanation of one query or document."""
 
-    terms: tuple[
-        ExplainedWord, ...
-    ]  # that reached the tower, once per field: most attended first, ties as in the text
+    terms: tuple[ExplainedWord, ...]  # once per field: most attended first, ties as in the text
     specials: float  # attention on [CLS] and [SEP]; with that of all terms it adds up to 1
     vector: NDArray[np.float32]  # float32 [D], L2-normalized, bit for bit that of the tower without attention
 
@@ -94,10 +92,8 @@ class Explainer:
         device: Device = "cpu",
         threads: int = 1,
     ) -> None:
-        self._folder = folder
-        self._preprocessor = preprocessor
-        self._device: Device = device
-        self._threads = threads
+        self._folder, self._preprocessor = folder, preprocessor
+        self._device, self._threads = device, threads
         self._lock = threading.Lock()
         self._towers: dict[str, AttentionEncoder] = {}
 
@@ -120,11 +116,12 @@ class Explainer:
     def explain_documents(
         self,
         documents: Sequence[Document],
-        check: Callable[[], None] = lambda: (
-            None
-        ),  # called before every document and batch; what it raises ends the work
+        check: Callable[[], None] = lambda: None,
     ) -> list[Explanation]:
-        """Explains documents (or passages, as documents of their own), in the order given."""
+        """Explains documents (or passages, as documents of their own), in the order given.
+
+        `check` is called before every document and batch; what it raises ends the work.
+        """
         own = self._preprocessor
         sequences = []
         for document in documents:

@@ -1,14 +1,7 @@
 """Searches an index: dense and lexical ranking, fusion, re-ranking, arrangement of hits."""
 
 from glow.search.arrangement import Arrangement, FilterBoost, RecencyBoost, SortKey, arrange
-from glow.search.calibration import (
-    SHARPNESS,
-    Confidence,
-    confidence_of,
-    fit_logistic,
-    probabilities,
-    signs_of,
-)
+from glow.search.calibration import SHARPNESS, Confidence, confidence_of, fit_logistic, signs_of
 from glow.search.hybrid import (
     HEAD,
     Fused,
@@ -33,14 +26,7 @@ from glow.search.query import (
     is_known,
     unknown_words,
 )
-from glow.search.reranking import (
-    MAX_DEPTH,
-    AttendedWord,
-    Reranking,
-    attended_words,
-    rerank,
-    score_unit,
-)
+from glow.search.reranking import MAX_DEPTH, AttendedWord, Reranking, attended_words, rerank, score_unit
 from glow.search.retrievers import (
     DEFAULT_CANDIDATES,
     RETRIEVERS,
@@ -72,7 +58,7 @@ __all__ = [
     "Syntax", "Typos", "WordMatching", "Words", "analyze_query", "arrange", "attended_words",
     "confidence_of", "constraint_mask", "contributions", "coverage_scorer", "dense_scorer",
     "fit_logistic", "fuse", "fuse_hybrid", "fuse_rankings", "gather_hybrid", "held_words", "is_known",
-    "live_mask", "near_matches", "probabilities", "rank_dense", "rank_hybrid", "rank_lexical",
+    "live_mask", "near_matches", "rank_dense", "rank_hybrid", "rank_lexical",
     "read_synonyms", "reads_documents", "reads_head", "rerank", "rows_read", "rrf", "score_unit",
     "search_documents", "signs_of", "suggest", "uncertainty", "unknown_words", "words_searched",
 ]  # fmt: skip

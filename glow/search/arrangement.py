@@ -52,9 +52,7 @@ class Arrangement:
     boosts: tuple[FilterBoost | RecencyBoost, ...] = ()  # changes of scores
     min_score: float | None = None  # hits that score less are removed; None: all stay
     sort: tuple[SortKey, ...] = ()  # keys other than the score, the most important first; ties by score
-    group_by: str = (
-        ""  # field of which each value keeps at most `group_size` hits; documents without a value stay
-    )
+    group_by: str = ""  # field of which each value keeps `group_size` hits; hits without a value stay
     group_size: int = 1  # >= 1
 
 

@@ -39,10 +39,7 @@ def signs_of(
     openness: float,  # `uncertainty` of these documents' cosines
     sharpness: float,  # as `Calibration`
 ) -> Doubles:
-    """The features of the probability of each hit.
-
-    Returns float64 [m, 3]: log odds against the head, evidence, log openness. The first two grow with the evidence.
-    """
+    """The features of each hit's probability, float64 [m, 3]: log odds against the head, evidence, log openness."""
     hits, rivals = evidence.astype(np.float64), np.sort(head.astype(np.float64))
     odds = np.exp(sharpness * (rivals[None, :] - hits[:, None]))
     if len(rivals):

@@ -32,9 +32,7 @@ DEPTH = 8
 
 def coverage_scorer(
     impacts: ImpactsView,
-    words: Sequence[
-        str
-    ],  # of the query; repeated words count repeatedly, and those that no document holds count too
+    words: Sequence[str],  # of the query; repeated words, and those that no document holds, count too
     idf: Callable[[str], float],  # weight of a word, >= 0; from statistics that no delta changes
     others: Others = NO_OTHERS,  # what else counts as a word; one that consists of several words needs all
     power: float | None = None,  # None: min(1, 8 / words)
@@ -92,9 +90,7 @@ def rrf(
 
 
 def fuse(
-    runs: Sequence[
-        Mapping[str, Sequence[Hit]]
-    ],  # at least one, query id -> hits, best first; some may lack a query
+    runs: Sequence[Mapping[str, Sequence[Hit]]],  # query id -> hits, best first; at least one run
     top_k: int,  # number of hits of each run to fuse, and of hits to keep, >= 1
     k: int = RRF_K,
 ) -> Mapping[str, Sequence[Hit]]:
@@ -165,12 +161,9 @@ def fuse_rankings(
     lexical_scale: float | None = None,  # `ImpactIndex.largest`; None: the highest lexical score here
     # The first of the dense ranking of all documents, regardless of filters; None: no filter applies
     head: Ranking | None = None,
-    score_covered: Scorer
-    | None = None,  # factor of lexical scores under `convex` (`coverage_scorer`); None: 1
+    score_covered: Scorer | None = None,  # `coverage_scorer`, for `convex`; None: 1 for every row
     lexical_share: float = 1.0,  # factor of the lexical weight under `convex` (`lexical_share`)
-    further: NDArray[
-        np.int64
-    ] = NO_ROWS,  # int64 [x], other rows to rank: matches that neither retriever gathered
+    further: NDArray[np.int64] = NO_ROWS,  # int64 [x], other rows to rank
     *,
     waits: bool = False,  # whether the first two scorers wait for a store, so that they are called at once
 ) -> Fused:
@@ -226,9 +219,8 @@ def _fused(
     """The documents sorted by their evidence, float64 [m]."""
     scores, ranked = best(evidence.astype(np.float32), rows, max(len(rows), 1), order)
     places = np.searchsorted(rows, ranked)
-    return Fused(
-        scores, ranked, {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
-    )
+    own = {name: part.scores[places].astype(np.float32) for name, part in parts.items()}
+    return Fused(scores, ranked, own)
 
 
 def contributions(fusion: Fusion, parts: Mapping[str, float], evidence: float) -> dict[str, float]:

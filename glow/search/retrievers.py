@@ -49,7 +49,7 @@ def search_documents(
     passages: PassageMap,  # map from passages to documents
     vectors: NDArray[np.float32],  # float32 [n, D], L2-normalized
     k: int,  # documents per query, >= 1; fewer if fewer are allowed or found
-    params: SearchParams | None = None,  # how thoroughly to search
+    params: SearchParams | None = None,
     allowed: RowMask | None = None,  # documents that may be found; None: all
 ) -> list[Folded]:
     """Finds the k documents whose best passages are nearest to each query.
@@ -95,10 +95,7 @@ def dense_scorer(index: Index, vector: Vector) -> Scorer | None:
 
 
 def best_passages(
-    dense: DenseView,  # the vectors of passages
-    passages: PassageMap,  # map from passages to documents
-    vector: NDArray[np.float32] | None,  # float32 [D], of the query; None: unknown
-    documents: NDArray[np.int64],  # int64 [m]
+    dense: DenseView, passages: PassageMap, vector: Vector | None, documents: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The row of each document's best passage for a query, int64 [m]; its first passage if no vectors are available."""
     first: NDArray[np.int64] = passages.first[documents].astype(np.int64)
@@ -116,7 +113,7 @@ def rows_read(
     index: Index,
     documents: NDArray[np.int64],  # int64 [m]
     known: Mapping[int, int],  # document row -> row of its best passage, as found by a search
-    vector: NDArray[np.float32] | None,
+    vector: Vector | None,
 ) -> NDArray[np.int64]:
     """The row of each document's vector, or of the vector of its best passage, int64 [m]."""
     if not index.holds(PASSAGES):
@@ -196,12 +193,11 @@ def rank_dense(
             # An approximate search may have found another passage than the best one, a filtered search yet another.
             scores, rows = best(score(rows), rows, k, index.order)
             passages = best_passages(dense, cut, vector, rows)
-        return RankedDocuments(
-            scores, rows, {"dense": scores}, dict(zip(rows.tolist(), passages.tolist(), strict=True))
-        )
+        best_of = dict(zip(rows.tolist(), passages.tolist(), strict=True))
+        return RankedDocuments(scores, rows, {"dense": scores}, best_of)
     every_score, every_row = dense.search(vector[None], k, params, allowed=allowed, order=index.order)
-    met = int(np.count_nonzero(every_row[0] >= 0))  # missing hits are at the end
-    scores, rows = every_score[0, :met], every_row[0, :met]
+    count = int(np.count_nonzero(every_row[0] >= 0))  # missing hits are at the end
+    scores, rows = every_score[0, :count], every_row[0, :count]
     return RankedDocuments(scores, rows, {"dense": scores}, {})
 
 
@@ -260,17 +256,13 @@ def fuse_hybrid(
         further,
         waits=gathered.waits,
     )
-    parts = {
-        gathered.words if name == "lexical" else name: scores[:k] for name, scores in fused.parts.items()
-    }
-    calibration = None
+    scores = fused.scores[:k]
+    parts = {"dense": fused.parts["dense"][:k], gathered.words: fused.parts["lexical"][:k]}
     if calibrates and fused.head is not None and gathered.words == "lexical":
-        calibration = index.calibration.of(fusion)
-    if calibration is None or fused.head is None:
-        return RankedDocuments(fused.scores[:k], fused.rows[:k], parts, passages)
-    parts["fused"] = evidence = fused.scores[:k]
-    likely = probabilities(calibration, evidence, fused.head, fused.openness)
-    return RankedDocuments(likely, fused.rows[:k], parts, passages)
+        if (calibration := index.calibration.of(fusion)) is not None:
+            parts["fused"] = scores
+            scores = probabilities(calibration, scores, fused.head, fused.openness)
+    return RankedDocuments(scores, fused.rows[:k], parts, passages)
 
 
 def gather_hybrid(

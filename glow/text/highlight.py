@@ -51,9 +51,7 @@ class Highlighting:
     """Size of the output."""
 
     fragments: int = 2  # most snippets of a field, >= 1
-    fragment_chars: int = (
-        200  # most characters of a snippet, >= 20, without markup; a longer word is kept whole
-    )
+    fragment_chars: int = 200  # most characters of a snippet, >= 20, unless a word is longer
 
     def __post_init__(self) -> None:
         if self.fragments < 1 or self.fragment_chars < 20:
@@ -112,8 +110,7 @@ class Highlighter:
         fields: Sequence[str] | None = None,  # None: all text fields of the schema
         attended: Collection[str] = (),  # more words to mark: those with most attention of the document tower
         options: Highlighting | None = None,
-        most: int
-        | None = None,  # characters to read in all fields, >= 0, shorter fields first; None: no further limit
+        most: int | None = None,  # characters to read in all fields, >= 0, shorter fields first
     ) -> dict[str, list[Fragment]]:
         """Field -> its fragments in order, of a document or a passage; fields that it lacks are left out."""
         _, terms, words = self._prepared(query)

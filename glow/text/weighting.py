@@ -124,9 +124,7 @@ class Weighting(StrictModel):
     saturate_specials: bool = True
     normalise: Literal["none", "mean", "sqrt"] = "mean"  # as `normalise`
     strength: float = Field(default=1.0, ge=0.0, le=1.0)  # as `soften`
-    unit: Unit = (
-        "word"  # whole words (GLOW section 3.6), or each `piece`, a subword token (its ablation `tw`)
-    )
+    unit: Unit = "word"  # GLOW section 3.6; or each `piece`, a subword token (its ablation `tw`)
 
     @property
     def reads_terms(self) -> bool:

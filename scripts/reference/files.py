@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import glow.collection
-from glow.artifact import lock, manifest, model, reranker, root
+from glow.artifact import lock, manifest, model, root
 from glow.index import delta, models, settings, version
 from glow.index.version import COMPONENTS
 from glow.ingest import log, reader, records, state
@@ -21,8 +21,7 @@ SECTIONS = {
     "Index root": (root, lock, lines),
     "Log of writes": (log, state, reader, records, writes),
     "Index version": (manifest, version, models, settings, delta),
-    "Model": (model, tokenizer, words),
-    "Re-ranker": (reranker,),
+    "Model and re-ranker": (model, tokenizer, words),
 }
 RECORDS = {"Manifest": manifest.Manifest, "Query log": LoggedQuery, "Feedback log": Feedback}
 CONSTANT, FILE = re.compile("[A-Z][A-Z_]*"), re.compile(r"[\w/-]+\.[a-z]+")

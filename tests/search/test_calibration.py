@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
 from glow.index import DEFAULT_FUSION, CalibratedFusion, Calibration, Fusion, FusionWeights
-from glow.search import confidence_of, fit_logistic, probabilities, signs_of
+from glow.search import confidence_of, fit_logistic, signs_of
+from glow.search.calibration import probabilities
 
 MADE = Calibration(sharpness=50.0, standing=0.5, evidence=3.0, openness=-0.7, constant=-3.0)
 SCORES = st.floats(-1, 2, width=32)
