@@ -30,14 +30,6 @@ class StrictModel(BaseModel):
         except ValidationError as error:
             raise ConfigError(f"{path.name} is not valid: {describe(error)}") from error
 
-    @classmethod
-    def load_toml(cls, path: Path) -> Self:
-        """Reads the options from a TOML file, the format that people write."""
-        try:
-            return cls.model_validate(read_toml(path))
-        except ValidationError as error:
-            raise ConfigError(f"{path} is not valid: {describe(error)}") from error
-
     def save(self, path: Path) -> None:
         """Writes the options as indented JSON, the same bytes for the same options."""
         path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")

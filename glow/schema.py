@@ -88,18 +88,6 @@ PRESETS = {
                 FieldSpec(name="text", tokens=160),
             ),
         ),
-        # BISON's fields without the body, with the default preset's limits.
-        FieldSchema(
-            name="bison-default",
-            query_tokens=64,
-            document_tokens=120,
-            fields=(
-                FieldSpec(name="title", tokens=32),
-                FieldSpec(name="anchor", tokens=24, max_values=8),
-                FieldSpec(name="clicked_queries", tokens=48, max_values=5),
-                FieldSpec(name="url", tokens=16, kind="url"),
-            ),
-        ),
         # GLOW section 3.7: anchor, url and title 20 each, five clicked queries in 68.
         FieldSchema(
             name="glow-paper",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from glow.errors import ConfigError
 from glow.records import Document
@@ -97,16 +97,14 @@ class PassageOptions:
             raise ConfigError(f"expected limit >= 1, found {self.limit}")
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """Result of the split."""
 
     spans: tuple[tuple[int, int], ...]  # in characters of `body_text`; in order, at least one
     left_out: bool = False  # whether the limit cut off text after the last one
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
+class _Unit(NamedTuple):
     """A sentence, or a part of a long one, which is not split any further."""
 
     start: int
@@ -182,27 +180,25 @@ class PassageCutter:
         return sum(len(pieces(word)) for word in words)
 
     def _units(self, text: str, start: int, end: int, room: int) -> Iterator[_Unit]:
-        """A sentence as a whole, or its words if it does not fit, or parts of a word that fill a passage alone."""
-        pieces = self._count(self._preprocessor.pieces.words(text[start:end]))
-        if pieces <= room:
-            yield _Unit(start, end, pieces)
+        """A sentence as a whole, or its words if it does not fit; a word that does not fit in parts, each of which fills a passage."""
+        if unit := self._whole(text, start, end, room):
+            yield unit
             return
         for token in _TOKEN.finditer(text, start, end):
             cuts = sorted(
                 {*token.span(), *(cut for mark in _ATOM.finditer(text, *token.span()) for cut in mark.span())}
             )
             for left, right in pairwise(cuts):
-                yield from self._parts(text, left, right, room)
+                if unit := self._whole(text, left, right, room):
+                    yield unit
+                    continue
+                step = room // PIECES_PER_CHARACTER
+                for part in range(left, right, step):
+                    yield _Unit(part, min(part + step, right), room)
 
-    def _parts(self, text: str, start: int, end: int, room: int) -> Iterator[_Unit]:
-        """A word as a whole, or its parts if it does not fit; each part fills a passage alone."""
+    def _whole(self, text: str, start: int, end: int, room: int) -> _Unit | None:
         pieces = self._count(self._preprocessor.pieces.words(text[start:end]))
-        if pieces <= room:
-            yield _Unit(start, end, pieces)
-            return
-        step = room // PIECES_PER_CHARACTER
-        for left in range(start, end, step):
-            yield _Unit(left, min(left + step, end), room)
+        return _Unit(start, end, pieces) if pieces <= room else None
 
 
 def body_field(schema: FieldSchema, name: str | None = None) -> str:

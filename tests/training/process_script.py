@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from glow.nn import TwoTowers, bert_config
+from glow.options import read_toml
 from glow.text import Preprocessor, WordPieces
 from glow.training.data import count_terms, read_collection
 from glow.training.run import Processes, parameters_hash
@@ -49,7 +50,7 @@ def save_gradients(trial: Trial, own: Processes, out: Path) -> None:
 
 
 def main() -> None:
-    config = TrainConfig.load_toml(Path(sys.argv[1]))
+    config = TrainConfig.model_validate(read_toml(Path(sys.argv[1])))
     data, bert, out = (Path(name) for name in sys.argv[2:5])
     own = Processes("cpu")
     trial = make_trial(config, data, bert, out / "run", own.index)

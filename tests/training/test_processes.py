@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from glow.cli import app
 from glow.errors import ConfigError, MismatchError
+from glow.options import read_toml
 from glow.training.checkpoint import load_checkpoint, load_pretrained
 from glow.training.rerank import load_reranker
 from glow.training.run import Processes, read_metrics
@@ -75,7 +76,9 @@ def test_the_averaged_gradient_is_that_of_the_mean_loss(
 ) -> None:
     """Against one process that takes both batches: the mean of their gradients."""
     found, other = (load_file(left / f"gradients{rank}.safetensors") for rank in (0, 1))
-    trial = make_trial(TrainConfig.load_toml(left / "two.toml"), collection_folder, bert_folder, tmp_path, 5)
+    trial = make_trial(
+        TrainConfig.model_validate(read_toml(left / "two.toml")), collection_folder, bert_folder, tmp_path, 5
+    )
     parameters = dict(trial.loss.named_parameters())
     with torch.no_grad():
         for name, tensor in load_file(left / "start1.safetensors").items():
