@@ -85,10 +85,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def parse_document(
-    line: bytes,
-    field_names: Sequence[str],
-    keys: RecordKeys = PLAIN_KEYS,
-    used: UsedKeys | None = None,
+    line: bytes, field_names: Sequence[str], keys: RecordKeys = PLAIN_KEYS, used: UsedKeys | None = None
 ) -> Document:
     """Reads one corpus line.
 

@@ -55,7 +55,6 @@ class OptionRow:
 
     @property
     def is_list(self) -> bool:
-        """Whether the option is repeatable."""
         return get_origin(self.annotation) is tuple
 
 
@@ -333,15 +332,26 @@ def progress(out: TextIO, name: str, total: int | None = None, unit: str = "") -
 
     Yields a function to call with the amount done since the last call.
     """
-    if not out.isatty():
-        with _lines(out, name, total, unit) as advance:
-            yield advance
+    if out.isatty():
+        with _bars(out, "{task.description:<8}", shows_speed=True, is_transient=False) as bars:
+            task = bars.add_task(name, total=total)
+            yield lambda amount: bars.advance(task, amount)
+            completed = max(bars.tasks[0].completed, 1)
+            bars.update(task, total=completed, completed=completed)
         return
-    with _bars(out, "{task.description:<8}", shows_speed=True, is_transient=False) as bars:
-        task = bars.add_task(name, total=total)
-        yield lambda amount: bars.advance(task, amount)
-        done = bars.tasks[0].completed
-        bars.update(task, total=max(done, 1), completed=max(done, 1))
+    start = last_line = time.monotonic()
+    done = 0
+
+    def advance(amount: int) -> None:
+        nonlocal done, last_line
+        done += amount
+        if time.monotonic() - last_line >= PLAIN_INTERVAL_S:
+            last_line = time.monotonic()
+            write_line(out, f"{name}: {done:,} of {f'{total:,}' if total else '?'} {unit}")
+
+    yield advance
+    took = time.monotonic() - start
+    write_line(out, f"{name}: {f'{done:,} {unit} in ' if done else ''}{took:.1f} s")
 
 
 @contextmanager
@@ -374,23 +384,6 @@ def _bars(out: TextIO, name: str, *, shows_speed: bool, is_transient: bool) -> "
         TextColumn(name), BarColumn(), TaskProgressColumn(show_speed=shows_speed), TimeRemainingColumn(),
     )  # fmt: skip
     return Progress(*columns, console=Console(file=out), transient=is_transient, disable=not out.isatty())
-
-
-@contextmanager
-def _lines(out: TextIO, name: str, total: int | None, unit: str) -> Iterator[Advance]:
-    start = shown = time.monotonic()
-    done = 0
-
-    def advance(amount: int) -> None:
-        nonlocal done, shown
-        done += amount
-        if time.monotonic() - shown >= PLAIN_INTERVAL_S:
-            shown = time.monotonic()
-            write_line(out, f"{name}: {done:,} of {f'{total:,}' if total else '?'} {unit}")
-
-    yield advance
-    took = time.monotonic() - start
-    write_line(out, f"{name}: {f'{done:,} {unit} in ' if done else ''}{took:.1f} s")
 
 
 def write_line(out: TextIO, line: str) -> None:

@@ -47,7 +47,6 @@ class ForeignModel(StrictModel):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads the file."""
         return load_foreign(path, cls.model_validate_json)
 
 

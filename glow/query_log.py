@@ -64,12 +64,10 @@ class SkippedLines:
     first: str = ""  # file, line and fault of the first; "" if there is none
 
     def note(self, fault: RecordError) -> None:
-        """Counts one more."""
         self.count += 1
         self.first = self.first or str(fault)
 
     def __str__(self) -> str:
-        """Message for people."""
         return f"{self.count} damaged lines of the logs were skipped; the first: {self.first}"
 
 

@@ -67,7 +67,6 @@ class FieldSchema(StrictModel):
 
     @classmethod
     def preset(cls, name: str) -> "FieldSchema":
-        """The named preset."""
         if name not in PRESETS:
             raise ConfigError(f"unknown schema preset {name!r}; known: {', '.join(sorted(PRESETS))}")
         return PRESETS[name]

@@ -107,11 +107,9 @@ class LazyGroup(typer.core.TyperGroup):
     """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all commands, in the order of the help."""
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by its name."""
         return load(cmd_name) if cmd_name in VERBS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

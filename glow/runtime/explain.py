@@ -114,9 +114,7 @@ class Explainer:
         return self.explain_documents([document])[0]
 
     def explain_documents(
-        self,
-        documents: Sequence[Document],
-        check: Callable[[], None] = lambda: None,
+        self, documents: Sequence[Document], check: Callable[[], None] = lambda: None
     ) -> list[Explanation]:
         """Explains documents (or passages, as documents of their own), in the order given.
 

@@ -116,7 +116,6 @@ class Model:
 
     @classmethod
     def open(cls, folder: Path) -> "Model":
-        """Verifies and opens a model directory."""
         manifest, digest = open_model(folder)
         return cls(folder, manifest, digest, load_preprocessor(folder))
 
@@ -137,7 +136,6 @@ class Model:
         threads: int = 1,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
     ) -> Encoder:
-        """Opens one of the towers; arguments as for `Encoder`."""
         file = QUERY_TOWER if tower == "query" else DOCUMENT_TOWER
         return Encoder(self.folder / file, self.preprocessor.pieces.pad_id, device, threads, batch_tokens)
 

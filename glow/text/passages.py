@@ -133,7 +133,6 @@ class LongDocuments:
         return self.beyond / max(self.tokens, 1)
 
     def report(self) -> dict[str, Any]:
-        """As JSON values."""
         return {"count": self.count, "limit": self.limit, "share_beyond": round(self.share, 3)}
 
 
