@@ -1,1 +1,1 @@
-"""The commands of the service, one file each; `glow.cli.verbs` lists them, and a command is imported when it is used."""
+"""The commands of the service, one file each; `glow.cli` lists them, and a command is imported when it is used."""
