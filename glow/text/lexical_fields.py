@@ -50,12 +50,8 @@ class LexicalFields(StrictModel):
 
     def own_words(self, document: Document, pieces: WordPieces) -> list[str]:
         """The words of the metadata fields that count as text."""
-        return [
-            word
-            for name in self.text
-            for value in texts_at(document.metadata, name)
-            for word in pieces.words(value)
-        ]
+        values = (value for name in self.text for value in texts_at(document.metadata, name))
+        return [word for value in values for word in pieces.words(value)]
 
     def texts(self, document: Document, schema: FieldSchema, field: str = "") -> Iterator[str]:
         """The texts of a document whose words are indexed, urls aside; or those of one text field."""
