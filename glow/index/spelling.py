@@ -119,7 +119,7 @@ class SpellingTable:
 
     def nearly_starting(self, prefix: str, most: int) -> dict[str, int]:
         """The same for the prefixes one edit away, with the same first letter; no word may begin with `prefix`."""
-        within, words = range(len(self)), []
+        within, ranges = range(len(self)), []
         for at in range(1, len(prefix) + 1):
             head, rest = prefix[:at], prefix[at:]
             within = self._words.starting(head.encode(), within)
@@ -127,8 +127,8 @@ class SpellingTable:
                 break
             tails = {letter + each for letter in ascii_lowercase for each in (rest, rest[1:])}
             tails |= {rest[1:], rest[1:2] + rest[:1] + rest[2:]}
-            words += [self._words.starting((head + tail).encode(), within) for tail in tails]
-        return self._most_frequent(words, most)
+            ranges += [self._words.starting((head + tail).encode(), within) for tail in tails]
+        return self._most_frequent(ranges, most)
 
     def _most_frequent(self, ranges: Iterable[range], most: int) -> dict[str, int]:
         counts: dict[str, int] = {}

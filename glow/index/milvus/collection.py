@@ -262,15 +262,15 @@ class RowSearch:
         fetched = min(k + SPARE_HITS, MAX_HITS)
         while True:
             scores, rows = self._ask(fetched, said or "")
-            places = allowed.mask[rows]
+            is_allowed = allowed.mask[rows]
             is_all = len(rows) < fetched
-            if places.sum() >= k or is_all or fetched == MAX_HITS:
+            if is_allowed.sum() >= k or is_all or fetched == MAX_HITS:
                 break
             fetched = min(4 * fetched, MAX_HITS)
         # Too few among the best of all: search only the allowed rows.
-        if places.sum() < k and said is None and not (is_all and self.missing is None):
+        if is_allowed.sum() < k and said is None and not (is_all and self.missing is None):
             return self.among(allowed.rows, k)
-        return scores[places], rows[places]
+        return scores[is_allowed], rows[is_allowed]
 
     def among(self, rows: NDArray[np.int64], k: int) -> Found:
         """At least the k best of given rows, int64 [m] ascending, in blocks."""
