@@ -16,24 +16,23 @@ class GlowError(Exception):
     code = "internal"
     exit_code = 1
 
+    def __init_subclass__(cls, code: str = "", exit_code: int = 0) -> None:
+        if code:
+            cls.code = code
+        if exit_code:
+            cls.exit_code = exit_code
 
-class InputError(GlowError):
+
+class InputError(GlowError, code="invalid_input", exit_code=2):
     """The input is not valid."""
 
-    code = "invalid_input"
-    exit_code = 2
 
-
-class RecordError(InputError):
+class RecordError(InputError, code="invalid_record"):
     """A line of a corpus, query or qrels file is not valid."""
 
-    code = "invalid_record"
 
-
-class QueryError(InputError):
+class QueryError(InputError, code="invalid_query"):
     """A query cannot be searched."""
-
-    code = "invalid_query"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +43,8 @@ class Fault:
     detail: str  # what was found and what was expected
 
 
-class FilterError(QueryError):
+class FilterError(QueryError, code="invalid_filter"):
     """A filter or facet is invalid, or does not fit the index's metadata."""
-
-    code = "invalid_filter"
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         first, more = faults[0], len(faults) - 1
@@ -56,119 +53,76 @@ class FilterError(QueryError):
         self.faults = tuple(faults)
 
 
-class ConfigError(InputError):
+class ConfigError(InputError, code="invalid_config"):
     """Settings, a schema or training options are not valid."""
 
-    code = "invalid_config"
 
-
-class ArtifactError(GlowError):
+class ArtifactError(GlowError, code="artifact_error", exit_code=3):
     """A model, index or checkpoint cannot be used."""
 
-    code = "artifact_error"
-    exit_code = 3
 
-
-class ArtifactNotFoundError(ArtifactError):
+class ArtifactNotFoundError(ArtifactError, code="artifact_not_found"):
     """A model, index or checkpoint does not exist."""
 
-    code = "artifact_not_found"
 
-
-class FormatError(ArtifactError):
+class FormatError(ArtifactError, code="artifact_format"):
     """A model, index or checkpoint is unreadable, or has an unknown format version."""
 
-    code = "artifact_format"
 
-
-class IntegrityError(ArtifactError):
+class IntegrityError(ArtifactError, code="artifact_damaged"):
     """A file differs from its manifest."""
 
-    code = "artifact_damaged"
 
-
-class MismatchError(ArtifactError):
+class MismatchError(ArtifactError, code="artifact_mismatch"):
     """Two artifacts do not fit together, such as an index and another model."""
 
-    code = "artifact_mismatch"
 
-
-class DocumentNotFoundError(GlowError):
+class DocumentNotFoundError(GlowError, code="document_not_found", exit_code=2):
     """The index has no document with this id."""
 
-    code = "document_not_found"
-    exit_code = 2
 
-
-class DeviceError(GlowError):
+class DeviceError(GlowError, code="device_unavailable", exit_code=5):
     """The requested device is not available."""
 
-    code = "device_unavailable"
-    exit_code = 5
 
-
-class DependencyError(GlowError):
+class DependencyError(GlowError, code="dependency_missing", exit_code=5):
     """A required optional package is not installed."""
 
-    code = "dependency_missing"
-    exit_code = 5
 
-
-class BuildError(GlowError):
+class BuildError(GlowError, code="build_failed", exit_code=4):
     """A build failed."""
 
-    code = "build_failed"
-    exit_code = 4
 
-
-class GateError(GlowError):
+class GateError(GlowError, code="gate_refused", exit_code=6):
     """The gate refused to publish a version."""
-
-    code = "gate_refused"
-    exit_code = 6
 
     def __init__(self, message: str, figures: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
         self.figures = dict(figures or {})  # what the gate found, as JSON values
 
 
-class BusyError(GlowError):
+class BusyError(GlowError, code="index_busy", exit_code=4):
     """Another process is changing the index root."""
 
-    code = "index_busy"
-    exit_code = 4
 
-
-class ReadOnlyError(GlowError):
+class ReadOnlyError(GlowError, code="index_read_only", exit_code=4):
     """The process cannot write to the index root."""
 
-    code = "index_read_only"
-    exit_code = 4
 
-
-class DiskError(GlowError):
+class DiskError(GlowError, code="disk_failed", exit_code=4):
     """A disk is full or fails. Existing files are unchanged."""
 
-    code = "disk_failed"
-    exit_code = 4
 
-
-class StoreError(GlowError):
+class StoreError(GlowError, code="store_unavailable", exit_code=4):
     """The vector store does not respond, or lacks the index's vectors.
 
     `is_gone`: it answers and has not the vectors, because they were dropped, or it has not read yet what it holds.
     """
-
-    code = "store_unavailable"
-    exit_code = 4
 
     def __init__(self, message: str, *, is_gone: bool = False) -> None:
         super().__init__(message)
         self.is_gone = is_gone
 
 
-class ExportError(GlowError):
+class ExportError(GlowError, code="export_refused", exit_code=4):
     """An exported model differs from its checkpoint."""
-
-    code = "export_refused"
-    exit_code = 4

@@ -1,8 +1,7 @@
 """`glow learn-clicks`: reads the query log and the feedback log, and writes documents with new clicked queries.
 
 A click counts only for a document that its search showed. A query becomes a clicked query of a document if enough
-people clicked it there, so that neither one person nor one program decides. A person has another pseudonym in each
-salt period, so people are counted within one period: the largest number of any period is the fewest that there can be.
+people clicked it there, in one salt period, as people have another pseudonym in each.
 """
 
 import json
@@ -118,10 +117,7 @@ def _fewest(people: set[tuple[str, str]]) -> int:
 
 
 def count_clicks(queries: Iterable[LoggedQuery], feedback: Iterable[Feedback]) -> Clicks:
-    """Assigns feedback to its searches, and counts people by query and document.
-
-    If one person sent several events for one hit, the last judgment and the longest dwell time count.
-    """
+    """Assigns feedback to its searches, and counts people by query and document."""
     shown: defaultdict[str, list[LoggedQuery]] = defaultdict(list)
     searches = 0
     for each in queries:
@@ -154,7 +150,7 @@ def same_query(text: str) -> str:
 
 
 def _one_per_hit(feedback: Iterable[Feedback]) -> Iterator[Feedback]:
-    """One event for each person and hit of a search."""
+    """One event for each person and hit of a search, with the last judgment and the longest dwell time."""
     events: dict[tuple[str, str, str, str], Feedback] = {}
     for event in feedback:
         key = (event.request_id, event.id, event.period, event.source)
@@ -168,10 +164,7 @@ def _one_per_hit(feedback: Iterable[Feedback]) -> Iterator[Feedback]:
 def write_documents(
     path: Path, documents: Iterable[Document], queries_of: Mapping[str, list[str]], max_queries: int | None
 ) -> tuple[int, int]:
-    """Writes the documents whose clicked queries changed, and returns the number of these and of the new queries.
-
-    New queries come before those that the document had, together at most as many as its model reads.
-    """
+    """Writes the documents with new clicked queries, as many as the model reads; returns their number and that of the queries."""
     changed = new = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,9 +20,9 @@ from typing import Any
 import orjson
 import typer
 
-from glow.artifact import WAIT_S, IndexRoot, RootLock, disk_error
+from glow.artifact import IndexRoot, RootLock, disk_error
 from glow.collection import has_text, parse_document
-from glow.commands import IndexRootOptions, all_cores, command, counted, option, say
+from glow.commands import command, counted, option, say
 from glow.errors import BuildError, BusyError, ConfigError, DiskError, GlowError, InputError, RecordError
 from glow.index import MODEL_FOLDER
 from glow.ingest import (
@@ -41,30 +41,20 @@ from glow.ingest import (
     writers,
 )
 from glow.schema import FieldSchema
-from glow_index_builder.deltas import (
-    UNBOUNDED,
-    Changes,
-    CompactOptions,
-    DeltaResult,
-    UpsertOptions,
-    apply_changes,
-    compact,
-    deletion,
-)
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.plan import UNBOUNDED, Changes, CompactOptions, UpsertOptions, deletion
+from glow_index_builder.deltas.upsert import DeltaResult, apply_changes
+from glow_index_builder.options import ModelOptions, ThreadOptions, WaitOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import collect
+from glow_index_builder.versions.gc import collect
 
 
-class IngestOptions(IndexRootOptions):
+class IngestOptions(ModelOptions, ThreadOptions, WaitOptions):
     """Where writes are stored, and how to apply them."""
 
     ingest_folder: Path | None = option(
         None, "Directory of the write log; default: .ingest in the index root.", metavar="DIR"
     )
-    model: Path | None = option(
-        None, "Model that built the index, by name or directory; default: glow-mini.", metavar="DIR"
-    )
-    threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
     every_s: float = option(
         1.0, "Seconds between checks for writes.", flag="--poll-interval-s", ge=0.05, le=3600.0
     )
@@ -84,19 +74,11 @@ class IngestOptions(IndexRootOptions):
     keep_deleted_days: float = option(
         7.0, "Days to keep the version before a deletion by filter; 0: none.", ge=0.0, le=3_650.0
     )
-    wait_s: float = option(
-        WAIT_S, "Seconds to wait for another command on the index root.", flag="--wait", ge=0.0
-    )
 
     @property
     def folder(self) -> Path:
         """Directory of the write log."""
         return self.ingest_folder or self.index_root / INGEST_FOLDER
-
-    @property
-    def thread_count(self) -> int:
-        """Threads, >= 1."""
-        return self.threads or all_cores()
 
 
 @dataclass(slots=True)
@@ -105,8 +87,7 @@ class Batch:
 
     accepted: list[Accepted] = field(default_factory=list)  # the operations in the order of acceptance
     changes: Changes = field(default_factory=Changes)  # their combined changes
-    # of a deletion by filter, which is always a batch by itself; otherwise None
-    filter: Mapping[str, Any] | None = None
+    filter: Mapping[str, Any] | None = None  # of a deletion by filter, which is always a batch by itself
     means_all: bool = False  # whether that deletion may delete every document
     positions: dict[str, Position] = field(default_factory=dict)  # positions of the writers after this batch
 
@@ -157,15 +138,15 @@ def batches(waiting: Iterable[Accepted], names: Sequence[str], most: int) -> Ite
 
 def pieces_of(changes: Changes, most: int) -> list[Changes]:
     """Splits changes into pieces of at most `most` documents and ids; at least one piece, which may be empty."""
-    upserts, deletes, patches = (
-        list(changes.upserts.items()),
-        list(changes.deletes),
-        list(changes.patches.items()),
-    )
-    pieces = [Changes(upserts=dict(upserts[at : at + most])) for at in range(0, len(upserts), most)]
-    pieces += [Changes(patches=dict(patches[at : at + most])) for at in range(0, len(patches), most)]
-    pieces += [Changes(deletes=dict.fromkeys(deletes[at : at + most])) for at in range(0, len(deletes), most)]
-    return [changes] if len(changes) <= most else pieces
+    if len(changes) <= most:
+        return [changes]
+    pieces: list[Changes] = []
+    for name in ("upserts", "patches", "deletes"):
+        items = list(getattr(changes, name).items())
+        for start in range(0, len(items), most):
+            pieces.append(Changes())
+            setattr(pieces[-1], name, dict(items[start : start + most]))
+    return pieces
 
 
 MOST_KEPT = 20
@@ -191,9 +172,7 @@ class Ingester:
     """Applies the log of one index root."""
 
     def __init__(self, options: IngestOptions, stages: Stages, tell: Tell = lambda line: None) -> None:
-        self._options = options
-        self._stages = stages
-        self._tell = tell
+        self._options, self._stages, self._tell = options, stages, tell
         self._root = IndexRoot(options.index_root)
         self._folder = options.folder
         self._collected = 0.0
@@ -258,12 +237,8 @@ class Ingester:
                     self._apply(one)
                 return
             outcome = self._failure(batch.accepted[0].id, str(error))
-        outcomes = {
-            each.id: outcome.model_copy(update={"id": str(each.id)})
-            for each in batch.accepted
-            if each.id not in damaged
-        }
-        self._note_outcomes(outcomes)
+        intact = [each.id for each in batch.accepted if each.id not in damaged]
+        self._note_outcomes({each: outcome.model_copy(update={"id": str(each)}) for each in intact})
         write_state(self._folder, self._after(batch))
 
     def _failure(self, name: OperationId, reason: str) -> Outcome:
@@ -272,20 +247,17 @@ class Ingester:
     def _publish(self, batch: Batch) -> Outcome:
         """Applies a batch as one version, or as several if it is too large; the last version has its positions.
 
-        After a kill in between, the applied pieces change nothing when they are applied again. A deletion by filter
-        is always one version, so that readers see it in one step and the previous version stays restorable.
+        A deletion by filter is always one version, so that the previous version stays restorable.
         """
         positions = {APPLIED: self._after(batch).model_dump()["applied"]}
         if batch.filter is not None:
             before = self._root.current()
             if days := self._options.keep_deleted_days:
                 self._root.pin(before, until=datetime.now(UTC) + timedelta(days=days), most=MOST_KEPT)
-            counts = self._change(
-                deletion(self._root, batch.filter, means_all=batch.means_all), positions, UNBOUNDED
-            )
-            return Outcome(
-                id="", state="applied", version=self._root.current(), before=before, counts=dict(counts)
-            )
+            changes = deletion(self._root, batch.filter, means_all=batch.means_all)
+            counts = self._change(changes, positions, UNBOUNDED)
+            version = self._root.current()
+            return Outcome(id="", state="applied", version=version, before=before, counts=counts)
         total: Counter[str] = Counter()
         pieces = pieces_of(batch.changes, self._options.batch_documents)
         for place, piece in enumerate(pieces, 1):
@@ -295,13 +267,12 @@ class Ingester:
         return Outcome(id="", state="applied", version=self._root.current(), counts=dict(total))
 
     def _change(
-        self,
-        changes: Changes,
-        parameters: dict[str, Any],
-        # most documents and tombstones of the delta; None: as in `glow upsert`, with compaction above it
-        most: int | None = None,
+        self, changes: Changes, parameters: dict[str, Any], most: int | None = None
     ) -> dict[str, int]:
-        """Publishes one version; returns the outcome for its documents."""
+        """Publishes one version; returns the outcome for its documents.
+
+        `most` bounds the delta; None bounds it as `glow upsert` does, with compaction above that.
+        """
         try:
             result = self._apply_changes(changes, parameters, most)
         except ConfigError:
@@ -311,28 +282,20 @@ class Ingester:
                 raise
             self._compact()
             result = self._apply_changes(changes, parameters, UNBOUNDED)
-        counts = {
-            name: count
-            for name, count in result.report["counts"].items()
-            if name not in ("documents", "encoded", "reused")
-        }
+        counts = dict(result.report["counts"])
+        documents = counted(counts.pop("documents"), "document")
+        for name in ("encoded", "reused"):
+            counts.pop(name, None)
         if result.version is not None:
             shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-            self._tell(
-                f"{result.version}: {shown}; {counted(result.report['counts']['documents'], 'document')}"
-            )
+            self._tell(f"{result.version}: {shown}; {documents}")
         size = result.report["delta"]
         self._delta_share = (size["documents"] + size["tombstones"]) / size["most"]
         return counts
 
     def _apply_changes(self, changes: Changes, parameters: dict[str, Any], most: int | None) -> DeltaResult:
-        options = UpsertOptions(
-            index_root=self._options.index_root,
-            source="-",
-            model=self._options.model,
-            threads=self._options.threads,
-            wait_s=self._options.wait_s,
-        )
+        shared = {name: getattr(self._options, name) for name in ("index_root", "model", "threads", "wait_s")}
+        options = UpsertOptions(source="-", **shared)
         if most is not None:
             options = options.model_copy(update={"max_documents": most, "max_share": float(most)})
         return apply_changes(options, changes, parameters, self._stages)

@@ -1,10 +1,7 @@
 """Remote files at `s3://`, `gs://`, `az://` and `https://`, through fsspec and its packages (extra `objects`).
 
-Those packages read credentials and endpoints from the environment (`AWS_…`, `GOOGLE_APPLICATION_CREDENTIALS`,
-`AZURE_STORAGE_…`); no index stores them.
-
-They limit the time of a single socket receive at most, so a server that sends a byte now and then could stall a
-build forever. Here each step, a block of bytes or a request about a file, has a time limit.
+Those packages read credentials from the environment; no index stores them. They limit the time of a single receive at
+most. Here each step, a block of bytes or a request about a file, has a time limit, so no server can stall a build.
 """
 
 import importlib
@@ -12,6 +9,7 @@ import io
 import re
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -52,10 +50,8 @@ class RemoteFile:
     def identity(self) -> tuple[str, int, str]:
         """Its URL, its size, and an ETag or time that changes with its content; 0 and "" if the server sends neither."""
         info = self._info()
-        version = (
-            info.get("ETag") or info.get("etag") or info.get("LastModified") or info.get("updated") or ""
-        )
-        return self.url, int(info.get("size") or 0), str(version)
+        versions = (info.get(name) for name in ("ETag", "etag", "LastModified", "updated"))
+        return self.url, int(info.get("size") or 0), str(next(filter(None, versions), ""))
 
     def open(self) -> io.BufferedReader:
         """Opens it for reading from the start; later failures raise OSError."""
@@ -97,23 +93,18 @@ class _Raw(io.RawIOBase):
             file.cache.fetcher = partial(_fetch, system, path, within_s)
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """Whether the server supports it."""
         return bool(self._file.seekable())
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Moves; returns the position."""
         return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
-        """The position."""
         return int(self._file.tell())
 
     def readinto(self, buffer: Any) -> int:
-        """Reads into a buffer."""
         try:
             more = {"timeout": self._within_s} if self._streams else {}
             data = self._file.read(len(buffer), **more)
@@ -123,7 +114,6 @@ class _Raw(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Closes the connection."""
         with suppress(Exception):  # it failed already, and that is reported
             self._file.close()
         super().close()
@@ -151,9 +141,8 @@ async def _fetch_web(system: Any, url: str, start: int, end: int) -> bytes:
             return b""
         response.raise_for_status()
         is_part = response.status == 206
-        if start > 0 and not (
-            is_part and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-        ):
+        content_range = response.headers.get("Content-Range", "") if is_part else ""
+        if start > 0 and not content_range.startswith(f"bytes {start}-"):
             raise OSError("the server does not support range requests; download the file first")
         if is_part and (response.content_length or 0) > end - start:
             raise OSError(f"the server sends {response.content_length} bytes, requested {end - start}")
@@ -168,23 +157,19 @@ async def _fetch_web(system: Any, url: str, start: int, end: int) -> bytes:
 
 def _within(seconds: float, call: Callable[[], T]) -> T:
     """Waits for a call with a time limit; a late call continues in its thread and its result is ignored."""
-    done: list[tuple[T | None, BaseException | None]] = []
+    done: Future[T] = Future()
 
     def run() -> None:
         try:
-            done.append((call(), None))
+            done.set_result(call())
         except BaseException as error:  # for the caller
-            done.append((None, error))
+            done.set_exception(error)
 
-    thread = threading.Thread(target=run, name="objects", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not done:
-        raise TimeoutError(f"no whole response within {seconds:g} s")
-    result, error = done[0]
-    if error is not None:
-        raise error
-    return cast(T, result)
+    threading.Thread(target=run, name="objects", daemon=True).start()
+    try:
+        return done.result(seconds)
+    except TimeoutError as error:
+        raise TimeoutError(f"no whole response within {seconds:g} s") from error
 
 
 def _system(url: str) -> tuple[Any, str]:

@@ -18,7 +18,6 @@ from glow.index import (
     TERMS_FOLDER,
     Component,
     Delta,
-    MergeSource,
     RowLayout,
     Rows,
     Rules,
@@ -68,26 +67,14 @@ class OpenVersion:
         """The model's preprocessor with these term statistics."""
         return load_preprocessor(self.folder / MODEL_FOLDER, self.terms)
 
-    @cached_property
-    def query_side(self) -> Model:
-        """The part of the model that the version holds; it cannot encode documents."""
-        return Model(
-            self.folder / MODEL_FOLDER, self.manifest, self.manifest.hashes["model"], self.preprocessor
-        )
-
     @property
     def tombstones(self) -> NDArray[np.int64]:
         """Deleted or replaced rows of the base, ascending."""
         return np.empty(0, np.int64) if self.delta is None else self.delta.rows.tombstones
 
-    @property
-    def delta_documents(self) -> int:
-        """Number of documents in the delta, M; 0 without a delta."""
-        return 0 if self.delta is None else self.delta.segment.rows.documents
-
     @cached_property
     def documents(self) -> DocumentsView:
-        """Number of documents that searches can find."""
+        """The documents that searches can find."""
         if self.delta is None:
             return self.base[STORED_FIELDS]
         (rows, segment), name = self.delta, self.folder.name
@@ -118,12 +105,6 @@ class OpenVersion:
             base.name, folder, base.root, DELTA, base.hashes, base.parameters, None, Rows(documents)
         )
 
-    def kept_of_base(self) -> MergeSource:
-        """The remaining documents of the base."""
-        live = np.ones(self.base.rows.documents, np.bool_)
-        live[self.tombstones] = False
-        return MergeSource(self.base, live)
-
 
 def _open_lazily(segment: Segment) -> Segment:
     """Makes a segment open each component on first use: a change of a few documents needs few of them.
@@ -133,7 +114,8 @@ def _open_lazily(segment: Segment) -> Segment:
     readers = _Readers(segment)
     for component in COMPONENTS:
         if type(component).first is not Component.first and component.name in readers:
-            readers.cut(component.first(readers[component.name]))
+            rows = Rows(segment.rows.documents, component.first(readers[component.name]))
+            readers.segment = replace(readers.segment, rows=rows)
     return readers.segment
 
 
@@ -144,10 +126,6 @@ class _Readers(Mapping[str, Any]):
         self.segment = replace(segment, readers=self)
         self._opened: dict[str, Any] = {}
         self._components = {component.name: component for component in COMPONENTS}
-
-    def cut(self, first: NDArray[np.uint32] | None) -> None:
-        """Sets which vectors belong to which document; arguments as for `Rows`."""
-        self.segment = replace(self.segment, rows=Rows(self.segment.rows.documents, first))
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._opened:

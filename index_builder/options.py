@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from pydantic import create_model, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from glow.artifact import find_model
+from glow.artifact import WAIT_S, find_model
 from glow.collection import MAX_DOCUMENT_BYTES, RecordKeys
 from glow.commands import IndexRootOptions, JsonOptions, all_cores, option, rows_of
 from glow.errors import ConfigError, DependencyError
@@ -15,31 +15,57 @@ from glow.index import COMPONENTS
 from glow.options import StrictModel
 from glow.runtime import Device
 from glow.text import TermStats
-from glow_index_builder.input.column_types import FIELD_TYPES, read_field_types
-from glow_index_builder.input.formats import TextFormat, check_encoding
-from glow_index_builder.versions import GateLimits, GateOptions, parse_gate
+from glow_index_builder.input.formats import check_encoding
+from glow_index_builder.input.tables import FIELD_TYPES, TextFormat
+from glow_index_builder.versions.gate import GateLimits
 
-_MAKES_NO_DIFFERENCE = {
-    "publish",
-    "workers",
-    "runner",
-    "ray_address",
-    "resume",
-    "gate",
-    *GateLimits.model_fields,
-}
+_MAKES_NO_DIFFERENCE = {"publish", "workers", "runner", "ray_address", "resume", "gate"}
 """Options that do not change the result. Manifest and report omit them, and directories, whose content has a hash."""
-_ORDER = (
-    "source", "model", "publish", "index", "device", "threads", "rename", "id_field", "generate_ids", "delimiter", "encoding", "field_types", "exclude", "base_url", "term_stats", "max_words", "max_line_bytes",
-    "max_reject_share", "memory_mb", "passages", "passage_field", "max_passages", "lexical",
-    "analyzer", "store", "rerank", "learned", "learned_budget", "learned_words",
-)  # fmt: skip
-"""The order of options in the help; others follow."""
 
 
-def rename_of(value: Any) -> Any:
-    """`--rename-field`: pairs from a shell, a mapping from Python."""
-    return parse_rename(value) if isinstance(value, list | tuple) else value
+class WaitOptions(IndexRootOptions):
+    """For commands that wait for their turn at an index root."""
+
+    wait_s: float = option(
+        WAIT_S, "Seconds to wait for another command on the index root.", flag="--wait", ge=0.0
+    )
+
+
+class ModelOptions(StrictModel):
+    """The model that encodes documents."""
+
+    model: Path | None = option(
+        None, "Model, by name (glow-base) or directory; default: glow-mini.", metavar="DIR"
+    )
+
+    @property
+    def model_folder(self) -> Path:
+        """Directory of the model."""
+        return find_model(self.model)
+
+
+class ThreadOptions(StrictModel):
+    """How many cores a command may use."""
+
+    threads: int | None = option(None, "Threads of encoding and FAISS; default: all cores.", ge=1)
+
+    @property
+    def thread_count(self) -> int:
+        """Threads, >= 1."""
+        return self.threads or all_cores()
+
+
+class LineOptions(StrictModel):
+    """Which lines of input are invalid, and how many may be."""
+
+    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line in bytes.", ge=1)
+    max_reject_share: float = option(
+        0.2,
+        "Ratio of invalid lines above which the command fails.",
+        ge=0.0,
+        le=1.0,
+        flag="--max-reject-ratio",
+    )
 
 
 class InputOptions(StrictModel):
@@ -62,12 +88,39 @@ class InputOptions(StrictModel):
         metavar="NAME=TYPE",
     )
 
-    _read_rename = field_validator("rename", mode="before")(rename_of)
+    @field_validator("rename", mode="before")
+    @classmethod
+    def _read_rename(cls, value: Any) -> Any:
+        """Pairs from a shell, a mapping from Python."""
+        if not isinstance(value, list | tuple):
+            return value
+        rename: dict[str, str] = {}
+        for pair in value:
+            key, sign, target = pair.partition("=")
+            if not (key and sign and target):
+                raise ConfigError(
+                    f"--rename-field takes FOUND=WANTED, for example headline=title; found {pair!r}"
+                )
+            if key in rename or target in rename.values():
+                raise ConfigError(f"--rename-field {pair}: {key!r} or {target!r} is mapped twice")
+            rename[key] = target
+        return rename
 
     @field_validator("field_types", mode="before")
     @classmethod
     def _read_field_types(cls, value: Any) -> Any:
-        return read_field_types(value) if isinstance(value, list | tuple) else value
+        """Pairs from a shell, a mapping from Python."""
+        if not isinstance(value, list | tuple):
+            return value
+        types = {}
+        for pair in value:
+            name, _, kind = pair.rpartition("=")
+            if not name or kind not in FIELD_TYPES:
+                raise ConfigError(
+                    f"--field-type takes NAME={'|'.join(FIELD_TYPES)}, for example price=number; found {pair!r}"
+                )
+            types[name] = kind
+        return types
 
     @field_validator("delimiter")
     @classmethod
@@ -90,12 +143,7 @@ class InputOptions(StrictModel):
     def texts(self, field_names: Sequence[str]) -> set[str]:
         """Columns that stay strings: text fields and ids."""
         texts = {"_id", *field_names}
-        return {
-            "id",
-            *texts,
-            self.id_field or "",
-            *(key for key, target in self.rename.items() if target in texts),
-        }
+        return texts | {"id", self.id_field or ""} | {key for key in self.rename if self.rename[key] in texts}
 
     @property
     def keys(self) -> RecordKeys:
@@ -105,8 +153,8 @@ class InputOptions(StrictModel):
     def after(self, recorded: Mapping[str, Any]) -> Self:
         """These options, and for each that is not given what an index's manifest records."""
         # A flag that is not given has its default. A file's delimiter and encoding are its own.
-        given = self.model_dump(exclude_defaults=True).keys()
-        names = {"rename", "id_field", "generate_ids"} & recorded.keys() - given
+        chosen = self.model_dump(exclude_defaults=True).keys()
+        names = {"rename", "id_field", "generate_ids"} & recorded.keys() - chosen
         types = {**recorded.get("field_types", {}), **self.field_types}
         return self.model_copy(update={"field_types": types, **{name: recorded[name] for name in names}})
 
@@ -127,22 +175,23 @@ class FileOptions(StrictModel):
         return self
 
 
-class CommonOptions(FileOptions, InputOptions, GateLimits, JsonOptions, IndexRootOptions):
+class CommonOptions(
+    ModelOptions,
+    IndexRootOptions,
+    FileOptions,
+    InputOptions,
+    LineOptions,
+    ThreadOptions,
+    GateLimits,
+    JsonOptions,
+):
     """What to build and how, without the options of components."""
 
     source: str = option(..., "File, directory, or - for standard input.", flag="--input")
-    model: Path | None = option(
-        None, "Model, by name (glow-base) or directory; default: glow-mini.", metavar="DIR"
-    )
     publish: bool = option(True, "Make the new version live.")
     device: Device = option("cpu", "Device that encodes; for cuda, auto chooses a flat index.")
-    threads: int | None = option(None, "Threads of encoding and FAISS; default: all cores.", ge=1)
     term_stats: TermStats = option("corpus", "Source of idf.")
     max_words: int = option(2_000_000, "Most words in the term statistics.", ge=1)
-    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line in bytes.", ge=1)
-    max_reject_share: float = option(
-        0.2, "Ratio of invalid lines above which the build fails.", ge=0.0, le=1.0, flag="--max-reject-ratio"
-    )
     explain: bool = option(True, "Copy the model's data for explanations of hits.")
     shard_documents: int = option(
         256,
@@ -162,20 +211,6 @@ class CommonOptions(FileOptions, InputOptions, GateLimits, JsonOptions, IndexRoo
         "Publish only if the gate passes: a data directory with judged queries, or live.",
         metavar="DIR|live",
     )
-
-    @property
-    def model_folder(self) -> Path:
-        """The model."""
-        return find_model(self.model)
-
-    @property
-    def thread_count(self) -> int:
-        """Threads, >= 1."""
-        return self.threads or all_cores()
-
-    def gate_options(self) -> GateOptions | None:
-        """The options of the gate before publication; None without a gate."""
-        return parse_gate(self.gate, self, self.thread_count)
 
     def check_rename(self, field_names: Sequence[str]) -> None:
         """Refuses renames to unknown fields."""
@@ -203,55 +238,17 @@ class CommonOptions(FileOptions, InputOptions, GateLimits, JsonOptions, IndexRoo
         """The options that decide the result, as JSON values for manifest and report."""
         rows = rows_of(type(self))
         folders = {row.name for row in rows if Path in (row.annotation, *get_args(row.annotation))}
-        values = self.model_dump(exclude=folders | _MAKES_NO_DIFFERENCE)
-        values |= {
-            "threads": self.thread_count,
-            "rename": dict(self.rename),
-            "field_types": dict(self.field_types),
-        }
+        values = self.model_dump(exclude=folders | _MAKES_NO_DIFFERENCE | GateLimits.model_fields.keys())
+        values["threads"] = self.thread_count
         return {row.name: values[row.name] for row in rows if row.name in values}
 
 
-_OWN = dict.fromkeys(component.options for component in COMPONENTS if component.options.model_fields)
-"""The option classes of the components that have any."""
+_COMPONENT_OPTIONS = dict.fromkeys(each.options for each in COMPONENTS if each.options.model_fields)
 
 
-def _fields() -> dict[str, tuple[Any, Any]]:
-    """Name -> type and field of a build's options, in the order of the help across all classes."""
-    own = [name for name in CommonOptions.__annotations__ if name in CommonOptions.model_fields]
-    models: list[type[StrictModel]] = [CommonOptions, *_OWN]
-    fields = {name: field for model in models for name, field in model.model_fields.items()}
-    names = dict.fromkeys([*_ORDER, *(name for each in _OWN for name in each.model_fields), *own])
-    return {name: (fields[name].annotation, fields[name]) for name in names if name in fields}
+class BuildOptions(CommonOptions, *_COMPONENT_OPTIONS):  # type: ignore[misc]  # mypy knows no bases that are data
+    """What to build and how: with the options of every component."""
 
-
-if TYPE_CHECKING:
-
-    class BuildOptions(CommonOptions):
-        """What to build and how: with the options of every component."""
+    if TYPE_CHECKING:
 
         def __init__(self, **values: Any) -> None: ...
-
-else:
-    BuildOptions = create_model(
-        "BuildOptions",
-        __doc__="What to build and how: with the options of every component.",
-        __module__=__name__,
-        __base__=(CommonOptions, *_OWN),
-        **_fields(),
-    )
-
-
-def parse_rename(pairs: Sequence[str]) -> dict[str, str]:
-    """Reads `source=target` pairs."""
-    rename: dict[str, str] = {}
-    for pair in pairs:
-        source_key, sign, target = pair.partition("=")
-        if not (source_key and sign and target):
-            raise ConfigError(
-                f"--rename-field takes FOUND=WANTED, for example headline=title; found {pair!r}"
-            )
-        if source_key in rename or target in rename.values():
-            raise ConfigError(f"--rename-field {pair}: {source_key!r} or {target!r} is mapped twice")
-        rename[source_key] = target
-    return rename

@@ -5,44 +5,34 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
 from glow.commands import Advance, progress, write_line
-
-STATUS = Path("/proc/self/status")
-CLEAR = Path("/proc/self/clear_refs")
-CLEAR_PEAK = "5"
-"""Writing 5 resets the peak to the present value; see proc(5)."""
 
 
 def peak_memory_bytes() -> int:
     """The peak memory of this process since `reset_peak_memory`, including mapped pages of files."""
     try:
         # ru_maxrss also counts the parent process, before exec.
-        status = STATUS.read_text(encoding="ascii")
+        status = Path("/proc/self/status").read_text(encoding="ascii")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
     except (OSError, ValueError, IndexError):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-def reset_peak_memory() -> bool:
-    """Resets the peak; returns whether the system supports that (Linux)."""
-    try:
-        CLEAR.write_text(CLEAR_PEAK, encoding="ascii")
-    except OSError:
-        return False
-    return True
+def reset_peak_memory() -> None:
+    """Resets the peak to the present value, if the system supports that (Linux, see proc(5))."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def release_memory() -> None:
     """Returns free memory to the system: glibc would keep the 60 MB of a closed tower."""
-    try:
+    with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):  # not glibc
-        return
 
 
 class Stages:
@@ -52,6 +42,12 @@ class Stages:
         self._out = out
         self.seconds: dict[str, float] = {}  # stage -> seconds
         self.peaks: dict[str, int] = {}  # stage -> peak memory of this process in bytes
+
+    @property
+    def report(self) -> dict[str, float]:
+        """Seconds of each stage and in all, rounded to milliseconds."""
+        stages = {name: round(took, 3) for name, took in self.seconds.items()}
+        return {**stages, "total": round(sum(self.seconds.values()), 3)}
 
     @contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:

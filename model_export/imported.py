@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from glow.artifact import BASE_MODEL, DOCUMENT_TOWER, QUERY_TOWER, TensorNames, file_sha256
-from glow.commands import JsonOptions, command, option
+from glow.commands import command, option
 from glow.encoders import (
     WEIGHTS_FILE,
     EncoderFile,
@@ -49,10 +48,17 @@ from glow.text import (
     Weighting,
     WordPieces,
 )
-from glow_model_export.base import base_encoder
+from glow_model_export.base import base_encoder, run_program
 from glow_model_export.foreign_graph import tower_graph
-from glow_model_export.package import Source, check_quality, export_model, judged_texts, show_report
-from glow_model_export.quantize import Quantization, quantize_columns
+from glow_model_export.package import (
+    OutputOptions,
+    Source,
+    check_quality,
+    export_model,
+    judged_texts,
+    show_report,
+)
+from glow_model_export.quantize import quantize_columns
 
 ONNX_FILES = ("onnx/model.onnx", "model.onnx")
 _WRAPPER = re.compile(r"^(?:\d+\.)?(?:auto_model|model)\.")
@@ -68,12 +74,15 @@ SENTENCES = (
     "Coffee is roasted before it is ground, brewed with hot water and served in a cup.",
 )
 ForeignPooling = Literal["cls", "mean"]
-_POOLINGS: dict[str, ForeignPooling] = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+_POOLINGS: dict[str, ForeignPooling] = {
+    **{"cls": "cls", "pooling_mode_cls_token": "cls"},
+    **{"mean": "mean", "pooling_mode_mean_tokens": "mean"},
+}
 MAX_MODULES, MAX_PATH, MAX_NAME, MAX_PROMPT = 16, 60, 200, 2_000
 Name = Annotated[str, Field(max_length=MAX_NAME)]
 Prompt = Annotated[str, Field(max_length=MAX_PROMPT)] | None
 MODULES_FILE, PROMPTS_FILE = "modules.json", "config_sentence_transformers.json"
-LENGTH_FILE = "sentence_bert_config.json"
+LENGTH_FILE, TOKENIZER_SETTINGS = "sentence_bert_config.json", "tokenizer_config.json"
 F = TypeVar("F", bound=ForeignModel)
 FEWEST_TOKENS = 8
 MAX_TOKENIZER_BYTES, BYTES_OF_PIECE = 1 << 20, 256
@@ -94,7 +103,7 @@ class Foreign:
     document_prefix: str = ""
 
 
-class ImportModelOptions(JsonOptions):
+class ImportModelOptions(OutputOptions):
     """Which encoder, and its input format."""
 
     source: Path = option(
@@ -103,7 +112,6 @@ class ImportModelOptions(JsonOptions):
         is_argument=True,
         metavar="PATH",
     )
-    out: Path = option(..., "Model directory to write.", metavar="DIR")
     pooling: Literal["cls", "mean"] | None = option(
         None, "Pooling of token vectors; default: as in PATH, otherwise mean."
     )
@@ -115,23 +123,13 @@ class ImportModelOptions(JsonOptions):
     word_weights: float = option(
         0.0, "Extra weight of rare words in the mean; 0: none, as the encoder was trained.", ge=0.0, le=2.0
     )
-    quantize: Quantization = option("none", "Precision of the towers.")
-    parity_data: Path | None = option(
-        None,
-        "BEIR directory for the parity check; also reports nDCG@10 of quantized against float towers.",
-        metavar="DIR",
-    )
-    split: str = option("dev", "Split of --parity-data.")
-    replace: bool = option(False, "Replace an existing model.")
 
 
 class ImportOptions(ImportModelOptions):
     """The encoder and the query tower to import."""
 
     queries: Path | None = option(
-        None,
-        "Distilled query tower of this encoder, from `glow distil --keep-queries`.",
-        metavar="FILE",
+        None, "Distilled query tower of this encoder, from `glow distil --keep-queries`.", metavar="FILE"
     )
 
 
@@ -200,10 +198,7 @@ def _with_weights(folder: Path) -> Iterator[Path]:
 
 
 def onnx_weights(path: Path) -> dict[str, NDArray[np.float32]]:
-    """The weights of an encoder's graph under the names of its modules.
-
-    Exports number the matrices of linear layers. Each is named after the bias that is added to its product.
-    """
+    """The weights of an encoder's graph by modules; exports number matrices, so each is named after its product's bias."""
     try:
         graph = onnx.load(path).graph
         floats = [each for each in graph.initializer if each.data_type == TensorProto.FLOAT]
@@ -230,18 +225,18 @@ def read_encoder(folder: Path, options: ImportModelOptions, scratch: Path) -> Im
         raise ConfigError(
             "--word-weights weighs the tokens of a mean; this encoder's vector is that of [CLS]"
         )
-    config = bert_config(folder, dropout=0.0, weight_form="plain", **_pooling(options, foreign.pooling))
+    pooling: dict[str, Any] = {"pooling": foreign.pooling}
+    if options.word_weights:
+        pooling = {"pooling": "weighted", "pooling_gain": options.word_weights}
+    config = bert_config(folder, dropout=0.0, weight_form="plain", **pooling)
     # Before the weights are read, so that an unreadable directory costs no memory.
     pieces = write_vocabulary(folder, scratch, config.vocabulary)
     schema = _schema(options, foreign)
     weights = load_weights(folder)
-    shapes = {
-        QUERY_TOWER: (schema.query_tokens, 1),
-        DOCUMENT_TOWER: (schema.document_tokens, len(schema.names)),
-    }
+    layers, fields = range(config.layers), len(schema.names)
     towers = {
-        name: tower_parameters(weights, range(config.layers), tokens, fields)
-        for name, (tokens, fields) in shapes.items()
+        QUERY_TOWER: tower_parameters(weights, layers, schema.query_tokens, 1),
+        DOCUMENT_TOWER: tower_parameters(weights, layers, schema.document_tokens, fields),
     }
     if config.pooling == "weighted":
         for parameters in towers.values():
@@ -255,30 +250,19 @@ def read_encoder(folder: Path, options: ImportModelOptions, scratch: Path) -> Im
     return ImportedEncoder(config, towers, preprocessor, parent)
 
 
-def _pooling(options: ImportModelOptions, own: ForeignPooling) -> dict[str, Any]:
-    if not options.word_weights:
-        return {"pooling": own}
-    return {"pooling": "weighted", "pooling_gain": options.word_weights}
-
-
 def _schema(options: ImportModelOptions, foreign: Foreign) -> FieldSchema:
     tokens = min(options.document_tokens or foreign.tokens, foreign.tokens)
-    prefixes = (
-        foreign.query_prefix if options.query_prefix is None else options.query_prefix,
-        foreign.document_prefix if options.document_prefix is None else options.document_prefix,
-    )
+    query, document = options.query_prefix, options.document_prefix
+    names = [name.strip() for name in options.fields.split(",")]
     return FieldSchema(
         name="imported",
         query_tokens=min(options.query_tokens or LONGEST_QUERY, foreign.tokens),
         document_tokens=tokens,
-        fields=tuple(
-            FieldSpec(name=name.strip(), tokens=tokens, max_values=LISTS.get(name.strip()))
-            for name in options.fields.split(",")
-        ),
+        fields=tuple(FieldSpec(name=name, tokens=tokens, max_values=LISTS.get(name)) for name in names),
         one_field_id=True,
         joined=True,
-        query_prefix=prefixes[0],
-        document_prefix=prefixes[1],
+        query_prefix=foreign.query_prefix if query is None else query,
+        document_prefix=foreign.document_prefix if document is None else document,
     )
 
 
@@ -292,14 +276,8 @@ def sentences(schema: FieldSchema) -> tuple[list[str], list[Document]]:
 class Module(ForeignModel):
     """A step of `modules.json`."""
 
-    type: Name = (
-        ""  # a class of sentence-transformers; only the last part of its name counts, and nothing is imported
-    )
+    type: Name = ""  # a class of sentence-transformers, of which only the last part of the name counts
     path: str = Field(default="", max_length=MAX_PATH, pattern=r"^[^\x00]*$")
-
-    @property
-    def kind(self) -> str:
-        return self.type.rsplit(".", 1)[-1]
 
 
 _MODULES = TypeAdapter(Annotated[tuple[Module, ...], Field(max_length=MAX_MODULES)])
@@ -320,21 +298,19 @@ class PoolingFile(ForeignModel):
 
     def mode(self) -> ForeignPooling:
         """The pooling; towers support [CLS] or the mean."""
-        asked = [
-            name
-            for name, value in (self.model_extra or {}).items()
-            if name.startswith("pooling_mode_") and value is True
-        ]
-        named: dict[str, ForeignPooling] = {"cls": "cls", "mean": "mean"}
-        found = _POOLINGS.get(asked[0]) if len(asked) == 1 else named.get(str(self.pooling_mode))
-        if found is None:
-            said = ", ".join(asked)[:MAX_NAME] or self.pooling_mode
-            raise ConfigError(f"pooling by {said}: expected the [CLS] token or the mean; --pooling names one")
+        extra = (self.model_extra or {}).items()
+        modes = [name for name, value in extra if name.startswith("pooling_mode_") and value is True]
+        name = modes[0] if len(modes) == 1 else str(self.pooling_mode)
+        if name not in _POOLINGS:
+            names = ", ".join(modes)[:MAX_NAME] or self.pooling_mode
+            raise ConfigError(
+                f"pooling by {names}: expected the [CLS] token or the mean; --pooling names one"
+            )
         if self.include_prompt is False:
             raise ConfigError(
                 "towers do not support a pooling without the prompt; give --query-prefix '' --document-prefix ''"
             )
-        return found
+        return _POOLINGS[name]
 
 
 class LengthFile(ForeignModel):
@@ -393,30 +369,29 @@ def read_foreign(folder: Path, pooling: ForeignPooling | None = None) -> Foreign
             f"{folder} holds no config.json; expected a Hugging Face or sentence-transformers directory"
         )
     rows = EncoderFile.load(folder / "config.json").tokens
-    longest = _tokenizer_file(folder).model_max_length or rows
-    found = Foreign(pooling or "mean", min(rows, int(longest)))
+    longest = _optional(TokenizerFile, folder / TOKENIZER_SETTINGS).model_max_length or rows
+    foreign = Foreign(pooling or "mean", min(rows, int(longest)))
     for module in read_modules(folder / MODULES_FILE) if (folder / MODULES_FILE).is_file() else ():
-        kind, place = module.kind, _inside(folder, module.path)
+        kind, place = module.type.rsplit(".", 1)[-1], _inside(folder, module.path)
         if kind == "Pooling":
-            found = replace(found, pooling=pooling or _optional(PoolingFile, place / "config.json").mode())
+            foreign = replace(
+                foreign, pooling=pooling or _optional(PoolingFile, place / "config.json").mode()
+            )
         elif kind == "Transformer":
             lengths = _optional(LengthFile, place / LENGTH_FILE)
-            found = replace(found, tokens=min(rows, lengths.max_seq_length or found.tokens))
+            foreign = replace(foreign, tokens=min(rows, lengths.max_seq_length or foreign.tokens))
         elif kind != "Normalize":
             raise ConfigError(
                 f"{MODULES_FILE} requires {kind}; expected only Transformer, Pooling and Normalize"
             )
-    if found.tokens < FEWEST_TOKENS:
-        raise ConfigError(f"{folder} reads at most {found.tokens} tokens; expected {FEWEST_TOKENS} or more")
+    if foreign.tokens < FEWEST_TOKENS:
+        raise ConfigError(f"{folder} reads at most {foreign.tokens} tokens; expected {FEWEST_TOKENS} or more")
     prompts = _optional(PromptsFile, folder / PROMPTS_FILE)
-    return replace(found, query_prefix=prompts.query_prefix, document_prefix=prompts.document_prefix)
+    return replace(foreign, query_prefix=prompts.query_prefix, document_prefix=prompts.document_prefix)
 
 
 def write_vocabulary(source: Path, folder: Path, rows: int) -> WordPieces:
-    """Writes a model's vocabulary: `vocab.txt`, and `tokenizer.json` unless it is BERT's uncased WordPiece.
-
-    Every token needs one of the `rows` of the encoder's token embedding matrix.
-    """
+    """Writes `vocab.txt`, and `tokenizer.json` unless it is BERT's; every token needs one of the matrix's `rows`."""
     try:
         pieces, greatest = _write_vocabulary(source, folder, rows)
         ids = [number for word in pieces.words(PROBE) for number in pieces.pieces(word)]
@@ -436,7 +411,10 @@ def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces
     path = source / TOKENIZER_FILE
     if not path.is_file():
         lines = source / VOCABULARY_FILE
-        if not lines.is_file() or _tokenizer_file(source).do_lower_case is not True:
+        if (
+            not lines.is_file()
+            or _optional(TokenizerFile, source / TOKENIZER_SETTINGS).do_lower_case is not True
+        ):
             raise ConfigError(f"{source} holds no {TOKENIZER_FILE}; save its tokenizer with `use_fast=True`")
         _require_small(lines, rows)
         shutil.copyfile(lines, folder / VOCABULARY_FILE)
@@ -452,7 +430,7 @@ def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces
     (folder / VOCABULARY_FILE).write_text("\n".join(names) + "\n", encoding="utf-8")
     if _is_berts(tokenizer):
         return WordPieces(folder / VOCABULARY_FILE), greatest
-    pad = _tokenizer_file(source).pad or next(
+    pad = _optional(TokenizerFile, source / TOKENIZER_SETTINGS).pad or next(
         (name for name in ("[PAD]", "<pad>") if tokenizer.token_to_id(name) is not None), ""
     )
     number = tokenizer.token_to_id(pad) if pad else None
@@ -466,16 +444,7 @@ def _write_vocabulary(source: Path, folder: Path, rows: int) -> tuple[WordPieces
 def _tokenizer(path: Path, rows: int) -> Tokenizer:
     _require_small(path, rows)
     command = [sys.executable, "-P", str(Path(__file__).with_name("trial.py")), str(path)]
-    alone = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "RUST_BACKTRACE": "0"}
-    done = subprocess.run(  # noqa: S603 - this Python, and a program of ours
-        command,
-        env=alone,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = run_program(command, TOKENIZERS_PARALLELISM="false", RUST_BACKTRACE="0")
     if done.returncode:
         ended = f"it was ended by signal {-done.returncode}: it takes too long, or too much memory"
         raise ConfigError(f"cannot read {path}: {done.stdout.strip() or ended}")
@@ -519,10 +488,6 @@ def _optional(kind: type[F], path: Path) -> F:
     return kind.load(path) if path.is_file() else kind()
 
 
-def _tokenizer_file(folder: Path) -> TokenizerFile:
-    return _optional(TokenizerFile, folder / "tokenizer_config.json")
-
-
 class QueriesAbout(StrictModel):
     """Identifies the encoder of a query tower, and the layers of it that the tower started from."""
 
@@ -544,8 +509,7 @@ class QueriesAbout(StrictModel):
 def write_queries_file(path: Path, tower: Parameters, about: QueriesAbout) -> None:
     """Writes a query tower as one small file, which rebuilds the model together with the full encoder's weights.
 
-    Matrices have 7 bits and a scale per output, as in an exported int8 model, so the rebuilt int8 model is identical. The token
-    embedding matrix is the encoder's.
+    Matrices have 7 bits and a scale per output, as in an exported int8 model, so the rebuilt int8 model is identical.
     """
     tensors: dict[str, np.ndarray] = {}
     for name, array in tower.items():
@@ -574,24 +538,20 @@ def read_queries_file(path: Path, encoder: ImportedEncoder) -> ImportedEncoder:
     if max(about.layers) >= depth:
         raise ConfigError(f"{path.name} requires layer {max(about.layers)}, the encoder has {depth}")
     with safe_open(str(path), framework="np") as opened:
-        found: dict[str, NDArray[Any]] = {name: opened.get_tensor(name) for name in opened.keys()}
-    for name in [each for each in found if each.endswith(CODES)]:
-        plain, codes = name.removesuffix(CODES), found.pop(name)
-        scales = found.pop(plain + SCALES, np.empty(0, np.float32))
-        found[plain] = codes * scales[:, None] if scales.shape == codes.shape[:1] else scales
+        tensors: dict[str, NDArray[Any]] = {name: opened.get_tensor(name) for name in opened.keys()}
+    for name in [each for each in tensors if each.endswith(CODES)]:
+        plain, codes = name.removesuffix(CODES), tensors.pop(name)
+        scales = tensors.pop(plain + SCALES, np.empty(0, np.float32))
+        tensors[plain] = codes * scales[:, None] if scales.shape == codes.shape[:1] else scales
     own = encoder.towers[QUERY_TOWER]
-    few = {f"layers.{place}." for place in range(len(about.layers))}
-    wanted = {
-        name: value.shape
-        for name, value in own.items()
-        if name != TensorNames.TABLE
-        and (not name.startswith("layers.") or any(name.startswith(prefix) for prefix in few))
-    }
-    if {name: value.shape for name, value in found.items()} != wanted:
+    layers = tuple(f"layers.{place}." for place in range(len(about.layers)))
+    names = (name for name in own if not name.startswith("layers.") or name.startswith(layers))
+    shapes = {name: own[name].shape for name in names if name != TensorNames.TABLE}
+    if {name: value.shape for name, value in tensors.items()} != shapes:
         raise ConfigError(f"{path.name} does not hold {len(about.layers)} layers of this encoder's shape")
-    if not all(np.isfinite(value).all() for value in found.values()):
+    if not all(np.isfinite(value).all() for value in tensors.values()):
         raise ConfigError(f"{path.name} holds NaN or infinity; expected trained weights")
-    query = {name: value.astype(np.float32) for name, value in found.items()}
+    query = {name: value.astype(np.float32) for name, value in tensors.items()}
     query[TensorNames.TABLE] = own[TensorNames.TABLE]
     config = encoder.config.model_copy(update={"layers": len(about.layers), "document_layers": depth})
     return replace(encoder, config=config, towers={**encoder.towers, QUERY_TOWER: query})

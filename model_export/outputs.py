@@ -1,9 +1,6 @@
-"""A further output of exported towers: directions of tokens, for learned impacts.
+"""A further output of exported towers, in a graph of its own over the same weights: directions of tokens, for learned impacts.
 
-The graphs are made from the exported ones, quantized or not, and refer to the same weights. So vectors are bit for bit those
-of the plain tower, and a second graph costs kilobytes.
-
-    B   batch       n   heads       L   tokens      D   hidden size     K   dimensions of a direction
+B   batch       n   heads       L   tokens      D   hidden size     K   dimensions of a direction
 """
 
 import shutil
@@ -49,10 +46,9 @@ def last_states(model: ModelProto) -> tuple[str, int]:
 
 
 def add_head(folder: Path, checkpoint: Path, out: Path, *, replace: bool = False) -> dict[str, Any]:
-    """Writes a model again with a trained head of learned impacts, in place of any other.
+    """Writes a model again with a head of learned impacts that was trained for it; its model hash stays the same.
 
-    Its weights, its other graphs and so its model hash stay the same. Returns the model's name, the head's hash, its size in
-    bytes and the report of its training. A head that was trained for another model is refused.
+    Returns the model's name, the head's hash, its size in bytes and the report of its training.
     """
     manifest = verify(folder, "model")
     trained = load_impacts(checkpoint)
@@ -74,44 +70,32 @@ def add_head(folder: Path, checkpoint: Path, out: Path, *, replace: bool = False
         writer.parents, writer.parameters = dict(manifest.parents), dict(manifest.parameters)
         files = file_records(writer.folder)
     size = sum(files[name].size_bytes for name in (TERMS_TOWER, LEARNED_HEAD))
-    return {
-        "model": out.name,
-        "learned": learned_hash(files),
-        "bytes": size,
-        "training": dict(trained.report),
-    }
+    training = dict(trained.report)
+    return {"model": out.name, "learned": learned_hash(files), "bytes": size, "training": training}
 
 
 def add_terms(model: ModelProto, head: TermImpacts) -> ModelProto:
     """Gives a document tower's graph the output `terms`, float32 [B, L, K], in place: L2-normalized directions of its tokens."""
     graph, (states, _) = model.graph, last_states(model)
     weights = {_TOKEN: head.token.weight.detach().numpy().T, _BIAS: head.token.bias.detach().numpy()}
-    graph.initializer.extend(
-        numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name)
-        for name, value in weights.items()
-    )
+    for name, value in weights.items():
+        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name))
     steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
         ("Cast", [states], "learned.states", {"to": TensorProto.FLOAT}),
         ("MatMul", ["learned.states", _TOKEN], "learned.product", {}),
         ("Add", ["learned.product", _BIAS], "learned.token", {}),
         ("LpNormalization", ["learned.token"], TERMS, {"axis": -1, "p": 2}),
     ]
-    graph.node.extend(
-        helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes)
-        for kind, inputs, out, attributes in steps
-    )
+    for kind, inputs, out, attributes in steps:
+        graph.node.append(helper.make_node(kind, inputs, [out], f"{out}.{kind}", **attributes))
     shape = [dimension.dim_param for dimension in graph.input[0].type.tensor_type.shape.dim]
-    graph.output.append(
-        helper.make_tensor_value_info(TERMS, TensorProto.FLOAT, [*shape, head.token.out_features])
-    )
+    shape.append(head.token.out_features)
+    graph.output.append(helper.make_tensor_value_info(TERMS, TensorProto.FLOAT, shape))
     return model
 
 
 def learned_head(head: TermImpacts, priors: Mapping[str, float]) -> LearnedHead:
-    """Converts a trained head for builds, with gains in units of BM25 impacts.
-
-    `priors` holds, for at least one word, its fraction of the words in the training queries.
-    """
+    """Converts a trained head for builds; `priors` has the words' fractions of the training queries' words, of one at least."""
     values = {name: value.detach().numpy().astype(np.float32) for name, value in head.named_parameters()}
     idf = float(values["gain_idf"])
     return LearnedHead(

@@ -1,7 +1,6 @@
 """Packages towers as a model artifact: graphs, quantization, parity, and the graphs that explanations need.
 
-An explain graph is made from the exported one, quantized or not, and refers to the same weights. So vectors are bit for bit
-those of the plain tower, and a second graph costs kilobytes.
+An explain graph refers to the weights of the exported one, so its vectors are bit for bit those of the plain tower.
 
     B   batch       n   heads       L   tokens
 """
@@ -22,7 +21,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from glow.artifact import EXPLAIN_TOWERS, TOWER_WEIGHTS, file_records, model_hash, write_artifact
 from glow.collection import read_documents, read_qrels, read_queries
-from glow.commands import JsonOptions, write_report
+from glow.commands import JsonOptions, option, write_report
 from glow.encoders import TowerConfig
 from glow.errors import ExportError
 from glow.evaluation import Corpus, DenseOptions, DenseRetriever, evaluate, find_tasks
@@ -66,13 +65,7 @@ def export_model(
 ) -> dict[str, Any]:
     """Writes a model artifact, or nothing if a parity check fails; returns what its `report.json` says of the export.
 
-    Args:
-        source: the towers.
-        out: directory to create.
-        how: precision of the towers.
-        queries, documents: texts for the parity check; default: words of the term statistics.
-        quality: retrieval figures to store with the model.
-        replace: whether an existing model may be replaced.
+    Queries and documents are texts for the parity check; default: words of the term statistics.
     """
     texts = parity_texts(source.preprocessor, queries, documents)
     with (
@@ -112,10 +105,7 @@ def _write_towers(source: Source, folder: Path, how: Quantization) -> None:
 
 
 def write_explain(folder: Path, texts: Mapping[str, Sequence[WeightedTokens]], pad_id: int) -> None:
-    """Writes the explain graph of each tower beside it, and checks that its vectors are equal.
-
-    `folder` holds both towers with their weights; `texts` are preprocessed texts for each tower's file.
-    """
+    """Writes the explain graph of each tower beside it, and checks by each tower's texts that its vectors are equal."""
     for tower, name in EXPLAIN_TOWERS.items():
         onnx.save(add_attention(onnx.load(folder / tower, load_external_data=False)), folder / name)
         _check_attention(folder / tower, folder / name, texts[tower][:_CHECKED_TEXTS], pad_id)
@@ -176,8 +166,7 @@ def check_quality(
 ) -> dict[str, Any]:
     """Searches a split exactly with float and with quantized towers; refuses a loss over `MAX_NDCG_LOSS`.
 
-    The texts are for the parity check of both: after little training, quantized towers differ from float ones on random words,
-    but not on natural texts. Returns `data`, `split`, `queries` and nDCG@10 by precision.
+    Natural texts are for the parity check of both. Returns `data`, `split`, `queries` and nDCG@10 by precision.
     """
     (task,) = find_tasks(data, [split])
     corpus = Corpus(data, source.preprocessor.schema.names)
@@ -207,6 +196,20 @@ def judged_texts(data: Path, split: str, schema: FieldSchema) -> tuple[list[str]
         [query.text for query in read_queries(data / "queries.jsonl") if query.id in query_ids],
         [document for document in documents if document.id in document_ids],
     )
+
+
+class OutputOptions(JsonOptions):
+    """Where to write a model, in which precision, and how to check it."""
+
+    out: Path = option(..., "Model directory to write.", metavar="DIR")
+    quantize: Quantization = option("none", "Precision of the towers.")
+    parity_data: Path | None = option(
+        None,
+        "BEIR directory for the parity check; also reports nDCG@10 of quantized against float towers.",
+        metavar="DIR",
+    )
+    split: str = option("dev", "Split of --parity-data.")
+    replace: bool = option(False, "Replace an existing model.")
 
 
 def show_report(options: JsonOptions, report: Mapping[str, Any]) -> None:

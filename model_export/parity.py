@@ -39,10 +39,7 @@ def check_parity(
     sequences: Sequence[WeightedTokens],
     pad_id: int,
 ) -> TowerParity:
-    """Compares a tower in torch, in float ONNX, and in the shipped precision, by texts of many lengths; refuses other vectors.
-
-    Both paths are the same if nothing was quantized.
-    """
+    """Compares a tower in torch, in float ONNX, and in the shipped precision, by texts of many lengths; refuses other vectors."""
     plain = Encoder(float_path, pad_id).encode(sequences)
     shipped = Encoder(shipped_path, pad_id)
     vectors = shipped.encode(sequences)

@@ -2,11 +2,9 @@
 
 Plain dynamic quantization uses one activation scale per batch, so a query's vector depends on the other texts in
 it. Here every token and every matrix output has its own scale: x·W ≈ s_x · s_W · (q_x·q_W).
-docs/results/serving.md has the comparison.
 
-Weights are ONNX external data. The towers share only their token embedding matrix. Storing it once (`words.bin`) halves the
-model, and all serving processes map the same pages. Each tower's other weights are in a file of its own, so that another graph
-of the same tower costs a few kilobytes.
+Weights are ONNX external data. Storing the shared token embedding matrix once (`words.bin`) halves the model. Each tower's
+other weights are in a file of its own, so that another graph of the same tower costs a few kilobytes.
 """
 
 import hashlib
@@ -41,7 +39,10 @@ def quantize_matrices(model: ModelProto, how: Quantization) -> ModelProto:
     if how == "int8":
         return spread_norms(_by_rows(model))
     if how == "fp16":
-        return _half(model)
+        with _own_logging():
+            from onnxruntime.transformers.float16 import convert_float_to_float16
+
+            model = convert_float_to_float16(model, keep_io_types=True)
     return model
 
 
@@ -77,10 +78,7 @@ def _by_rows(model: ModelProto) -> ModelProto:
 
 
 def _product(node: NodeProto) -> list[NodeProto]:
-    """x·W with x scaled to [-1, 1] token by token, and scaled back after the product.
-
-    A token of zeros is divided by zero; its arbitrary codes are then multiplied by its scale, 0.
-    """
+    """x·W with x scaled to [-1, 1] token by token, and back; a token of zeros has arbitrary codes, and the scale 0."""
     (tokens, matrix), name = node.input, node.name
 
     def step(kind: str, inputs: list[str], out: str, **attributes: Any) -> NodeProto:
@@ -104,14 +102,6 @@ def _replace(tensors: list[TensorProto], matrix: TensorProto) -> None:
     tensors.append(numpy_helper.from_array(scales, matrix.name + TensorNames.MATRIX_SCALES))
 
 
-def _half(model: ModelProto) -> ModelProto:
-    with _own_logging():
-        from onnxruntime.transformers.float16 import convert_float_to_float16
-
-        half: ModelProto = convert_float_to_float16(model, keep_io_types=True)
-    return half
-
-
 @contextmanager
 def _own_logging() -> Iterator[None]:
     """Restores the logging setup that importing the quantization tool changes, and mutes the tool."""
@@ -129,9 +119,8 @@ def _own_logging() -> Iterator[None]:
 def spread_norms(model: ModelProto) -> ModelProto:
     """Replaces every LayerNormalization over the last axis by (x - x̄) / √(Σ(x - x̄)² + n·ε) · (√n·gain) + bias, in place.
 
-    ONNX Runtime's own kernels process a token's numbers one by one and take a quarter of a quantized tower's time. Reductions and
-    products over whole arrays use vector instructions. A sum of squares replaces the mean, so that the runtime does not fuse the
-    steps again.
+    ONNX Runtime's own kernels take a quarter of a quantized tower's time. These steps use vector instructions. With a sum of
+    squares, the runtime does not fuse them again.
     """
     graph = model.graph
     tensors = {tensor.name: tensor for tensor in graph.initializer}
@@ -181,10 +170,7 @@ def quantize_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray
 
 
 def share_word_table(towers: dict[str, ModelProto], folder: Path, *, int8: bool) -> None:
-    """Moves the token embedding matrix, which all towers share, out of their graphs into `words.bin`, in place.
-
-    With `int8` it has int8 rows with a scale each; the graphs then gather codes and scales and multiply.
-    """
+    """Moves the shared token embedding matrix out of the towers' graphs into `words.bin`, in place; int8 has a scale per row."""
     tables = [numpy_helper.to_array(_tensor(model, TensorNames.TABLE)) for model in towers.values()]
     if any(not np.array_equal(tables[0], other) for other in tables[1:]):
         raise ExportError("the towers have different token embedding matrices; they must share one")

@@ -31,7 +31,7 @@ from glow.artifact import (
 )
 from glow.errors import ExportError
 from glow.index import REPORT_FILE, RerankWeight
-from glow.nn import CrossConfig, CrossEncoder
+from glow.nn import CrossEncoder
 from glow.records import Document
 from glow.runtime import Reranker, RerankerShape
 from glow.text import Preprocessor, WeightedTokens, load_preprocessor, pad, save_preprocessor
@@ -75,17 +75,13 @@ def export_reranker(
 ) -> dict[str, Any]:
     """Writes a re-ranker artifact, or nothing if the parity check fails; returns precision and parity, as in `report.json`.
 
-    Args:
-        source: the trained re-ranker.
-        out: directory to create.
-        how: precision of layers 1 to l.
-        queries, documents: texts for the check; default: words of the term statistics.
-        rerank_weight: how much its score counts, unless an index says otherwise; None: as `RerankWeight` says.
-        replace: whether an existing artifact may be replaced.
+    Queries and documents are texts for the check; default: words of the term statistics.
     """
     texts = parity_texts(source.preprocessor, queries, documents)
-    asked = texts[QUERY_TOWER][:_QUERIES]
-    shown = [tokens.without_first() for tokens in texts[DOCUMENT_TOWER][:_DOCUMENTS]]
+    pairs = (
+        texts[QUERY_TOWER][:_QUERIES],
+        [tokens.without_first() for tokens in texts[DOCUMENT_TOWER][:_DOCUMENTS]],
+    )
     graphs = export_rerank_graphs(source.model)
     with (
         write_artifact(out, "reranker", replace=replace) as writer,
@@ -93,10 +89,10 @@ def export_reranker(
     ):
         _write(scratch, graphs, "none", source)
         _write(writer.folder, graphs, how, source)
-        wanted = _torch_scores(source.model, asked, shown, source.preprocessor.pieces.pad_id)
-        plain = _scores(scratch, source.preprocessor, asked, shown)
-        shipped = _scores(writer.folder, source.preprocessor, asked, shown)
-        parity = _parity(wanted, plain, shipped)
+        trained = _torch_scores(source.model, *pairs, source.preprocessor.pieces.pad_id)
+        plain = _scores(scratch, source.preprocessor, *pairs)
+        shipped = _scores(writer.folder, source.preprocessor, *pairs)
+        parity = _parity(trained, plain, shipped)
         (rerank_weight or RerankWeight()).save(writer.folder / RERANK_WEIGHT_FILE)
         report = {"precision": how, "parity": asdict(parity)}
         text = json.dumps({**report, "training": source.report}, indent=2)
@@ -116,18 +112,16 @@ def _write(folder: Path, graphs: Mapping[str, ModelProto], how: Quantization, so
     move_weights(folder / RERANKER_WEIGHTS, *copies.values())
     for name, graph in copies.items():
         onnx.save(graph, folder / name)
-    _shape(source.model.config).save(folder / RERANKER_SHAPE)
-    save_preprocessor(folder, source.preprocessor)
-
-
-def _shape(config: CrossConfig) -> RerankerShape:
-    return RerankerShape(
+    config = source.model.config
+    shape = RerankerShape(
         layers=config.layers,
         split=config.split,
         size=config.compressed,
         query_tokens=config.query_tokens,
         document_tokens=config.document_tokens,
     )
+    shape.save(folder / RERANKER_SHAPE)
+    save_preprocessor(folder, source.preprocessor)
 
 
 def _torch_scores(
@@ -163,16 +157,16 @@ def _arrays(sequences: Sequence[WeightedTokens], pad_id: int) -> tuple[NDArray[A
 
 
 def _parity(
-    wanted: NDArray[np.float32], plain: NDArray[np.float32], shipped: NDArray[np.float32]
+    trained: NDArray[np.float32], plain: NDArray[np.float32], shipped: NDArray[np.float32]
 ) -> RerankParity:
-    for side, scores in (("torch", wanted), ("float ONNX", plain), ("the shipped ONNX", shipped)):
+    for side, scores in (("torch", trained), ("float ONNX", plain), ("the shipped ONNX", shipped)):
         if not np.isfinite(scores).all():
             raise ExportError(
                 f"scores from {side} hold NaN or infinity; train it again, or choose another precision"
             )
     parity = RerankParity(
         pairs=plain.size,
-        max_difference=float(np.abs(plain - wanted).max()),
+        max_difference=float(np.abs(plain - trained).max()),
         correlation=float(np.corrcoef(shipped.ravel(), plain.ravel())[0, 1]),
     )
     if parity.max_difference > MAX_DIFFERENCE or not parity.correlation >= MIN_CORRELATION:

@@ -1,8 +1,7 @@
 """Exports a re-ranker as ONNX graphs: a query up to layer l, a document up to layer l, and both joined.
 
-The products are arranged for serving and equal those of `CrossEncoder` except for rounding: the last layer computes [CLS]
-alone. With one joined layer, keys and values of the query are computed once for all documents, and no token of a document
-is restored to H numbers:
+The products are arranged for serving: the last layer computes [CLS] alone. With one joined layer, keys and values of the
+query are computed once for all documents, and no token of a document is restored to H numbers:
 
 A document's keys, values and compared numbers are all L·norm(U·s + c) with some matrix L. s holds the e stored numbers
 of a token; U, c and the norm are the compressor's. The norm subtracts a mean and divides by σ. So this is (M·s + m)·(1/σ) + w with
@@ -39,13 +38,7 @@ def export_rerank_graphs(model: CrossEncoder) -> dict[str, ModelProto]:
 
     Queries: int64 [1, Lq] `ids` and `mask` -> float32 [1, Lq, H]. Documents: int64 [B, Ld] each -> float32 [B, Ld, e]. Pairs: float32
     [1, Lq, H], int64 [1, Lq], float32 [B, Ld, e], int64 [B, Ld] -> float32 [B], and attention of [CLS] in the last layer, mean over
-    heads, float32 [B, Lq + Ld].
-
-    Args:
-        model: in evaluation mode, on the CPU.
-
-    Raises:
-        ExportError: if the model stores nothing (l = 0), has no compressor, or reads word weights.
+    heads, float32 [B, Lq + Ld]. The model is in evaluation mode, on the CPU.
     """
     config = model.config
     if not config.split or not config.compressed or config.weight_form != "plain":
@@ -142,11 +135,11 @@ class _Join(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         document = self.norm(self.up(stored))
         count = stored.shape[0]
-        kept = torch.cat([query_mask.expand(count, -1), mask], 1)
-        bias = (1.0 - kept[:, None, None, :].to(query.dtype)) * MASKED_LOGIT
+        present = torch.cat([query_mask.expand(count, -1), mask], 1)
+        bias = (1.0 - present[:, None, None, :].to(query.dtype)) * MASKED_LOGIT
         if len(self.between):
             x = torch.cat([query.expand(count, -1, -1), document], 1)
-            plain = torch.ones_like(kept, dtype=x.dtype)
+            plain = torch.ones_like(present, dtype=x.dtype)
             for layer in self.between:
                 x = layer(x, plain, bias)
             first, both = x[:, :1], self.key_value(x)
@@ -246,9 +239,9 @@ class _AbsorbedJoin(nn.Module):
         theirs = (stored @ at + height) * inverse + base  # [B, Ld, n]
         ours = (keys.reshape(-1, self.heads, self.part) * sent).sum(-1)  # [Lq, n]
         logits = torch.cat([ours.expand(count, -1, -1), theirs], 1)
-        kept = torch.cat([query_mask.expand(count, -1), mask], 1)
+        present = torch.cat([query_mask.expand(count, -1), mask], 1)
         shares = (
-            (logits + (1.0 - kept[:, :, None].to(logits.dtype)) * MASKED_LOGIT).softmax(1).transpose(1, 2)
+            (logits + (1.0 - present[:, :, None].to(logits.dtype)) * MASKED_LOGIT).softmax(1).transpose(1, 2)
         )
         length = query.shape[1]
         of_query, of_document = shares[:, :, :length], shares[:, :, length:]  # [B, n, Lq], [B, n, Ld]
@@ -257,8 +250,8 @@ class _AbsorbedJoin(nn.Module):
         attended = (matrix[1] @ gathered[..., None]).squeeze(-1)  # [B, n, d]
         attended = attended + shift[1].squeeze(-1) * by_scale.sum(-1, keepdim=True)
         attended = attended + rest[1].squeeze(-1) * of_document.sum(-1, keepdim=True)
-        told = values.reshape(-1, self.heads, self.part).transpose(0, 1)  # [n, Lq, d]
-        attended = attended + (of_query[:, :, None, :] @ told).squeeze(2)
+        values_by_head = values.reshape(-1, self.heads, self.part).transpose(0, 1)  # [n, Lq, d]
+        attended = attended + (of_query[:, :, None, :] @ values_by_head).squeeze(2)
         return attended.flatten(1), shares
 
     def _by_head(self, row: Tensor) -> Tensor:
@@ -307,13 +300,13 @@ class _Scale(nn.Module):
 
     def forward(self, stored: Tensor) -> tuple[Tensor, Tensor]:
         """1/σ, float [B, Ld, 1], and |y|, float [B, Ld, 1]; |y| is 1 if nothing is compared."""
-        found = self.products(stored)
-        variance = (found[..., : self.size] * stored).sum(-1, keepdim=True) + self.variance
+        products = self.products(stored)
+        variance = (products[..., : self.size] * stored).sum(-1, keepdim=True) + self.variance
         inverse = variance.clamp_min(_LEAST).rsqrt()
-        if found.shape[-1] == self.size:
+        if products.shape[-1] == self.size:
             return inverse, torch.ones_like(inverse)
-        own = (found[..., self.size : 2 * self.size] * stored).sum(-1, keepdim=True) + self.own
-        squared = own * inverse**2 + 2.0 * found[..., 2 * self.size :] * inverse + self.rest
+        own = (products[..., self.size : 2 * self.size] * stored).sum(-1, keepdim=True) + self.own
+        squared = own * inverse**2 + 2.0 * products[..., 2 * self.size :] * inverse + self.rest
         return inverse, squared.clamp_min(_LEAST).sqrt()
 
 
@@ -356,8 +349,8 @@ def _centred(up: nn.Linear) -> tuple[Tensor, Tensor]:
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    made = nn.Linear(weight.shape[1], weight.shape[0])
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
-        made.weight.copy_(weight)
-        made.bias.copy_(bias)
-    return made
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
+    return layer

@@ -41,9 +41,9 @@ def main(path: str) -> str:
         tokenizer.no_truncation()
         for text in TEXTS:
             for marks in (True, False):
-                found = len(tokenizer.encode(text, add_special_tokens=marks).ids)
-                if found > PIECES_OF_BYTE * len(text.encode()) + AROUND:
-                    return f"it makes {found} pieces of a text of {len(text.encode())} bytes"
+                count = len(tokenizer.encode(text, add_special_tokens=marks).ids)
+                if count > PIECES_OF_BYTE * len(text.encode()) + AROUND:
+                    return f"it makes {count} pieces of a text of {len(text.encode())} bytes"
             tokenizer.encode_special_tokens = not tokenizer.encode_special_tokens
     except BaseException as error:  # the library's panics are not of type Exception
         return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,9 +1,7 @@
 """Access control of requests: the key that each path requires, tenants, rate limits, other origins, and signed ids.
 
-A path that the table lacks requires an API key if keys are set, so a forgotten route is not open.
-
-Settings contain SHA-256 digests of keys. A plain SHA-256 is enough because keys are random: 256 bits cannot be guessed.
-It would not be enough for passwords that people choose.
+A path that the table lacks requires an API key if keys are set. Settings contain SHA-256 digests of keys: a plain
+SHA-256 is enough because keys are random, unlike passwords that people choose.
 """
 
 import hashlib
@@ -30,7 +28,7 @@ from glow.index.columns.filters import CONDITIONS, parse_filter
 from glow.index.stored_fields import STORED_FIELDS, not_found
 from glow.options import StrictModel, describe
 from glow_service.errors import KeyMissingError, KeyRefusedError, RateLimitError, RouteNotFoundError
-from glow_service.telemetry import Metrics
+from glow_service.telemetry.metrics import Metrics
 
 ADMIN = "admin"
 """Name of the admin key in log lines; reserved."""
@@ -45,10 +43,7 @@ _HOW = "`glow key NAME` makes one"
 
 
 def parse_keys(text: str) -> dict[str, bytes]:
-    """The API keys of a setting `name:hex,name:hex`: name -> SHA-256 digest (32 bytes), in order.
-
-    Error messages give positions only, because the text may contain a key.
-    """
+    """The API keys of a setting `name:hex,name:hex`: name -> SHA-256 digest (32 bytes). Errors show no key."""
     digests: dict[str, bytes] = {}
     entries = text.split(",") if text.strip() else []
     for position, entry in enumerate(entries, start=1):
@@ -80,16 +75,13 @@ def check_keys(api_keys: str, admin_key: str, write_key: str = "") -> None:
 
 
 def find_name(key: bytes, digests: Mapping[str, bytes]) -> str | None:
-    """The name of a key; None if it is unknown.
-
-    The hash is compared with every digest in constant time, so that timing reveals nothing.
-    """
+    """The name of a key, compared with every digest in constant time; None if it is unknown."""
     if len(key) > MAX_KEY_BYTES:
         return None
-    given = hashlib.sha256(key).digest()
+    digest_of_key = hashlib.sha256(key).digest()
     match = None
     for name, digest in digests.items():
-        if hmac.compare_digest(given, digest):
+        if hmac.compare_digest(digest_of_key, digest):
             match = name
     return match
 
@@ -142,11 +134,11 @@ class RequestIds:
         """The id with its signature, for a response."""
         return f"{request_id}.{self._signature(request_id)}" if self._key else request_id
 
-    def read(self, given: str) -> str | None:
+    def read(self, signed: str) -> str | None:
         """The id without its signature, as in the logs; None if the signature is invalid."""
         if not self._key:
-            return given
-        request_id, _, signature = given.rpartition(".")
+            return signed
+        request_id, _, signature = signed.rpartition(".")
         expected = self._signature(request_id)
         return request_id if hmac.compare_digest(signature.encode(), expected.encode()) else None
 
@@ -183,18 +175,18 @@ def read_tenants(
         return {}
     try:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        found = {name: Tenant.model_validate(table) for name, table in tables.items()}
+        tenants = {name: Tenant.model_validate(table) for name, table in tables.items()}
     except ValidationError as error:
         raise ValueError(f"tenants: {describe(error)}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"tenants: cannot read the file: {error}") from None
-    faults = [f"no table for the API key {name}" for name in sorted(set(names) - set(found))]
-    faults += [f"[{name}] is not the name of an API key" for name in sorted(set(found) - set(names))]
+    faults = [f"no table for the API key {name}" for name in sorted(set(names) - set(tenants))]
+    faults += [f"[{name}] is not the name of an API key" for name in sorted(set(tenants) - set(names))]
     if faults or not names:
         raise ValueError(
             f"tenants: {'; '.join(faults) or 'there are no API keys'}; every key needs its own table"
         )
-    for name, tenant in found.items():
+    for name, tenant in tenants.items():
         place = f"tenants: [{name}]"
         if "collections" in tables[name] and not tenant.collections:
             raise ValueError(f"{place} collections is an empty list; remove it to allow all of them")
@@ -205,14 +197,11 @@ def read_tenants(
             )
         if tenant.filter is not None and _verdict(tenant.filter, place) is True:
             raise ValueError(f"{place} filter restricts nothing; remove it to allow all documents")
-    return found
+    return tenants
 
 
 def _verdict(value: Any, place: str, depth: int = 1) -> bool | None:
-    """Whether the groups of a filter alone match every document or none; None if conditions decide.
-
-    No index is open yet, so the first search checks fields and values.
-    """
+    """Whether the groups of a filter alone match every document or none; None if conditions decide."""
     if depth > MAX_DEPTH:
         raise ValueError(f"{place} filter is nested deeper than {MAX_DEPTH} levels")
     if not isinstance(value, dict) or not isinstance(value.get("field", ""), str):
@@ -260,10 +249,8 @@ _MAX_CLIENT_CHARS = 64
 class RateLimiter:
     """Token buckets of up to `burst` tokens: a request takes its cost, and `rate` tokens return each second.
 
-    A request needs one token to start, and pays the rest of its cost on credit. So a request that costs more than
-    the burst can run; its client then waits until the debt is paid.
-
-    Not thread-safe; only the event loop may use it.
+    A request needs one token to start, and pays the rest of its cost on credit; its client then waits until the debt
+    is paid. Only the event loop may use it.
     """
 
     def __init__(
@@ -420,10 +407,7 @@ def access_errors(path: str, method: str = "GET") -> tuple[type[GlowError], ...]
 
 
 class AccessControl:
-    """Checks a request by its path, headers and address, before any other work.
-
-    A check takes microseconds and never blocks. Only the event loop may use it, not threads.
-    """
+    """Checks a request by its path, headers and address in microseconds; only the event loop may use it."""
 
     def __init__(
         self,
@@ -449,14 +433,14 @@ class AccessControl:
 
     def check(self, scope: Scope) -> str:
         """Accepts a request or raises; returns the name of its key for the log line, "" if none was required."""
-        wanted = access_of(scope["path"], scope["method"])
-        if wanted is Access.OPEN:
+        access = access_of(scope["path"], scope["method"])
+        if access is Access.OPEN:
             return ""
-        keys = self._keys[wanted]
-        if wanted is not Access.KEY and not keys:
+        keys = self._keys[access]
+        if access is not Access.KEY and not keys:
             raise RouteNotFoundError("no such path; /openapi.json lists every one")
         name = self._name(scope, keys) if keys else ""
-        if wanted is not Access.KEY:
+        if access is not Access.KEY:
             return name
         tenant = self._tenants.get(name)
         if tenant is not None and tenant.collections and self._collection not in tenant.collections:
@@ -480,17 +464,17 @@ class AccessControl:
         self._wait(wait_s, f"earlier requests exceeded the rate limit; send the next one in {wait_s} s")
 
     def _name(self, scope: Scope, digests: dict[str, bytes]) -> str:
-        given = set(_presented(scope["headers"]))
-        if not given:
+        keys = set(_presented(scope["headers"]))
+        if not keys:
             self._missing.inc()
             raise KeyMissingError(
                 "this path requires a key; send Authorization: Bearer KEY, or X-API-Key: KEY"
             )
-        name = find_name(given.pop(), digests) if len(given) == 1 else None
+        name = find_name(keys.pop(), digests) if len(keys) == 1 else None
         if name is None:
             self._refused.inc()
             several = "the request has several different keys; send only one"
-            raise KeyRefusedError(several if given else "the key is not valid for this path")
+            raise KeyRefusedError(several if keys else "the key is not valid for this path")
         return name
 
     def _wait(self, wait_s: int, message: str) -> None:

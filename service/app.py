@@ -26,7 +26,8 @@ from glow_service.collections import DEFAULT_COLLECTION, Collections
 from glow_service.live.workers import end_with_parent, is_first_to_fail, note_loaded, was_loaded
 from glow_service.settings import Settings
 from glow_service.state import Service, client_limits, new_service
-from glow_service.telemetry import configure_logging, measure_loop_lag
+from glow_service.telemetry.logs import configure_logging
+from glow_service.telemetry.metrics import measure_loop_lag
 
 EXIT_CANNOT_START = 3
 """Exit status of a service that cannot start. It is uvicorn's: its supervisor then stops all workers."""

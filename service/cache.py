@@ -16,8 +16,8 @@ from glow import __version__
 from glow.artifact import Manifest
 from glow.index import Index
 from glow_service.errors import DeadlineError
-from glow_service.search import SearchPlan
-from glow_service.telemetry import Kind, Metrics, tier_events
+from glow_service.search.plan import SearchPlan
+from glow_service.telemetry.metrics import Kind, Metrics, tier_events
 
 if TYPE_CHECKING:
     from glow_service.redis import RedisCache
@@ -70,10 +70,7 @@ Value = TypeVar("Value")
 
 
 class _Local(Generic[Value]):
-    """Entries of one kind, limited in number and bytes; only one event loop may use it.
-
-    The least recently used entry is evicted first. Reads do not extend the lifetime of an entry.
-    """
+    """Entries of one kind, limited in number, bytes and age; only one event loop may use it."""
 
     def __init__(
         self, kind: Kind, entries: int, ttl_s: float, metrics: Metrics, size_of: Callable[[Value], int]
@@ -139,10 +136,7 @@ class SingleFlight:
 
 
 class Cache:
-    """Responses and query vectors by key; only one event loop may use it.
-
-    Without entries and Redis it is disabled.
-    """
+    """Responses and query vectors by key; only one event loop may use it. It is off without entries and Redis."""
 
     def __init__(
         self,
@@ -168,11 +162,10 @@ class Cache:
 
     def keys(self, index: Index) -> Keys:
         """The keys of an index version; making them takes a millisecond, so they are kept until it changes."""
-        kept = self._keys
-        if kept is None or kept[0] is not index.manifest:
+        if self._keys is None or self._keys[0] is not index.manifest:
             # Keep the manifest, not the index, which must be free to close.
-            kept = self._keys = (index.manifest, Keys.of(index))
-        return kept[1]
+            self._keys = (index.manifest, Keys.of(index))
+        return self._keys[1]
 
     def vector(self, index: Index, text: str) -> NDArray[np.float32] | None:
         """The vector of a preprocessed query, or None."""
@@ -185,10 +178,7 @@ class Cache:
             self._vectors.put(self.keys(index).vector(text), vector.copy())
 
     async def response(self, key: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """The response of a key: of this process, of Redis, or made; concurrent callers share one `make`.
-
-        Callers set their own deadline with `asyncio.timeout`. Errors are not kept.
-        """
+        """The response of a key: of this process, of Redis, or made; concurrent callers share one `make`."""
         if not self.enabled:
             return await make()
         value = None if self._responses is None else self._responses.get(key)

@@ -30,17 +30,17 @@ _PLAIN = ("info", "readyz")
 
 def parse_collections(entries: Iterable[str]) -> dict[str, Path]:
     """Parses the setting `index`: `NAME=ROOT` for each index."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for entry in entries:
         name, equals, root = (part.strip() for part in entry.partition("="))
         if not equals or not root or not _COLLECTION.fullmatch(name):
             raise ValueError(f"index: found {entry!r:.80}, expected NAME=ROOT with a name of a-z 0-9 _ -")
-        if name in found or name in RESERVED:
+        if name in folders or name in RESERVED:
             raise ValueError(
                 f"index: found {entry!r:.80}, but the name {name!r} is reserved or used twice; choose another name"
             )
-        found[name] = Path(root)
-    return found
+        folders[name] = Path(root)
+    return folders
 
 
 class Collections(Collector):

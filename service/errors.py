@@ -5,118 +5,81 @@ from collections.abc import Sequence
 from glow.errors import Fault, GlowError, InputError, QueryError
 
 
-class RequestError(InputError):
+class RequestError(InputError, code="invalid_request"):
     """The request is not valid."""
-
-    code = "invalid_request"
 
     def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
         super().__init__(message)
         self.faults = tuple(faults)
 
 
-class MalformedJsonError(RequestError):
+class MalformedJsonError(RequestError, code="malformed_json"):
     """The body is not JSON."""
 
-    code = "malformed_json"
 
-
-class BodyTooLargeError(RequestError):
+class BodyTooLargeError(RequestError, code="body_too_large"):
     """The body exceeds `max_body_bytes`."""
 
-    code = "body_too_large"
 
-
-class MediaTypeError(RequestError):
+class MediaTypeError(RequestError, code="unsupported_media_type"):
     """The `Content-Type` is not JSON."""
 
-    code = "unsupported_media_type"
 
-
-class RouteNotFoundError(RequestError):
+class RouteNotFoundError(RequestError, code="not_found"):
     """The path does not exist."""
 
-    code = "not_found"
 
-
-class MethodNotAllowedError(RequestError):
+class MethodNotAllowedError(RequestError, code="method_not_allowed"):
     """The path does not support this method."""
 
-    code = "method_not_allowed"
 
-
-class AnswerTooLargeError(RequestError):
+class AnswerTooLargeError(RequestError, code="answer_too_large"):
     """The response would have too many bytes."""
 
-    code = "answer_too_large"
 
-
-class RequestIdError(RequestError):
+class RequestIdError(RequestError, code="unknown_request_id"):
     """The service has no search with this request id."""
 
-    code = "unknown_request_id"
 
-
-class NotAvailableError(RequestError):
+class NotAvailableError(RequestError, code="not_available", exit_code=3):
     """The index lacks the requested feature."""
 
-    code = "not_available"
-    exit_code = 3
 
-
-class QueryTooLongError(QueryError):
+class QueryTooLongError(QueryError, code="query_too_long"):
     """The query exceeds `max_query_chars`."""
 
-    code = "query_too_long"
 
-
-class KeyMissingError(GlowError):
+class KeyMissingError(GlowError, code="key_missing"):
     """The request has no API key."""
 
-    code = "key_missing"
 
-
-class KeyRefusedError(GlowError):
+class KeyRefusedError(GlowError, code="key_refused"):
     """The API key is unknown or not allowed here."""
 
-    code = "key_refused"
 
-
-class RateLimitError(GlowError):
+class RateLimitError(GlowError, code="rate_limited"):
     """An API key exceeds its rate limit."""
-
-    code = "rate_limited"
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
 
-class SwapRefusedError(GlowError):
+class SwapRefusedError(GlowError, code="swap_refused"):
     """The requested index version cannot be served. The live version continues."""
 
-    code = "swap_refused"
 
-
-class DeadlineError(GlowError):
+class DeadlineError(GlowError, code="deadline"):
     """The deadline passed before the response was ready."""
 
-    code = "deadline"
 
-
-class OverloadedError(GlowError):
+class OverloadedError(GlowError, code="overloaded"):
     """Too many requests are in work. Retry later."""
 
-    code = "overloaded"
 
-
-class NotReadyError(GlowError):
+class NotReadyError(GlowError, code="not_ready"):
     """The index is still loading, or a resource does not respond."""
 
-    code = "not_ready"
 
-
-class DrainingError(GlowError):
+class DrainingError(GlowError, code="draining"):
     """The service is shutting down."""
-
-    code = "draining"

@@ -9,11 +9,7 @@ from glow.contract import FoundHits, encode
 
 
 class ResultFragment:
-    """Encoded members of a JSON object (`index`, `query`, `hits`, `facets`) that depend only on index and request.
-
-    `enclose` adds the members that differ between two responses to the same search (id, times), so that a cached
-    fragment is sent without being parsed.
-    """
+    """Encoded members (`index`, `query`, `hits`, `facets`) that depend only on index and request, sent without parsing."""
 
     __slots__ = ("members",)
 

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from glow.errors import ConfigError
-from glow_service.telemetry import Metrics, tier_events
+from glow_service.telemetry.metrics import Metrics, tier_events
 
 READERS, WRITERS = 8, 2
 """Connections. Writes have their own, so that reads do not wait for them."""
@@ -38,10 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 def seal(key: bytes, value: bytes) -> bytes:
-    """The bytes to store under a key: a version, a digest of key and value, and the value.
-
-    The digest detects damage and values of other keys. It has no secret, so it does not stop an attacker.
-    """
+    """The bytes to store under a key: a version, a digest that detects damage and foreign values, and the value."""
     return _VERSION + blake2b(value, digest_size=_HEAD_BYTES - 1, key=key).digest() + value
 
 

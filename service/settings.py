@@ -19,7 +19,7 @@ from glow.runtime import Device
 from glow.search import RetrieverOrAuto, read_synonyms
 from glow_service.access import check_keys, parse_keys, parse_origins, read_tenants
 from glow_service.collections import DEFAULT_COLLECTION, parse_collections
-from glow_service.telemetry import LogForm
+from glow_service.telemetry.logs import LogForm
 
 ENV_PREFIX = "GLOW_"
 

@@ -19,9 +19,11 @@ from glow_service.collections import DEFAULT_COLLECTION
 from glow_service.live.resources import Resources
 from glow_service.live.swap import Swap, Watcher
 from glow_service.live.workers import Readiness, WorkerGroup
-from glow_service.search import ENCODE_THREADS, SearchPool
+from glow_service.search.pool import ENCODE_THREADS, SearchPool
 from glow_service.settings import Settings
-from glow_service.telemetry import FeedbackLog, Metrics, QueryLog, Tracer, feedback_key
+from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.query_log import FeedbackLog, QueryLog, feedback_key
+from glow_service.telemetry.tracing import Tracer
 from glow_service.writes import Follower
 
 HOUR_S = 3_600

@@ -4,7 +4,7 @@ import asyncio
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from glow.collection import (
 )
 from glow.contract import Reject
 from glow.errors import ArtifactError, Fault, QueryError, RecordError
+from glow.index.columns import instant_of
 from glow.ingest import (
     IngestState,
     OperationId,
@@ -35,11 +36,10 @@ from glow.ingest import (
     published_state,
     read_state,
 )
-from glow.records import Document
 from glow_service.errors import MalformedJsonError, OverloadedError
 from glow_service.live.resources import Resources
 from glow_service.live.workers import WorkerGroup
-from glow_service.search import fault, refusal
+from glow_service.search.request import fault, refusal
 
 MAX_DOCUMENTS = 1_000
 """Most documents or ids of a write."""
@@ -123,20 +123,28 @@ class AcceptedDocuments:
     rejects: list[Reject]
 
 
-def read_documents(data: bytes, names: Sequence[str], keys: RecordKeys) -> AcceptedDocuments:
-    """Reads one document, or `{"documents": [...]}`."""
-    return _checked(documents_of(data), names, keys)
+def lines_of(body: bytes) -> Iterator[bytes]:
+    """Yields the lines of JSON Lines that are not empty; as in a build, only a line feed ends a line."""
+    lines = (bare_line(line, is_first=not number) for number, line in enumerate(BytesIO(body)))
+    return (line for line in lines if line.strip())
 
 
-def read_lines(data: bytes, names: Sequence[str], keys: RecordKeys) -> AcceptedDocuments:
-    """Reads JSON Lines, one document each, as `read_documents` does; empty lines are skipped."""
-    # As in a build, only a line feed ends a line.
-    lines = (bare_line(line, is_first=not number) for number, line in enumerate(BytesIO(data)))
-    return _checked((line for line in lines if line.strip()), names, keys)
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "date": lambda value: isinstance(value, str) and instant_of(value) is not None,
+    "string": lambda value: isinstance(value, str),
+}
+"""Type of a column -> whether a value has it."""
 
 
-def read_patch(identifier: str, data: bytes, names: Sequence[str]) -> dict[str, Any]:
-    """Reads a merge patch of a document's metadata; one of its text fields or id is refused."""
+def read_patch(
+    identifier: str, data: bytes, names: Sequence[str], recorded: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Reads a merge patch of a document's metadata.
+
+    One of its text fields or id is refused, and a value without the type that the index records for its column.
+    """
     text = data.removeprefix(codecs.BOM_UTF8).decode(errors=_ESCAPED)
     try:
         line = _single(text.strip(_BLANKS)).encode(errors=_ESCAPED)
@@ -152,8 +160,14 @@ def read_patch(identifier: str, data: bytes, names: Sequence[str]) -> dict[str, 
         for name in names
         if name in patch
     ]
-    if "_id" in patch:
-        faults.append(Fault("/_id", "an id cannot change; delete the document and add another"))
+    for name in dict.fromkeys(("_id", recorded.get("id_field"))):
+        if name in patch:
+            faults.append(Fault(f"/{name}", "an id cannot change; delete the document and add another"))
+    for name, kind in recorded.get("field_types", {}).items():
+        value = patch.get(name)
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(map(_FITS[kind], values)):
+            faults.append(Fault(f"/{name}", f"the index has this column as {kind}, found {value!r:.80}"))
     if faults:
         raise refusal(faults)
     return dict(document.metadata)
@@ -169,7 +183,7 @@ def read_ids(body: Mapping[str, Any]) -> list[str]:
     return ids
 
 
-def _checked(lines: Iterable[bytes], names: Sequence[str], keys: RecordKeys) -> AcceptedDocuments:
+def read_documents(lines: Iterable[bytes], names: Sequence[str], keys: RecordKeys) -> AcceptedDocuments:
     """Checks documents one by one; reading stops if there are too many."""
     good: list[dict[str, Any]] = []
     rejects: list[Reject] = []
@@ -179,25 +193,19 @@ def _checked(lines: Iterable[bytes], names: Sequence[str], keys: RecordKeys) -> 
         if count > MAX_DOCUMENTS:
             raise fault("/documents", f"expected at most {MAX_DOCUMENTS} documents; send several requests")
         try:
-            good.append(_as_json(read_document(line, names, keys)))
+            document = read_document(line, names, keys)
         except RecordError as error:
-            rejects.append(Reject(place, _shown_id(line[: MAX_DOCUMENT_BYTES + 1], keys), str(error)))
+            identifier = known_id(line[: MAX_DOCUMENT_BYTES + 1], keys)
+            if identifier is not None:
+                identifier = identifier[:SHOWN_ID].encode(errors="replace").decode()
+            rejects.append(Reject(place, identifier, str(error)))
+        else:
+            fields = {name: list(values) for name, values in document.fields.items() if values}
+            good.append({"_id": document.id, **fields, **document.metadata})
     if not good:
         first = f"; the first: {rejects[0].reason}" if rejects else ""
         raise fault("/documents", f"found {count} documents, none of which can be indexed{first}")
     return AcceptedDocuments(good, rejects)
-
-
-def _shown_id(line: bytes, keys: RecordKeys) -> str | None:
-    """The id of a rejected document, shortened for a response."""
-    identifier = known_id(line, keys)
-    return None if identifier is None else identifier[:SHOWN_ID].encode(errors="replace").decode()
-
-
-def _as_json(document: Document) -> dict[str, Any]:
-    """A document as the JSON object of a collection's line."""
-    fields = {name: list(values) for name, values in document.fields.items() if values}
-    return {"_id": document.id, **fields, **document.metadata}
 
 
 # The state of writes: waiting, applied to a version, or served by every worker; waiting requests share checks.
@@ -255,8 +263,8 @@ class Follower:
 
     async def look(self, operation: OperationId) -> OperationState:
         """The current state of a write."""
-        found = await asyncio.get_running_loop().run_in_executor(self._thread, self._look, [operation])
-        state = found[operation]
+        states = await asyncio.get_running_loop().run_in_executor(self._thread, self._look, [operation])
+        state = states[operation]
         if state is None:
             raise QueryError(f"unknown operation {operation}")
         return state
@@ -291,12 +299,12 @@ class Follower:
 
     def _look(self, operations: Iterable[OperationId]) -> dict[OperationId, OperationState | None]:
         """The states of writes, from small files; None for an unknown write."""
-        wanted = set(operations)
-        self._outcomes = {name: each for name, each in self._outcomes.items() if name in wanted}
+        names = set(operations)
+        self._outcomes = {name: each for name, each in self._outcomes.items() if name in names}
         applied = self._applied()
         # A service of one process has no statuses.
         served = [each.version for each in self._workers.statuses()] or [self._resources.live().version]
-        return {each: self._state_of(each, applied, min(served)) for each in wanted}
+        return {each: self._state_of(each, applied, min(served)) for each in names}
 
     def _applied(self) -> IngestState:
         """How far the log was applied; the entry in a version never changes."""

@@ -7,8 +7,10 @@ from typing import Any
 
 from glow.artifact import IndexRoot
 from glow.index import Index
-from glow_index_builder.building import build
-from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
+from glow_index_builder.building.builder import build
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 

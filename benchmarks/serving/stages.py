@@ -27,8 +27,9 @@ from glow.runtime import Encoder
 from glow.search import hybrid, retrievers
 from glow.text import Highlighting, pad
 from glow_service.fragment import ResultFragment
-from glow_service.search import SearchSession, hits, render
+from glow_service.search import hits, render
 from glow_service.search.plan import HighlightCall, SearchPlan
+from glow_service.search.run import SearchSession
 
 WARM = 100
 PLACES: tuple[tuple[str, Any, str], ...] = (

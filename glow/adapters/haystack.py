@@ -10,8 +10,6 @@ from haystack.utils.filters import document_matches_filter
 from glow.adapters.store import FoundText, GlowStore, comparison
 from glow.errors import ConfigError
 
-__all__ = ["GlowDocumentStore", "GlowHaystackRetriever"]
-
 
 class GlowDocumentStore:
     """A Haystack document store whose documents are in a GLOW service.
@@ -88,11 +86,9 @@ class GlowHaystackRetriever:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "GlowHaystackRetriever":
         """Restores a retriever that Haystack saved."""
-        parameters = data["init_parameters"]
-        store = GlowDocumentStore.from_dict(parameters["document_store"])
-        retriever: GlowHaystackRetriever = default_from_dict(
-            cls, {**data, "init_parameters": {**parameters, "document_store": store}}
-        )
+        store = GlowDocumentStore.from_dict(data["init_parameters"]["document_store"])
+        parameters = {**data["init_parameters"], "document_store": store}
+        retriever: GlowHaystackRetriever = default_from_dict(cls, {**data, "init_parameters": parameters})
         return retriever
 
     @component.output_types(documents=list[Document])
@@ -100,9 +96,8 @@ class GlowHaystackRetriever:
         self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
     ) -> dict[str, list[Document]]:
         """Returns the documents that match a query."""
-        texts = self.document_store.store.search(
-            query, top_k or self.top_k, _service_filter(filters or self.filters)
-        )
+        condition = _service_filter(filters or self.filters)
+        texts = self.document_store.store.search(query, top_k or self.top_k, condition)
         return {"documents": [_document(each) for each in texts]}
 
 

@@ -1,7 +1,4 @@
-"""LangChain: a retriever and a vector store over a GLOW service (extra `langchain`).
-
-The service computes the vectors. The store accepts an `embedding`, as LangChain's interface requires, and ignores it.
-"""
+"""LangChain: a retriever and a vector store over a GLOW service, which computes the vectors (extra `langchain`)."""
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +29,7 @@ class GlowRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, **unused: Any
     ) -> list[Document]:
-        return [_document(found) for found in self.store.search(query, k or self.k, self.filter)]
+        return [_document(text) for text in self.store.search(query, k or self.k, self.filter)]
 
 
 class GlowVectorStore(VectorStore):
@@ -67,19 +64,18 @@ class GlowVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Texts by id; unknown ids are left out."""
-        return [_document(found) for identifier in ids if (found := self._store.get(identifier)) is not None]
+        return [_document(text) for text in map(self._store.get, ids) if text is not None]
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
         """Texts that match a query; `filter` as for `GlowStore.search`."""
-        return [_document(found) for found in self._store.search(query, k, kwargs.get("filter"))]
+        return [_document(text) for text in self._store.search(query, k, kwargs.get("filter"))]
 
     def similarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """Texts that match a query, with their ranking scores."""
-        return [
-            (_document(found), found.score) for found in self._store.search(query, k, kwargs.get("filter"))
-        ]
+        texts = self._store.search(query, k, kwargs.get("filter"))
+        return [(_document(each), each.score) for each in texts]
 
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
@@ -87,10 +83,9 @@ class GlowVectorStore(VectorStore):
         """Texts that match a query and differ from each other: `k` of `fetch_k`, chosen by the service's vectors."""
         texts = self._store.search(query, fetch_k, kwargs.get("filter"), vectors=True)
         (vector,) = self._store.client.embeddings([query]).vectors
-        chosen = maximal_marginal_relevance(
-            np.array(vector), [list(each.vector) for each in texts], lambda_mult, k
-        )
-        return [_document(texts[place]) for place in chosen]
+        vectors = [list(each.vector) for each in texts]
+        places = maximal_marginal_relevance(np.array(vector), vectors, lambda_mult, k)
+        return [_document(texts[place]) for place in places]
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         """Function from score to relevance in [0, 1]: hybrid scores are probabilities, dense ones cosines."""
@@ -116,5 +111,5 @@ class GlowVectorStore(VectorStore):
         return store
 
 
-def _document(found: FoundText) -> Document:
-    return Document(id=found.id, page_content=found.text, metadata=found.metadata)
+def _document(text: FoundText) -> Document:
+    return Document(id=text.id, page_content=text.text, metadata=text.metadata)

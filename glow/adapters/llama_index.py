@@ -11,8 +11,6 @@ from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter
 from glow.adapters.store import GlowStore, comparison
 from glow.errors import ConfigError
 
-__all__ = ["GlowLlamaRetriever", "add_nodes", "delete_nodes"]
-
 
 class GlowLlamaRetriever(BaseRetriever):
     """A LlamaIndex retriever over a GLOW service; filters are LlamaIndex's, or as for `GlowStore.search`."""
@@ -29,12 +27,8 @@ class GlowLlamaRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         texts = self._store.search(query_bundle.query_str, self._k, self._filter)
-        return [
-            NodeWithScore(
-                node=TextNode(id_=each.id, text=each.text, metadata=each.metadata), score=each.score
-            )
-            for each in texts
-        ]
+        nodes = (TextNode(id_=each.id, text=each.text, metadata=each.metadata) for each in texts)
+        return [NodeWithScore(node=node, score=each.score) for node, each in zip(nodes, texts, strict=True)]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
@@ -42,10 +36,8 @@ class GlowLlamaRetriever(BaseRetriever):
 
 def add_nodes(store: GlowStore, nodes: Sequence[BaseNode]) -> list[str]:
     """Writes LlamaIndex nodes to a store; returns their ids."""
-    ids = [node.node_id for node in nodes]
-    store.write(
-        ids, [node.get_content(MetadataMode.NONE) for node in nodes], [node.metadata for node in nodes]
-    )
+    ids, texts = [node.node_id for node in nodes], [node.get_content(MetadataMode.NONE) for node in nodes]
+    store.write(ids, texts, [node.metadata for node in nodes])
     return ids
 
 
@@ -57,10 +49,10 @@ def delete_nodes(store: GlowStore, ids: Sequence[str]) -> None:
 def _service_filter(filters: MetadataFilters) -> dict[str, Any]:
     if filters.condition not in (FilterCondition.AND, FilterCondition.OR):
         raise ConfigError(f"filters can be joined by `and` or `or`, not by {filters.condition}")
-    parts: list[dict[str, Any]] = []
-    for each in filters.filters:
-        if isinstance(each, MetadataFilters):
-            parts.append(_service_filter(each))
-        else:
-            parts.append(comparison(each.key, each.operator.value, each.value))
+    parts = [
+        _service_filter(each)
+        if isinstance(each, MetadataFilters)
+        else comparison(each.key, each.operator.value, each.value)
+        for each in filters.filters
+    ]
     return {filters.condition.value: parts}

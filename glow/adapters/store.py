@@ -68,20 +68,17 @@ class GlowStore:
         records = [{**more, self._body: text, "_id": identifier, **own} for identifier, text, more in rows]
         for start in range(0, len(records), PAGE):
             result = self._writing().write(records[start : start + PAGE], wait_s=self._wait_s)
-            if result.rejects:
-                first = result.rejects[0]
-                raise ConfigError(
-                    f"{len(result.rejects)} texts were rejected; {first.id or first.place}: {first.reason}"
-                )
+            if rejects := result.rejects:
+                first = f"{rejects[0].id or rejects[0].place}: {rejects[0].reason}"
+                raise ConfigError(f"{len(rejects)} texts were rejected; {first}")
             if result.state == "failed":
                 raise ConfigError(f"the write failed: {result.reason}")
 
     def delete(self, ids: Sequence[str]) -> None:
         """Deletes texts; unknown ids are ignored."""
         for start in range(0, len(ids), PAGE):
-            self._writing().delete(
-                [self._id(each) for each in ids[start : start + PAGE]], wait_s=self._wait_s
-            )
+            page = [self._id(each) for each in ids[start : start + PAGE]]
+            self._writing().delete(page, wait_s=self._wait_s)
 
     def get(self, identifier: str) -> FoundText | None:
         """A text by its id; None if there is none."""
@@ -92,20 +89,17 @@ class GlowStore:
         return self._of_document(document)
 
     def search(
-        self, query: str, k: int = 10, wanted: Mapping[str, Any] | None = None, *, vectors: bool = False
+        self, query: str, k: int = 10, filter: Mapping[str, Any] | None = None, *, vectors: bool = False
     ) -> list[FoundText]:
-        """The `k` best texts for a query, as users of vector stores expect: also texts that do not match.
-
-        `wanted` is a filter of the service, such as `{"lang": "de", "year": [2020, 2021]}`.
-        """
+        """The `k` best texts for a query, also such that do not match; a filter is {"lang": "de", "year": [2020, 2021]}."""
         options = {"match": "any", **self._options, **({"vectors": True} if vectors else {})}
-        result = self.client.search(query, top_k=k, filter=self._filter(wanted), **options)
+        result = self.client.search(query, top_k=k, filter=self._own(filter), **options)
         return [self._of_hit(hit) for hit in result.hits]
 
-    def scan(self, wanted: Mapping[str, Any] | None = None, limit: int = 1_000) -> Iterator[FoundText]:
+    def scan(self, filter: Mapping[str, Any] | None = None, limit: int = 1_000) -> Iterator[FoundText]:
         """The texts that match a filter, in index order, up to a limit."""
-        every = self._filter(wanted) or {"and": []}
-        for page in self.client.search_pages(filter=every, page_size=PAGE, limit=limit):
+        condition = self._own(filter) or {"and": []}
+        for page in self.client.search_pages(filter=condition, page_size=PAGE, limit=limit):
             yield from map(self._of_hit, page.hits)
 
     def _writing(self) -> GlowClient:
@@ -116,9 +110,10 @@ class GlowStore:
     def _id(self, identifier: str) -> str:
         return f"{self._namespace}/{identifier}" if self._namespace else identifier
 
-    def _filter(self, wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    def _own(self, filter: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """A filter that restricts another one to this store's namespace."""
         own = {"field": NAMESPACE, "eq": self._namespace} if self._namespace else None
-        parts = [dict(part) for part in (own, wanted) if part]
+        parts = [dict(part) for part in (own, filter) if part]
         return {"and": parts} if len(parts) > 1 else next(iter(parts), None)
 
     def _of_hit(self, hit: Hit) -> FoundText:
@@ -129,9 +124,9 @@ class GlowStore:
 
     def _of_document(self, document: Document) -> FoundText:
         identifier = document.id.removeprefix(f"{self._namespace}/") if self._namespace else document.id
-        metadata: dict[str, Any] = {
-            key: value for key, value in document.metadata.items() if key != NAMESPACE or not self._namespace
-        }
+        metadata = dict(document.metadata)
+        if self._namespace:
+            metadata.pop(NAMESPACE, None)
         for name, values in document.fields.items():
             if name != self._body and any(values):
                 metadata[name] = values[0] if len(values) == 1 else list(values)

@@ -53,7 +53,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb("rollback", f"{_BUILDER}.versions:rollback_command", "Makes the version before the live one live again."),
         Verb("verify", f"{_BUILDER}.build:verify_command", "Checks every file of a version and opens it."),
         Verb("gate", f"{_BUILDER}.versions:gate_command", "Compares a version with the live one, and may publish it."),
-        Verb("tune", f"{_BUILDER}.build:tune_command", "Fits how hybrid search fuses to judged queries."),
+        Verb("tune", "glow_index_builder.versions.tune:tune_command", "Fits how hybrid search fuses to judged queries."),
         Verb("pin", f"{_BUILDER}.versions:pin_command", "Keeps a version from removal by gc."),
         Verb("unpin", f"{_BUILDER}.versions:unpin_command", "Lets gc remove a version again."),
         Verb("gc", f"{_BUILDER}.versions:gc_command", "Removes old versions and remains of killed commands."),

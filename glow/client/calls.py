@@ -95,7 +95,7 @@ class Call(Generic[T]):
 
     method: Literal["GET", "POST", "PATCH"]
     path: str  # relative to the service's address
-    read: Callable[[httpx.Response, bytes], T]  # its result, from a response and the body of this
+    read: Callable[[httpx.Response], T]  # its result, from a response
     body: Members | None = None  # JSON to send
     is_repeatable: bool = True  # whether a 429 or 503 may be retried; for health routes it is the result
 
@@ -127,8 +127,8 @@ class Method(Generic[P, S, A]):
 
         @wraps(self._make)
         def method(*args: Any, **options: Any) -> Any:
-            made = self._make(client, *args, **options)
-            return client._walk(made) if isinstance(made, Pages) else client._run(made)
+            calls = self._make(client, *args, **options)
+            return client._walk(calls) if isinstance(calls, Pages) else client._run(calls)
 
         return method
 
@@ -189,7 +189,7 @@ class Calls(Generic[H]):
         self, searches: Sequence[str | SearchRequest]
     ) -> Call[tuple[SearchResult | ServiceError, ...]]:
         """Runs several searches, queries or requests with options, on one index version; an invalid one fails alone."""
-        bodies = [_given({"query": one} if isinstance(one, str) else one) for one in searches]
+        bodies = [_present({"query": one} if isinstance(one, str) else one) for one in searches]
         return Call("POST", "/v1/search/batch", _batch_of, {"searches": bodies})
 
     @sends
@@ -200,7 +200,7 @@ class Calls(Generic[H]):
     @sends
     def explain(self, query: str, document_id: str, **options: Unpack[SearchOptions]) -> Call[ExplainResult]:
         """Says why a search with these options returns a document, or does not."""
-        body = {"id": document_id, "query": query, **_given(options)}
+        body = {"id": document_id, "query": query, **_present(options)}
         return Call("POST", "/v1/explain", _reading(ExplainResult), body)
 
     @sends
@@ -212,17 +212,14 @@ class Calls(Generic[H]):
             ConfigError: if the id is empty, or cannot be part of a path.
         """
         read = _reading(DocumentResult)
-        return Call("GET", _path_of(document_id), lambda *response: _document_of(read(*response)))
+        return Call("GET", _path_of(document_id), lambda response: _document_of(read(response)))
 
     @walks
     def documents(
-        self, after: str = "", *, page_size: int = 100, wanted: Members | None = None
+        self, after: str = "", *, page_size: int = 100, filter: Members | None = None
     ) -> Pages[DocumentsResult, Document]:
-        """Iterates over all documents after an id, in the order of their ids; `wanted` is a filter.
-
-        It requests each page, of up to 1,000 documents, when it is needed.
-        """
-        pages = _document_pages(after, page_size, wanted)
+        """Iterates over the documents after an id, by id; requests each page, of up to 1,000, when it is needed."""
+        pages = _document_pages(after, page_size, filter)
         return Pages(pages, lambda page: [_document_of(each) for each in page.documents])
 
     @sends
@@ -250,13 +247,13 @@ class Calls(Generic[H]):
 
     @sends
     def delete_where(
-        self, wanted: Members, *, all_documents: bool = False, wait_s: float = 0.0
+        self, filter: Members, *, all_documents: bool = False, wait_s: float = 0.0
     ) -> Call[OperationResult]:
         """Deletes the documents that match a filter at the time when the write is applied. `wait_s` as for `write`.
 
         With `all_documents`, the filter may match every document.
         """
-        body = {"filter": wanted, **({"all": True} if all_documents else {})}
+        body = {"filter": filter, **({"all": True} if all_documents else {})}
         return _write("POST", "/v1/documents/delete", body, wait_s)
 
     @sends
@@ -291,7 +288,7 @@ class Calls(Generic[H]):
             BusyError: if this user exceeded the service's hourly limit.
         """
         members = {"request_id": request_id, "id": document_id, "kind": kind}
-        body = _given({**members, "rank": rank, "dwell_s": dwell_s, "user": user})
+        body = _present({**members, "rank": rank, "dwell_s": dwell_s, "user": user})
         return Call("POST", "/v1/feedback", _reading(FeedbackResult), body)
 
     @sends
@@ -310,7 +307,7 @@ class Calls(Generic[H]):
             model: the expected model, with or without its hash; the service refuses a different one.
         """
         several = texts if isinstance(texts, str) else list(texts)
-        body = _given({"input": several, "input_type": input_type, "model": model})
+        body = _present({"input": several, "input_type": input_type, "model": model})
         return Call("POST", "/v1/embeddings", _reading(EmbeddingsResult), body)
 
     @sends
@@ -321,7 +318,7 @@ class Calls(Generic[H]):
     @sends
     def health(self) -> Call[bool]:
         """Whether the service's process runs; never retried."""
-        return Call("GET", "/healthz", _is_success, is_repeatable=False)
+        return Call("GET", "/healthz", lambda response: bool(_reading(dict)(response)), is_repeatable=False)
 
     @sends
     def ready(self) -> Call[Readiness]:
@@ -329,12 +326,12 @@ class Calls(Generic[H]):
         return Call("GET", "/readyz", _readiness_of, is_repeatable=False)
 
 
-def _given(members: Members) -> dict[str, Any]:
+def _present(members: Members) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
 def _search(query: str | None, options: SearchOptions) -> Call[SearchResult]:
-    return Call("POST", "/v1/search", _reading(SearchResult), _given({"query": query, **options}))
+    return Call("POST", "/v1/search", _reading(SearchResult), _present({"query": query, **options}))
 
 
 def _search_pages(
@@ -342,8 +339,7 @@ def _search_pages(
 ) -> Generator[Call[SearchResult], SearchResult, None]:
     """The calls of an iteration; a page that is not full is the last.
 
-    Pages are consistent only within the same number of `candidates`, so a long iteration requests on every page as
-    many as all of it needs. A short one uses the service's default: fewer would change the ranking of hybrid search.
+    A long one requests on every page as many `candidates` as all of it needs, so that its pages are of one ranking.
     """
     if min(page_size, limit) < 1:
         raise ConfigError(f"page_size is {page_size} and limit is {limit}; both must be at least 1")
@@ -360,12 +356,12 @@ def _search_pages(
 
 
 def _document_pages(
-    after: str, size: int, wanted: Members | None
+    after: str, size: int, filter: Members | None
 ) -> Generator[Call[DocumentsResult], DocumentsResult, None]:
-    chosen = {} if wanted is None else {"filter": json.dumps(wanted)}
+    restriction = {} if filter is None else {"filter": json.dumps(filter)}
     start: str | None = after
     while start is not None:
-        address = urlencode({"after": start, "limit": size, **chosen})
+        address = urlencode({"after": start, "limit": size, **restriction})
         start = (yield Call("GET", f"/v1/documents?{address}", _reading(DocumentsResult))).next
 
 
@@ -391,30 +387,26 @@ def _write(
     return Call(method, path + waiting, _reading(OperationResult), body)
 
 
-def _reading(kind: type[T]) -> Callable[[httpx.Response, bytes], T]:
+def _reading(kind: type[T]) -> Callable[[httpx.Response], T]:
     """Reads the record of a successful response; a problem, a redirect or another shape is an error."""
 
-    def read(response: httpx.Response, body: bytes) -> T:
+    def read(response: httpx.Response) -> T:
         if response.is_error:
-            raise problem_of(response, body)
+            raise problem_of(response)
         if not response.is_success:
             raise InvalidResponseError(
                 f"{response.url} returned status {response.status_code}, expected no redirect; "
                 "give the address of the service itself"
             )
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(response.content, type=kind)
 
     return read
 
 
-def _is_success(response: httpx.Response, body: bytes) -> bool:
-    return bool(_reading(dict)(response, body))
-
-
-def _readiness_of(response: httpx.Response, body: bytes) -> Readiness:
+def _readiness_of(response: httpx.Response) -> Readiness:
     if response.status_code == 503:
-        return Readiness(False, problem_of(response, body).detail)
-    return Readiness(_is_success(response, body))
+        return Readiness(False, problem_of(response).detail)
+    return Readiness(bool(_reading(dict)(response)))
 
 
 def _document_of(received: ListedDocument) -> Document:
@@ -432,8 +424,8 @@ class _Batch(msgspec.Struct):
     results: tuple[dict[str, Any], ...]
 
 
-def _batch_of(response: httpx.Response, body: bytes) -> tuple[SearchResult | ServiceError, ...]:
-    batch = _reading(_Batch)(response, body)
+def _batch_of(response: httpx.Response) -> tuple[SearchResult | ServiceError, ...]:
+    batch = _reading(_Batch)(response)
     shared = {"request_id": batch.request_id, "took_ms": batch.took_ms, "index": batch.index}
     return tuple(
         problem_in(msgspec.convert(item["problem"], Problem), int(item.get("status", 500)))

@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Self, TypeVar
@@ -19,11 +19,10 @@ from glow.errors import ConfigError
 
 R = TypeVar("R")
 T = TypeVar("T")
-MAX_RESPONSE_BYTES = 64 << 20
 # The service closes connections that are idle for 5 s; expiring them earlier keeps a request from being cut off.
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4.0)
-Outcome = tuple[httpx.Response, bytes] | httpx.RequestError
-"""Outcome of one attempt: a response of any status with its body, or a failure."""
+Outcome = httpx.Response | httpx.RequestError
+"""Outcome of one attempt: a response of any status, or a failure."""
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -42,10 +41,10 @@ class RetryPolicy:
     def pause_s(self, outcome: Outcome, attempt: int, elapsed_s: float) -> float | None:
         """Seconds until the next attempt; None if the outcome of this one, counted from 1, is final."""
         least_s = 0.0
-        if not isinstance(outcome, httpx.RequestError):
-            if outcome[0].status_code not in (429, 503):
+        if isinstance(outcome, httpx.Response):
+            if outcome.status_code not in (429, 503):
                 return None
-            least_s = retry_after_s(outcome[0].headers) or 0.0
+            least_s = retry_after_s(outcome.headers) or 0.0
         elif not isinstance(outcome, _NEVER_SENT):
             return None
         # The jitter keeps clients that were refused together from returning together.
@@ -66,7 +65,6 @@ class _Client(Calls[H]):
         timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
         http: H | None = None,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         """Opens no connection yet.
 
@@ -76,7 +74,6 @@ class _Client(Calls[H]):
             timeout_s: limit of each wait for a connection, for sending, and for the next bytes of a response.
             retry: how to retry after a 429, a 503, or a failed connection.
             http: your own httpx client, for proxies or certificates; it stays open when this client closes.
-            max_response_bytes: largest response; a longer one is refused.
 
         Raises:
             ConfigError: if the address or the key is invalid.
@@ -93,7 +90,7 @@ class _Client(Calls[H]):
                 )
             headers["Authorization"] = f"Bearer {api_key}"
         self._headers = httpx.Headers(headers)  # they do not show the key
-        self._base_url, self._timeout_s, self._max_bytes = base_url, timeout_s, max_response_bytes
+        self._base_url, self._timeout_s = base_url, timeout_s
         self._retry = retry or RetryPolicy()
         self._http: H = http or self._http_class(limits=LIMITS)
         self._is_owner = http is None
@@ -107,26 +104,18 @@ class _Client(Calls[H]):
             call.method, url, json=call.body, headers=self._headers, timeout=self._timeout_s
         )
 
-    def _add(self, body: bytearray, part: bytes) -> None:
-        body += part
-        if len(body) > self._max_bytes:
-            raise InvalidResponseError(
-                f"{self._base_url} returned more than {self._max_bytes} bytes; request less, or raise max_response_bytes"
-            )
-
     def _pause_s(self, call: Call[Any], outcome: Outcome, attempt: int, started: float) -> float | None:
-        return (
-            self._retry.pause_s(outcome, attempt, time.monotonic() - started) if call.is_repeatable else None
-        )
+        took_s = time.monotonic() - started
+        return self._retry.pause_s(outcome, attempt, took_s) if call.is_repeatable else None
 
     def _result(self, call: Call[T], outcome: Outcome) -> T:
         if isinstance(outcome, httpx.RequestError):
             raise failure_of(outcome, self._base_url) from outcome
         try:
-            return call.read(*outcome)
+            return call.read(outcome)
         except (DecodeError, UnicodeDecodeError) as error:
             raise InvalidResponseError(
-                f"{outcome[0].url} returned {outcome[1][:80]!r}, which is not a response of GLOW ({error}); "
+                f"{outcome.url} returned {outcome.content[:80]!r}, which is not a response of GLOW ({error}); "
                 "check that the address is a service of a supported version"
             ) from error
 
@@ -170,15 +159,10 @@ class GlowClient(_Client[httpx.Client]):
         return self._result(call, outcome)
 
     def _send(self, call: Call[Any]) -> Outcome:
-        body = bytearray()
         try:
-            response = self._http.send(self._request(call), stream=True, follow_redirects=False)
-            with closing(response):
-                for part in response.iter_bytes():
-                    self._add(body, part)
+            return self._http.send(self._request(call), follow_redirects=False)
         except httpx.RequestError as failure:
             return failure
-        return response, bytes(body)
 
     def _walk(self, pages: Pages[R, T]) -> Iterator[T]:
         call = next(pages.calls)
@@ -192,8 +176,7 @@ class GlowClient(_Client[httpx.Client]):
 class AsyncGlowClient(_Client[httpx.AsyncClient]):
     """Calls a GLOW service from asyncio, with the methods of `GlowClient`: `await` them, or iterate with `async for`.
 
-    One client may be shared by the tasks of one event loop. Reuse it, because it keeps connections open.
-    Canceling a task closes its connection, and the service stops working on the request.
+    The tasks of one event loop may share a client. Canceling a task ends its request in the service, too.
     """
 
     _http_class = httpx.AsyncClient
@@ -220,15 +203,10 @@ class AsyncGlowClient(_Client[httpx.AsyncClient]):
         return self._result(call, outcome)
 
     async def _send(self, call: Call[Any]) -> Outcome:
-        body = bytearray()
         try:
-            response = await self._http.send(self._request(call), stream=True, follow_redirects=False)
-            async with aclosing(response):
-                async for part in response.aiter_bytes():
-                    self._add(body, part)
+            return await self._http.send(self._request(call), follow_redirects=False)
         except httpx.RequestError as failure:
             return failure
-        return response, bytes(body)
 
     async def _walk(self, pages: Pages[R, T]) -> AsyncIterator[T]:
         call = next(pages.calls)

@@ -12,31 +12,23 @@ from glow.contract import InvalidValue, Problem
 from glow.errors import GlowError
 
 
-class ClientError(GlowError):
+class ClientError(GlowError, code="client_failed"):
     """A call of the client failed."""
 
-    code = "client_failed"
 
-
-class ConnectionFailedError(ClientError):
+class ConnectionFailedError(ClientError, code="connection_failed"):
     """The connection failed or broke."""
 
-    code = "connection_failed"
 
-
-class ResponseTimeoutError(ConnectionFailedError):
+class ResponseTimeoutError(ConnectionFailedError, code="response_timeout"):
     """Connected, but no response within `timeout_s`."""
 
-    code = "response_timeout"
 
-
-class InvalidResponseError(ClientError):
+class InvalidResponseError(ClientError, code="invalid_response"):
     """The response does not come from GLOW: no JSON, another shape, a redirect."""
 
-    code = "invalid_response"
 
-
-class ServiceError(ClientError):
+class ServiceError(ClientError, code="service_error"):
     """The service responded with a problem (RFC 9457).
 
     Args:
@@ -47,8 +39,6 @@ class ServiceError(ClientError):
         faults: the places of the request that are at fault.
         retry_after_s: seconds to wait before the next try, if the service said so.
     """
-
-    code = "service_error"
 
     def __init__(
         self,
@@ -61,52 +51,38 @@ class ServiceError(ClientError):
         retry_after_s: float | None = None,
     ) -> None:
         self.code = code or type(self).code
-        named = f" (request {request_id})" if request_id else ""
-        super().__init__(f"{status} {self.code}: {detail}{named}")
+        request = f" (request {request_id})" if request_id else ""
+        super().__init__(f"{status} {self.code}: {detail}{request}")
         self.status, self.detail, self.request_id = status, detail, request_id
         self.faults, self.retry_after_s = tuple(faults), retry_after_s
 
 
-class BadRequestError(ServiceError):
+class BadRequestError(ServiceError, code="bad_request"):
     """The request is not valid: any other 4xx."""
 
-    code = "bad_request"
 
-
-class AccessDeniedError(ServiceError):
+class AccessDeniedError(ServiceError, code="access_denied"):
     """The request has no API key, or an unknown one: 401, 403."""
 
-    code = "access_denied"
 
-
-class NotFoundError(ServiceError):
+class NotFoundError(ServiceError, code="not_found"):
     """The document or path does not exist: 404."""
 
-    code = "not_found"
 
-
-class BusyError(ServiceError):
+class BusyError(ServiceError, code="busy"):
     """The service has too many requests in work: 429. Retry later."""
 
-    code = "busy"
 
-
-class UnavailableServiceError(ServiceError):
+class UnavailableServiceError(ServiceError, code="service_unavailable"):
     """The service is temporarily unavailable: 503."""
 
-    code = "service_unavailable"
 
-
-class DeadlineExceededError(ServiceError):
+class DeadlineExceededError(ServiceError, code="deadline_exceeded"):
     """The deadline passed before the response was ready: 504."""
 
-    code = "deadline_exceeded"
 
-
-class InternalServiceError(ServiceError):
+class InternalServiceError(ServiceError, code="service_failed"):
     """The service failed: any other 5xx. The request may be valid."""
-
-    code = "service_failed"
 
 
 _BY_STATUS: dict[int, type[ServiceError]] = {
@@ -119,13 +95,13 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
 }
 
 
-def problem_of(response: httpx.Response, body: bytes) -> ServiceError:
+def problem_of(response: httpx.Response) -> ServiceError:
     """The error of a response with a status of 400 or more, with or without a problem document."""
     wait_s = retry_after_s(response.headers)
     try:
-        return problem_in(json.decode(body, type=Problem), response.status_code, wait_s)
+        return problem_in(json.decode(response.content, type=Problem), response.status_code, wait_s)
     except (DecodeError, UnicodeDecodeError):  # an error page of a proxy
-        text = body[:80].decode(errors="replace")
+        text = response.content[:80].decode(errors="replace")
         detail = f"the body is not a problem document but {text!r}; check the proxies before the service"
         return problem_in(Problem(detail=detail), response.status_code, wait_s)
 

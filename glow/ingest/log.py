@@ -22,10 +22,8 @@ MOST_FILE_IDLE_S = 3600.0
 (`remove_applied`), but never one that is still written to."""
 
 
-class LogFullError(GlowError):
+class LogFullError(GlowError, code="ingest_full"):
     """Too many writes wait to be applied. Retry later."""
-
-    code = "ingest_full"
 
 
 class IngestLog:

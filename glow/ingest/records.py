@@ -162,10 +162,8 @@ _LENGTH = 30
 """Bytes of the file: checksum, blank, 20 digits, line feed."""
 
 
-class LogBusyError(BusyError):
+class LogBusyError(BusyError, code="ingest_busy"):
     """Another process holds the lock of the write log, such as one that was stopped during a write."""
-
-    code = "ingest_busy"
 
 
 class LogClock:

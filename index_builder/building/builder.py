@@ -1,13 +1,11 @@
 """One build from start to end: input to a verified version in the index root, published or not.
 
 Each step uses the files of the earlier ones in the work directory. Documents that cannot be encoded are known only after
-encoding, so components are built after it, without them. This module names no component except the vectors, whose
-recall it measures and whose rows it may move into Milvus.
+encoding, so components are built after it, without them.
 """
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,31 +49,25 @@ from glow_index_builder.building.documents import (
     read_documents,
     store_rows,
 )
-from glow_index_builder.building.recall import measure_recall
-from glow_index_builder.building.report import build_report, describe_explain, stage_seconds, write_json
+from glow_index_builder.building.report import build_report, describe_explain, measure_recall, write_json
 from glow_index_builder.building.work import WorkFolder, key_of, open_work
-from glow_index_builder.encoding import (
-    MAX_KILLS,
+from glow_index_builder.encoding.blocks import (
     Block,
     BlockEncoder,
     EncodedBlocks,
-    RayImport,
-    Run,
-    batch_tokens,
     encode_block,
-    encode_blocks,
-    encode_jobs,
-    in_child,
-    in_ray,
-    in_threads,
     open_encoder,
     plan_blocks,
 )
-from glow_index_builder.input import REJECTS_FILE, Source, guess_types, open_sources
+from glow_index_builder.encoding.schedule import RayImport, encode_blocks, start_encoding
+from glow_index_builder.encoding.text_encoder import batch_tokens, encode_jobs
+from glow_index_builder.input.lines import REJECTS_FILE
+from glow_index_builder.input.source import Source, guess_types, open_sources
 from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import VersionWriter, judge
+from glow_index_builder.versions.gate import judge, parse_gate
+from glow_index_builder.versions.writer import VersionWriter
 
 BLOCKS_FOLDER, NOTES_FOLDER = "shards", "import"
 MANY_DOCUMENTS = 100_000
@@ -94,14 +86,12 @@ class BuildResult:
     rejects_file: Path | None  # the rejected lines, if there are any
 
 
-def build(options: CommonOptions, stages: Stages, kept: Path | None = None) -> BuildResult:
-    """Builds one index version.
+def build(options: CommonOptions, stages: Stages, more: Path | None = None) -> BuildResult:
+    """Builds one index version, which becomes visible when it is complete and was opened once.
 
-    The version becomes visible only when it is complete and was opened once. A failed build changes no version and
-    not the live one. Finished steps stay in the work directory if the same command can resume them. `kept` has lines
-    of documents that follow the input.
+    Finished steps stay in the work directory if the same command can resume them. `more` has further lines of input.
     """
-    gate = options.gate_options()
+    gate = parse_gate(options.gate, options, options.thread_count)
     options.check_runner()
     sources = open_sources(options.source, options.exclude, options.base_url, options.text)
     model = Model.open(options.model_folder)
@@ -109,8 +99,8 @@ def build(options: CommonOptions, stages: Stages, kept: Path | None = None) -> B
     options.check_rename(names)
     types = guess_types(sources, options.texts(names), options.field_types, options.max_line_bytes)
     options = options.model_copy(update={"field_types": types})  # recorded as if they had been given
-    if kept is not None and kept.is_file():
-        sources.append(Source(kept.name, kept))
+    if more is not None and more.is_file():
+        sources.append(Source(more.name, more))
     set_threads(options.thread_count)
     root = IndexRoot(options.index_root)
     target = VersionWriter(root)
@@ -123,18 +113,14 @@ def build(options: CommonOptions, stages: Stages, kept: Path | None = None) -> B
             verdict = None if gate is None else judge(root, target.version, gate, publish=options.publish)
             if gate is None and options.publish:
                 root.publish(target.version)
-    report |= {"seconds": stage_seconds(stages.seconds)}
-    report["skipped"] = sources.skipped
-    report |= ({} if verdict is None else {"gate": verdict}) | {"published": options.publish}
+    report |= {"seconds": stages.report, "skipped": sources.skipped, "published": options.publish}
+    report |= {} if verdict is None else {"gate": verdict}
     rejects = target.folder / REJECTS_FILE
     return BuildResult(target.version, report, rejects if rejects.is_file() else None)
 
 
 class _Build:
-    """A build of one model under one set of options.
-
-    It refuses bad options at once: a missing device must not show after hours of reading.
-    """
+    """A build of one model; it refuses bad options at once, such as a missing device, and not after hours of reading."""
 
     def __init__(self, options: CommonOptions, model: Model, target: VersionWriter) -> None:
         self._options = options
@@ -201,7 +187,7 @@ class _Build:
         hashes = {"model": self._model.hash, "terms": terms.hash}
         for rules in self.rules.values():
             hashes |= rules.hashes
-        made = Segment(
+        segment = Segment(
             name=self._target.version,
             folder=folders[0],
             root=work.path,
@@ -218,7 +204,7 @@ class _Build:
             counted=documents.terms,
             counted_terms=documents.stems,
             vocabulary=documents.vocabulary,
-            made=made,
+            made=segment,
             notes=work.path / NOTES_FOLDER,
             threads=options.thread_count,
         )
@@ -245,14 +231,14 @@ class _Build:
 
     def _encode(self, work: WorkFolder, corpus: MadeCorpus) -> EncodedBlocks:
         """Encodes the documents in blocks."""
-        options, made = self._options, corpus.made
-        folder, cuts = work.path / BLOCKS_FOLDER, cuts_of(made)
+        options, segment = self._options, corpus.made
+        folder, cuts = work.path / BLOCKS_FOLDER, cuts_of(segment)
         folder.mkdir(exist_ok=True)
-        jobs = encode_jobs(made, self.rules)
+        jobs = encode_jobs(segment, self.rules)
         job = BlockEncoder(
             model=options.model_folder.resolve(),
-            store=made.path(DOCUMENTS_FILE).resolve(),
-            terms=made.path(TERMS_FOLDER).resolve(),
+            store=segment.path(DOCUMENTS_FILE).resolve(),
+            terms=segment.path(TERMS_FOLDER).resolve(),
             cuts=None if cuts is None else cuts.resolve(),
             folder=folder.resolve(),
             device=options.device,
@@ -260,20 +246,17 @@ class _Build:
             jobs=jobs,
             known=None if jobs or not options.reuse else self._known(corpus),
         )
-        count = made.rows.documents
+        count = segment.rows.documents
         plan = plan_blocks(count, options.shard_documents)
         with work.counting_kills("encode") as kills:
             if count > MANY_DOCUMENTS and not kills:
-                self._forecast(job, made.rows, work.stages)
+                self._forecast(job, segment.rows, work.stages)
             with work.stages.stage("encode", count, "documents") as advance:
                 encoding = start_encoding(options, job, kills)
                 return encode_blocks(encoding, plan, folder, self._dimensions, advance, job.jobs)
 
     def _known(self, corpus: MadeCorpus) -> Path | None:
-        """The live version, if equal fields have the same input of the encoder there and here; otherwise None.
-
-        `ivf-pq` rounds vectors, and would round them again in each build.
-        """
+        """The live version, if equal fields have equal input of the encoder there, and vectors are not rounded."""
         try:
             live = OpenVersion.open(self._target.root)
             hashes, kind = live.manifest.hashes, live.manifest.parameters.get("kind")
@@ -320,13 +303,15 @@ class _Build:
 
     def _recall(self, work: WorkFolder, corpus: MadeCorpus) -> dict[str, Any]:
         """Recall of the index to be served, which is opened from its files."""
-        options, made = self._options, corpus.made
+        options, segment = self._options, corpus.made
         with work.step("recall") as step:
             if not step.is_done:
                 tokens = batch_tokens(options.device)
                 encoder = self._model.encoder("query", options.device, options.thread_count, tokens)
                 preprocessor, vectors = self._model.with_terms(corpus.terms), corpus.encoded.vectors()
-                recall = measure_recall(made[VECTORS], vectors, made[STORED_FIELDS], preprocessor, encoder)
+                recall = measure_recall(
+                    segment[VECTORS], vectors, segment[STORED_FIELDS], preprocessor, encoder
+                )
                 step.values = {"recall": asdict(recall)}
         values: dict[str, Any] = step.values["recall"]
         return values
@@ -334,8 +319,8 @@ class _Build:
     def _assemble(self, writer: ArtifactWriter, work: WorkFolder) -> None:
         """Puts the files of all steps and of the model into the version's directory."""
         for name, step in work.done.items():
-            kept = (DOCUMENTS_FILE, REJECTS_FILE) if name == READ else ()
-            writer.known.update(step.link(writer.folder, *kept))
+            files = (DOCUMENTS_FILE, REJECTS_FILE) if name == READ else ()
+            writer.known.update(step.link(writer.folder, *files))
         target = writer.folder / MODEL_FOLDER
         target.mkdir()
         for name in self._copied():
@@ -351,9 +336,9 @@ class _Build:
             *((CALIBRATION_FILE,) if CALIBRATION_FILE in files else ()),
         )
 
-    def _describe(self, writer: ArtifactWriter, documents: CorpusStats, made: Segment) -> None:
+    def _describe(self, writer: ArtifactWriter, documents: CorpusStats, segment: Segment) -> None:
         files = self._model.manifest.files
-        writer.hashes = dict(made.hashes)
+        writer.hashes = dict(segment.hashes)
         writer.parents = {
             "model": {
                 "name": self._model.manifest.name,
@@ -361,15 +346,8 @@ class _Build:
                 "files": {name: files[name].sha256 for name in self._copied()},
             }
         }
-        writer.parameters = dict(made.parameters)
-        writer.counts = {"rejects": sum(documents.rejects.values()), **counts_of(view_of([made]))}
+        writer.parameters = dict(segment.parameters)
+        writer.counts = {"rejects": sum(documents.rejects.values()), **counts_of(view_of([segment]))}
         for component in self._components():
             writer.parents |= self.rules[component.name].parents
-            writer.parameters |= component.parameters(made[component])
-
-
-def start_encoding(options: CommonOptions, job: BlockEncoder, kills: int) -> AbstractContextManager[Run]:
-    """The way in which a build encodes, not started yet."""
-    if options.runner == "ray":
-        return in_ray(job, options.workers, options.ray_address)
-    return in_threads(job) if kills < MAX_KILLS else in_child(job)
+            writer.parameters |= component.parameters(segment[component])

@@ -1,8 +1,7 @@
 """The documents of a build: one step reads the input, another leaves out what cannot be encoded; and their components.
 
-The first stage reads the input once into stored documents, rejects and term statistics. Later stages read the document
-store, not the input. So standard input needs no copy, and a file that changes meanwhile does no harm. Memory does not
-grow with the corpus, except for the term statistics, which `max_words` bounds. The store detects duplicate ids.
+The first step reads the input once, so standard input needs no copy, and a file that changes meanwhile does no harm.
+Memory does not grow with the corpus, except for the term statistics, which `max_words` bounds.
 """
 
 import shutil
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from glow.collection import GENERATED
 from glow.commands import Advance
 from glow.errors import ArtifactError, BuildError, RecordError
 from glow.index import AnyComponent, Encoded, ImportRows, RangeTask, Rules, Segment
@@ -22,7 +22,8 @@ from glow.records import Document
 from glow.runtime import Model
 from glow.text import Analyzer, CorpusCounter, LongDocuments, Preprocessor, TermTable, field_words
 from glow_index_builder.building.work import Step, WorkFolder
-from glow_index_builder.input import REJECTS_FILE, LineReader, RejectLog, Source
+from glow_index_builder.input.lines import REJECTS_FILE, LineReader, RejectLog
+from glow_index_builder.input.source import Source
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
 
@@ -68,7 +69,8 @@ def read_corpus(
                     writer.add(document)
                 except RecordError as error:
                     identifier = document.id if document else reader.known_id(line)
-                    start = reader.says_duplicate if document else ""
+                    repeats = document is not None and reader.used.ids.keys() == {GENERATED}
+                    start = "duplicate content: " if repeats else ""
                     rejects.add(source.name, line.number, f"{start}{error}", line.data, identifier)
                 else:
                     fields = field_words(document, schema, pieces)
@@ -87,6 +89,8 @@ def read_corpus(
 READ = "read"
 CORPUS_TERMS, CORPUS_STEMS, CORPUS_WORDS = "corpus", "corpus-stems", "corpus-words"
 """Directories of the read step: statistics of the encoder's words, and of the lexical index's terms and words."""
+COUNTS = ("documents", "read_bytes", "ids", "forms", "renamed")
+"""Members of `CorpusStats` that the read step records as they are."""
 
 
 def read_documents(
@@ -110,13 +114,7 @@ def read_documents(
             for name, table in ((CORPUS_STEMS, stats.stems), (CORPUS_WORDS, stats.vocabulary)):
                 if table is not stats.terms:
                     table.save(step.folder / name)
-            counts = {
-                "documents": stats.documents,
-                "read_bytes": stats.read_bytes,
-                "ids": stats.ids,
-                "forms": stats.forms,
-                "renamed": stats.renamed,
-            }
+            counts = {name: getattr(stats, name) for name in COUNTS}
             step.values = {**counts, "rejects": rejects.counts, "long": asdict(stats.long)}
     return _documents(step)
 
@@ -127,10 +125,7 @@ def leave_out(
     options: CommonOptions,
     keep_rejects: Path,
 ) -> CorpusStats:
-    """Returns the documents that can be encoded; the others become rejects.
-
-    The term statistics still count them; otherwise every vector would have to be encoded again.
-    """
+    """Returns the documents that can be encoded; the others become rejects, but stay in the term statistics."""
     before = work.done[READ]
     store = DocumentStore(before.folder / DOCUMENTS_FILE)
     with work.step("poison", store.count, "documents", instead_of=READ) as step:
@@ -156,24 +151,18 @@ def leave_out(
 
 
 def _documents(step: Step) -> CorpusStats:
-    values, terms = step.values, TermTable.load(step.folder / CORPUS_TERMS)
-    stems, words = (
+    terms = TermTable.load(step.folder / CORPUS_TERMS)
+    stems, vocabulary = (
         TermTable.load(step.folder / name) if (step.folder / name).is_dir() else terms
         for name in (CORPUS_STEMS, CORPUS_WORDS)
     )
-    long = LongDocuments(**values["long"])
-    rejects = values["rejects"]["faults"]
     return CorpusStats(
-        values["documents"],
-        values["read_bytes"],
-        terms,
-        stems,
-        words,
-        long,
-        rejects,
-        values["ids"],
-        values["forms"],
-        values["renamed"],
+        **{name: step.values[name] for name in COUNTS},
+        terms=terms,
+        stems=stems,
+        vocabulary=vocabulary,
+        long=LongDocuments(**step.values["long"]),
+        rejects=step.values["rejects"]["faults"],
     )
 
 
@@ -194,11 +183,9 @@ class MadeCorpus:
     _advance: Advance = field(init=False, default=lambda count: None)
 
     def documents(self) -> Iterator[Document]:
-        """As `Corpus`."""
         return self.made[STORED_FIELDS].scan()
 
     def advance(self, count: int) -> None:
-        """As `Corpus`."""
         self._advance(count)
 
     def write_to(self, folder: Path, earlier: tuple[Path, ...], advance: Advance) -> None:

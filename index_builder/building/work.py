@@ -1,13 +1,11 @@
 """The finished steps of a build on disk, so that the same command can resume it.
 
-The directory `.work/<key>/` in the index root belongs to one input, model and set of options. Each step is a
-directory in it: written under a name that begins with a dot, synced and renamed. Its `step.json` records the
-sizes and hashes of its files. Only builds read these files.
+The directory `.work/<key>/` in the index root belongs to one input, model and set of options. Each step is a directory
+in it, written under a name with a dot, synced and renamed. Its `step.json` has the sizes and hashes of its files.
 """
 
 import hashlib
 import json
-import os
 import secrets
 import shutil
 import sqlite3
@@ -23,10 +21,10 @@ from glow.commands import Advance
 from glow.errors import BuildError, BusyError, GlowError, ReadOnlyError
 from glow.index import Rules
 from glow.runtime import Model
-from glow_index_builder.input import Source
+from glow_index_builder.input.source import Source
 from glow_index_builder.options import CommonOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import disk_errors
+from glow_index_builder.versions.writer import disk_errors, link_file
 
 FORMAT = 6
 """Format version of the work directory; a build does not resume another format."""
@@ -41,11 +39,9 @@ def key_of(
     model: Model,
     rules: Mapping[str, Rules],  # name of each component to build -> its rules
 ) -> str | None:
-    """Names a build's work directory; builds with equal keys can resume each other.
+    """Names a build's work directory, in hexadecimal digits; builds with equal keys can resume each other.
 
-    Returns hexadecimal digits; None if an input is a pipe, which can be read only once.
-
-    Files are compared by path, size and modification time, not by content.
+    Files are compared by path, size and time. None if an input is a pipe, which can be read only once.
     """
     inputs = [source.identity for source in sources]
     if None in inputs:
@@ -73,21 +69,13 @@ class Step:
     advance: Advance = lambda count: None  # reports progress
 
     def link(self, target: Path, *names: str) -> dict[str, FileRecord]:
-        """Links the files of the step into another directory; only those below `names`, if any are given.
-
-        Returns path in the directory -> size and SHA-256 of each file that was linked, not copied.
-        """
+        """Links its files, or those below `names`, into another directory; returns the records of those not copied."""
         linked = {}
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder)
             if not path.is_file() or name.as_posix() == STEP_FILE or (names and name.parts[0] not in names):
                 continue
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path, target / name)
-            except OSError:  # a disk without hard links
-                shutil.copyfile(path, target / name)
-            else:
+            if link_file(path, target / name):
                 linked[name.as_posix()] = self.files[name.as_posix()]
         return linked
 
@@ -96,8 +84,7 @@ class WorkFolder:
     """The steps of one build, which run one after another as stages."""
 
     def __init__(self, path: Path, stages: Stages) -> None:
-        self.path = path
-        self.stages = stages
+        self.path, self.stages = path, stages
         # step -> its result, in order; a step repeated without the left-out documents replaces the earlier one
         self.done: dict[str, Step] = {}
 
@@ -162,8 +149,7 @@ def open_work(
 ) -> Iterator[WorkFolder]:
     """Opens the work directory of a build for a block that makes the version, and then removes it.
 
-    After an interrupt or a temporary failure (a full disk) it stays, and a message says that the same command can
-    resume. After input or options that can never be built it is removed.
+    After an interrupt or a temporary failure (a full disk) it stays, and a message says so.
     """
     parent, is_kept = root / WORK_FOLDER, False
     for folder in parent.glob(f"{PASSING}*"):  # the remains of killed builds that read a pipe
@@ -217,10 +203,8 @@ def _claimed(folder: Path) -> Iterator[None]:
 def _remove(folder: Path) -> None:
     """Removes a work directory, and `.work` if it was the last."""
     shutil.rmtree(folder, ignore_errors=True)
-    try:
+    with suppress(OSError):
         folder.parent.rmdir()
-    except OSError:
-        return
 
 
 def _read_step(folder: Path) -> Step | None:

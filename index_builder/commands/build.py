@@ -1,4 +1,4 @@
-"""The commands that make or check whole versions: build, verify, tune."""
+"""The commands that make or check a version: build, verify."""
 
 import sys
 from pathlib import Path
@@ -10,12 +10,11 @@ from glow.errors import BuildError, InputError
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS
-from glow_index_builder.building import RECALL_FLOOR, BuildResult, build
+from glow_index_builder.building.builder import BuildResult, build
+from glow_index_builder.building.report import RECALL_FLOOR, left_out_words
 from glow_index_builder.commands.versions import gate_words
-from glow_index_builder.input import skipped_words, written_of
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import TuneOptions, tune_index
 
 
 class VerifyOptions(JsonOptions, IndexRootOptions):
@@ -49,14 +48,6 @@ def verify_command(options: VerifyOptions) -> None:
     )
 
 
-@command(TuneOptions)
-def tune_command(options: TuneOptions) -> None:
-    """Fits the fusion of hybrid search to judged queries, and adds a version with the result."""
-    result = tune_index(options)
-    write_report(options.json_file, result.report())
-    say(result.summary())
-
-
 def _summary(result: BuildResult, output: Path) -> str:
     report = result.report
     counts, index, recall = report["counts"], report["index"], report["recall"]
@@ -83,14 +74,7 @@ def _summary(result: BuildResult, output: Path) -> str:
             f"that recall is under {RECALL_FLOOR}: it grows with ef_search (hnsw) or nprobe (ivf-*) of a search, "
             "and --index flat has no loss"
         )
-    if result.rejects_file:
-        faults = ", ".join(f"{count} x {fault}" for fault, count in report["rejects"].items())
-        count = counts["rejects"]
-        lines.append(
-            f"{counted(count, 'line')} rejected: {faults}; {written_of(count)} {result.rejects_file}"
-        )
-    if report["skipped"]:
-        lines.append(skipped_words(report["skipped"]))
+    lines += left_out_words(report, result.rejects_file)
     if gate := report.get("gate"):
         lines += gate_words(gate)
     if report["published"]:

@@ -25,18 +25,12 @@ from glow.commands import (
 from glow.errors import BusyError, ConfigError, GlowError
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow_index_builder.deltas import (
-    CompactOptions,
-    DeleteOptions,
-    DeltaResult,
-    SyncOptions,
-    UpsertOptions,
-    compact,
-    delete,
-    sync,
-    upsert,
-)
-from glow_index_builder.input import open_sources, skipped_words, written_of
+from glow_index_builder.building.report import left_out_words
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.sync import SyncOptions, sync
+from glow_index_builder.deltas.upsert import DeltaResult, delete, upsert
+from glow_index_builder.input.source import open_sources
 from glow_index_builder.progress import Stages
 
 
@@ -142,8 +136,8 @@ def export_command(options: ExportOptions) -> None:
     except OSError as error:
         raise disk_error(options.out, error) from error
     write_report(options.json_file, {"status": "exported", "version": version, "documents": stored.count})
-    told = f"{counted(stored.count, 'document')} of {version}"
-    say(told) if options.out != STDOUT else write_line(sys.stderr, told)
+    summary = f"{counted(stored.count, 'document')} of {version}"
+    say(summary) if options.out != STDOUT else write_line(sys.stderr, summary)
 
 
 SUMMARY = ("new", "replaced", "changed", "deleted", "unchanged", "kept", "unknown", "repeated", "rejects")
@@ -156,12 +150,8 @@ def _tell(result: DeltaResult, json: Path | None) -> None:
     say(f"{summary or 'nothing'}; {counted(counts['documents'], 'document')}")
     if reused := counts.get("reused"):
         say(f"encoded {counts['encoded']}, reused the vectors of {reused}")
-    if result.rejects_file:
-        faults = ", ".join(f"{count} x {fault}" for fault, count in result.report["rejects"].items())
-        rejected = counted(counts["rejects"], "line")
-        say(f"{rejected} rejected: {faults}; {written_of(counts['rejects'])} {result.rejects_file}")
-    if result.report.get("skipped"):
-        say(skipped_words(result.report["skipped"]))
+    for line in left_out_words(result.report, result.rejects_file):
+        say(line)
     if result.warning:
         say(result.warning)
     if result.version is None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from glow.artifact import IndexRoot
 from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
 from glow.errors import ArtifactError, ArtifactNotFoundError
-from glow_index_builder.versions import Collected, GateOptions, collect, judge, publish_judged
+from glow_index_builder.versions.gate import GateOptions, judge, publish_judged
+from glow_index_builder.versions.gc import Collected, collect
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +15,7 @@ class VersionRow:
     """One version."""
 
     version: str
-    # `live`, `previous` (live before; a rollback takes the first), `damaged` (unreadable manifest) or ""
-    state: str
+    state: str  # `live`, `previous` (a rollback takes the first), `damaged` (unreadable manifest) or ""
     pinned: bool  # whether `gc` must keep it
     documents: int | None = None  # number of documents; None if unknown
     size_bytes: int = 0  # size of its files, including those shared with other versions
@@ -30,13 +29,10 @@ def list_versions(root: IndexRoot) -> list[VersionRow]:
     """All versions: the live one, then previously live ones, then the rest, newest first."""
     if not root.path.is_dir():
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
-    live = [each for each in (root.live(),) if each]
-    before, pinned = root.history(), root.pinned()
+    live, before, pinned = [each for each in (root.live(),) if each], root.history(), root.pinned()
     states = {**dict.fromkeys(before, "previous"), **dict.fromkeys(live, "live")}
-    rest = [version for version in reversed(root.versions()) if version not in states]
-    return [
-        _row(root, version, states.get(version, ""), version in pinned) for version in [*live, *before, *rest]
-    ]
+    names = [*live, *before, *(each for each in reversed(root.versions()) if each not in states)]
+    return [_row(root, version, states.get(version, ""), version in pinned) for version in names]
 
 
 def newest(root: IndexRoot) -> str:
@@ -64,6 +60,7 @@ def _row(root: IndexRoot, version: str, state: str, pinned: bool) -> VersionRow:
         manifest = root.manifest(version)
     except ArtifactError:
         return VersionRow(version, "damaged", pinned)
+    gate, parent = manifest.parameters.get("gate"), manifest.parents.get("version")
     return VersionRow(
         version,
         state,
@@ -71,14 +68,10 @@ def _row(root: IndexRoot, version: str, state: str, pinned: bool) -> VersionRow:
         manifest.counts.get("documents"),
         sum(record.size_bytes for record in manifest.files.values()),
         manifest.created,
-        str(_mapping(manifest.parameters.get("gate")).get("status", "")),
+        str(gate.get("status", "")) if isinstance(gate, dict) else "",
         manifest.hashes.get("model", "")[:8],
-        str(_mapping(manifest.parents.get("version")).get("name", "")),
+        str(parent.get("name", "")) if isinstance(parent, dict) else "",
     )
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 class PublishOptions(IndexRootOptions):

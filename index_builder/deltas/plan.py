@@ -1,24 +1,19 @@
-"""What to change in a live version: the options and input of upsert, delete and compact, and the plan of a new delta.
-
-Documents and ids are read line by line; invalid lines become rejects. The plan says which rows are removed, which
-documents are new, and whether the delta would be too large.
-"""
+"""What to change in a live version: the options and input of upsert, delete and compact, and the plan of a new delta."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from glow.artifact import WAIT_S, IndexRoot, find_model
+from glow.artifact import IndexRoot
 from glow.collection import MAX_DOCUMENT_BYTES, parse_document, read_document
-from glow.commands import Advance, IndexRootOptions, JsonOptions, all_cores, option
+from glow.commands import Advance, JsonOptions, option
 from glow.errors import InputError, RecordError
 from glow.index import Index
 from glow.index.columns import COLUMNS
@@ -26,31 +21,16 @@ from glow.index.columns.filters import parse_filter, restricts_nothing
 from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import merged
 from glow.records import Document
-from glow_index_builder.input import LineReader, RejectLog, Source
+from glow_index_builder.input.lines import LineReader, RejectLog
+from glow_index_builder.input.source import Source
 from glow_index_builder.open_version import OpenVersion
-from glow_index_builder.options import InputOptions
+from glow_index_builder.options import InputOptions, LineOptions, ModelOptions, ThreadOptions, WaitOptions
 
 
-class WaitOptions(JsonOptions, IndexRootOptions):
-    """For commands that wait for their turn at an index root."""
-
-    wait_s: float = option(
-        WAIT_S, "Seconds to wait for another command on the index root.", flag="--wait", ge=0.0
-    )
-
-
-class ChangeOptions(WaitOptions):
-    """What to change, and how much of it may be wrong or too much."""
+class ChangeOptions(LineOptions, JsonOptions, WaitOptions):
+    """What to change, and how much of it may be too much."""
 
     source: str = option(..., "FILE.jsonl, a directory, or - for standard input.", flag="--input")
-    max_line_bytes: int = option(MAX_DOCUMENT_BYTES, "Longest line in bytes.", ge=1)
-    max_reject_share: float = option(
-        0.2,
-        "Ratio of invalid lines above which the command fails.",
-        ge=0.0,
-        le=1.0,
-        flag="--max-reject-ratio",
-    )
     max_share: float = option(
         0.1, "Largest ratio of delta to base; applies from 1,000 changes.", flag="--max-delta-ratio", ge=0.0
     )
@@ -59,23 +39,8 @@ class ChangeOptions(WaitOptions):
     )
 
 
-class UpsertOptions(InputOptions, ChangeOptions):
+class UpsertOptions(ModelOptions, ThreadOptions, InputOptions, ChangeOptions):
     """Documents to add or replace."""
-
-    model: Path | None = option(
-        None, "Model that built the index, by name or directory; default: glow-mini.", metavar="DIR"
-    )
-    threads: int | None = option(None, "Threads of encoding; default: all cores.", ge=1)
-
-    @property
-    def thread_count(self) -> int:
-        """Threads, >= 1."""
-        return self.threads or all_cores()
-
-    @property
-    def model_folder(self) -> Path:
-        """The model that encodes new documents."""
-        return find_model(self.model)
 
 
 class DeleteOptions(ChangeOptions):
@@ -92,15 +57,8 @@ class DeleteOptions(ChangeOptions):
         return self
 
 
-class CompactOptions(WaitOptions):
+class CompactOptions(ThreadOptions, JsonOptions, WaitOptions):
     """What to compact and how."""
-
-    threads: int | None = option(None, "Threads of FAISS; default: all cores.", ge=1)
-
-    @property
-    def thread_count(self) -> int:
-        """Threads, >= 1."""
-        return self.threads or all_cores()
 
 
 class DeltaFullError(InputError):
@@ -111,10 +69,10 @@ class DeltaFullError(InputError):
 class Changes:
     """Changes to apply to an index."""
 
-    # id -> document, which is added or replaces the document with its id
-    upserts: dict[str, Document] = field(default_factory=dict)
-    # ids to delete, in input order; none is among the upserts
-    deletes: dict[str, None] = field(default_factory=dict)
+    upserts: dict[str, Document] = field(
+        default_factory=dict
+    )  # id -> document, which is added or replaces one
+    deletes: dict[str, None] = field(default_factory=dict)  # ids, in input order; none is among the upserts
     # id -> JSON merge patches of its metadata (RFC 7396), which follow an upsert; none is among the deletes
     patches: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     unknown: int = 0  # number of patches of documents that an earlier change deletes
@@ -133,12 +91,11 @@ class Changes:
 
 def patched(document: Document, patches: Iterable[Mapping[str, Any]]) -> Document:
     """The document with changed metadata, checked as a line of input."""
-    before, after = (
-        json.dumps({**metadata, **document.fields, "_id": document.id}, ensure_ascii=False).encode(
-            errors="replace"
-        )
+    records = (
+        {**metadata, **document.fields, "_id": document.id}
         for metadata in (document.metadata, reduce(merged, patches, document.metadata))
     )
+    before, after = (json.dumps(each, ensure_ascii=False).encode(errors="replace") for each in records)
     return read_document(after, list(document.fields), max_bytes=max(MAX_DOCUMENT_BYTES, len(before)))
 
 
@@ -146,11 +103,12 @@ MAX_FILTER_TERMS = 1_000
 UNBOUNDED = 2**31
 
 
-def deletion(root: IndexRoot, wanted: Mapping[str, Any] | None, *, means_all: bool = False) -> Changes:
+def deletion(root: IndexRoot, condition: Mapping[str, Any] | None, *, means_all: bool = False) -> Changes:
     """The deletion of the live documents that a filter matches; None matches all."""
     index = Index.open(root.folder(root.current()))
     metadata = index[COLUMNS]
-    expression = parse_filter({"and": []} if wanted is None else wanted, metadata.columns, MAX_FILTER_TERMS)
+    condition = {"and": []} if condition is None else condition
+    expression = parse_filter(condition, metadata.columns, MAX_FILTER_TERMS)
     if restricts_nothing(expression) and not means_all:
         raise InputError("the filter matches every document; to delete all of them, say so (all)")
     rows = metadata.masks.mask(expression).rows.tolist()
@@ -210,12 +168,13 @@ class Plan:
     """The contents of a new delta."""
 
     documents: list[Document]  # documents to add to the delta, each id once
-    kept: NDArray[np.bool_]  # bool, which documents of the previous delta stay
+    stays: NDArray[np.bool_]  # bool, which documents of the previous delta stay
     tombstones: NDArray[np.int64]  # deleted or replaced rows of the base, int64, ascending
     base_documents: int
     most: int  # most documents and tombstones that the delta may have
-    # numbers of `new`, `replaced`, `unchanged`, `deleted` and `unknown` ids; of documents `encoded` and `reused`, once written
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[
+        str, int
+    ]  # of `new`, `replaced`, `unchanged`, `deleted` and `unknown` ids; documents `encoded`, `reused`
 
     @property
     def is_change(self) -> bool:
@@ -225,7 +184,7 @@ class Plan:
     @property
     def changes(self) -> int:
         """Number of documents and tombstones in the delta."""
-        return len(self.documents) + int(np.count_nonzero(self.kept)) + len(self.tombstones)
+        return len(self.documents) + int(np.count_nonzero(self.stays)) + len(self.tombstones)
 
     def size(self) -> dict[str, float]:
         """The delta's size for the report."""
@@ -238,22 +197,16 @@ class Plan:
 
     def warning(self) -> str:
         """A warning if the delta has passed half of its limit; otherwise empty."""
-        if 2 * self.changes <= self.most:
-            return ""
-        return (
-            f"the delta has {self.changes} documents and tombstones of at most {self.most}; fold it in soon: "
-            "glow compact"
-        )
+        size = f"the delta has {self.changes} documents and tombstones of at most {self.most}"
+        return f"{size}; fold it in soon: glow compact" if 2 * self.changes > self.most else ""
 
 
 def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_documents: int) -> Plan:
     """Plans a new delta."""
     counts = Counter(new=0, replaced=0, unchanged=0, deleted=0, unknown=changes.unknown, encoded=0, reused=0)
     base = live.base.rows.documents
-    kept = np.ones(live.delta_documents, np.bool_)
-    gone = set(live.tombstones.tolist())
-    documents = []
-
+    stays = np.ones(0 if live.delta is None else live.delta.segment.rows.documents, np.bool_)
+    gone, documents = set(live.tombstones.tolist()), []
     ids = [*changes.upserts, *changes.patches, *changes.deletes]
     rows = dict(zip(ids, live.documents.find_all(ids), strict=True))
 
@@ -264,7 +217,7 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
         if row < base:
             gone.add(row)
         else:
-            kept[row - base] = False
+            stays[row - base] = False
         return True
 
     upserts = _patched_upserts(live, changes, rows)
@@ -279,7 +232,7 @@ def plan_changes(live: OpenVersion, changes: Changes, max_share: float, max_docu
         counts["deleted" if remove(identifier) else "unknown"] += 1
     most = max(min(int(max_share * base), max_documents), min(FREE_CHANGES, max_documents))
     tombstones = np.array(sorted(gone), np.int64)
-    plan = Plan(documents, kept, tombstones, base, most, dict(counts))
+    plan = Plan(documents, stays, tombstones, base, most, dict(counts))
     if plan.is_change and plan.changes > most:
         raise DeltaFullError(
             f"the delta would have {plan.changes} documents and tombstones on a base of {base} documents, at "

@@ -19,18 +19,23 @@ from glow.errors import ConfigError, InputError, RecordError
 from glow.index.stored_fields import DocumentStore, DocumentWriter, parse_document
 from glow.records import Document
 from glow.runtime import Model
-from glow_index_builder.building import build, stage_seconds
+from glow_index_builder.building.builder import build
 from glow_index_builder.deltas.plan import Changes, DeltaFullError, UpsertOptions
 from glow_index_builder.deltas.upsert import DeltaResult, apply_changes
-from glow_index_builder.input import LineReader, RejectLog, open_sources
+from glow_index_builder.input.lines import LineReader, RejectLog
+from glow_index_builder.input.source import open_sources
 from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.options import BuildOptions, FileOptions, InputOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import disk_errors
+from glow_index_builder.versions.writer import disk_errors
 
+PART = re.compile(r"(#(page|part)=\d+)+$")
+REJECTS = "rejects-sync.jsonl"
+READ, REJECTED, KEPT = "read.sqlite", "rejected.sqlite", "kept.jsonl"
 OF_ONE_BUILD = ("threads", "reuse", "source")
 """Recorded options that a later build does not take over."""
 RECORDED = {*FileOptions.model_fields, *InputOptions.model_fields}
+COUNTS = ("new", "changed", "deleted", "unchanged", "kept")
 Stored = tuple[str, int, str, str]
 """Id, row, and fields and metadata as stored JSON."""
 
@@ -53,9 +58,7 @@ class SyncOptions(FileOptions, UpsertOptions):
 class Difference:
     """What the input changes in the live version."""
 
-    counts: Counter[str] = field(
-        default_factory=lambda: Counter(new=0, changed=0, deleted=0, unchanged=0, kept=0)
-    )
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTS, 0)))
     changes: Changes = field(default_factory=Changes)  # incomplete if `is_large`
     is_large: bool = False  # whether there are more changes than a delta may have
 
@@ -72,9 +75,9 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
         return _build(options, {}, Difference(), stages, None)
     with root.locked(options.wait_s):  # reports a root that cannot be written at once
         live = OpenVersion.open(root)
-    recorded, given = live.manifest.parameters, options.model_dump(exclude_defaults=True)
-    rest = recorded.keys() & SyncOptions.model_fields.keys() - given.keys() - {*OF_ONE_BUILD}
-    options = SyncOptions(**{name: recorded[name] for name in rest}, **given).after(recorded)
+    recorded, chosen = live.manifest.parameters, options.model_dump(exclude_defaults=True)
+    rest = recorded.keys() & SyncOptions.model_fields.keys() - chosen.keys() - {*OF_ONE_BUILD}
+    options = SyncOptions(**{name: recorded[name] for name in rest}, **chosen).after(recorded)
     model = Model.open(options.model_folder)
     is_other = options.model is not None and model.hash != live.manifest.hashes.get("model")
     if not is_other:
@@ -95,8 +98,8 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
         result = None
         if not (difference.is_large or is_other):
             with suppress(DeltaFullError):
-                chosen = options.model_dump(include=given.keys() & RECORDED)
-                result = apply_changes(options, difference.changes, chosen, stages)
+                parameters = options.model_dump(include=chosen.keys() & RECORDED)
+                result = apply_changes(options, difference.changes, parameters, stages)
         if result is None:
             if "reranker" in live.manifest.parents:
                 raise ConfigError(
@@ -107,25 +110,17 @@ def sync(options: SyncOptions, stages: Stages, confirm: Callable[[str], bool] | 
     counts = {name: result.report["counts"][name] for name in ("documents", "encoded", "reused")}
     counts = {**difference.counts, **counts, "rejects": rejects.count}
     report = {**result.report, "counts": counts, "rejects": dict(rejects.faults), "skipped": skipped}
-    report["seconds"] = stage_seconds(stages.seconds)
+    report["seconds"] = stages.report
     warning = result.warning
     if unknown and difference.counts["kept"]:
         warning = "a rejected line has no id that can be read, so no document was deleted"
     return DeltaResult(result.version, report, warning, rejects_file if rejects.count else None)
 
 
-PART = re.compile(r"(#(page|part)=\d+)+$")
-REJECTS = "rejects-sync.jsonl"
-READ, REJECTED, KEPT = "read.sqlite", "rejected.sqlite", "kept.jsonl"
-
-
 def _read(
     options: SyncOptions, model: Model, work: Path, rejects: RejectLog, advance: Advance
 ) -> tuple[dict[str, int], int]:
-    """Reads the input into stores: of its documents, and of the ids of rejected lines.
-
-    Returns the skipped files by ending, and how many rejected lines have no id.
-    """
+    """Stores documents, and ids of rejected lines; returns the skipped files by ending, and how many lines have no id."""
     unknown = 0
     reader = LineReader(model.preprocessor.schema.names, options.keys, options.max_line_bytes)
     sources = open_sources(options.source, options.exclude, options.base_url, options.text)
@@ -172,7 +167,7 @@ def _compare(
                 continue
             counts["deleted"] += 1
             changes.deletes[identifier] = None
-        elif old is not None and _is_same(old, new):
+        elif old is not None and (old[2:] == new[2:] or _in_order(old) == _in_order(new)):
             counts["unchanged"] += 1
         else:
             counts["new" if old is None else "changed"] += 1
@@ -194,10 +189,6 @@ def _pairs(
         has_new = new is not None and (old is None or new[0] <= old[0])
         yield old if has_old else None, new if has_new else None
         old, new = next(before, None) if has_old else old, next(after, None) if has_new else new
-
-
-def _is_same(old: Stored, new: Stored) -> bool:
-    return old[2:] == new[2:] or _in_order(old) == _in_order(new)
 
 
 def _in_order(stored: Stored) -> list[str]:

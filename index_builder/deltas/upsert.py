@@ -14,6 +14,7 @@ from glow.errors import ConfigError, MismatchError
 from glow.index import (
     COMPONENTS,
     DELTA,
+    MODEL_FOLDER,
     DeltaHeader,
     DeltaRows,
     MergeSource,
@@ -31,7 +32,7 @@ from glow.index.stored_fields import DOCUMENTS_FILE, STORED_FIELDS, DocumentWrit
 from glow.records import Document
 from glow.runtime import Model
 from glow.text import Analyzer, CorpusCounter, LexicalFields, field_words
-from glow_index_builder.building import MadeCorpus, stage_seconds
+from glow_index_builder.building.documents import MadeCorpus
 from glow_index_builder.deltas.plan import (
     UNBOUNDED,
     ChangeOptions,
@@ -43,19 +44,15 @@ from glow_index_builder.deltas.plan import (
     plan_changes,
     read_changes,
 )
-from glow_index_builder.encoding import (
-    EncodedBlocks,
-    KnownVectors,
-    TextEncoder,
-    encode_jobs,
-    encode_texts,
-    texts_with_known,
-)
-from glow_index_builder.input import LineReader, RejectLog, Source, Sources, open_lines, open_sources
+from glow_index_builder.encoding.blocks import EncodedBlocks
+from glow_index_builder.encoding.schedule import encode_texts
+from glow_index_builder.encoding.text_encoder import KnownVectors, TextEncoder, encode_jobs, texts_with_known
+from glow_index_builder.input.lines import LineReader, RejectLog
+from glow_index_builder.input.source import Source, Sources, open_lines, open_sources
 from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.options import InputOptions
 from glow_index_builder.progress import Stages
-from glow_index_builder.versions import VersionWriter, derive, disk_errors
+from glow_index_builder.versions.writer import VersionWriter, derive, disk_errors
 
 
 def write_segment(
@@ -96,17 +93,19 @@ def write_segment(
 
 def _corpus(live: OpenVersion, model: Model | None, folder: Path, documents: int, threads: int) -> MadeCorpus:
     """Stores the new documents in the directory. They take the idf of their terms from the base's statistics."""
-    made, own, words = live.new_segment(folder, documents), live.preprocessor, live.rules.get(POSTINGS.name)
+    segment, own = live.new_segment(folder, documents), live.preprocessor
+    words = live.rules.get(POSTINGS.name)
     fields = words.fields if isinstance(words, PostingsRules) else LexicalFields()
     counter = CorpusCounter(Analyzer("plain"))
-    for document in STORED_FIELDS.open(made).scan():
+    for document in STORED_FIELDS.open(segment).scan():
         weak = fields.weak_words(document, own.schema, own.pieces)
         counted = field_words(document, own.schema, own.pieces)
         counter.add(counted, fields.own_words(document, own.pieces), weak)
-    tables = counter.tables()
     notes = folder.with_name(f"{folder.name}-work")
     notes.mkdir()
-    corpus = MadeCorpus(model or live.query_side, live.terms, *tables, made, notes, threads)
+    if model is None:  # the part of it that the version holds, which cannot encode documents
+        model = Model(live.folder / MODEL_FOLDER, live.manifest, live.manifest.hashes["model"], own)
+    corpus = MadeCorpus(model, live.terms, *counter.tables(), segment, notes, threads)
     corpus.open(STORED_FIELDS, (folder,))
     return corpus
 
@@ -122,11 +121,7 @@ class DeltaResult:
 
 
 def upsert(options: UpsertOptions, stages: Stages) -> DeltaResult:
-    """Adds documents, or replaces those with the same ids, and publishes the result.
-
-    When this returns, the change is on disk and live. If it raises or the process dies, the previous version stays
-    live.
-    """
+    """Adds documents, or replaces those with the same ids, and publishes the result."""
     return _Change(options, stages).run()
 
 
@@ -142,10 +137,10 @@ def delete(options: DeleteOptions, stages: Stages) -> DeltaResult:
     if options.source:
         return _Change(options, stages).run()
     try:
-        wanted = json.loads(options.filter) if options.filter else None
+        condition = json.loads(options.filter) if options.filter else None
     except ValueError as error:
         raise ConfigError(f"--filter is not JSON: {error}") from error
-    changes = deletion(IndexRoot(options.index_root), wanted, means_all=options.all)
+    changes = deletion(IndexRoot(options.index_root), condition, means_all=options.all)
     unbounded = {"max_documents": UNBOUNDED, "max_share": float(UNBOUNDED)}
     return _Change(options.model_copy(update=unbounded), stages).apply(changes)
 
@@ -156,9 +151,7 @@ class _Change:
     def __init__(
         self, options: ChangeOptions, stages: Stages, parameters: Mapping[str, Any] | None = None
     ) -> None:
-        self.options = options
-        self.stages = stages
-        self.parameters = parameters or {}
+        self.options, self.stages, self.parameters = options, stages, parameters or {}
         self.root = IndexRoot(options.index_root)
         self.root.current()
 
@@ -183,12 +176,9 @@ class _Change:
                     )
                 result = self._change(live, changes, model, version)
         result.report["counts"] |= {"rejects": rejects.count, "repeated": changes.repeated}
-        result.report["rejects"] = dict(rejects.faults)
-        result.report["skipped"] = sources.skipped
-        result.report["seconds"] = stage_seconds(self.stages.seconds)
-        return DeltaResult(
-            result.version, result.report, result.warning, rejects_file if rejects.count else None
-        )
+        figures = {"rejects": dict(rejects.faults), "skipped": sources.skipped, "seconds": self.stages.report}
+        report = {**result.report, **figures}
+        return DeltaResult(result.version, report, result.warning, rejects_file if rejects.count else None)
 
     def apply(self, changes: Changes) -> DeltaResult:
         """As `run`, with changes that are in memory."""
@@ -196,7 +186,7 @@ class _Change:
             live = OpenVersion.open(self.root)
             model = self._model(live) if changes.upserts or changes.patches else None
             result = self._change(live, changes, model, self.root.new_version())
-        result.report["seconds"] = stage_seconds(self.stages.seconds)
+        result.report["seconds"] = self.stages.report
         return result
 
     def _model(self, live: OpenVersion) -> Model | None:
@@ -249,14 +239,14 @@ class _Change:
         """Writes the version, opens its new files and publishes it."""
         base = live.manifest.parents.get("base", {"name": live.folder.name, "hash": live.manifest.hash})
         with folder_for(self.root.path / f"{version}-work") as work:
-            kept = self._kept(live, plan, model, work)
+            sources = self._merge_sources(live, plan, model, work)
             with self.stages.stage("write"):
                 derive(
                     self.root,
                     live.folder.name,
                     {"base": base},
                     self.parameters,
-                    lambda folder: self._write(folder, live, plan, kept),
+                    lambda folder: self._write(folder, live, plan, sources),
                     lambda name: not name.startswith(DELTA),
                     version,
                 )
@@ -266,33 +256,37 @@ class _Change:
                 lambda folder: open_delta(folder, manifest, files_of(folder, manifest))
             )
 
-    def _kept(self, live: OpenVersion, plan: Plan, model: Model | None, work: Path) -> list[MergeSource]:
-        """Joins what is left of the previous delta with the new documents."""
+    def _merge_sources(
+        self, live: OpenVersion, plan: Plan, model: Model | None, work: Path
+    ) -> list[MergeSource]:
+        """What is left of the previous delta, and the new documents."""
         threads = self.options.thread_count if isinstance(self.options, UpsertOptions) else 1
-        kept = [] if live.delta is None else [MergeSource(live.delta.segment, plan.kept)]
+        sources = [] if live.delta is None else [MergeSource(live.delta.segment, plan.stays)]
         with self.stages.stage("encode", len(plan.documents), "documents") as advance:
-            if plan.documents or not kept:
+            if plan.documents or not sources:
                 encodes = model if plan.documents else None
                 new, reused = write_segment(plan.documents, live, encodes, work / "new", advance, threads)
                 plan.counts.update(encoded=len(plan.documents) - reused, reused=reused)
-                kept.append(MergeSource(new, np.ones(new.rows.documents, np.bool_)))
-        return kept
+                sources.append(MergeSource(new, np.ones(new.rows.documents, np.bool_)))
+        return sources
 
-    def _write(self, folder: Path, live: OpenVersion, plan: Plan, kept: list[MergeSource]) -> dict[str, int]:
+    def _write(
+        self, folder: Path, live: OpenVersion, plan: Plan, sources: list[MergeSource]
+    ) -> dict[str, int]:
         target = folder / DELTA
         target.mkdir()
-        made = live.new_segment(target, sum(each.documents for each in kept))
-        made = merge_segments(kept, made, delta=True)
+        segment = live.new_segment(target, sum(each.documents for each in sources))
+        segment = merge_segments(sources, segment, delta=True)
         base, gone = live.base, np.zeros(live.base.rows.documents, np.bool_)
         gone[plan.tombstones] = True
         header = DeltaHeader(
             base_documents=base.rows.documents,
             base_vectors=base.rows.count("vector"),
-            documents=made.rows.documents,
-            vectors=made.rows.count("vector"),
+            documents=segment.rows.documents,
+            vectors=segment.rows.count("vector"),
             tombstones=len(plan.tombstones),
         )
-        ids = [document.id for document in made[STORED_FIELDS].scan()]
+        ids = [document.id for document in segment[STORED_FIELDS].scan()]
         order = joined_order(base[COLUMNS].order, base[STORED_FIELDS], ids)
         write_delta_rows(target, DeltaRows(header, plan.tombstones, order))
         counts = {

@@ -4,9 +4,8 @@
     START-STOP.COMPONENT  a component's records in its own dtype, text by text
     START-STOP.json       the `Block`, each component's number of records of each row, and SHA-256 of the other files
 
-Each is written under another name, synced and renamed, the description last. If it matches, the block is complete. The
-files depend only on the documents, not on threads, processes or earlier attempts. So chunks are cut within the block,
-and the tower runs on one thread.
+Each is written under another name, synced and renamed, the description last. The files depend only on the documents,
+not on threads, processes or earlier attempts. So chunks are cut within the block, and the tower runs on one thread.
 """
 
 import json
@@ -31,8 +30,16 @@ from glow.index.stored_fields import DocumentStore
 from glow.records import Document
 from glow.runtime import Device, Model
 from glow.text import TermTable
-from glow_index_builder.encoding.known import KnownVectors, Text, encode_unknown, texts_with_known
-from glow_index_builder.encoding.text_encoder import EncodedTexts, EncodeError, TextEncoder
+from glow_index_builder.encoding.text_encoder import (
+    EncodedTexts,
+    EncodeError,
+    KnownVectors,
+    Text,
+    TextEncoder,
+    encode_unknown,
+    texts_with_known,
+)
+from glow_index_builder.input.formats import one_line
 from glow_index_builder.open_version import OpenVersion
 from glow_index_builder.progress import peak_memory_bytes, release_memory
 
@@ -49,8 +56,9 @@ class Block:
     fault: str | None = None  # why it could not be encoded; None if it was, or was not tried
     rows: int = 0  # number of vectors
     reused: int = 0  # number of documents whose vectors the live version gave
-    # field -> number of texts that lost words in it
-    truncated: Mapping[str, int] = field(default_factory=dict)
+    truncated: Mapping[str, int] = field(
+        default_factory=dict
+    )  # field -> number of texts that lost words in it
     seconds: float = 0.0  # encoding time
     peak_memory_bytes: int = 0  # peak memory of the encoding process so far
 
@@ -83,15 +91,8 @@ def write_block(folder: Path, block: Block, parts: Iterable[EncodedTexts]) -> Bl
                 files[suffix].write(array.tobytes())
             for component, records in part.records.items():
                 counts.setdefault(component, []).extend(records.counts.tolist())
-    block = replace(
-        block,
-        fault=None,
-        rows=rows,
-        reused=reused,
-        truncated=dict(truncated),
-        seconds=perf_counter() - started,
-        peak_memory_bytes=peak_memory_bytes(),
-    )
+    block = replace(block, fault=None, rows=rows, reused=reused, truncated=dict(truncated))
+    block = replace(block, seconds=perf_counter() - started, peak_memory_bytes=peak_memory_bytes())
     sha256 = {suffix: file_sha256(folder / f"{block.name}.{suffix}") for suffix in files}
     with _replacing(folder, f"{block.name}.json") as file:
         file.write(json.dumps({"block": asdict(block), "counts": counts, "sha256": sha256}).encode())
@@ -165,12 +166,8 @@ class EncodedBlocks:
 class VectorFiles:
     """The vectors of several files as one array [n, D], read on demand and not kept. It can be pickled."""
 
-    def __init__(
-        self,
-        paths: Sequence[Path],  # paths of the files, in order; plain float32, little-endian
-        rows: Sequence[int],  # of each file; one without rows may be missing
-        dimensions: int,
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], rows: Sequence[int], dimensions: int) -> None:
+        """`rows` are those of each file; one without rows may be missing."""
         self._paths = [path.absolute() for path in paths]
         self._starts = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
         self.shape = (int(self._starts[-1]), dimensions)
@@ -178,21 +175,17 @@ class VectorFiles:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(
-        self,
-        index: slice | NDArray[np.int64],  # a slice without step, or row numbers, int64 of any shape
-    ) -> NDArray[np.float32]:
-        """Reads rows. Returns float32 [m, D], or [..., D]."""
+    def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        """Reads a slice without step, as float32 [m, D], or row numbers of any shape, as float32 [..., D]."""
         if isinstance(index, slice):
             start, stop, _ = index.indices(len(self))
             return self._read(np.arange(start, stop))
-        flat = index.reshape(-1)
-        rows, places = np.unique(flat, return_inverse=True)
-        rows_read: NDArray[np.float32] = self._read(rows)[places.reshape(-1)]
-        return rows_read.reshape(*index.shape, self.shape[1])
+        rows, places = np.unique(index, return_inverse=True)
+        vectors: NDArray[np.float32] = self._read(rows)[places.reshape(-1)]
+        return vectors.reshape(*index.shape, self.shape[1])
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Reads ascending rows; reads each file once, from the first to the last wanted row."""
+        """Reads ascending rows; each file once, from the first to the last of its rows."""
         vectors = np.empty((len(rows), self.shape[1]), np.float32)
         owners = np.searchsorted(self._starts, rows, "right") - 1
         edges = np.flatnonzero(np.diff(owners, prepend=-1, append=-1))
@@ -221,8 +214,7 @@ class BlockEncoder:
     folder: Path  # directory that blocks are written to
     device: Device
     threads: int  # blocks that one process encodes at the same time, >= 1
-    # name of a component -> its encoding job
-    jobs: Mapping[str, EncodeJob] = field(default_factory=dict, hash=False)
+    jobs: Mapping[str, EncodeJob] = field(default_factory=dict, hash=False)  # by name of the component
     known: Path | None = None  # directory of a version whose vectors may be taken; None: none may
 
     def encode(self, block: Block) -> Block:
@@ -253,7 +245,7 @@ def open_encoder(
 
 
 def _chunks(texts: Iterable[Text]) -> Iterator[list[Text]]:
-    """Cuts a stream by number and by size, so that memory does not grow with long documents."""
+    """Cuts a stream by number and by size, as long documents take more memory."""
     chunk: list[Text] = []
     characters = 0
     for text in texts:
@@ -276,6 +268,6 @@ def encode_block(job: BlockEncoder, block: Block) -> Block:
     except (GlowError, OSError):
         raise
     except Exception as error:  # errors of the tower and the tokenizer have no common type
-        return replace(block, fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
+        return replace(block, fault=f"{type(error).__name__}: {one_line(error)}")
     finally:
         release_memory()  # fragmented memory would grow with the number of blocks

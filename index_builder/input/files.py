@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from glow.errors import DependencyError, RecordError
+from glow_index_builder.input.formats import one_line
 from glow_index_builder.input.office import office_file, pdf_pages
 from glow_index_builder.input.pages import Values, html_page, mail_page, markdown_page, text_page
 
@@ -101,26 +102,27 @@ def _read(name: str, path: Path) -> Iterator[Values | RecordError]:
     except OSError as error:
         raise RecordError(f"cannot be read: {error.strerror or error}") from error
     except Exception as error:  # parsers raise many types; one file must not end a build
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise RecordError(f"damaged or not {Path(name).suffix}: {reason}") from error
+        raise RecordError(f"damaged or not {Path(name).suffix}: {one_line(error)}") from error
 
 
 def _lines(values: Values, name: str, place: Mapping[str, str], most_bytes: int) -> Iterator[bytes]:
     """A document as one line, or as several if it is too long for one."""
-    given = {key: value for key, value in values.items() if key not in _TEXTS or _is_texts(value)}
-    if not _ISO_DATE.match(str(given.get("date", ""))):
-        given.pop("date", None)  # one would turn the dates of all files into texts
-    url = str(given.pop("url", ""))
+    metadata = {key: value for key, value in values.items() if key not in _TEXTS or _is_texts(value)}
+    if not _ISO_DATE.match(str(metadata.get("date", ""))):
+        metadata.pop("date", None)  # one would turn the dates of all files into texts
+    url = str(metadata.pop("url", ""))
     page = f"#page={values['page']}" if "page" in values else ""
     fields = {
         "_id": f"{name}{page}",
         "url": f"{url if url.startswith(('https://', 'http://')) else place['url']}{page}",
-        "title": given.pop("title", "") or " ".join(re.split(r"[-_\s]+", Path(name).stem)).strip(),
-        "anchor": given.pop("anchor", ()),
-        "text": given.pop("text", ""),
+        "title": metadata.pop("title", "") or " ".join(re.split(r"[-_\s]+", Path(name).stem)).strip(),
+        "anchor": metadata.pop("anchor", ()),
+        "text": metadata.pop("text", ""),
     }
     record = {
-        key: value for key, value in {**given, **place, **fields}.items() if value not in ("", None, [], ())
+        key: value
+        for key, value in {**metadata, **place, **fields}.items()
+        if value not in ("", None, [], ())
     }
     line, most_bytes = _json(record), min(most_bytes, PART_BYTES)
     if len(line) <= most_bytes:

@@ -7,12 +7,11 @@ import codecs
 import gzip
 import importlib
 import io
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
 from glow.errors import ConfigError, DependencyError, InputError
-from glow_index_builder.input.column_types import TypeGuesses
 
 GZIP, ZSTD, PARQUET, ARROW = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"ARRO"
 SUFFIXES = {".gz": GZIP, ".zst": ZSTD, ".parquet": PARQUET, ".arrow": ARROW, ".feather": ARROW}
@@ -50,10 +49,9 @@ def require_package(kind: bytes, name: str) -> Any:
 
 
 def decompressed(file: BinaryIO, kind: bytes, name: str) -> BinaryIO:
-    """The plain bytes of a compressed file; `file` itself if it is plain.
+    """The plain bytes of a compressed file, `file` itself if it is plain.
 
-    Reading the result raises EOFError if the file is cut off, and OSError, `zlib.error` or zstd's own error if it is
-    damaged; `is_damage` recognizes them.
+    Reading raises EOFError if the file is cut off, and OSError or `zlib.error` if it is damaged.
     """
     if kind == GZIP:
         return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
@@ -70,24 +68,13 @@ class _ZstdReader(io.RawIOBase):
         self._file, self._error = file, error
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Reads into a buffer."""
         try:
             return int(self._file.readinto(buffer))
         except self._error as error:
             raise OSError(str(error)) from error
-
-
-@dataclass(frozen=True, slots=True)
-class TextFormat:
-    """How files of text are read."""
-
-    delimiter: str = ""  # of tables; empty: by the first row
-    encoding: str = ""  # unless the file begins with a mark; empty: UTF-8
-    types: Mapping[str, str] | TypeGuesses = field(default_factory=dict)  # of columns, or what guesses them
 
 
 _MARKS = {
@@ -128,8 +115,10 @@ def decoded(file: BinaryIO, encoding: str) -> BinaryIO:
     name = next((name for mark, name in _MARKS.items() if start.startswith(mark)), encoding or "utf-8")
     if codecs.lookup(name).name == "utf-8":
         return file
-    if _is_utf8(cast(io.BufferedReader, file).peek(STEP_BYTES)):
-        return file  # whatever was asked for: a later export may have another encoding
+    with suppress(UnicodeDecodeError):
+        start = cast(io.BufferedReader, file).peek(STEP_BYTES)
+        if not codecs.getincrementaldecoder("utf-8")().decode(start).isascii():
+            return file  # UTF-8, whatever was asked for: a later export may have another encoding
     decoder = codecs.getincrementaldecoder(name)(_INVALID)
 
     def convert(data: bytes) -> bytes:
@@ -141,12 +130,9 @@ def decoded(file: BinaryIO, encoding: str) -> BinaryIO:
     return converted(file, convert)
 
 
-def _is_utf8(start: bytes) -> bool:
-    """Whether the start of a text has characters beyond ASCII, and all are UTF-8."""
-    try:
-        return not codecs.getincrementaldecoder("utf-8")().decode(start).isascii()
-    except UnicodeDecodeError:
-        return False
+def one_line(error: BaseException) -> str:
+    """The text of a third-party error on one line, or its type if it has no text."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def encoding_hint(data: bytes) -> str:
@@ -171,11 +157,9 @@ class _Converted(io.RawIOBase):
         self._rest, self._is_whole = b"", False
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Reads into a buffer."""
         while not self._rest and not self._is_whole:
             data = self._file.read(STEP_BYTES)
             self._is_whole = not data

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, cast
 import ijson
 
 from glow.errors import InputError
-from glow_index_builder.input.lines import Line
+from glow_index_builder.input.formats import one_line
+from glow_index_builder.input.lines import Line, key_of_list, list_hint
 
 JSON_LINES = (".jsonl", ".ndjson")
 STEP_BYTES = 1 << 16
@@ -31,7 +32,8 @@ def is_one_object_a_line(file: BinaryIO) -> bool:
     first, end, rest = start.partition(b"\n")
     if start.startswith(b"[") or not end:
         return not start.startswith(b"[")
-    return _is_json(first) or rest.lstrip().startswith(b"{")
+    goes_on = first.rstrip().endswith((b"[", b"{", b","))
+    return _is_json(first) or (rest.lstrip().startswith(b"{") and not goes_on)
 
 
 def _is_json(data: bytes) -> bool:
@@ -47,7 +49,7 @@ def json_items(file: BinaryIO, name: str, max_item_bytes: int) -> Iterator[Line]
     source = _CountedFile(file, max_item_bytes)
     prefix = "item" if source.start.lstrip().startswith(b"[") else ""
     items = ijson.items(source, prefix, multiple_values=True, use_float=True)
-    number = before = 0
+    number = 0
     while True:
         try:
             value = next(items)
@@ -55,14 +57,18 @@ def json_items(file: BinaryIO, name: str, max_item_bytes: int) -> Iterator[Line]
         except StopIteration:
             return
         except ijson.IncompleteJSONError as error:
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(f"{name} is damaged or cut off after item {number}: {reason}") from error
+            raise InputError(
+                f"{name} is damaged or cut off after item {number}: {one_line(error)}"
+            ) from error
         except (ijson.JSONError, ValueError, RecursionError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(f"{name} is not usable JSON after item {number}: {reason}") from error
+            key = "" if number else key_of_list(source.start)
+            hint = f". {list_hint(key)}" if key else ""
+            raise InputError(
+                f"{name} is not usable JSON after item {number}: {one_line(error)}{hint}"
+            ) from error
         number += 1
-        yield Line(number, data[: max_item_bytes + 1], source.taken - before, len(data) > max_item_bytes)
-        before = source.begin_item()
+        read_bytes, source.item_bytes = source.item_bytes, 0
+        yield Line(number, data[: max_item_bytes + 1], read_bytes, len(data) > max_item_bytes)
 
 
 class _CountedFile:
@@ -72,12 +78,7 @@ class _CountedFile:
         self._file, self._most = file, STEP_BYTES + 8 * max_item_bytes  # white space counts, too
         self.start = file.read(STEP_BYTES).removeprefix(codecs.BOM_UTF8)
         self._waiting: bytes | None = self.start
-        self.taken = self._begin = 0
-
-    def begin_item(self) -> int:
-        """Begins an item; returns the bytes read so far."""
-        self._begin = self.taken
-        return self.taken
+        self.item_bytes = 0  # read since the last item
 
     def read(self, size: int = -1) -> bytes:
         """Reads the next bytes, whatever the size asked for, or none if `size` is 0."""
@@ -85,8 +86,8 @@ class _CountedFile:
             return b""
         data = self._file.read(STEP_BYTES) if self._waiting is None else self._waiting
         self._waiting = None
-        self.taken += len(data)
-        if self.taken - self._begin > self._most:
+        self.item_bytes += len(data)
+        if self.item_bytes > self._most:
             raise ValueError(f"it has more than {self._most:,} bytes")
         return data
 

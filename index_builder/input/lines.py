@@ -1,16 +1,18 @@
 """Lines of input of any format, read as documents. Rejected lines are counted by fault, the first ones kept in a file."""
 
+import io
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
+import ijson
+
 from glow.collection import (
-    GENERATED,
     MAX_ID_BYTES,
     NO_ID,
     RecordKeys,
@@ -40,15 +42,8 @@ class Line:
 class LineReader:
     """Reads lines as documents of a model's fields."""
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        keys: RecordKeys,
-        max_line_bytes: int,
-    ) -> None:
-        self._names = names
-        self._keys = keys
-        self._max_line_bytes = max_line_bytes
+    def __init__(self, names: Sequence[str], keys: RecordKeys, max_line_bytes: int) -> None:
+        self._names, self._keys, self._max_line_bytes = names, keys, max_line_bytes
         self.used = UsedKeys()
         self.forms: Counter[str] = Counter()  # form -> number of its lines
 
@@ -58,11 +53,6 @@ class LineReader:
         if line.form:
             self.forms[line.form] += 1
         return read_document(line.data, self._names, self._keys, self._max_line_bytes, self.used)
-
-    @property
-    def says_duplicate(self) -> str:
-        """What to say of a document whose id came before."""
-        return "duplicate content: " if set(self.used.ids) == {GENERATED} else ""
 
     def require_whole(self, line: Line) -> None:
         """Refuses a line that is too long or unreadable."""
@@ -80,8 +70,7 @@ REJECTS_FILE = "rejects.jsonl"
 """Rejected lines: file, line, id if known, reason, start of the line."""
 START_CHARACTERS = 200
 REASON_CHARACTERS = 500
-SHOWN = 3
-SHOWN_COLUMNS = 6
+SHOWN, SHOWN_COLUMNS = 3, 6
 COMPARED_RECORDS, COMPARED_KEYS = 100, 100
 """So many records without id are looked at for a key that would do, and so many keys of the first one."""
 _NAMES_ID = re.compile(r"(?i)(id|key|code|sku|isbn|nr|no|number|slug|url)$")
@@ -94,20 +83,26 @@ OTHER = "other"
 _DETAILS = re.compile(r"(: |, found|, expected|; ).*", re.DOTALL)
 _FIGURES = re.compile(r"(?<![\w-])-?\d[\d.e+-]*")
 
-_HINTS = {
-    "not JSON": "Taken are JSON and JSON Lines, CSV and TSV by their names' endings or --delimiter, and Parquet",
-}
-"""What to do if a fault is the most frequent one."""
+_NOT_JSON = "Taken are JSON and JSON Lines, CSV and TSV by their names' endings or --delimiter, and Parquet"
+
+
+def key_of_list(data: bytes) -> str:
+    """The first key, or path of keys, that holds a list of objects in an object whose end may be missing; or empty."""
+    with suppress(ijson.JSONError, ValueError):
+        for path, event, _ in ijson.parse(io.BytesIO(data)):
+            if event == "start_map" and path.endswith(".item"):
+                return str(path).removesuffix(".item")
+    return ""
+
+
+def list_hint(key: str) -> str:
+    """What to do about one object that holds all documents."""
+    return f"The key '{key}' holds a list; if those are the documents, give them alone: jq -c '.{key}[]' FILE > documents.jsonl"
 
 
 def written_of(count: int) -> str:
-    """Words for how many of `count` rejects a file holds."""
+    """How many of `count` rejects a file holds."""
     return "all are in" if count <= MAX_WRITTEN else f"the first {MAX_WRITTEN} are in"
-
-
-def skipped_words(skipped: Mapping[str, int]) -> str:
-    """Words for the files that were skipped, by ending."""
-    return f"skipped: {', '.join(f'{count} {ending}' for ending, count in skipped.items())}"
 
 
 class _IdKeys:
@@ -158,16 +153,15 @@ class RejectLog:
         self.faults: Counter[str] = Counter(before["faults"] if before else {})  # fault -> number of lines
         self.count = self.faults.total()
         self.first: list[str] = list(before["first"] if before else [])
-        # A character outside of UTF-8 (a lone surrogate in a bad id) becomes a JSON escape.
         self._id_keys = _IdKeys()
+        self._list_key = ""  # of the first record
+        # A character outside of UTF-8 (a lone surrogate in a bad id) becomes a JSON escape.
         self._file = path.open("a" if before else "w", encoding="utf-8", errors="backslashreplace")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
         if not self.count:
             self.path.unlink(missing_ok=True)
@@ -182,6 +176,8 @@ class RejectLog:
     ) -> None:
         """Records one line."""
         reason = reason[:REASON_CHARACTERS]
+        if not self.count:
+            self._list_key = key_of_list(data)
         if reason.startswith(NO_ID):
             self._id_keys.add(data)
         if reason.startswith("not UTF-8"):
@@ -213,8 +209,10 @@ class RejectLog:
         limit = f"limit: {max_share:.0%}, --max-reject-ratio" if documents else "so there is no document"
         faults = ", ".join(f"{count} x {fault}" for fault, count in self.faults.most_common(5))
         (fault, _), *_ = self.faults.most_common(1)
-        hints = {NO_ID: self._id_keys.hint(), **_HINTS}
+        hints = {NO_ID: self._id_keys.hint(), "not JSON": _NOT_JSON}
         hint = next((f". {hint}" for start, hint in hints.items() if fault.startswith(start)), "")
+        if lines == 1 and self._list_key:
+            hint = f". {list_hint(self._list_key)}"
         raise BuildError(
             f"{self.count} of {lines} input lines are invalid ({limit}): {faults}. First: {' | '.join(self.first)}{hint}. "
             f"{written_of(self.count).capitalize()} {keep_as}. The live index is unchanged"

@@ -19,14 +19,12 @@ from typing import Any, BinaryIO, cast
 from glow.artifact import CURRENT_FILE
 from glow.collection import bare_line
 from glow.errors import InputError, RecordError
-from glow_index_builder.input.column_types import TypeGuesses
 from glow_index_builder.input.files import FILES, kind_of, require_reader
 from glow_index_builder.input.formats import (
     ARROW,
     GZIP,
     PARQUET,
     ZSTD,
-    TextFormat,
     decoded,
     decompressed,
     format_of,
@@ -35,7 +33,7 @@ from glow_index_builder.input.formats import (
 from glow_index_builder.input.json_input import JSON_LINES, is_one_object_a_line, json_items, known_forms
 from glow_index_builder.input.lines import Line
 from glow_index_builder.input.parsers import file_parsers, rows_of
-from glow_index_builder.input.tables import TABLES, table_rows
+from glow_index_builder.input.tables import TABLES, TextFormat, TypeGuesses, table_rows
 from glow_index_builder.objects import RemoteFile, is_remote, list_remote
 
 STDIN = "-"
@@ -109,9 +107,11 @@ class Source:
             return self._streamed(max_line_bytes)
         if self._is_document:
             return self._documents(max_line_bytes)
-        if self.name.lower().endswith(ARROW_STREAM) or self._format() in (PARQUET, ARROW):
-            return self._rows(max_line_bytes)
-        return self._streamed(max_line_bytes)
+        kinds = {PARQUET: "parquet", ARROW: "arrow"}
+        kind = "stream" if self.name.lower().endswith(ARROW_STREAM) else kinds.get(self._format())
+        if kind is None:
+            return self._streamed(max_line_bytes)
+        return rows_of(kind, self.name, cast(Path | RemoteFile, self.path), max_line_bytes)
 
     @property
     def is_table(self) -> bool:
@@ -123,11 +123,16 @@ class Source:
         """This source, or a copy of a pipe in a temporary file."""
         if self._is_file:
             return self
-        copy = NamedTemporaryFile()  # lives as long as the source
+        copy = self._copied()  # lives as long as the source
+        return replace(self, path=Path(copy.name), copy=copy)
+
+    def _copied(self) -> Any:
+        """A temporary file with the same bytes and ending."""
+        copy = NamedTemporaryFile(suffix=Path(self.name).suffix)
         with self._reported_open() as file:
             shutil.copyfileobj(file, copy)
         copy.flush()
-        return replace(self, path=Path(copy.name), copy=copy)
+        return copy
 
     @property
     def _is_document(self) -> bool:
@@ -138,48 +143,31 @@ class Source:
         return isinstance(self.path, RemoteFile) or bool(self.path and self.path.is_file())
 
     def _open(self) -> io.BufferedReader:
-        if isinstance(self.path, RemoteFile):
-            return self.path.open()
-        return self.path.open("rb") if self.path else _standard_input()
+        if self.path:
+            return self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb")
+        file: Any = sys.stdin.buffer  # the streams of tests lack `peek`
+        return cast(io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(file))
 
     def _documents(self, max_line_bytes: int) -> Iterator[Line]:
         """The documents of a page or an office file; a fault has the file's name as its id."""
-        with self._local() as path:
+        with ExitStack() as stack:
+            is_local = isinstance(self.path, Path)
+            path = cast(Path, self.path) if is_local else Path(stack.enter_context(self._copied()).name)
             status = path.stat() if path.exists() else None
             size = status.st_size if status else 0
-            is_local = isinstance(self.path, Path)
             modified = (
                 datetime.fromtimestamp(int(status.st_mtime), UTC).isoformat() if status and is_local else ""
             )
             request = {"name": self.name, "path": str(path), "size": size, "modified": modified}
             request |= {"base_url": self.base_url, "max_line_bytes": max_line_bytes}
-            known = json.dumps({"_id": self.name}).encode()
+            id_line = json.dumps({"_id": self.name}).encode()
             lines = file_parsers[kind_of(self.name).parser].lines(request)
             for number, each in enumerate(lines, start=1):
                 read_bytes = size if number == 1 else 0
                 if isinstance(each, RecordError):
-                    yield Line(number, known, read_bytes, fault=str(each))
+                    yield Line(number, id_line, read_bytes, fault=str(each))
                 else:
                     yield Line(number, each, read_bytes, len(each) > max_line_bytes)
-
-    @contextmanager
-    def _local(self) -> Iterator[Path]:
-        """The file; a remote one is copied first."""
-        if not isinstance(self.path, RemoteFile):
-            yield cast(Path, self.path)
-            return
-        with NamedTemporaryFile(suffix=Path(self.name).suffix) as copy:
-            with self._reported_open() as file:
-                shutil.copyfileobj(file, copy)
-            copy.flush()
-            yield Path(copy.name)
-
-    def _rows(self, max_line_bytes: int) -> Iterator[Line]:
-        if self.name.lower().endswith(ARROW_STREAM):
-            kind = "stream"
-        else:
-            kind = "arrow" if self._format() == ARROW else "parquet"
-        return rows_of(kind, self.name, cast(Path | RemoteFile, self.path), max_line_bytes)
 
     def _streamed(self, max_line_bytes: int) -> Iterator[Line]:
         number, kind = 0, b""
@@ -193,12 +181,11 @@ class Source:
                         "write it to a file"
                     )
                 plain = decoded(decompressed(cast(BinaryIO, file), kind, self.name), self.text.encoding)
-                rows = (
-                    table_rows(plain, self.text, self.name, max_line_bytes)
-                    if self.is_table
-                    else self._objects(plain, max_line_bytes)
-                )
-                for line in rows:
+                if self.is_table:
+                    lines = table_rows(plain, self.text, self.name, max_line_bytes)
+                else:
+                    lines = self._objects(plain, max_line_bytes)
+                for line in lines:
                     number = line.number
                     yield line
             except (OSError, EOFError, zlib.error) as error:
@@ -242,12 +229,11 @@ class Sources(list[Source]):
 def open_sources(
     source: str, exclude: Sequence[str] = (), base_url: str = "", text: TextFormat | None = None
 ) -> Sources:
-    """The input files that `--input` names.
+    """The input files that `--input` names: of a directory, its `corpus.jsonl`, or else all files that GLOW reads.
 
-    A directory in BEIR's layout means its `corpus.jsonl`. Any other means the files with lines or rows, pages and
-    office files below it, without hidden ones, those that a pattern of `exclude` names, and JSON below other files.
+    Hidden ones are left out, those that a pattern of `exclude` names, and JSON below other files.
     """
-    sources = _found(source, exclude, base_url)
+    sources = _sources(source, exclude, base_url)
     sources[:] = [replace(each, text=text or each.text) for each in sources]
     for each in sources:
         each.check()
@@ -258,10 +244,10 @@ def open_lines(source: str) -> Sources:
     """Standard input or one file, as lines whatever its name is."""
     if source == STDIN or is_remote(source) or Path(source).is_dir():
         return open_sources(source)
-    return Sources(Source(each.name, each.path, is_plain=True) for each in _found(source, (), ""))
+    return Sources(Source(each.name, each.path, is_plain=True) for each in _sources(source, (), ""))
 
 
-def _found(source: str, exclude: Sequence[str], base_url: str) -> Sources:
+def _sources(source: str, exclude: Sequence[str], base_url: str) -> Sources:
     if source == STDIN:
         return Sources([Source("stdin", None)])
     if is_remote(source):
@@ -314,11 +300,6 @@ def _is_left_out(name: str, exclude: Sequence[str]) -> bool:
     )
 
 
-def _leads_out(file: Path, folder: Path) -> bool:
-    """Whether a link leads from a directory's file to a place outside of the directory."""
-    return not file.resolve().is_relative_to(folder.resolve())
-
-
 def _of_folder(
     folder: str, files: Mapping[str, Path | RemoteFile], skipped: Counter[str], base_url: str
 ) -> Sources:
@@ -335,21 +316,14 @@ def _of_folder(
         raise InputError(
             f"{folder} holds neither {CORPUS_FILE} nor any other file of {', '.join((*ENDINGS, *FILES))}"
         )
-    sources = [
-        Source(name, file, isinstance(file, Path) and _leads_out(file, Path(folder)), base_url)
-        for name, file in ((name, files[name]) for name in names)
-    ]
+    inside, sources = Path(folder).resolve(), []
+    for name in names:
+        file = files[name]
+        leads_out = isinstance(file, Path) and not file.resolve().is_relative_to(inside)
+        sources.append(Source(name, file, leads_out, base_url))
     if all(each.leads_out for each in sources):
         raise InputError(f"{folder} holds only links out of it, which are not followed; copy the files")
     return Sources(sources, dict(skipped.most_common()))
-
-
-def _standard_input() -> io.BufferedReader:
-    """Standard input with `peek`, which the streams of tests lack."""
-    file = sys.stdin.buffer
-    return cast(
-        io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(io.RawIOBase, file))
-    )
 
 
 def _bare_name(name: str) -> str:

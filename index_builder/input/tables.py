@@ -1,31 +1,127 @@
 """Tables as lines of JSON: rows of CSV and TSV as spreadsheets write them, and of Parquet and Arrow, by batches.
 
 Parquet and Arrow files contain offsets into themselves, which are wrong in a damaged file. So any error of a reader
-becomes one error here, and Arrow batches are validated before use. `child` runs this in a process with bounded memory.
+becomes one error here, and Arrow batches are validated before use. `parsers` runs this in a process with bounded memory.
 """
 
 import codecs
 import csv
+import functools
 import io
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, BinaryIO, cast
 
-from glow.errors import InputError
-from glow_index_builder.input.column_types import TypeGuesses, typed_value
+from glow.errors import ConfigError, InputError
 from glow_index_builder.input.formats import (
     ARROW,
     PARQUET,
-    TextFormat,
     converted,
     encoding_hint,
+    one_line,
     require_package,
 )
 from glow_index_builder.input.lines import SHOWN_COLUMNS, Line
+
+FIELD_TYPES = ("number", "boolean", "date", "string")
+MAX_DIGITS = 15
+"""Digits that a floating-point number keeps exactly."""
+# Marks between thousands count only before decimals: 1.249 alone is a little more than one.
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:,[0-9]{3})+(?=\.))(?:\.[0-9]+)?")
+_COMMA = re.compile(r"-?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:\.[0-9]{3})+(?=,))(?:,[0-9]+)?")
+_BOOLEANS = {"true": True, "false": False}
+_GUESSES = ("number", "comma", "boolean", "date")
+
+
+@functools.cache
+def _instant_of() -> Callable[[str], int | None]:
+    """Reads dates; imported late, because parsers of files have little memory."""
+    from glow.index.columns import instant_of
+
+    return instant_of
+
+
+def _fits(cell: str, kind: str) -> bool:
+    if kind in ("number", "comma"):
+        form = _NUMBER if kind == "number" else _COMMA
+        return form.fullmatch(cell) is not None and sum(map(str.isdigit, cell)) <= MAX_DIGITS
+    return cell.lower() in _BOOLEANS if kind == "boolean" else _instant_of()(cell) is not None
+
+
+def typed_value(
+    cell: str,
+    kind: str,
+    has_commas: bool,  # whether a decimal comma is allowed
+) -> Any:
+    """The JSON value of a cell; None if it does not fit the type."""
+    text = cell.strip()
+    if kind == "string":
+        return cell
+    if kind == "number" and has_commas and _fits(text, "comma"):
+        text = text.replace(".", "").replace(",", ".")
+    if not _fits(text, kind):
+        return None
+    if kind == "number":
+        text = text.replace(",", "")
+        return float(text) if "." in text else int(text)
+    return _BOOLEANS[text.lower()] if kind == "boolean" else text
+
+
+class TypeGuesses:
+    """Guesses the types of columns by name, over all tables of an input."""
+
+    def __init__(
+        self,
+        texts: Collection[str],  # columns that stay strings: text fields and ids
+    ) -> None:
+        self._texts = texts
+        self._kinds: dict[str, set[str]] = {}  # column -> types that all of its values have
+        self._table: dict[str, set[str]] = {}  # the same for the current table
+
+    def add(self, names: Sequence[str], cells: Iterable[str], has_commas: bool) -> None:
+        """Looks at a row of the current table."""
+        for name, cell in zip(names, cells, strict=True):
+            if not cell or name in self._texts:
+                continue
+            kinds = self._table.setdefault(name, {*_GUESSES} if has_commas else {*_GUESSES} - {"comma"})
+            text = cell.strip()
+            for kind in [each for each in kinds if not _fits(text, each)]:
+                kinds.discard(kind)
+
+    def end(self) -> None:
+        """Merges the columns of the current table into those of the others, which may have other decimal marks."""
+        for name, kinds in self._table.items():
+            all_kinds = {"number" if each == "comma" else each for each in kinds}
+            self._kinds[name] = self._kinds.get(name, all_kinds) & all_kinds
+        self._table = {}
+
+    def types(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The type of each column that is not a string or is given."""
+        for name in given:
+            if name in self._texts:
+                raise ConfigError(f"--field-type {name}: the column is text or an id, which stays a string")
+            if self._kinds and name not in self._kinds:
+                raise ConfigError(f"--field-type {name}: no table has a value in a column of this name")
+        guesses = {
+            name: next((each for each in _GUESSES if each in kinds), "")
+            for name, kinds in self._kinds.items()
+        }
+        return {name: kind for name, kind in {**guesses, **given}.items() if kind}
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """How files of text are read."""
+
+    delimiter: str = ""  # of tables; empty: by the first row
+    encoding: str = ""  # unless the file begins with a mark; empty: UTF-8
+    types: Mapping[str, str] | TypeGuesses = field(default_factory=dict)  # of columns, or what guesses them
+
 
 TABLES = (".csv", ".tsv")
 DELIMITERS = ",;\t|"
@@ -49,13 +145,13 @@ class _Lines:
             file = converted(file, lambda data: data.replace(b"\r", b"\n"))
         self._file = cast(io.BufferedReader, file)
         self._first = self._file.readline(max_row_bytes + 2).removeprefix(codecs.BOM_UTF8)
+        outside = _QUOTED.sub(b"", self._first)
+        self.delimiter = delimiter or max(DELIMITERS, key=lambda each: outside.count(each.encode()))
         named = _NAMED.fullmatch(self._first)
         self.names_delimiter = named is not None
         if named:
             self._first = b""
-        self.delimiter = delimiter or (
-            named[1].decode(errors="replace") if named else _delimiter(self._first)
-        )
+            self.delimiter = delimiter or named[1].decode(errors="replace")
         self._after_quote = f"{self.delimiter}\r\n".encode()
         self._max_row_bytes = max_row_bytes
         self._row_bytes = self._quotes = 0
@@ -72,10 +168,8 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        data, self._first = (
-            self._first or self._file.readline(self._max_row_bytes + 2),
-            b"",
-        )  # plus the line ending
+        data = self._first or self._file.readline(self._max_row_bytes + 2)  # plus the line ending
+        self._first = b""
         self._take(data)
         if not data:
             raise StopIteration
@@ -109,24 +203,17 @@ class _Lines:
             size += len(part)
         return size
 
-    def _take(self, data: bytes) -> bytes:
+    def _take(self, data: bytes) -> None:
         self.read_bytes += len(data)
         self._row_bytes += len(data)
         self._quotes += data.count(b'"')
         self._is_whole = data.endswith(b"\n")
-        return data
-
-
-def _delimiter(first: bytes) -> str:
-    outside = _QUOTED.sub(b"", first)
-    return max(DELIMITERS, key=lambda each: outside.count(each.encode()))
 
 
 def table_rows(file: BinaryIO, form: TextFormat, name: str, max_line_bytes: int) -> Iterator[Line]:
-    """Yields every row of a table except the first as JSON in UTF-8.
+    """Yields every row of a table except the first as JSON in UTF-8, with values of the types of `form`.
 
-    Values have the types of `form`; empty ones are left out, and so are rows without any. A row that is too long or not
-    UTF-8, has another number of cells than the first, or a value that does not fit its type, is rejected.
+    Empty values are left out, and rows without any. Bad rows are rejected.
     """
     lines = _Lines(file, form.delimiter, max_line_bytes)
     csv.field_size_limit(max_line_bytes + 2)
@@ -177,8 +264,8 @@ def _row_data(row: list[str], names: Sequence[str], form: TextFormat, has_commas
     for key in form.types.keys() & values.keys():
         value, kind = typed_value(values[key], form.types[key], has_commas), form.types[key]
         if value is None:
-            found = f"{values[key]!r:.80}"
-            fault = f"column {key!r} is {kind}, found {found}; --field-type {key}=string takes any value"
+            cell = f"{values[key]!r:.80}"
+            fault = f"column {key!r} is {kind}, found {cell}; --field-type {key}=string takes any value"
         else:
             values[key] = value
     try:
@@ -214,11 +301,7 @@ BUFFER_BYTES = 1 << 16
 
 
 def parquet_rows(file: BinaryIO, name: str, max_line_bytes: int) -> Iterator[Line]:
-    """Yields every row of a Parquet file as JSON in UTF-8.
-
-    Dates and times become ISO 8601, decimals numbers, NaN and infinity null; bytes must be UTF-8. Memory is that of a
-    few pages of each column.
-    """
+    """Yields every row of a Parquet file as JSON in UTF-8, in the memory of a few pages of each column."""
     require_package(PARQUET, name)
     import pyarrow.parquet as parquet
 
@@ -266,12 +349,7 @@ def _fault_of(what: str, error: Exception) -> InputError:
         return InputError(
             f"{what}: it takes more memory than a reader may have; write it in smaller pages, row groups or batches"
         )
-    return InputError(f"{what}: {_one_line(error)}; fetch it again")
-
-
-def _one_line(error: Exception) -> str:
-    """The text of a third-party error on one line, or its type if it has no text."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return InputError(f"{what}: {one_line(error)}; fetch it again")
 
 
 def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
@@ -288,13 +366,13 @@ def _lines_of(batch: Any, before: int, max_line_bytes: int) -> Iterator[Line]:
         except MemoryError:
             yield Line(number, b"", 0, is_too_long=True)
         except Exception as error:  # from pyarrow, or a value without a JSON form
-            yield Line(number, b"", 0, fault=f"cannot be read: {_one_line(error)}")
+            yield Line(number, b"", 0, fault=f"cannot be read: {one_line(error)}")
         else:
             yield Line(number, data[: max_line_bytes + 1], len(data), len(data) > max_line_bytes)
 
 
 def json_value(value: Any) -> Any:
-    """Converts a value of Parquet or YAML to JSON."""
+    """Converts a value of Parquet or YAML to JSON: dates to ISO 8601, decimals to numbers, NaN and infinity to null."""
     match value:
         case dict():
             return {str(key): json_value(item) for key, item in value.items()}

@@ -1,8 +1,7 @@
 """The gate publishes a version only if it is good enough, and records its verdict and any override.
 
-It checks the new version by itself, and compared with the live one on the same queries. The verdict is written to the
-manifest (`parameters["gate"]`) before `CURRENT` may name the version, so copies include it. The comparison runs
-without the root's lock, which other commands need. If another version goes live meanwhile, it is repeated.
+The verdict is written to the manifest (`parameters["gate"]`) before `CURRENT` may name the version, so copies include
+it. The comparison with the live version runs without the root's lock. If another goes live meanwhile, it is repeated.
 
 q   queries
 """
@@ -15,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +98,9 @@ class GateQueries:
 
     source: str
     texts: tuple[str, ...]
-    # for each query, document id -> grade; None without relevance judgments
-    grades: tuple[Mapping[str, int], ...] | None = None
+    grades: tuple[Mapping[str, int], ...] | None = (
+        None  # document id -> grade, of each query; None without judgments
+    )
 
 
 def parse_gate(gate: str | None, limits: GateLimits, threads: int) -> GateOptions | None:
@@ -119,25 +119,19 @@ def parse_gate(gate: str | None, limits: GateLimits, threads: int) -> GateOption
 
 def read_gate_queries(options: GateOptions) -> GateQueries:
     """Reads the queries; with relevance judgments, only those that have a relevant document."""
-    if options.query_log is not None:
+    if options.data is not None:
+        task = find_tasks(options.data, [options.split or _default_split(options.data)])[0]
+        grades = grades_by_query(task.qrels)
+        # A query without a relevant document scores 0 in every version, and would only narrow the interval.
+        judged = [query for query in task.queries if max(grades[query.id].values()) > 0]
+        texts = tuple(query.text for query in judged)
+        queries = GateQueries(f"{task.data}/{task.split}", texts, tuple(grades[query.id] for query in judged))
+    else:
         skipped = SkippedLines()
-        logged = read_query_log(options.query_log, skipped)
-        texts = sample_texts((each.query for each in logged), MOST_QUERIES)
+        logged = read_query_log(cast(Path, options.query_log), skipped)
+        queries = GateQueries("query log", tuple(sample_texts((each.query for each in logged), MOST_QUERIES)))
         if skipped.count:
             say(str(skipped))
-        return _enough(GateQueries("query log", tuple(texts)))
-    assert options.data is not None  # noqa: S101 - one of them is given
-    task = find_tasks(options.data, [options.split or _default_split(options.data)])[0]
-    grades = grades_by_query(task.qrels)
-    # A query without a relevant document scores 0 in every version, and would only narrow the interval.
-    judged = [query for query in task.queries if max(grades[query.id].values()) > 0]
-    texts = [query.text for query in judged]
-    return _enough(
-        GateQueries(f"{task.data}/{task.split}", tuple(texts), tuple(grades[query.id] for query in judged))
-    )
-
-
-def _enough(queries: GateQueries) -> GateQueries:
     if len(queries.texts) < 2:
         raise InputError(
             f"the gate found {len(queries.texts)} usable queries in {queries.source}, expected two or more"
@@ -182,9 +176,8 @@ class Check:
 
     def words(self) -> str:
         """The check as text."""
-        return (
-            f"{self.name} is {self.measured:.4f}, {'at least' if self.at_least else 'at most'} {self.limit:g}"
-        )
+        bound = "at least" if self.at_least else "at most"
+        return f"{self.name} is {self.measured:.4f}, {bound} {self.limit:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,44 +199,35 @@ def check_version(new: Path, live: Path | None, queries: GateQueries, options: G
             f"no relevant document of {queries.source} is in version {new.name} or the live one: "
             "expected relevance judgments of this corpus"
         )
-    checks = [*_alone(result, options)]
+    checks = []
+    if result.recall is not None:
+        checks.append(Check(f"recall@{DEPTH}", result.recall, options.min_recall))
+    rejects, documents = result.counts.get("rejects", 0), result.counts.get("documents", 0)
+    share = rejects / max(rejects + documents, 1)
+    checks.append(Check("rejects", share, options.max_rejects, at_least=False, figures={"lines": rejects}))
     if before is not None:
-        checks += _shrink(result, before, options)
-        # Clients that use the features that the new version lacks would get errors.
-        if lost := [name for name in before.ids if name not in result.ids]:
-            checks.append(Check("ways to search lost", len(lost), 0, False, {"lost": lost}))
         checks += _compared(result, before, queries, options)
     return checks
-
-
-def _alone(results: _Results, options: GateOptions) -> Iterator[Check]:
-    if results.recall is not None:
-        yield Check(f"recall@{DEPTH}", results.recall, options.min_recall)
-    rejects, documents = results.counts.get("rejects", 0), results.counts.get("documents", 0)
-    share = rejects / max(rejects + documents, 1)
-    yield Check("rejects", share, options.max_rejects, at_least=False, figures={"lines": rejects})
-
-
-def _shrink(results: _Results, before: _Results, options: GateOptions) -> Iterator[Check]:
-    """The loss of documents: a corpus without half of them may still answer the judged queries."""
-    for name in ("documents", "passages"):
-        now, then = results.counts.get(name), before.counts.get(name)
-        if now is not None and then:
-            figures = {"new": now, "live": then}
-            yield Check(f"{name} lost", max(then - now, 0) / then, options.max_shrink, False, figures)
 
 
 def _compared(
     results: _Results, before: _Results, queries: GateQueries, options: GateOptions
 ) -> Iterator[Check]:
+    # A corpus without half of its documents may still answer the judged queries.
+    for name in ("documents", "passages"):
+        now, then = results.counts.get(name), before.counts.get(name)
+        if now is not None and then:
+            figures: dict[str, Any] = {"new": now, "live": then}
+            yield Check(f"{name} lost", max(then - now, 0) / then, options.max_shrink, False, figures)
+    # Clients that use the features that the new version lacks would get errors.
+    if lost := [name for name in before.ids if name not in results.ids]:
+        yield Check("ways to search lost", len(lost), 0, False, {"lost": lost})
     for retriever in (name for name in results.ids if name in before.ids):
         ours, theirs = results.ids[retriever], before.ids[retriever]
         overlap = mean_overlap(theirs, ours)
         if queries.grades is None:
-            # If neither finds anything, nothing became worse.
-            yield Check(
-                f"overlap@{DEPTH} {retriever}", 1.0 if overlap is None else overlap, options.min_overlap
-            )
+            shared = 1.0 if overlap is None else overlap  # if neither finds anything, nothing became worse
+            yield Check(f"overlap@{DEPTH} {retriever}", shared, options.min_overlap)
             continue
         difference = compare(_values(theirs, queries.grades), _values(ours, queries.grades))
         figures = {
@@ -254,19 +238,14 @@ def _compared(
             "p_value": round(difference.p_value, 6),
             "overlap": overlap if overlap is None else round(overlap, 6),
         }
-        yield Check(
-            f"nDCG@{DEPTH} {retriever}, low end of the difference",
-            difference.low,
-            options.threshold,
-            figures=figures,
-        )
+        name = f"nDCG@{DEPTH} {retriever}, low end of the difference"
+        yield Check(name, difference.low, options.threshold, figures=figures)
 
 
 def _values(hits_of: Sequence[tuple[str, ...]], grades: Sequence[Mapping[str, int]]) -> NDArray[np.float64]:
     """nDCG@10 of each query, float64 [q]."""
-    return np.array(
-        [ndcg(hits, judged, DEPTH) for hits, judged in zip(hits_of, grades, strict=True)], np.float64
-    )
+    pairs = zip(hits_of, grades, strict=True)
+    return np.array([ndcg(hits, judged, DEPTH) for hits, judged in pairs], np.float64)
 
 
 def _search(folder: Path, queries: GateQueries, threads: int) -> _Results:
@@ -294,10 +273,7 @@ TRIES = 3
 
 
 def judge(root: IndexRoot, version: str, options: GateOptions, *, publish: bool) -> dict[str, Any]:
-    """Compares a version with the live one, records the verdict in its manifest, and publishes it if it passed.
-
-    Returns the verdict as JSON values.
-    """
+    """Compares a version with the live one, records the verdict, which it returns, and publishes the version if it passed."""
     root.manifest(version)
     queries = read_gate_queries(options)
     for _ in range(TRIES):
@@ -332,7 +308,7 @@ def _settle(
     force: bool,
     publish: bool,
 ) -> dict[str, Any]:
-    """Records the verdict and acts on it; needs the lock."""
+    """Records the verdict and acts on it, under the lock."""
     failed = [check for check in checks if not check.passed]
     record: dict[str, Any] = {
         "status": "failed" if failed else "passed",

@@ -1,9 +1,8 @@
 """Removes old versions and the remains of killed commands.
 
-The live version and pinned ones always stay, and so do those that a rollback left, until the next publication.
-Further versions stay up to a given number: first the previously live ones, as rollback targets, then the others, each
-newest first. A version that was never live and is younger than an hour also stays, because its build may be about to
-publish it. A version is first renamed, and then removed file by file.
+The live version and pinned ones stay, and those that a rollback left, until the next publication. Further ones stay up
+to a given number: first the previously live ones, then the others, each newest first. A version that was never live
+and is younger than an hour also stays. A version is first renamed, and then removed file by file.
 """
 
 import os
@@ -65,10 +64,7 @@ def collect(
     work: bool = False,
     now: float | None = None,  # seconds since the epoch; None: the present time
 ) -> Collected:
-    """Removes versions beyond `keep`, and leftovers.
-
-    It can be killed at any time: half-removed data has an ignored name, and the next call removes the rest.
-    """
+    """Removes versions beyond `keep`, and leftovers; if it is killed, the next call removes the rest."""
     if not root.path.is_dir():
         raise ArtifactNotFoundError(f"no index root at {root.path}; see --index-root")
     moment = time.time() if now is None else now
@@ -94,57 +90,55 @@ def collect(
 
 
 def _look(root: IndexRoot, keep: int, work: bool, now: float) -> Collected:
-    kept = _kept(root, keep, now)
-    removed = tuple(version for version in root.versions() if version not in kept)
+    reasons = _reasons(root, keep, now)
+    removed = tuple(version for version in root.versions() if version not in reasons)
     leftovers = [*_leftovers(root.path, now)]
     for path in _works(root.path, work):
         with suppress(BusyError), RootLock(path).hold(0.0):
             leftovers.append(path)
     folders = [*(root.folder(version) for version in removed), *leftovers]
     names = tuple(sorted(path.relative_to(root.path).as_posix() for path in leftovers))
-    return Collected(removed, kept, names, sum(_own_bytes(folder) for folder in folders), dry_run=True)
+    return Collected(removed, reasons, names, sum(_own_bytes(folder) for folder in folders), dry_run=True)
 
 
 def _tend_collections(root: IndexRoot, collected: Collected, now: float) -> None:
     """Removes the server's collections of removed versions, and unloads those of older versions that stay.
 
-    A version with a delta uses its base's collection. So a collection stays if a remaining version names it, and
-    stays loaded if the live one does. Opening an older version loads it again. For an hour after a publication
-    nothing is unloaded, because services may not have switched yet. If the server does not respond, the versions
-    stay.
+    A version with a delta uses its base's collection. Opening an older version loads it again. For an hour after a
+    publication nothing is unloaded, as services may not have switched yet. Without the server, the versions stay.
     """
-    held = {version: collections_of(root.folder(version)) for version in root.versions()}
-    kept = {name for version in collected.kept for name in held.get(version, {})}
+    collections = {version: collections_of(root.folder(version)) for version in root.versions()}
+    remaining = {name for version in collected.kept for name in collections.get(version, {})}
     for version in collected.removed:
-        for name, address in held.get(version, {}).items():
-            if name not in kept:
+        for name, address in collections.get(version, {}).items():
+            if name not in remaining:
                 drop_collection(connect(address), name)
     if now - _changed(root.path / CURRENT_FILE) < FRESH_S:
         return
-    served = {name for each, why in collected.kept.items() if why in SERVED for name in held.get(each, {})}
+    served = {
+        name for each, why in collected.kept.items() if why in SERVED for name in collections.get(each, {})
+    }
     for version in collected.kept:
-        for name, address in held.get(version, {}).items():
+        for name, address in collections.get(version, {}).items():
             if name not in served:
                 release_collection(connect(address), name)
 
 
-def _kept(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
+def _reasons(root: IndexRoot, keep: int, now: float) -> dict[str, str]:
     """Version -> why it stays; the first cause counts."""
-    live = [each for each in (root.live(),) if each]
-    before = root.history()
-    versions = root.versions()
+    live, before, versions = [each for each in (root.live(),) if each], root.history(), root.versions()
     rest = [version for version in reversed(versions) if version not in (*live, *before)]
-    kept = dict.fromkeys(live, "live")
+    reasons = dict.fromkeys(live, "live")
     for version in [*live, *before, *rest][:keep]:
-        kept.setdefault(version, "rollback" if version in before else "kept")
+        reasons.setdefault(version, "rollback" if version in before else "kept")
     for version in root.rolled_back_from():  # it may be the newest data, and workers may still serve it
-        kept.setdefault(version, "left")
+        reasons.setdefault(version, "left")
     for version in root.pinned(datetime.fromtimestamp(now, UTC)):
-        kept.setdefault(version, "pinned")
+        reasons.setdefault(version, "pinned")
     for version in rest:
         if now - _changed(root.folder(version) / MANIFEST_FILE) < FRESH_S:
-            kept.setdefault(version, "fresh")
-    return {version: kept[version] for version in versions if version in kept}
+            reasons.setdefault(version, "fresh")
+    return {version: reasons[version] for version in versions if version in reasons}
 
 
 def _leftovers(root: Path, now: float) -> Iterator[Path]:
@@ -158,7 +152,7 @@ def _leftovers(root: Path, now: float) -> Iterator[Path]:
 
 
 def _works(root: Path, included: bool) -> list[Path]:
-    """The work directories of interrupted builds, if they are to be removed; see `glow_index_builder.building.work`."""
+    """The work directories of interrupted builds, if they are to be removed."""
     if not included or not (root / WORK_FOLDER).is_dir():
         return []
     return sorted(path for path in (root / WORK_FOLDER).iterdir() if path.is_dir())

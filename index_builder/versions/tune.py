@@ -1,8 +1,7 @@
 """`glow tune`: chooses a fusion by judged queries, and adds a version with it and with its own probabilities.
 
-The best of many settings looks better than it is, especially with few queries. So the gain is estimated by
-cross-validation: each fold of the queries is measured with the setting that the other folds choose. The same queries
-calibrate the chosen fusion. Queries are analyzed as a service does, with relevant documents as rows of the index.
+The best of many settings looks better than it is, so the gain is cross-validated. Each fold of the queries is measured
+with the setting that the other folds choose. The same queries calibrate the chosen fusion.
 
     q   queries     g   settings
 """
@@ -16,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glow.artifact import CALIBRATION_FILE, IndexRoot
-from glow.commands import IndexRootOptions, JsonOptions, option
-from glow.errors import BusyError, ConfigError, InputError, MismatchError
+from glow.commands import IndexRootOptions, JsonOptions, command, option, say, write_report
+from glow.errors import BusyError, InputError, MismatchError
 from glow.evaluation import Difference, Task, compare, dcg, find_tasks, grades_by_query
 from glow.index import (
     DEFAULT_FUSION,
@@ -54,7 +53,7 @@ QUERIES_AT_ONCE = 64
 class JudgedQuery:
     """One query."""
 
-    asked: EncodedQuery  # the query as its tower read it
+    encoded: EncodedQuery  # the query as its tower read it
     grades: Mapping[int, int]  # row -> grade above 0 of the relevant documents in the index
     ideal: float  # DCG@10 of the best ranking of all judged documents, above 0
 
@@ -97,14 +96,12 @@ class Candidates:
     dense: Ranking  # their candidates, best first
     lexical: Ranking
     rows: NDArray[np.int64]  # int64 [m] ascending, the distinct documents among them
-    # float32 [m], exact scores; None if the index cannot compute them
-    dense_scores: NDArray[np.float32] | None
+    dense_scores: NDArray[np.float32] | None  # float32 [m], exact; None if the index cannot compute them
     lexical_scores: NDArray[np.float32]
     lexical_scale: float  # the largest impact of any term
     grades: Mapping[int, int]  # row -> grade above 0 of the relevant documents
     ideal: float  # DCG@10 of the best ranking of the judged documents; 0 if none is relevant
-    # float32 [m], the fraction of the query that each document covers; None: all of it
-    covered: NDArray[np.float32] | None = None
+    covered: NDArray[np.float32] | None = None  # float32 [m], fraction of the query in each document; None: 1
     lexical_share: float = 1.0  # factor of the lexical weight
 
     def fuse(self, fusion: Fusion, order: NDArray[np.uint32] | None) -> Fused:
@@ -150,13 +147,13 @@ class Tuned:
         """The result in a few lines of text."""
         fusion = self.fusion
         k = f" k {fusion.k}," if fusion.method == "rrf" else ""
+        chance = ", which may be chance" if self.low <= 0 <= self.high else ""
         return (
             f"{fusion.method},{k} weights dense {fusion.weights.dense:g}, lexical {fusion.weights.lexical:g}\n"
             f"nDCG@10 over {self.queries} queries: dense {self.dense:.3f}, lexical {self.lexical:.3f}, "
             f"default fusion {self.default:.3f}, this fusion {self.fitted:.3f}\n"
             f"on queries that did not choose it: {self.validated:.3f}, that is {self.gain:+.3f} over the default "
-            f"(95 % interval {self.low:+.3f} to {self.high:+.3f}"
-            f"{', which may be chance' if self.low <= 0 <= self.high else ''})"
+            f"(95 % interval {self.low:+.3f} to {self.high:+.3f}{chance})"
         )
 
 
@@ -227,10 +224,7 @@ def calibrate(
     fusion: Fusion,
     order: NDArray[np.uint32] | None,  # uint32 [n], each document's place in a tie
 ) -> CalibratedFusion | None:
-    """Fits a mapping from a fusion's scores to probabilities.
-
-    Returns none if there are fewer than 100 queries, no relevant hit in the top ten, or a fusion of ranks.
-    """
+    """Maps a fusion's scores to probabilities; none of ranks, or without enough queries or relevant hits in the top ten."""
     if fusion.method != "convex" or len(queries) < LEAST_QUERIES:
         return None
     signs, answers = [], []
@@ -246,13 +240,9 @@ def calibrate(
     fitted = fit_logistic(table, right, np.ones(len(right)))
     if fitted[0] + fitted[1] == 0:
         return None  # the evidence does not discriminate here
-    calibration = Calibration(
-        sharpness=SHARPNESS,
-        standing=float(fitted[0]),
-        evidence=float(fitted[1]),
-        openness=float(fitted[2]),
-        constant=float(fitted[3]),
-    )
+    names = ("standing", "evidence", "openness", "constant")
+    coefficients = dict(zip(names, map(float, fitted), strict=True))
+    calibration = Calibration(sharpness=SHARPNESS, **coefficients)
     return CalibratedFusion(weights=fusion.weights, calibration=calibration)
 
 
@@ -265,81 +255,52 @@ class TuneOptions(JsonOptions, IndexRootOptions):
     data: Path = option(..., "Data directory with queries.jsonl and qrels/SPLIT.tsv.", metavar="DIR")
     split: str = option(..., "Split of the relevance judgments, qrels/SPLIT.tsv.")
     candidates: int = option(
-        DEFAULT_CANDIDATES, "Hits of each retriever to fuse; as many as searches gather.", ge=1
+        DEFAULT_CANDIDATES, "Hits of each retriever to fuse; as many as searches gather.", ge=DEPTH
     )
     publish: bool = option(True, "Make the new version live.")
     seed: int = option(0, "Random seed.", ge=0)
 
 
-@dataclass(frozen=True, slots=True)
-class TuneResult:
-    """The result of tuning."""
-
-    source: str  # the tuned version
-    version: str  # the new version
-    tuned: Tuned  # the fusion and its gain
-    calibrated: bool  # whether the version has a calibration of the fusion
-    published: bool
-
-    def report(self) -> dict[str, Any]:
-        """The result as JSON values; docs/indexing.md describes every key."""
-        return {
-            "status": "tuned",
-            "version": self.version,
-            "tuned_version": self.source,
-            "published": self.published,
-            "calibrated": self.calibrated,
-            **self.tuned.report(),
-        }
-
-    def summary(self) -> str:
-        """The result in a few lines of text."""
-        done = "published" if self.published else "made"
-        return f"{self.tuned.summary()}\n{done} {self.version} from {self.source}"
-
-
-def tune_index(options: TuneOptions) -> TuneResult:
-    """Fits the fusion of a version and stores it in a new version with otherwise the same files."""
+@command(TuneOptions)
+def tune_command(options: TuneOptions) -> None:
+    """Fits the fusion of hybrid search to judged queries, and adds a version with the result."""
     root = IndexRoot(options.index_root)
     source = options.version or root.current()
     index = Index.open(root.folder(source))
     task = find_tasks(options.data, [options.split])[0]
-    tuned, calibration = _tune_fusion(index, task, options)
-    parameters = {
-        "fusion": tuned.fusion.model_dump(),
-        "data": task.data,
-        "split": task.split,
-        "queries": tuned.queries,
-    }
+    if not index.holds(POSTINGS):
+        raise MismatchError(
+            f"version {index.version} holds no lexical index to fuse with; build it with --lexical"
+        )
+    queries = [candidates_of(index, query, options.candidates) for query in judged_queries(index, task)]
+    tuned = tune(queries, index.order, options.seed)
+    calibration = calibrate(queries, tuned.fusion, index.order)
+    source_of = {"data": task.data, "split": task.split, "queries": tuned.queries}
     with root.locked():
         if options.publish and options.version is None and root.current() != source:
             raise BusyError(
                 f"{root.current()} was published in place of {source} while it was tuned, and what is in it would be lost; nothing was "
                 "changed: tune again"
             )
-        version = derive(
-            root, source, {}, {"tuning": parameters}, lambda folder: _store(folder, tuned, calibration)
-        )
+        parameters = {"tuning": {"fusion": tuned.fusion.model_dump(), **source_of}}
+        version = derive(root, source, {}, parameters, lambda folder: _store(folder, tuned, calibration))
         if options.publish:
             root.publish(version)
-    return TuneResult(source, version, tuned, calibration is not None, options.publish)
-
-
-def _tune_fusion(index: Index, task: Task, options: TuneOptions) -> tuple[Tuned, CalibratedFusion | None]:
-    if not index.holds(POSTINGS):
-        raise MismatchError(
-            f"version {index.version} holds no lexical index to fuse with; build it with --lexical"
-        )
-    if options.candidates < DEPTH:
-        raise ConfigError(f"--candidates must be at least {DEPTH}, found {options.candidates}")
-    queries = [candidates_of(index, query, options.candidates) for query in judged_queries(index, task)]
-    tuned = tune(queries, index.order, options.seed)
-    return tuned, calibrate(queries, tuned.fusion, index.order)
+    report = {
+        "status": "tuned",
+        "version": version,
+        "tuned_version": source,
+        "published": options.publish,
+        "calibrated": calibration is not None,
+        **tuned.report(),
+    }
+    write_report(options.json_file, report)
+    say(f"{tuned.summary()}\n{'published' if options.publish else 'made'} {version} from {source}")
 
 
 def candidates_of(index: Index, query: JudgedQuery, k: int) -> Candidates:
     """The candidates that a hybrid search of one query fuses, gathered as a service does."""
-    _, gathered = gather_hybrid(index, query.asked, k)
+    _, gathered = gather_hybrid(index, query.encoded, k)
     union = np.union1d(gathered.dense[1], gathered.lexical[1])
     return Candidates(
         dense=gathered.dense,

@@ -1,7 +1,7 @@
 """Writes versions of builds, deltas, compactions and tunings.
 
-Versions never change, so an addition makes a new version. Unchanged files are hard links to the older version's if
-the disk supports them: they take no additional space, and either version can be removed.
+Versions never change, so an addition makes a new version. Its unchanged files are hard links to the older version's,
+which take no space, and either version can be removed.
 """
 
 import os
@@ -92,35 +92,29 @@ def derive(
     folder = root.folder(source)
     manifest = read_manifest(folder, "index")
     target = VersionWriter(root, version)
-    kept = {name: record for name, record in manifest.files.items() if keep(name)}
+    files = {name: record for name, record in manifest.files.items() if keep(name)}
     with disk_errors(root.path), target.write() as writer:
-        linked = link_files(folder, kept, writer.folder)
+        linked = link_files(folder, files, writer.folder)
         counts = add(writer.folder)
-        writer.known = {
-            name: record for name, record in linked.items() if _is_link(folder / name, writer.folder / name)
-        }
+        for name, record in linked.items():  # without those that `add` replaced
+            if (writer.folder / name).is_file() and (writer.folder / name).samefile(folder / name):
+                writer.known[name] = record
         together = {**manifest.parents, **parents}
         describe_heir(writer, manifest, together, parameters, {**manifest.counts, **(counts or {})})
     return target.version
 
 
 def link_files(source: Path, files: Mapping[str, FileRecord], target: Path) -> dict[str, FileRecord]:
-    """Puts a version's files (path -> record) into a new version, as hard links if the disk supports them.
-
-    Returns the records of the files that were linked, for `ArtifactWriter.known`.
-    """
-    for name in files:
-        _link(source / name, target / name)
-    return {name: record for name, record in files.items() if _is_link(source / name, target / name)}
+    """Puts a version's files (path -> record) into a new one; returns those that were linked, not copied."""
+    return {name: record for name, record in files.items() if link_file(source / name, target / name)}
 
 
-def _link(source: Path, target: Path) -> None:
+def link_file(source: Path, target: Path) -> bool:
+    """Makes a hard link, or a copy if the disk has none; returns whether it is a link."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
     except OSError:  # another disk, or no support for hard links
         shutil.copyfile(source, target)
-
-
-def _is_link(source: Path, target: Path) -> bool:
-    return target.is_file() and target.samefile(source)
+        return False
+    return True

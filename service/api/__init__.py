@@ -1,3 +1,3 @@
 """HTTP: routes, request bodies, responses and problems."""
 
-from glow_service.api import documents, embeddings, operations, search, suggest  # noqa: F401 - they declare the routes
+from glow_service.api import documents, embeddings, operations, search  # noqa: F401 - they declare the routes

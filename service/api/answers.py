@@ -20,18 +20,12 @@ from glow_service.access import Tenant, require_visible
 from glow_service.api.context import RequestContext
 from glow_service.errors import DeadlineError
 from glow_service.fragment import ResultFragment
-from glow_service.search import (
-    Deadline,
-    Job,
-    LongHitsError,
-    SearchAnswer,
-    SearchPlan,
-    SearchRequest,
-    SearchSession,
-    StageClock,
-    filter_terms_of,
-    plan_search,
-)
+from glow_service.search.clock import Deadline, StageClock
+from glow_service.search.hits import LongHitsError
+from glow_service.search.plan import SearchPlan, filter_terms_of, plan_search
+from glow_service.search.pool import Job
+from glow_service.search.request import SearchRequest
+from glow_service.search.run import SearchAnswer, SearchSession
 from glow_service.state import Service
 
 Vector = NDArray[np.float32]
@@ -67,8 +61,8 @@ def _confined(
         return request
     if request.like is not None:
         require_visible(request.like.id, tenant, index, deadline.check)
-    given = request.filter
-    restricted = tenant.filter if given is None else {"and": [tenant.filter, given]}
+    both = {"and": [tenant.filter, request.filter]}
+    restricted = tenant.filter if request.filter is None else both
     return request.model_copy(update={"filter": restricted, "typos": "off", "prefix": False})
 
 
@@ -100,7 +94,7 @@ async def find(
     If a store fails, a hybrid search that allows partial results becomes lexical or dense; others raise.
     """
     clock = StageClock()
-    making = _Making(service, context, index, plan, deadline, is_expensive=is_expensive)
+    making = _Making(service, context, index, plan, deadline, is_expensive)
     try:
         result = await making.cached()
     except _UnfinishedError as unfinished:
@@ -110,10 +104,11 @@ async def find(
         if not plan.allow_partial or plan.retriever != "hybrid":
             raise
         _logger.warning("one retriever only", extra={"fields": {"error": str(error)}})
+        words: Retriever = "learned-sparse" if index.holds(LEARNED_SPARSE) else "lexical"
         try:
-            return await making.by_words()
+            return await making.by(words, missing="dense")
         except StoreError:  # the words are in a store, too; perhaps only they are missing
-            return await making.by_vectors()
+            return await making.by("dense", missing="lexical")
     except DeadlineError as error:
         if not plan.allow_partial:
             raise DeadlineError(
@@ -129,23 +124,18 @@ async def find(
     return Answer(result, (), making.timings_ms)
 
 
+@dataclass(slots=True)
 class _Making:
     """Makes one response."""
 
-    def __init__(
-        self,
-        service: Service,
-        context: RequestContext,
-        index: Index,
-        plan: SearchPlan,
-        deadline: Deadline,
-        *,
-        is_expensive: bool,
-    ) -> None:
-        self.session: SearchSession | None = None
-        self.timings_ms: dict[str, float] = {}
-        self._service, self._context, self._index, self._plan = service, context, index, plan
-        self._deadline, self._is_expensive = deadline, is_expensive
+    _service: Service
+    _context: RequestContext
+    _index: Index
+    _plan: SearchPlan
+    _deadline: Deadline
+    _is_expensive: bool
+    session: SearchSession | None = None
+    timings_ms: dict[str, float] = field(default_factory=dict)
 
     async def cached(self) -> ResultFragment:
         """The result from the cache, or from a search; concurrent requests for the same search share one."""
@@ -161,16 +151,8 @@ class _Making:
             raise self._deadline.error() from error
         return ResultFragment(members)
 
-    async def by_words(self) -> Answer:
-        """The lexical or learned sparse result, for a vector store that does not respond; it is not cached."""
-        by: Retriever = "learned-sparse" if self._index.holds(LEARNED_SPARSE) else "lexical"
-        return await self._by(by, "dense")
-
-    async def by_vectors(self) -> Answer:
-        """The dense result, for a store that lacks the words; it is not cached."""
-        return await self._by("dense", "lexical")
-
-    async def _by(self, retriever: Retriever, missing: str) -> Answer:
+    async def by(self, retriever: Retriever, missing: str) -> Answer:
+        """The result of one retriever, for a store that does not respond; it is not cached."""
         plan = replace(self._plan, retriever=retriever, rerank=None, fusion=None)
         session = SearchSession(self._index, plan, self._deadline)
         answer, result = await self._in_thread(session, session.run, is_expensive=self._is_expensive)

@@ -17,7 +17,8 @@ from glow_service.errors import (
     MalformedJsonError,
     MediaTypeError,
 )
-from glow_service.search import NEVER, Deadline, Shape, fault
+from glow_service.search.clock import NEVER, Deadline
+from glow_service.search.request import Shape, fault
 from glow_service.settings import Settings
 from glow_service.state import service_of
 
@@ -194,11 +195,7 @@ async def read_json(
 
 
 async def read_object(request: Request, max_bytes: int, deadline: Deadline = NEVER) -> dict[str, Any]:
-    """Reads the body as a JSON object of at most `max_bytes`.
-
-    The last value of a repeated key counts, as in most JSON readers. Very large objects and lists are refused
-    here, because checking each of their members would delay every other request.
-    """
+    """Reads the body as a JSON object of at most `max_bytes`, without very large objects and lists in it."""
     body = await read_json(request, max_bytes, deadline)
     try:
         value = _parse(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(_parse, body)

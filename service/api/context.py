@@ -14,13 +14,11 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from glow.contract import encode
+from glow.index import Index
 from glow_service.access import RequestIds, Tenant
-from glow_service.search import NEVER, Admission, Deadline
-
-
-def json_bytes(value: Any) -> bytes:
-    """Encodes a value as JSON in UTF-8: a record of `glow.contract`, or plain values."""
-    return encode(value)
+from glow_service.search.clock import NEVER, Deadline
+from glow_service.search.pool import Admission
+from glow_service.state import Service, service_of
 
 
 def json_answer(body: bytes) -> Response:
@@ -30,7 +28,7 @@ def json_answer(body: bytes) -> Response:
 
 def json_response(value: Any, status: int = 200) -> Response:
     """An `application/json` response."""
-    return Response(json_bytes(value), status, media_type="application/json")
+    return Response(encode(value), status, media_type="application/json")
 
 
 SCOPE_KEY = "glow.context"
@@ -43,8 +41,9 @@ class RequestContext:
 
     request_id: str  # the client's id if well-formed, otherwise a new one
     started: float = field(default_factory=time.perf_counter)  # `time.perf_counter()` at its first byte
-    # stages, for `Server-Timing` and the histograms
-    timings_ms: dict[str, float] = field(default_factory=dict)
+    timings_ms: dict[str, float] = field(
+        default_factory=dict
+    )  # stages, for `Server-Timing` and the histograms
     index_version: str = ""  # version of the searched index; "" if there is none
     deadline: Deadline = NEVER  # deadline of the response
     left: bool = False  # whether the client disconnected before the response
@@ -69,11 +68,6 @@ class RequestContext:
         """Milliseconds since the request started."""
         return (time.perf_counter() - self.started) * 1_000
 
-    def server_timing(self) -> str:
-        """The value of the header `Server-Timing`: all stages, then the total."""
-        stages = {**self.timings_ms, "total": self.took_ms()}
-        return ", ".join(f"{name};dur={value:.3f}" for name, value in stages.items())
-
 
 WATCHED_AFTER_S = 0.05
 """Shorter requests are not watched: a task for each would cost more than the rest of an unwanted search."""
@@ -81,10 +75,7 @@ WATCHED_AFTER_S = 0.05
 
 @contextmanager
 def leaving_cancels(request: Request) -> Iterator[None]:
-    """Cancels the request's task if the client disconnects during the block; this also removes it from the queue.
-
-    The body must have been read: the next message is then of the disconnection.
-    """
+    """Cancels the request's task if the client disconnects during the block; its body must have been read."""
     task, watches = asyncio.current_task(), list[asyncio.Task[None]]()
 
     def watch() -> None:
@@ -109,8 +100,8 @@ async def _cancel_when_left(request: Request, task: asyncio.Task[Any] | None) ->
 
 def new_context(scope: Scope) -> RequestContext:
     """Makes the context of a request and attaches it."""
-    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    identifier = given.decode() if _WELL_FORMED_ID.fullmatch(given) else secrets.token_hex(8)
+    sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    identifier = sent.decode() if _WELL_FORMED_ID.fullmatch(sent) else secrets.token_hex(8)
     context = RequestContext(identifier)
     scope[SCOPE_KEY] = context
     return context
@@ -125,3 +116,11 @@ def context_of(scope: Scope) -> RequestContext:
     """The context of a request."""
     context: RequestContext = scope[SCOPE_KEY]
     return context
+
+
+def live_of(request: Request) -> tuple[Service, RequestContext, Index]:
+    """The service, the context of a request, and the live index, which the response's headers then name."""
+    service, context = service_of(request), context_of(request.scope)
+    index = service.resources.live()
+    context.index_version = index.version
+    return service, context, index

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glow.collection import RecordKeys
-from glow.contract import DocumentResult, DocumentsResult, ListedDocument, OperationResult
+from glow.contract import DocumentResult, DocumentsResult, ListedDocument, OperationResult, encode
 from glow.errors import DiskError, DocumentNotFoundError, FilterError, QueryError, ReadOnlyError
 from glow.index import Index
 from glow.index.columns import COLUMNS
@@ -34,27 +34,27 @@ from glow_service.api.body import (
     read_json,
     read_object,
 )
-from glow_service.api.context import context_of, json_answer, json_bytes, json_response, leaving_cancels
+from glow_service.api.context import (
+    context_of,
+    json_answer,
+    json_response,
+    leaving_cancels,
+    live_of,
+)
 from glow_service.api.routes import BODY_ERRORS, route
 from glow_service.errors import RequestError
-from glow_service.search import (
-    MAX_ANSWER_BYTES,
-    MAX_FILTER_TERMS,
-    Deadline,
-    fault,
-    index_name,
-    list_fields,
-    parsed,
-    shown_fields,
-)
-from glow_service.search.request import members_of_address
+from glow_service.search.clock import Deadline
+from glow_service.search.plan import MAX_ANSWER_BYTES, MAX_FILTER_TERMS
+from glow_service.search.render import index_name, list_fields, shown_fields
+from glow_service.search.request import fault, members_of_address, parameters_of, parsed
 from glow_service.state import Service, service_of
 from glow_service.writes import (
     AcceptedDocuments,
     OperationState,
+    documents_of,
+    lines_of,
     read_documents,
     read_ids,
-    read_lines,
     read_patch,
 )
 
@@ -70,19 +70,9 @@ READ_AT_ONCE = 64
 """Documents that are read together."""
 
 
-def _parameters() -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = []
-    for name, schema in ListRequest.model_json_schema()["properties"].items():
-        kind = {key: schema[key] for key in ("type", "minimum", "maximum", "default") if key in schema}
-        text = schema["description"] + ("" if kind.get("type") else " As JSON.")
-        shown.append({"name": name, "in": "query", "schema": {"type": "string"} | kind, "description": text})
-    return shown
-
-
 @route(
     "GET",
     "/documents",
-    "/v1/documents",
     errors=(
         errors.RequestError,
         FilterError,
@@ -92,57 +82,55 @@ def _parameters() -> list[dict[str, Any]]:
     ),
     answer=DocumentsResult,
     tag="documents",
-    parameters=_parameters,
+    parameters=lambda: parameters_of(ListRequest),
 )
 async def get_documents(request: Request) -> Response:
     """Lists all documents of the live index by id, a page at a time."""
-    service, context = service_of(request), context_of(request.scope)
-    index = _begin(service, request)
-    context.index_version = index.version
-    asked = parsed(ListRequest, members_of_address(request.scope["query_string"]))
+    service, context, index = live_of(request)
+    context.hold(service.pool.expensive)
+    page = parsed(ListRequest, members_of_address(request.scope["query_string"]))
     tenant = None if context.tenant is None else context.tenant.filter
-    filters = [each for each in (tenant, asked.filter) if each is not None]
+    filters = [each for each in (tenant, page.filter) if each is not None]
+    deadline = context.deadline
     with leaving_cancels(request):
-        body = await service.pool.run_expensive(
-            context.deadline, _page, index, asked, filters, context.deadline.check
-        )
+        body = await service.pool.run_expensive(deadline, _page, index, page, filters, deadline.check)
     return json_answer(body)
 
 
 def _page(
-    index: Index, asked: ListRequest, filters: Sequence[dict[str, Any]], check: Callable[[], None]
+    index: Index, page: ListRequest, filters: Sequence[dict[str, Any]], check: Callable[[], None]
 ) -> bytes:
     schema = index.preprocessor.schema
     lists, listed, size, last = list_fields(schema), list[ListedDocument](), 0, None
-    for document in _after(index, asked, filters, check):
+    for document in _after(index, page, filters, check):
         check()
-        if len(listed) == asked.limit or size > MAX_ANSWER_BYTES:
+        if len(listed) == page.limit or size > MAX_ANSWER_BYTES:
             last = listed[-1].id
             break
         fields = shown_fields(document, schema.names, lists)
         listed.append(ListedDocument(document.id, fields, document.metadata))
-        size += len(json_bytes(listed[-1]))
-    return json_bytes(DocumentsResult(tuple(listed), index_name(index), last))
+        size += len(encode(listed[-1]))
+    return encode(DocumentsResult(tuple(listed), index_name(index), last))
 
 
 def _after(
-    index: Index, asked: ListRequest, filters: Sequence[dict[str, Any]], check: Callable[[], None]
+    index: Index, page: ListRequest, filters: Sequence[dict[str, Any]], check: Callable[[], None]
 ) -> Iterator[Document]:
     """The documents after an id that match every filter, by id."""
     stored, metadata = index[STORED_FIELDS], index[COLUMNS]
-    rest = stored.by_id(asked.after)
+    rest = stored.by_id(page.after)
     if not filters:
         yield from (parse_document((name, fields, more)) for name, _, fields, more in rest)
         return
-    wanted = filters[0] if len(filters) == 1 else {"and": [*filters]}
-    expression = parse_filter(wanted, metadata.columns, MAX_FILTER_TERMS)
+    condition = filters[0] if len(filters) == 1 else {"and": [*filters]}
+    expression = parse_filter(condition, metadata.columns, MAX_FILTER_TERMS)
     first = next(rest, None)
     if first is None:
         return
     rows = metadata.masks.mask(expression, check).rows
     rows = rows[metadata.columns.order[rows] >= metadata.columns.order[first[1]]]
-    if len(rows) > asked.limit + 1:
-        rows = rows[np.argpartition(metadata.columns.order[rows], asked.limit)[: asked.limit + 1]]
+    if len(rows) > page.limit + 1:
+        rows = rows[np.argpartition(metadata.columns.order[rows], page.limit)[: page.limit + 1]]
     rows = rows[np.argsort(metadata.columns.order[rows])]
     for start in range(0, len(rows), READ_AT_ONCE):
         yield from stored.rows(rows[start : start + READ_AT_ONCE].tolist())
@@ -151,22 +139,19 @@ def _after(
 @route(
     "GET",
     "/documents/{id:path}",
-    "/v1/documents/{id:path}",
     errors=(DocumentNotFoundError, errors.OverloadedError, errors.DeadlineError, errors.NotReadyError),
     answer=DocumentResult,
     tag="documents",
 )
 async def get_document(request: Request) -> Response:
     """Returns a document of the live index by id."""
-    service = service_of(request)
-    index = service.resources.live()
-    context = context_of(request.scope)
-    context.index_version = index.version
+    service, context, index = live_of(request)
+    deadline, identifier = context.deadline, request.path_params["id"]
     with leaving_cancels(request):
-        deadline, wanted = context.deadline, request.path_params["id"]
         if context.tenant is not None:
-            await service.pool.run(deadline, require_visible, wanted, context.tenant, index, deadline.check)
-        document = await service.pool.run(deadline, index[STORED_FIELDS].get, wanted)
+            tenant = context.tenant
+            await service.pool.run(deadline, require_visible, identifier, tenant, index, deadline.check)
+        document = await service.pool.run(deadline, index[STORED_FIELDS].get, identifier)
     schema = index.preprocessor.schema
     fields = shown_fields(document, schema.names, list_fields(schema))
     return json_response(DocumentResult(document.id, fields, document.metadata, index_name(index)))
@@ -186,7 +171,6 @@ _WRITE_ERRORS = (
 @route(
     "POST",
     "/documents",
-    "/v1/documents",
     errors=_WRITE_ERRORS,
     answer=OperationResult,
     body=DocumentsRequest,
@@ -200,18 +184,16 @@ async def post_documents(request: Request) -> Response:
     names, recorded = index.preprocessor.schema.names, index.manifest.parameters
     keys = RecordKeys(id_field=recorded.get("id_field"), generate_ids=recorded.get("generate_ids", False))
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == LINES:
-        data = await read_bytes(request, service.settings.max_write_bytes, deadline)
-        taken = await asyncio.to_thread(read_lines, data, names, keys)
+        lines = lines_of(await read_bytes(request, service.settings.max_write_bytes, deadline))
     else:
-        data = await read_json(request, service.settings.max_write_bytes, deadline)
-        taken = await asyncio.to_thread(read_documents, data, names, keys)
+        lines = documents_of(await read_json(request, service.settings.max_write_bytes, deadline))
+    taken = await asyncio.to_thread(read_documents, lines, names, keys)
     return await _write(service, request, "upsert", taken, documents=taken.documents)
 
 
 @route(
     "PATCH",
     "/documents/{id:path}",
-    "/v1/documents/{id:path}",
     errors=_WRITE_ERRORS,
     answer=OperationResult,
     body=PatchRequest,
@@ -221,17 +203,16 @@ async def post_documents(request: Request) -> Response:
 async def patch_document(request: Request) -> Response:
     """Changes metadata of a document, which is not encoded again; an unknown id is not an error."""
     service = service_of(request)
-    names, deadline = _begin(service, request).preprocessor.schema.names, _read_by(request)
-    identifier = request.path_params["id"]
-    data = await read_json(request, service.settings.max_write_bytes, deadline, MERGE_PATCH)
-    metadata = await asyncio.to_thread(read_patch, identifier, data, names)
+    index, identifier = _begin(service, request), request.path_params["id"]
+    data = await read_json(request, service.settings.max_write_bytes, _read_by(request), MERGE_PATCH)
+    names, recorded = index.preprocessor.schema.names, index.manifest.parameters
+    metadata = await asyncio.to_thread(read_patch, identifier, data, names, recorded)
     return await _write(service, request, "patch", None, id=identifier, metadata=metadata)
 
 
 @route(
     "DELETE",
     "/documents/{id:path}",
-    "/v1/documents/{id:path}",
     errors=_WRITE_ERRORS,
     answer=OperationResult,
     tag="documents",
@@ -247,7 +228,6 @@ async def delete_document(request: Request) -> Response:
 @route(
     "POST",
     "/documents/delete",
-    "/v1/documents/delete",
     errors=(*_WRITE_ERRORS, FilterError),
     answer=OperationResult,
     body=DeleteRequest,
@@ -264,17 +244,16 @@ async def post_delete(request: Request) -> Response:
     if not body or not body.keys() <= {"filter", "all"} or not isinstance(body.get("all", True), bool):
         detail = "expected only 'ids', 'filter' or 'all': true ('filter' and 'all' can be combined)"
         raise fault("", detail)
-    means_all, wanted = body.get("all", False), body.get("filter", EVERY)
-    expression = parse_filter(wanted, index[COLUMNS].columns, MAX_FILTER_TERMS)
+    means_all, condition = body.get("all", False), body.get("filter", EVERY)
+    expression = parse_filter(condition, index[COLUMNS].columns, MAX_FILTER_TERMS)
     if not means_all and restricts_nothing(expression):
         raise fault("/filter", 'the filter matches every document; to delete all of them, add "all": true')
-    return await _write(service, request, "delete_by_filter", None, filter=wanted, all=means_all)
+    return await _write(service, request, "delete_by_filter", None, filter=condition, all=means_all)
 
 
 @route(
     "GET",
     "/operations/{id}",
-    "/v1/operations/{id}",
     errors=(QueryError, errors.NotReadyError),
     answer=OperationResult,
     tag="documents",
@@ -335,11 +314,11 @@ def _wait_s(request: Request) -> float:
         return 0.0
     if wait != "visible":
         raise RequestError(f"wait={wait!r:.40}: expected 'visible', or no parameter")
-    asked = request.query_params.get("wait_s", str(WAIT_S))
+    text = request.query_params.get("wait_s", str(WAIT_S))
     try:
-        seconds = float(asked)
+        seconds = float(text)
     except ValueError as error:
-        raise RequestError(f"wait_s={asked!r:.40}: expected seconds") from error
+        raise RequestError(f"wait_s={text!r:.40}: expected seconds") from error
     if not 0.0 < seconds <= MOST_WAIT_S:
-        raise RequestError(f"wait_s={asked!r:.40}: expected more than 0 and at most {MOST_WAIT_S:g} seconds")
+        raise RequestError(f"wait_s={text!r:.40}: expected more than 0 and at most {MOST_WAIT_S:g} seconds")
     return seconds

@@ -21,7 +21,9 @@ from glow_service.api.context import context_of, json_response, leaving_cancels
 from glow_service.api.routes import BODY_ERRORS, route
 from glow_service.errors import NotAvailableError
 from glow_service.live.resources import OpenVersion
-from glow_service.search import MAX_FAULTS, StageClock, fault, query_tokens, refusal
+from glow_service.search.clock import StageClock
+from glow_service.search.request import MAX_FAULTS, fault, refusal
+from glow_service.search.run import query_tokens
 from glow_service.settings import Settings
 from glow_service.state import service_of
 

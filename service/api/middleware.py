@@ -26,7 +26,8 @@ from glow_service.errors import (
     RequestError,
     RouteNotFoundError,
 )
-from glow_service.search import Deadline, faults_of
+from glow_service.search.clock import Deadline
+from glow_service.search.request import faults_of
 from glow_service.state import Service
 
 _access = logging.getLogger("glow_service.access")
@@ -180,7 +181,9 @@ def _headers(context: RequestContext, message: Message) -> list[tuple[bytes, byt
     present = {name for name, _ in message["headers"]}
     headers = [pair for pair in _SECURITY_HEADERS if pair[0] not in present]
     headers.append((b"x-request-id", context.request_id.encode()))
-    headers.append((b"server-timing", context.server_timing().encode()))
+    stages = {**context.timings_ms, "total": context.took_ms()}
+    timing = ", ".join(f"{name};dur={value:.3f}" for name, value in stages.items())
+    headers.append((b"server-timing", timing.encode()))
     if context.index_version:
         headers.append((b"x-index-version", context.index_version.encode()))
     return headers

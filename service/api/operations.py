@@ -22,7 +22,7 @@ from glow_service.api.context import context_of, json_response
 from glow_service.api.problems import PROBLEMS, problem_type
 from glow_service.api.routes import BODY_ERRORS, openapi, route
 from glow_service.errors import DeadlineError, RouteNotFoundError, SwapRefusedError
-from glow_service.search import index_name, list_fields
+from glow_service.search.render import index_name, list_fields
 from glow_service.state import Service, service_of
 
 LONGEST_S = 600.0
@@ -79,7 +79,7 @@ async def _change(root: IndexRoot, change: Callable[[], Manifest], command: str)
 
 async def _follow(service: Service, request: Request, before: str) -> Response:
     """Makes every worker check CURRENT, waits for this one, briefly for the others, and reports the live version."""
-    asked = service.workers.ask()
+    check = service.workers.ask()
     looked = asyncio.wrap_future(service.watcher.look())
     try:
         await asyncio.wait_for(asyncio.shield(looked), LONGEST_S)
@@ -87,7 +87,7 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
         raise DeadlineError(
             f"the version is still loading after {LONGEST_S:g} s; see the result in /readyz and the log"
         ) from error
-    await _wait_for_workers(service, asked)
+    await _wait_for_workers(service, check)
     live = service.resources.live()
     context_of(request.scope).index_version = live.version
     refusal = service.swap.refusal
@@ -99,12 +99,12 @@ async def _follow(service: Service, request: Request, before: str) -> Response:
     return json_response(AdminResult(before, index_name(live), workers_of(service)))
 
 
-async def _wait_for_workers(service: Service, asked: str) -> None:
+async def _wait_for_workers(service: Service, check: str) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + WORKERS_S
     while loop.time() < until:
         # A later request may have replaced this one.
-        done = (asked, service.workers.asked())
+        done = (check, service.workers.asked())
         if all(status.request in done for status in service.workers.statuses()):
             return
         await asyncio.sleep(POLL_S)
@@ -181,15 +181,13 @@ async def get_info(request: Request) -> Response:
 @route("GET", "/problems/{code}", errors=(errors.RouteNotFoundError,))
 async def get_problem(request: Request) -> Response:
     """Returns the meaning of a problem code."""
-    wanted = request.path_params["code"]
+    code = request.path_params["code"]
     for kind, problem in PROBLEMS.items():
-        if kind.code == wanted:
-            said = {"title": problem.title, "status": problem.status}
+        if kind.code == code:
+            members = {"title": problem.title, "status": problem.status}
             meaning = (kind.__doc__ or "").split("\n")[0]
-            return json_response(
-                {"type": problem_type(kind.code), "code": kind.code, **said, "meaning": meaning}
-            )
-    raise RouteNotFoundError(f"there is no problem with the code {wanted!r:.80}")
+            return json_response({"type": problem_type(code), "code": code, **members, "meaning": meaning})
+    raise RouteNotFoundError(f"there is no problem with the code {code!r:.80}")
 
 
 @route("GET", "/openapi.json")

@@ -10,11 +10,10 @@ from typing import Any
 from starlette.responses import Response
 
 from glow import errors as glow_errors
-from glow.contract import InvalidValue, Problem
+from glow.contract import InvalidValue, Problem, encode
 from glow.errors import Fault, FilterError, GlowError, QueryError
 from glow.ingest import LogBusyError, LogFullError
 from glow_service import errors
-from glow_service.api.context import json_bytes
 from glow_service.errors import RequestError
 
 MEDIA_TYPE = "application/problem+json"
@@ -98,7 +97,7 @@ def problem_response(
         more = {"WWW-Authenticate": 'Bearer realm="glow"'}
     elif problem.status in (429, 503):
         more = {"Retry-After": str(getattr(known, "retry_after_s", RETRY_AFTER_S))}
-    body = json_bytes(problem_body(known, request_id=request_id, instance=instance))
+    body = encode(problem_body(known, request_id=request_id, instance=instance))
     return Response(body, problem.status, {**more, **(headers or {})}, MEDIA_TYPE)
 
 

@@ -81,7 +81,8 @@ ROUTES: list[Route] = []
 
 def route(
     method: str,
-    *paths: str,
+    path: str,
+    *,
     errors: Sequence[type[GlowError]] = (),
     answer: type[Record] | None = None,
     body: type[BaseModel] | None = None,
@@ -90,7 +91,11 @@ def route(
     most_bytes: MostBytes = lambda settings: settings.max_body_bytes,
     parameters: Callable[[], list[dict[str, Any]]] = list,
 ) -> Callable[[_H], _H]:
-    """Declares a route. A handler with the argument `body` gets it validated; others read the request themselves."""
+    """Declares a route; those of search and documents stand below `/v1`, too.
+
+    A handler with the argument `body` gets it validated; others read the request themselves.
+    """
+    paths = (path, f"/v1{path}") if tag in ("search", "documents") else (path,)
 
     def declare(handler: _H) -> _H:
         ROUTES.append(
@@ -226,9 +231,9 @@ def _schemas() -> dict[str, Any]:
     """Name -> schema, of every body and response. Responses have no other members, but clients must accept them."""
     bodies = dict.fromkeys(each.body for each in ROUTES if each.body)
     template = _REF.replace("{name}", "{model}")
-    _, asked = models_json_schema([(body, "validation") for body in bodies], ref_template=template)
+    _, requests = models_json_schema([(body, "validation") for body in bodies], ref_template=template)
     answers = dict.fromkeys(each.answer for each in ROUTES if each.answer)
-    _, answered = schema_components([*answers, Problem], ref_template=_REF)
-    for name, schema in answered.items():
+    _, responses = schema_components([*answers, Problem], ref_template=_REF)
+    for name, schema in responses.items():
         schema["additionalProperties"] = name == IndexInfo.__name__
-    return {**asked["$defs"], **answered}
+    return {**requests["$defs"], **responses}

@@ -1,4 +1,4 @@
-"""The routes `/search`, `/search/batch`, `/explain` and `/feedback`."""
+"""The routes `/search`, `/search/batch`, `/explain`, `/suggest` and `/feedback`."""
 
 import asyncio
 import hashlib
@@ -19,11 +19,16 @@ from glow.contract import (
     ExplainResult,
     FeedbackResult,
     SearchResult,
+    Suggestion,
+    SuggestResult,
+    encode,
 )
 from glow.errors import DocumentNotFoundError, Fault, FilterError, GlowError, QueryError
 from glow.index import Index
+from glow.index.columns import COLUMNS
 from glow.index.columns.filters import count_terms
 from glow.query_log import Feedback
+from glow.search import suggest
 from glow_service import errors
 from glow_service.access import client_of_scope, require_visible
 from glow_service.api.answers import count_late, find, note, plan_of
@@ -33,33 +38,28 @@ from glow_service.api.context import (
     context_of,
     head_of,
     json_answer,
-    json_bytes,
     json_response,
     leaving_cancels,
+    live_of,
 )
 from glow_service.api.problems import problem_body
 from glow_service.api.routes import BODY_ERRORS, route
 from glow_service.errors import AnswerTooLargeError, DeadlineError, RateLimitError, RequestIdError
-from glow_service.search import (
-    MAX_ANSWER_BYTES,
-    MAX_EXPLAINED_HITS,
-    Deadline,
-    DocumentSearch,
-    SearchPlan,
+from glow_service.search.clock import Deadline
+from glow_service.search.plan import MAX_ANSWER_BYTES, MAX_EXPLAINED_HITS, SearchPlan
+from glow_service.search.render import index_name
+from glow_service.search.request import (
     SearchRequest,
+    Shape,
     fault,
-    index_name,
+    members_of_address,
+    parameters_of,
     parsed,
 )
-from glow_service.search.request import members_of_address, parameters
+from glow_service.search.why import DocumentSearch
 from glow_service.state import Service, service_of
 
-_EXAMPLE: dict[str, Any] = {
-    "query": "how do bees find home",
-    "top_k": 3,
-    "fields": ["url", "title"],
-    "highlight": True,
-}
+_EXAMPLE = {"query": "how do bees find home", "top_k": 3, "fields": ["url", "title"], "highlight": True}
 _logger = logging.getLogger(__name__)
 
 
@@ -78,7 +78,6 @@ _SEARCH_ERRORS = (
 @route(
     "POST",
     "/search",
-    "/v1/search",
     errors=(*BODY_ERRORS, *_SEARCH_ERRORS),
     answer=SearchResult,
     body=SearchRequest,
@@ -87,10 +86,7 @@ _SEARCH_ERRORS = (
 )
 async def post_search(request: Request, body: SearchRequest) -> Response:
     """Searches for documents."""
-    service = service_of(request)
-    context = context_of(request.scope)
-    index = service.resources.live()
-    context.index_version = index.version
+    service, context, index = live_of(request)
     with leaving_cancels(request):
         plan = await plan_of(service, context, index, body)
         context.deadline = Deadline.after(context.started, plan.timeout_ms)
@@ -106,11 +102,10 @@ async def post_search(request: Request, body: SearchRequest) -> Response:
 @route(
     "GET",
     "/search",
-    "/v1/search",
     errors=(errors.RequestError, errors.DeadlineError, *_SEARCH_ERRORS),
     answer=SearchResult,
     tag="search",
-    parameters=parameters,
+    parameters=lambda: parameters_of(SearchRequest),
 )
 async def get_search(request: Request) -> Response:
     """Searches for documents, as `POST /search` does; lists have commas, and objects are JSON."""
@@ -129,7 +124,6 @@ class ExplainRequest(SearchRequest):
 @route(
     "POST",
     "/explain",
-    "/v1/explain",
     errors=(*BODY_ERRORS, *_SEARCH_ERRORS),
     answer=ExplainResult,
     body=ExplainRequest,
@@ -138,9 +132,8 @@ class ExplainRequest(SearchRequest):
 )
 async def post_explain(request: Request, body: ExplainRequest) -> Response:
     """Says why a search returns a document, or does not."""
-    service, context, gone = service_of(request), context_of(request.scope), threading.Event()
-    index, tenant = service.resources.live(), context.tenant
-    context.index_version = index.version
+    service, context, index = live_of(request)
+    gone, tenant = threading.Event(), context.tenant
     context.hold(service.pool.expensive)
     with leaving_cancels(request):
         plan = await plan_of(service, context, index, body)
@@ -153,10 +146,10 @@ async def post_explain(request: Request, body: ExplainRequest) -> Response:
             return search.run()
 
         try:
-            found = await service.pool.run_expensive(deadline, work)
+            explanation = await service.pool.run_expensive(deadline, work)
         finally:
             gone.set()
-    return json_response({**head_of(context, service.request_ids), **msgspec.structs.asdict(found)})
+    return json_response({**head_of(context, service.request_ids), **msgspec.structs.asdict(explanation)})
 
 
 # `POST /search/batch`: several searches at once, each with its own result or problem.
@@ -172,7 +165,6 @@ MAX_BATCH_EXPLAINED_HITS = 64
 @route(
     "POST",
     "/search/batch",
-    "/v1/search/batch",
     errors=(*BODY_ERRORS, errors.OverloadedError, errors.NotReadyError),
     answer=BatchResult,
     body=BatchRequest,
@@ -182,10 +174,7 @@ MAX_BATCH_EXPLAINED_HITS = 64
 )
 async def post_batch(request: Request, body: BatchRequest) -> Response:
     """Runs several searches on one index version."""
-    service = service_of(request)
-    context = context_of(request.scope)
-    index = service.resources.live()
-    context.index_version = index.version
+    service, context, index = live_of(request)
     most, count = service.settings.max_batch_queries, len(body.searches)
     if not 1 <= count <= most:
         raise fault("/searches", f"expected 1 to {most} searches, found {count}; send several batches")
@@ -200,8 +189,8 @@ async def post_batch(request: Request, body: BatchRequest) -> Response:
                 return await batch.answer(place, search)
 
         results = await asyncio.gather(*(one(place, search) for place, search in enumerate(body.searches)))
-    head, found = head_of(context, service.request_ids), [msgspec.Raw(result) for result in results]
-    return json_response({**head, "index": index_name(index), "results": found})
+    members = {"index": index_name(index), "results": [msgspec.Raw(result) for result in results]}
+    return json_response({**head_of(context, service.request_ids), **members})
 
 
 def _check_totals(searches: list[dict[str, Any]]) -> None:
@@ -244,7 +233,7 @@ class _Batch:
                 count_late(self._service, context)
             known = error if isinstance(error, GlowError) else GlowError()
             problem = problem_body(known, request_id=context.request_id, instance=instance)
-            return json_bytes(BatchItem(problem.status, problem=problem))
+            return encode(BatchItem(problem.status, problem=problem))
 
     async def _result(self, search: dict[str, Any]) -> bytes:
         service, context, index = self._service, self._context, self._index
@@ -269,6 +258,53 @@ class _Batch:
         return result
 
 
+# `GET /suggest`: what a query may become, while it is typed.
+
+
+class SuggestRequest(Shape):
+    """The parameters of `GET /suggest`."""
+
+    query: str = Field(description="The text so far.")
+    top_k: int = Field(8, ge=1, le=20, description="Most suggestions.")
+
+
+@route(
+    "GET",
+    "/suggest",
+    errors=(
+        errors.RequestError,
+        QueryError,
+        errors.QueryTooLongError,
+        errors.NotAvailableError,
+        errors.DeadlineError,
+        errors.OverloadedError,
+        errors.NotReadyError,
+    ),
+    answer=SuggestResult,
+    tag="search",
+    parameters=lambda: parameters_of(SuggestRequest),
+)
+async def get_suggestions(request: Request) -> Response:
+    """Suggests titles and phrases for the beginning of a query; its last word may be incomplete."""
+    service, context, index = live_of(request)
+    start = parsed(SuggestRequest, members_of_address(request.scope["query_string"]))
+    with leaving_cancels(request):
+        # As a search: the same bounds of a query, and the filter of the key.
+        search = parsed(SearchRequest, {"query": start.query, "retriever": "lexical"})
+        plan = await plan_of(service, context, index, search)
+        check = context.deadline.check
+
+        def work() -> list[Suggestion]:
+            allowed = None if plan.filter is None else index[COLUMNS].masks.mask(plan.filter, check)
+            suggestions = suggest(index, plan.text, start.top_k, allowed, check)
+            return [Suggestion(each.text, each.kind, each.id) for each in suggestions]
+
+        members = {"index": index_name(index), "suggestions": await service.pool.run(context.deadline, work)}
+    response = json_response({**head_of(context, service.request_ids), **members})
+    response.headers["cache-control"] = "no-store"
+    return response
+
+
 # `POST /feedback`: logs clicks and relevance judgments, which `glow learn-clicks` reads.
 
 MAX_FEEDBACK_BYTES = 4_096
@@ -277,7 +313,6 @@ MAX_FEEDBACK_BYTES = 4_096
 @route(
     "POST",
     "/feedback",
-    "/v1/feedback",
     errors=(*BODY_ERRORS, errors.RequestIdError, errors.RouteNotFoundError),
     answer=FeedbackResult,
     body=FeedbackRequest,
@@ -293,13 +328,8 @@ async def post_feedback(request: Request) -> Response:
             "no such path; /openapi.json lists every one, and feedback_log turns this one on"
         )
     body = parsed(FeedbackRequest, await read_object(request, MAX_FEEDBACK_BYTES, context.deadline))
-    feedback = Feedback(
-        request_id=_request_id(service, body.request_id),
-        id=body.id,
-        kind=body.kind,
-        rank=body.rank,
-        dwell_s=body.dwell_s,
-    )
+    members = body.model_dump(include={"id", "kind", "rank", "dwell_s"})
+    feedback = Feedback(request_id=_request_id(service, body.request_id), **members)
     # Only a client with a key may distinguish its users; without one, anybody could pretend to be many users.
     who = f"{context.key}\n{body.user}" if context.key and body.user else client_of_scope(request.scope)
     _limit(service, who)
@@ -307,12 +337,12 @@ async def post_feedback(request: Request) -> Response:
     return json_response(FeedbackResult("noted"), 202)
 
 
-def _request_id(service: Service, given: str) -> str:
+def _request_id(service: Service, signed: str) -> str:
     """The id of a search without its signature."""
-    request_id = service.request_ids.read(given)
+    request_id = service.request_ids.read(signed)
     if request_id is None:
         service.metrics.feedback_refused.labels(RequestIdError.code).inc()
-        detail = f"found {given!r:.60}, not the id of a search of this service; send the whole request_id of a response"
+        detail = f"found {signed!r:.60}, not the id of a search of this service; send the whole request_id of a response"
         raise RequestIdError(f"/request_id: {detail}", [Fault("/request_id", detail)])
     return request_id
 

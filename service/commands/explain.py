@@ -22,19 +22,12 @@ from glow.runtime import Explanation
 from glow.search import RetrieverOrAuto, analyze_query, read_synonyms
 from glow.text import Fragment, Highlighter, Highlighting, markup
 from glow_service.commands.search import printable
-from glow_service.search import (
-    DocumentSearch,
-    Explanations,
-    SearchPlan,
-    SearchRequest,
-    SearchSession,
-    explain,
-    parsed,
-    passage_document,
-    plan_search,
-    require_explainer,
-)
-from glow_service.search.request import members_of_address
+from glow_service.search.explanations import Explanations, explain, require_explainer
+from glow_service.search.hits import passage_document
+from glow_service.search.plan import SearchPlan, plan_search
+from glow_service.search.request import SearchRequest, members_of_address, parsed
+from glow_service.search.run import SearchSession
+from glow_service.search.why import DocumentSearch
 from glow_service.settings import Settings
 
 _STYLES = {"": "", "query": "bold yellow", "attended": "bold cyan"}
@@ -56,28 +49,20 @@ class Explained:
 def as_json(explained: Explained) -> dict[str, Any]:
     """Everything as JSON, with the members of a `POST /search` response."""
     explanations = explained.explanations
-    hits = [
-        {
+    hits = []
+    for place, document in enumerate(explained.documents):
+        explanation = _terms(explanations.documents[place])
+        if explanations.left_out:
+            explanation["leave_one_out"] = _changes(explanations, place)
+        fragments = explained.fragments[place].items()
+        hit = {
             "id": document.id,
-            "score": score,
-            "scores": {"dense": cosine},
-            "highlights": {name: [markup(one) for one in found] for name, found in fragments.items()},
-            "explanation": {
-                **_terms(explanation),
-                **({"leave_one_out": _changes(explanations, place)} if explanations.left_out else {}),
-            },
+            "score": explained.scores[place],
+            "scores": {"dense": explanations.cosines[place]},
+            "highlights": {name: [markup(each) for each in texts] for name, texts in fragments},
+            "explanation": explanation,
         }
-        for place, (document, score, cosine, explanation, fragments) in enumerate(
-            zip(
-                explained.documents,
-                explained.scores,
-                explanations.cosines,
-                explanations.documents,
-                explained.fragments,
-                strict=True,
-            )
-        )
-    ]
+        hits.append(hit)
     return {"query": {"text": explained.query, "explanation": _terms(explanations.query)}, "hits": hits}
 
 
@@ -165,16 +150,16 @@ def explain_command(options: ExplainOptions) -> None:
     # The sentences need no explain graphs, and the tables do.
     explained = None if reasons and index.explainer is None else _explain(index, options)
     if options.json_file:
-        found: dict[str, Any] = {"documents": msgspec.to_builtins(reasons)} if reasons else {}
-        write_report(options.json_file, found | (as_json(explained) if explained else {}))
+        members: dict[str, Any] = {"documents": msgspec.to_builtins(reasons)} if reasons else {}
+        write_report(options.json_file, members | (as_json(explained) if explained else {}))
     if options.json_file == STDOUT:
         return
     console = Console(highlight=False)
     for reason in reasons:
         ranks = ", ".join(f"{name} {rank:,}" for name, rank in reason.ranks.items())
         read = f"the encoder read {reason.read.tokens} of at most {reason.read.limit} tokens"
-        said = (f"{reason.id}  {reason.summary}", f"    ranks: {ranks}; {read}", "")
-        console.print(Text("\n".join(map(printable, said))), soft_wrap=True)
+        lines = (f"{reason.id}  {reason.summary}", f"    ranks: {ranks}; {read}", "")
+        console.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
     if explained is not None:
         console.print(Group(*as_tables(explained, options.words)))
 
@@ -195,10 +180,10 @@ def _explain(index: Index, options: ExplainOptions) -> Explained:
     depth = CANDIDATES if options.ids else options.top_k
     plan = SearchPlan(query, top_k=depth, offset=0, candidates=CANDIDATES, params=SearchParams())
     hits = {hit.id: hit for hit in SearchSession(index, plan).run().found.hits}
-    found = [(name, hits.get(name)) for name in options.ids or hits]
+    pairs = [(name, hits.get(name)) for name in options.ids or hits]
     # If an index has passages, explain the best one: the encoder read passages, not whole documents.
     stored = index[STORED_FIELDS]
-    documents = [passage_document(stored.get(name), hit.passage if hit else None) for name, hit in found]
+    documents = [passage_document(stored.get(name), hit.passage if hit else None) for name, hit in pairs]
     explanations = explain(index, query, documents, leave_one_out=options.leave_one_out)
     highlighter = Highlighter(index.preprocessor, index.analyzer)
     shown = Highlighting(options.fragments, options.fragment_chars)
@@ -206,6 +191,5 @@ def _explain(index: Index, options: ExplainOptions) -> Explained:
         highlighter.document(document, query, None, explanation.attended_words(), shown)
         for document, explanation in zip(documents, explanations.documents, strict=True)
     ]
-    return Explained(
-        query, documents, [hit.score if hit else None for _, hit in found], explanations, fragments
-    )
+    scores = [hit.score if hit else None for _, hit in pairs]
+    return Explained(query, documents, scores, explanations, fragments)

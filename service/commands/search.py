@@ -15,12 +15,13 @@ from rich.text import Text
 from glow.artifact import IndexRoot
 from glow.client import GlowClient
 from glow.commands import STDOUT, JsonOptions, command, counted, option, write_text
-from glow.contract import FoundHits, SearchResult, encode
+from glow.contract import FoundHits, encode
 from glow.errors import QueryError
 from glow.index import Index
 from glow.search import RetrieverOrAuto, read_synonyms
-from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
-from glow_service.search.request import members_of_address
+from glow_service.search.plan import plan_search
+from glow_service.search.request import SearchRequest, members_of_address, parsed
+from glow_service.search.run import SearchSession
 from glow_service.settings import Settings
 
 KEY_VARIABLE, ROOT_VARIABLE = "GLOW_API_KEY", "GLOW_INDEX_ROOT"
@@ -32,7 +33,9 @@ SNIPPET_FIELDS = 2
 class SearchOptions(JsonOptions):
     """Options of `glow search`; exactly one of `index_root` and `url` is required."""
 
-    text: str = option(..., "The query.", is_argument=True, metavar="TEXT")
+    text: str = option(
+        "", "The query; without one, --filter lists what it matches.", is_argument=True, metavar="[TEXT]"
+    )
     index_root: Path | None = option(
         None, "Local index root, whose live version is searched.", env=ROOT_VARIABLE
     )
@@ -59,7 +62,13 @@ class SearchOptions(JsonOptions):
 @command(SearchOptions)
 def search_command(options: SearchOptions) -> None:
     """Searches an index or a service, and prints the hits."""
-    answer = _ask_service(options) if options.url else _search_index(options)
+    if not (options.text.strip() or options.filter):
+        raise QueryError("the query is empty; give some text, or --filter")
+    if options.url:
+        with GlowClient(options.url, api_key=os.environ.get(KEY_VARIABLE) or None) as client:
+            answer: FoundHits = client.search(options.text or None, **_members(options))
+    else:
+        answer = _search_index(options)
     if options.json_file:
         write_text(options.json_file, json.format(encode(answer), indent=2).decode() + "\n")
     if options.json_file != STDOUT:
@@ -68,29 +77,20 @@ def search_command(options: SearchOptions) -> None:
 
 def _search_index(options: SearchOptions) -> FoundHits:
     assert options.index_root is not None  # noqa: S101 - checked with the options
-    if not options.text.strip():
-        raise QueryError("the query is empty; give some text")
     root = IndexRoot(options.index_root)
     index = Index.open(root.folder(root.current()))
     request = parsed(SearchRequest, {"query": options.text, **_members(options)})
-    plan = plan_search(
-        request, Settings(index_root=options.index_root), index, read_synonyms(options.synonyms)
-    )
-    return SearchSession(index, plan).run().found
-
-
-def _ask_service(options: SearchOptions) -> SearchResult:
-    with GlowClient(options.url, api_key=os.environ.get(KEY_VARIABLE) or None) as client:
-        return client.search(options.text, **_members(options))
+    settings, synonyms = Settings(index_root=options.index_root), read_synonyms(options.synonyms)
+    return SearchSession(index, plan_search(request, settings, index, synonyms)).run().found
 
 
 def _members(options: SearchOptions) -> dict[str, Any]:
-    members: dict[str, Any] = {"top_k": options.top_k, "highlight": True}
+    members: dict[str, Any] = {"top_k": options.top_k, "highlight": bool(options.text.strip())}
     if options.retriever != "auto":
         members["retriever"] = options.retriever
-    names = ("filter", "sort", "facets", "fields")
-    given = {name: getattr(options, name) for name in names if getattr(options, name)}
-    members |= members_of_address(urlencode(given).encode())
+    texts = {name: getattr(options, name) for name in ("filter", "sort", "facets", "fields")}
+    address = urlencode({name: text for name, text in texts.items() if text})
+    members |= members_of_address(address.encode())
     return {**members, "rerank": True} if options.rerank else members
 
 

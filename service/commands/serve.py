@@ -32,7 +32,8 @@ from glow.options import StrictModel
 from glow_service.access import make_key
 from glow_service.app import EXIT_CANNOT_START
 from glow_service.settings import Settings, settings_table
-from glow_service.telemetry import configure_logging, metrics_folder
+from glow_service.telemetry.logs import configure_logging
+from glow_service.telemetry.metrics import metrics_folder
 
 CONFIG_VARIABLE = "GLOW_CONFIG"
 FILE_SUFFIX = "_FILE"
@@ -55,9 +56,9 @@ def read_files(
             )
     for row in rows:
         if row.is_list:
-            given = environ.get(row.env) or values.get(row.name)
-            if given is not None:
-                values[row.name] = [given] if isinstance(given, str) else given
+            entries = environ.get(row.env) or values.get(row.name)
+            if entries is not None:
+                values[row.name] = [entries] if isinstance(entries, str) else entries
         path = environ.get(f"{row.env}{FILE_SUFFIX}")
         if path and isinstance(row.default, SecretStr):
             try:
@@ -95,12 +96,8 @@ LONGEST_LOAD_S = 600.0
 _logger = logging.getLogger(__name__)
 # Libraries of other systems may not survive a fork.
 _processes: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-# A worker has already logged why it failed to start, and anyone may offer an upgrade.
 _NO_NEWS = ("Unsupported upgrade request", "No supported WebSocket library")
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    return not any(each in record.getMessage() for each in _NO_NEWS)
+"""Lines of uvicorn's log that are left out: anyone may offer an upgrade."""
 
 
 def _work(config: uvicorn.Config, listening: socket.socket, serving: Any) -> None:
@@ -119,10 +116,7 @@ def _work(config: uvicorn.Config, listening: socket.socket, serving: Any) -> Non
 
 
 class Supervisor:
-    """Starts the workers, restarts those that end, and on SIGHUP replaces them one by one.
-
-    A worker has started once it serves. A worker that replaces another one loads its index first (`glow_service.app`).
-    """
+    """Starts the workers, restarts those that end, and on SIGHUP replaces them one by one."""
 
     def __init__(self, config: uvicorn.Config, listening: socket.socket) -> None:
         self._config, self._listening = config, listening
@@ -271,7 +265,9 @@ def _run(settings: Settings) -> int:
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         **HTTP,
     )
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: not any(each in record.getMessage() for each in _NO_NEWS)
+    )
     listening = _listen(settings)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     fields = {"url": f"http://{host}:{settings.port}", "workers": settings.processes}

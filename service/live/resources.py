@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from glow.artifact import IndexRoot
 from glow.errors import MismatchError, QueryError
@@ -24,12 +25,14 @@ from glow.runtime import Device, Encoder, Model
 from glow.search import Reranking, SynonymFile, Synonyms
 from glow.text import Highlighting
 from glow_service.errors import DrainingError, NotReadyError
-from glow_service.search import Deadline, HighlightCall, SearchPlan, SearchSession
-from glow_service.telemetry import Metrics
+from glow_service.search.clock import Deadline
+from glow_service.search.plan import HighlightCall, SearchPlan
+from glow_service.search.run import SearchSession
+from glow_service.telemetry.metrics import Metrics
 
 PROBE_TEXT = "how do honey bees find their way home from a distant field"
 """Query for an index without usable texts; about as long as real queries."""
-_WORDS = 12
+_WORDS, PROBE_HITS = 12, 10
 WARMUP_QUERIES = 16
 """Queries that run before a version is served."""
 
@@ -41,26 +44,22 @@ def warm_up(index: Index) -> None:
     for document in index[STORED_FIELDS].rows(list(rows)) if rows else []:
         values = [text for texts_of_field in document.fields.values() for text in texts_of_field]
         texts.append(" ".join(values[0].split()[:_WORDS]) if values else PROBE_TEXT)
+    features: dict[str, Any] = {"highlight": HighlightCall(index.preprocessor.schema.names, Highlighting())}
+    if index.reranker is not None:
+        features["rerank"] = Reranking(depth=PROBE_HITS)
+    if index.holds(POSTINGS):
+        features["retriever"] = "hybrid"
     for text in texts:
         try:
-            SearchSession(index, probe_call(text)).run()
-            SearchSession(index, _full_call(index, text)).run()
+            for plan in (probe_call(text), replace(probe_call(text), **features)):
+                SearchSession(index, plan).run()
         except QueryError:  # a stored text without a word
             continue
 
 
 def probe_call(text: str) -> SearchPlan:
     """A minimal search for a text."""
-    return SearchPlan(text, top_k=10, offset=0, candidates=10, params=SearchParams())
-
-
-def _full_call(index: Index, text: str) -> SearchPlan:
-    """A search with snippets, re-ranking and hybrid retrieval, if the index supports them."""
-    highlight = HighlightCall(index.preprocessor.schema.names, Highlighting())
-    call = replace(probe_call(text), highlight=highlight)
-    if index.reranker is not None:
-        call = replace(call, rerank=Reranking(depth=call.candidates))
-    return call if not index.holds(POSTINGS) else replace(call, retriever="hybrid")
+    return SearchPlan(text, top_k=PROBE_HITS, offset=0, candidates=PROBE_HITS, params=SearchParams())
 
 
 # The index versions in memory: the live one, and previous ones that requests still use. CPython frees a version when
@@ -98,11 +97,7 @@ class HeldVersions:
                 ctypes.CDLL(None).malloc_trim(0)
 
     def _settle(self) -> None:
-        """Collects garbage, and excludes the remaining objects from later collections, which stop every thread.
-
-        A collection of the whole program with an index takes about 40 ms, and requests with many small objects would
-        start one often.
-        """
+        """Collects garbage, and excludes what remains from later collections: one of the whole program takes 40 ms."""
         self._settled = time.monotonic()
         gc.unfreeze()
         gc.collect()
@@ -141,10 +136,7 @@ class Resources:
         self.held = HeldVersions(metrics)
 
     def load(self) -> Index:
-        """Opens the version that CURRENT names and makes it live.
-
-        Blocks during checksums and loading. On an error the live index stays unchanged.
-        """
+        """Opens the version that CURRENT names and makes it live; on an error the live index stays."""
         started = time.perf_counter()
         opened = self.open(self._root.current())
         self.use(opened)
@@ -221,11 +213,11 @@ class Resources:
 
     def _document_encoder(self, index: Index) -> Encoder:
         """Opens the document encoder of the model that built the index; reuses the live one for the same model."""
-        wanted, live = index.manifest.hashes.get("model"), self._live
-        if live and live.document_encoder and live.index.manifest.hashes.get("model") == wanted:
+        model_hash, live = index.manifest.hashes.get("model"), self._live
+        if live and live.document_encoder and live.index.manifest.hashes.get("model") == model_hash:
             return live.document_encoder
         model = Model.open(Path(self._document_model))
-        if model.hash != wanted:
+        if model.hash != model_hash:
             raise MismatchError(
                 f"document_model is {model.label}, the index was built by {index.model}; give the same model"
             )

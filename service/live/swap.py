@@ -21,7 +21,7 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import set_threads
 from glow_service.live.resources import OpenVersion, Resources
 from glow_service.live.workers import WorkerGroup
-from glow_service.telemetry import Metrics
+from glow_service.telemetry.metrics import Metrics
 
 DONE, REFUSED, SUPERSEDED = "done", "refused", "superseded"
 OUTCOMES = (DONE, REFUSED, SUPERSEDED)

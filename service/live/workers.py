@@ -22,7 +22,7 @@ import orjson
 from glow.index import Index
 from glow_service.errors import NotReadyError
 from glow_service.live.resources import Resources
-from glow_service.telemetry import FOLDER_VARIABLE
+from glow_service.telemetry.metrics import FOLDER_VARIABLE
 
 _PR_SET_PDEATHSIG = 1
 _MARKER, _FAILED, _COMPLETE, _ASKED, _STATUS = "loaded", "failed", "complete", "asked", "live-{pid}.json"
@@ -73,11 +73,7 @@ class WorkerStatus:
 
 
 class WorkerGroup:
-    """The workers of one service.
-
-    Each of them may request a check of CURRENT from all, and read their status. Files that cannot be written or read
-    count as missing.
-    """
+    """The workers of one service: each may request a check of CURRENT from all, and read their status."""
 
     def __init__(self) -> None:
         self._folder = _shared_folder()

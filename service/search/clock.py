@@ -48,11 +48,7 @@ NEVER = Deadline()
 
 
 class StageClock:
-    """Measures consecutive stages, and ends a search after its deadline; starts when it is made.
-
-    A thread cannot be stopped from outside. Without this check, it would continue after its client received a
-    504, while admission already accepts the next request.
-    """
+    """Measures consecutive stages, and ends a search after its deadline, as no thread can be stopped from outside."""
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
         self.timings_ms: dict[str, float] = {}

@@ -46,14 +46,11 @@ def explain(
     leave_one_out: bool = False,
     check: Callable[[], None] = lambda: None,
 ) -> Explanations:
-    """Explains a query (with a word) and documents; a passage is a separate document.
-
-    `check` is called before every document and batch; it may raise to end the work.
-    """
+    """Explains a query with a word, and documents; `check`, which may raise, is called before each one and batch."""
     explainer = require_explainer(index)
-    asked, explained = explainer.explain_query(query), explainer.explain_documents(documents, check)
+    of_query, of_documents = explainer.explain_query(query), explainer.explain_documents(documents, check)
     left_out: list[TermAblation] = []
-    if leave_one_out and explained:
+    if leave_one_out and of_documents:
         check()
-        left_out = explainer.leave_one_out(query, np.stack([explanation.vector for explanation in explained]))
-    return Explanations(asked, tuple(explained), tuple(left_out))
+        left_out = explainer.leave_one_out(query, np.stack([each.vector for each in of_documents]))
+    return Explanations(of_query, tuple(of_documents), tuple(left_out))

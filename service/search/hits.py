@@ -37,24 +37,23 @@ class AnswerSize:
     """
 
     def __init__(self, most: int, hits: int, *, may_cut: bool) -> None:
-        self._most, self._hits, self._may_cut = most, hits, may_cut
-        self._used = 0
-        self._is_full = False
-        self.found: list[Hit] = []
+        self._most, self._count, self._may_cut = most, hits, may_cut
+        self._used, self._is_full = 0, False
+        self.hits: list[Hit] = []
 
     def add(self, hit: Hit) -> None:
         """Adds the next hit."""
         if not self._most:
-            self.found.append(hit)
+            self.hits.append(hit)
             return
         if not self._is_full:
-            self.found.append(hit)
+            self.hits.append(hit)
             self._used += _size_of(hit)
             if self._used <= self._most:
                 return
             if not self._may_cut:
                 raise self._too_large(hit)
-            whole, self.found = self.found, []
+            whole, self.hits = self.hits, []
             self._used, self._is_full = 0, True
             for each in whole:
                 self._add_cut(each)
@@ -63,18 +62,18 @@ class AnswerSize:
 
     def _add_cut(self, hit: Hit) -> None:
         """Adds a hit, cut to its part; bytes that a smaller hit does not need go to later ones."""
-        part = (self._most - self._used) // max(self._hits - len(self.found), 1)
+        part = (self._most - self._used) // max(self._count - len(self.hits), 1)
         shown = _cut(hit, part) if _size_of(hit) > part else hit
-        self.found.append(shown)
+        self.hits.append(shown)
         self._used = min(self._used + _size_of(shown), self._most)
 
     def _too_large(self, hit: Hit) -> AnswerTooLargeError:
         sizes = {**_sizes(hit), HIGHLIGHTS: _size(hit.highlights)}
         part = max(sizes, key=sizes.__getitem__)
-        fitting = len(self.found) - 1
+        fitting = len(self.hits) - 1
         fewer = f"fewer hits (top_k {fitting} fits), or " if fitting else ""
         return AnswerTooLargeError(
-            f"the response exceeds {self._most} bytes at hit {len(self.found)} of {self._hits}; request "
+            f"the response exceeds {self._most} bytes at hit {len(self.hits)} of {self._count}; request "
             f"{fewer}fewer fields ({part} is the largest part of that hit), or remove allow_truncated"
         )
 
@@ -101,13 +100,13 @@ def _cut(hit: Hit, limit: int) -> Hit:
         used += sizes[METADATA]
     fields = {}
     for name, value in hit.fields.items():
-        kept: str | tuple[str, ...] = value
+        shown: str | tuple[str, ...] = value
         size = sizes[name]
         if used + size > limit:
             truncated.append(name)
-            kept, size = _shorter(value, limit - used)
-        if kept:
-            fields[name] = kept
+            shown, size = _shorter(value, limit - used)
+        if shown:
+            fields[name] = shown
             used += size
     return replace(hit, fields=fields, metadata=metadata, highlights=highlights, truncated=tuple(truncated))
 
@@ -116,16 +115,16 @@ def _shorter(value: str | tuple[str, ...], limit: int) -> tuple[str | tuple[str,
     """A field of at most `limit` bytes: its first values, the last one cut."""
     if isinstance(value, str):
         return _shorter_text(value, limit)
-    kept: list[str] = []
+    texts: list[str] = []
     used = 0
     for each in value:
         shown, size = _shorter_text(each, limit - used)
         if shown:
-            kept.append(shown)
+            texts.append(shown)
             used += size
         if shown != each:
             break
-    return tuple(kept), used
+    return tuple(texts), used
 
 
 def _shorter_text(text: str, limit: int) -> tuple[str, int]:
@@ -186,20 +185,15 @@ def passage_document(document: Document, passage: FoundPassage | Passage | None)
 
 
 def causes_with(index: Index, plan: SearchPlan, text: str) -> Causes:
-    """A function that gives the related words of a document; it gives none if they are not needed or available.
-
-    They need snippets or explanations, and a retriever with learned impacts.
-    """
+    """A function that gives the related words of a document, if snippets or explanations need them; otherwise none."""
     is_asked = (plan.highlight is not None or plan.explain) and plan.source == "text"
     if not index.holds(LEARNED_SPARSE) or not is_asked or plan.retriever not in ("learned-sparse", "hybrid"):
         return lambda row, document: {}
     learned, words = index[LEARNED_SPARSE], index.preprocessor.pieces.words(text)
 
     def causes(row: int, document: Document) -> Mapping[str, str]:
-        found = learned.expansions(words, row)
-        places = {
-            word: each.cause for word, each in found.items() if each.cause is not None and not each.bm25
-        }
+        expansions = learned.expansions(words, row).items()
+        places = {word: each.cause for word, each in expansions if each.cause is not None and not each.bm25}
         if not places:
             return {}
         own = index.preprocessor.document(document).words
@@ -211,21 +205,21 @@ def causes_with(index: Index, plan: SearchPlan, text: str) -> Causes:
 class Snippets:
     """Makes the HTML snippets of the hits of a page."""
 
-    def __init__(self, index: Index, text: str, asked: HighlightCall, hits: int) -> None:
+    def __init__(self, index: Index, text: str, call: HighlightCall, hits: int) -> None:
         self._highlighter = Highlighter(index.preprocessor, index.analyzer)
-        self._text, self._asked = text, asked
+        self._text, self._call = text, call
         self._own = index.base[POSTINGS].header.fields if index.holds(POSTINGS) else LexicalFields()
         self._schema = index.preprocessor.schema
         self.share = MOST_READ // max(hits, 1)
 
     def of(self, document: Document, attended: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Snippets by field, without fields that the document lacks."""
-        asked = self._asked
-        names = [name for name in asked.fields if name in self._own.text]
+        call = self._call
+        names = [name for name in call.fields if name in self._own.text]
         own = {name: tuple(self._own.texts(document, self._schema, name)) for name in names}
         document = Document(document.id, {**document.fields, **own}) if own else document
         fragments = self._highlighter.document(
-            document, self._text, asked.fields, attended, asked.options, self.share
+            document, self._text, call.fields, attended, call.options, self.share
         )
         return {name: tuple(map(markup, each)) for name, each in fragments.items()}
 
@@ -276,4 +270,4 @@ class PageReader:
                 raise LongHitsError
         clock.switch("fetch")
         clock.check()
-        return tuple(self._size.found)
+        return tuple(self._size.hits)

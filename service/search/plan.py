@@ -192,22 +192,22 @@ def _source(request: SearchRequest, index: Index) -> Source:
         if getattr(request, name) and (detail := index.refusals["like"]):
             raise NotAvailableError(f"/{name}: {detail}", [Fault(f"/{name}", detail)])
     has_text = bool(request.query and request.query.strip())
-    given = [name for name in ("vector", "like") if getattr(request, name) is not None]
-    if not given and (has_text or request.filter is None):
+    sources = [name for name in ("vector", "like") if getattr(request, name) is not None]
+    if not sources and (has_text or request.filter is None):
         if request.query is None:
             raise fault("/query", "required, but missing")
         return "text"
-    if given and (has_text or len(given) > 1):
-        both = " and ".join(["'query'"] * has_text + [f"'{name}'" for name in given])
-        raise fault(f"/{given[-1]}", f"found {both}; send one of 'query', 'vector' and 'like'")
-    if request.retriever not in ((None, "dense") if given else (None,)):
+    if sources and (has_text or len(sources) > 1):
+        both = " and ".join(["'query'"] * has_text + [f"'{name}'" for name in sources])
+        raise fault(f"/{sources[-1]}", f"found {both}; send one of 'query', 'vector' and 'like'")
+    if request.retriever not in ((None, "dense") if sources else (None,)):
         raise fault("/retriever", f"{request.retriever!r} needs a 'query'; remove it")
     for name in ("explain", "fusion"):
         if getattr(request, name):
             raise fault(f"/{name}", "needs a 'query'; remove it")
-    if not given:
+    if not sources:
         return "browse"
-    return "vector" if given == ["vector"] else "like"
+    return "vector" if sources == ["vector"] else "like"
 
 
 def _unit_vector(values: Sequence[float], index: Index) -> tuple[float, ...]:
@@ -292,18 +292,12 @@ def _field_faults(fields: list[str] | None, names: tuple[str, ...], columns: Col
 
 def _require_served(request: SearchRequest, retriever: Retriever, index: Index) -> None:
     """Raises one error for all features that the index cannot serve."""
-    features: dict[str, str] = {"/retriever": retriever}
-    if request.rerank:
-        features["/rerank"] = "rerank"
-    lacking = {pointer: detail for pointer, name in features.items() if (detail := index.refusals[name])}
+    details = {"/retriever": index.refusals[retriever]}
     if request.explain and index.explainer is None:
-        lacking["/explain"] = "this index has no explain graphs; build it again without --no-explain"
-    if lacking:
-        faults = [
-            Fault(pointer, lacking[pointer])
-            for pointer in ("/retriever", "/explain", "/rerank")
-            if pointer in lacking
-        ]
+        details["/explain"] = "this index has no explain graphs; build it again without --no-explain"
+    if request.rerank:
+        details["/rerank"] = index.refusals["rerank"]
+    if faults := [Fault(pointer, detail) for pointer, detail in details.items() if detail]:
         raise NotAvailableError("; ".join(f"{each.pointer}: {each.detail}" for each in faults), faults)
 
 
@@ -325,21 +319,18 @@ def _fusion(request: SearchRequest, retriever: Retriever, own: Fusion) -> Fusion
 def _highlight(request: SearchRequest, shown: tuple[str, ...], index: Index) -> HighlightCall | None:
     if not request.highlight:
         return None
-    wanted = _HIGHLIGHT if request.highlight is True else request.highlight
+    highlight = _HIGHLIGHT if request.highlight is True else request.highlight
     schema = index.preprocessor.schema
     names = (*schema.names, *(index.base[POSTINGS].header.fields.text if index.holds(POSTINGS) else ()))
     faults = [
-        Fault(
-            f"/highlight/fields/{place}",
-            f"unknown field {name!r:.80}; this index has {', '.join(names)}",
-        )
-        for place, name in enumerate(wanted.fields or ())
+        Fault(f"/highlight/fields/{place}", f"unknown field {name!r:.80}; this index has {', '.join(names)}")
+        for place, name in enumerate(highlight.fields or ())
         if name not in names
     ]
     if faults:
         raise refusal(faults)
-    fields = (*shown, schema.body) if wanted.fields is None else wanted.fields
-    options = Highlighting(wanted.fragments, wanted.fragment_chars)
+    fields = (*shown, schema.body) if highlight.fields is None else highlight.fields
+    options = Highlighting(highlight.fragments, highlight.fragment_chars)
     return HighlightCall(tuple(dict.fromkeys(fields)), options)
 
 

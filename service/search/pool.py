@@ -21,7 +21,7 @@ from glow.runtime import Encoder
 from glow.text import WeightedTokens
 from glow_service.errors import OverloadedError
 from glow_service.search.clock import Deadline
-from glow_service.telemetry import Metrics
+from glow_service.telemetry.metrics import Metrics
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -39,8 +39,7 @@ EXPENSIVE_NICENESS = 10
 class Admission:
     """Slots of one process; only its event loop may use them.
 
-    A request takes a slot before its body is read, or is refused at once: its client can then use another replica, or
-    retry. Waiting would only make an invisible queue.
+    A request without a slot is refused at once: its client can use another replica, or retry.
     """
 
     def __init__(self, limit: int) -> None:
@@ -61,8 +60,7 @@ class Admission:
 class SearchPool:
     """Runs searches in a fixed number of threads, off the event loop.
 
-    Expensive requests (batches, explanations, wide pages, re-ranking) have slots and threads of their own, as many
-    as others but of low priority. However many there are, plain searches find idle threads.
+    Expensive requests (batches, explanations, wide pages, re-ranking) have slots and threads of low priority.
     """
 
     def __init__(self, metrics: Metrics, threads: int, limit: int) -> None:
@@ -78,11 +76,7 @@ class SearchPool:
         self.batcher = Batcher(self, metrics)
 
     async def run(
-        self,
-        deadline: Deadline,
-        work: Callable[_P, _T],
-        *args: _P.args,
-        **kwargs: _P.kwargs,
+        self, deadline: Deadline, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """Runs work of a plain search that does not encode, until a deadline."""
         return await self._run(self._searches, deadline, partial(work, *args, **kwargs))
@@ -120,9 +114,8 @@ def _begin(niceness: int = 0) -> None:
 
 # Micro-batching of queries for the query encoder. If a thread is idle, a query is encoded alone, at once. While all
 # threads are busy, queries wait in classes of similar length. The next free thread takes the class of the query that
-# waited longest, up to a token limit. So batches grow with load, a single query does not wait, and padding is
-# limited. Queues belong to the event loop; threads get whole batches. The same thread runs each job's continuation
-# (search, fetch), so that a query changes threads only twice.
+# waited longest, up to a token limit. So batches grow with load, and padding is limited. The same thread runs each
+# job's continuation (search, fetch), so that a query changes threads only twice.
 
 CLASS_TOKENS = 16
 """Lengths in a class differ by less than this. One more run of the encoder costs as much as 11 tokens of padding
@@ -152,10 +145,8 @@ class Batcher:
         self._classes: dict[tuple[int, int], deque[Job[Any]]] = {}
         self._idle = pool.threads
         self._scheduled = False
-        self.waiting = 0
-        """Jobs in the queue, including canceled ones whose turn has not come."""
-        self.running = 0
-        """Jobs in threads."""
+        self.waiting = 0  # jobs in the queue, including canceled ones whose turn has not come
+        self.running = 0  # jobs in threads
 
     async def run(
         self,
@@ -171,7 +162,10 @@ class Batcher:
         self.waiting += 1
         if not self._idle:
             self._metrics.queue_depth.set(self.waiting)
-        self._schedule(loop)
+        if not self._scheduled and self._idle and self.waiting:
+            # After the event loop has read the requests of its current turn.
+            self._scheduled = True
+            loop.call_soon(self._dispatch, loop)
         left_s = deadline.left_s()
         alarm = None if left_s is None else loop.call_later(left_s, _expire, job)
         try:
@@ -180,12 +174,6 @@ class Batcher:
         finally:
             if alarm is not None:
                 alarm.cancel()
-
-    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Dispatches after the event loop has read the requests of its current turn."""
-        if not self._scheduled and self._idle and self.waiting:
-            self._scheduled = True
-            loop.call_soon(self._dispatch, loop)
 
     def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         self._scheduled = False
@@ -222,13 +210,15 @@ class Batcher:
         try:
             started = time.perf_counter()
             # Deadlines may have passed while this thread was busy with other work.
-            wanted = [job for job in batch if not (job.deadline.has_passed or job.future.done())]
-            if not wanted:
+            jobs = [job for job in batch if not (job.deadline.has_passed or job.future.done())]
+            if not jobs:
                 return
-            vectors = wanted[0].encoder.run([job.tokens for job in wanted])
+            vectors = jobs[0].encoder.run([job.tokens for job in jobs])
             encode_ms = (time.perf_counter() - started) * 1_000
-            self._observe(wanted)
-            for job, vector in zip(wanted, vectors, strict=True):
+            lengths = [len(job.tokens) for job in jobs]
+            self._metrics.batch_queries.observe(len(jobs))
+            self._metrics.padding_ratio.observe(1 - sum(lengths) / (max(lengths) * len(lengths)))
+            for job, vector in zip(jobs, vectors, strict=True):
                 job.queue_ms, job.encode_ms = (started - job.queued) * 1_000, encode_ms
                 _finish(loop, job, vector)
         except BaseException as error:  # any error: each waiting client must receive it
@@ -242,11 +232,6 @@ class Batcher:
         self.running -= done
         if self.waiting:
             self._dispatch(loop)
-
-    def _observe(self, batch: list[Job[Any]]) -> None:
-        lengths = [len(job.tokens) for job in batch]
-        self._metrics.batch_queries.observe(len(batch))
-        self._metrics.padding_ratio.observe(1 - sum(lengths) / (max(lengths) * len(lengths)))
 
 
 def _finish(loop: asyncio.AbstractEventLoop, job: Job[Any], vector: NDArray[np.float32]) -> None:

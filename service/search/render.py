@@ -66,7 +66,7 @@ class HitMaker:
     def hit(
         self,
         place: int,  # its position on the page, from 0
-        found: RankedHit,
+        ranked: RankedHit,
         document: Document,
         passage: FoundPassage | None,
         highlights: dict[str, tuple[str, ...]] | None = None,  # HTML; None if not requested
@@ -78,19 +78,18 @@ class HitMaker:
         metadata = document.metadata if self._metadata is None else pick(document.metadata, self._metadata)
         vector, plan, explanations = None, self._plan, self._explanations
         if plan.vectors and has_vector:
-            numbers = vector_of(self._index, found.row).tolist()
+            numbers = vector_of(self._index, ranked.row).tolist()
             vector = tuple(round(each, SCORE_DIGITS) for each in numbers)
         explanation = None
         if explanations is not None:
-            explained = Explained(found.row, because or {}, self._others)
-            explanation = _explanation(
-                self._index, plan, self._text, found.parts, explained, explanations, place
-            )
+            explained = Explained(ranked.row, because or {}, self._others)
+            parts = ranked.parts
+            explanation = _explanation(self._index, plan, self._text, parts, explained, explanations, place)
         return Hit(
             rank=plan.offset + place + 1,
             id=document.id,
-            score=round(found.score, SCORE_DIGITS),
-            scores={name: round(score, SCORE_DIGITS) for name, score in found.parts.items()},
+            score=round(ranked.score, SCORE_DIGITS),
+            scores={name: round(score, SCORE_DIGITS) for name, score in ranked.parts.items()},
             fields=shown_fields(document, self._fields, self._lists),
             metadata=metadata,
             passage=None
@@ -115,18 +114,14 @@ def _explanation(
     body: dict[str, Any] = {"terms": read_words(explanations.documents[place])}
     body |= index.explain(plan.retriever, words, explained)
     if plan.leave_one_out:
-        left_out = explanations.left_out
-        body["leave_one_out"] = [
-            WordDelta(left.word, round(left.deltas[place], SCORE_DIGITS)) for left in left_out
-        ]
+        deltas = ((each.word, each.deltas[place]) for each in explanations.left_out)
+        body["leave_one_out"] = [WordDelta(word, round(delta, SCORE_DIGITS)) for word, delta in deltas]
     if {"fused", "dense"} <= parts.keys():
         added = contributions(plan.fusion or index.fusion, parts, parts["fused"])
         body["fused"] = {name: short(value) for name, value in added.items()}
     if place in explanations.reranked:
-        body["rerank"] = [
-            AttendedWord(word.field, word.word, short(word.attention))
-            for word in explanations.reranked[place]
-        ]
+        words_read = explanations.reranked[place]
+        body["rerank"] = [AttendedWord(each.field, each.word, short(each.attention)) for each in words_read]
     # Not converted, because a component of an index may have members that the record does not know.
     return cast(HitExplanation, body)
 

@@ -240,8 +240,8 @@ def members_of_address(query: bytes) -> dict[str, Any]:
         pairs = parse_qsl(query.decode(), True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except ValueError:
         raise fault("", f"expected at most {MAX_PARAMETERS} parameters, in UTF-8") from None
-    for given, text in pairs:
-        name = SHORT_NAMES.get(given, given)
+    for key, text in pairs:
+        name = SHORT_NAMES.get(key, key)
         if name in members:
             raise fault(_pointer((name,)), "found twice; give several values with commas")
         members[name] = _value(name, text)
@@ -252,7 +252,7 @@ def _value(name: str, text: str) -> Any:
     is_json = text.startswith(("{", "["))
     if name in _LISTS and not is_json:
         return [part.strip() for part in text.split(",") if part.strip()]
-    if name not in _LISTS and (_PLAIN.get(name, {}).get("type") == "string" or name not in _MEMBERS):
+    if name not in _LISTS and (name not in _MEMBERS or _MEMBERS[name].get("type") == "string"):
         return text
     try:
         return orjson.loads(text)
@@ -262,27 +262,34 @@ def _value(name: str, text: str) -> Any:
         return text  # its check says what was expected
 
 
-def parameters() -> list[dict[str, Any]]:
-    """The parameters of `GET /search`, for OpenAPI: plain values as they are, others as texts."""
-    short, found = {name: short for short, name in SHORT_NAMES.items()}, []
-    for name, schema in _MEMBERS.items():
-        form = " Names with commas." if name in _LISTS else "" if name in _PLAIN else " As JSON."
-        text, plain = schema.get("description", "") + form, _PLAIN.get(name, {"type": "string"})
-        found.append(
-            {"name": short.get(name, name), "in": "query", "schema": plain, "description": text.strip()}
-        )
-    return found
+def parameters_of(shape: type[Shape]) -> list[dict[str, Any]]:
+    """The members of a shape as parameters of an address, for OpenAPI: plain values as they are, others as texts."""
+    schema, short = shape.model_json_schema(), {name: short for short, name in SHORT_NAMES.items()}
+    shown = []
+    for name, member in schema["properties"].items():
+        plain = _plain_schema(member)
+        form = " Names with commas." if name in _LISTS else "" if plain else " As JSON."
+        parameter = {"name": short.get(name, name), "in": "query", "schema": plain or {"type": "string"}}
+        required = {"required": True} if name in schema.get("required", ()) else {}
+        shown.append(parameter | required | {"description": (member.get("description", "") + form).strip()})
+    return shown
 
 
-_MEMBERS: dict[str, Any] = SearchRequest.model_json_schema()["properties"]
+def _plain_schema(member: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a member that has plain values; empty for another."""
+    for each in member.get("anyOf", [member]):
+        if each.get("type") in ("string", "integer", "number", "boolean"):
+            return {
+                key: each[key] for key in ("type", "enum", "minimum", "maximum", "default") if key in each
+            }
+    return {}
+
+
 _LISTS = ("fields", "facets", "sort")
-_PLAIN = {
-    name: {key: each[key] for key in ("type", "enum", "minimum", "maximum") if key in each}
-    for name, schema in _MEMBERS.items()
-    for each in schema.get("anyOf", [schema])
-    if each.get("type") in ("string", "integer", "number", "boolean")
+_MEMBERS = {
+    name: _plain_schema(each) for name, each in SearchRequest.model_json_schema()["properties"].items()
 }
-"""Schemas of the members that have plain values."""
+"""Schemas of the members of a search, as far as they have plain values."""
 
 
 # Faults: pydantic's errors, with JSON pointers to places in the body.

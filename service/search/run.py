@@ -51,13 +51,7 @@ from glow.search import (
 from glow.text import Preprocessor, WeightedTokens
 from glow_service.search.clock import NEVER, Deadline, StageClock
 from glow_service.search.explanations import Explanations, explain
-from glow_service.search.hits import (
-    AnswerSize,
-    PageReader,
-    documents_of,
-    page_of,
-    passage_document,
-)
+from glow_service.search.hits import AnswerSize, PageReader, documents_of, page_of, passage_document
 from glow_service.search.plan import SCORE, SearchPlan
 from glow_service.search.render import (
     HitMaker,
@@ -110,9 +104,7 @@ class SearchSession:
     )  # fmt: skip
 
     def __init__(self, index: Index, plan: SearchPlan, deadline: Deadline = NEVER) -> None:
-        self.index = index
-        self.plan = plan
-        self.deadline = deadline
+        self.index, self.plan, self.deadline = index, plan, deadline
         self.clock = StageClock(deadline)
         self.tokens: WeightedTokens | None = None
         self.text = plan.text
@@ -196,10 +188,10 @@ class SearchSession:
         page = [] if self.ranked is None else page_of(self.plan, self.ranked)
         size = AnswerSize(self.plan.max_bytes, len(page), may_cut=self.plan.may_cut)
         maker = HitMaker(self.index, self.plan, self.text)
-        for place, (found, document, passage) in enumerate(documents_of(self.index, page)):
-            size.add(maker.hit(place, found, document, passage))
+        for place, (hit, document, passage) in enumerate(documents_of(self.index, page)):
+            size.add(maker.hit(place, hit, document, passage))
         self._facets, self._explanations = {}, None
-        return self._render(tuple(size.found))
+        return self._render(tuple(size.hits))
 
     # Filter.
 
@@ -247,8 +239,8 @@ class SearchSession:
         impacts, words = index[POSTINGS], words_searched(index, self.text, self.others)
 
         def score(rows: NDArray[np.int64]) -> RankedDocuments:
-            scores, found = best(impacts.score(words, rows), rows, max(len(rows), 1), index.order)
-            return RankedDocuments(scores, found, {by: scores}, {})
+            scores, rows = best(impacts.score(words, rows), rows, max(len(rows), 1), index.order)
+            return RankedDocuments(scores, rows, {by: scores}, {})
 
         return self._whole(ranked, score)
 
@@ -306,12 +298,12 @@ class SearchSession:
         if plan.retriever == "learned-sparse":
             return None
         words = index.preprocessor.pieces.words(self.text)
-        asked = WordMatching(words, index.preprocessor.weigher.idf, plan.match, self.others)
+        matching = WordMatching(words, index.preprocessor.weigher.idf, plan.match, self.others)
         if index[POSTINGS].is_remote:
             pool = np.union1d(near[1], lexical[1])
             is_whole = len(lexical[1]) < plan.candidates
-            return asked.among(index[POSTINGS], pool, near, nearest, is_whole=is_whole)
-        return asked.everywhere(index[POSTINGS], near, nearest, allowed)
+            return matching.among(index[POSTINGS], pool, near, nearest, is_whole=is_whole)
+        return matching.everywhere(index[POSTINGS], near, nearest, allowed)
 
     def _whole(
         self, ranked: RankedDocuments, score: Callable[[NDArray[np.int64]], RankedDocuments]
@@ -342,12 +334,11 @@ class SearchSession:
     @property
     def _scores_decide(self) -> bool:
         """Whether the scores of all matches decide what a page shows, and not only ties."""
-        plan, wanted = self.plan, self.plan.arrangement
-        if wanted is None or not wanted.sort or plan.top_k > MOST_SCORED:
+        order = self.plan.arrangement
+        if order is None or not order.sort or self.plan.top_k > MOST_SCORED:
             return True
-        return bool(
-            wanted.boosts or wanted.min_score is not None or SCORE in {key.field for key in wanted.sort}
-        )
+        by_score = SCORE in {key.field for key in order.sort}
+        return bool(by_score or order.boosts or order.min_score is not None)
 
     def _page(self, ranked: RankedDocuments) -> list[RankedHit]:
         """The hits of the requested page, with their scores."""
@@ -396,12 +387,10 @@ class SearchSession:
         return arranged
 
     def _grouped(self, ranked: RankedDocuments) -> RankedDocuments:
-        arrangement = self.plan.arrangement
-        if arrangement is None or not arrangement.group_by:
+        order = self.plan.arrangement
+        if order is None or not order.group_by:
             return ranked
-        return self._arranged(
-            ranked, Arrangement(group_by=arrangement.group_by, group_size=arrangement.group_size)
-        )
+        return self._arranged(ranked, Arrangement(group_by=order.group_by, group_size=order.group_size))
 
     def _arranged(self, ranked: RankedDocuments, arrangement: Arrangement) -> RankedDocuments:
         arranged = arrange(ranked, arrangement, self.index[COLUMNS].columns, self._mask)
@@ -453,18 +442,14 @@ class SearchSession:
         """The encoder's input of each hit; also checks the size of the response before the expensive explanation."""
         size = AnswerSize(self.plan.max_bytes, len(page), may_cut=self.plan.may_cut)
         read, maker = [], HitMaker(self.index, self.plan, self.text)
-        for place, (found, document, passage) in enumerate(documents_of(self.index, page)):
-            size.add(maker.hit(place, found, document, None, has_vector=False))
+        for place, (hit, document, passage) in enumerate(documents_of(self.index, page)):
+            size.add(maker.hit(place, hit, document, None, has_vector=False))
             read.append(passage_document(document, passage))
         return read
 
-    def _unknown(self, tokens: WeightedTokens) -> tuple[str, ...]:
-        """Words that no document holds, nor what else counts as them."""
-        return tuple(word for word in unknown_words(self.index, tokens) if word not in self.others)
-
     def _render(self, hits: tuple[Hit, ...]) -> SearchAnswer:
         tokens, explanations, analyzed = self.tokens, self._explanations, self.analyzed
-        matches = self.matches
+        matches, unknown = self.matches, () if tokens is None else unknown_words(self.index, tokens)
         query = Query(
             text=self.plan.text,
             tokens=0 if tokens is None else len(tokens),
@@ -473,12 +458,12 @@ class SearchSession:
             corrected=Correction(self.text, dict(analyzed.corrected))
             if analyzed is not None and analyzed.corrected
             else None,
-            unknown=() if tokens is None else self._unknown(tokens),
+            unknown=tuple(word for word in unknown if word not in self.others),
             synonyms={} if analyzed is None else dict(analyzed.synonyms),
             completed=() if analyzed is None else analyzed.completed,
             explanation=None if explanations is None else QueryExplanation(read_words(explanations.query)),
         )
-        found = FoundHits(
+        result = FoundHits(
             index=index_name(self.index),
             query=query,
             hits=hits,
@@ -487,4 +472,4 @@ class SearchSession:
             confidence=self._confidence,
             facets={name: facet_of(counts) for name, counts in self._facets.items()},
         )
-        return SearchAnswer(found, self.clock.timings_ms, self.left_out)
+        return SearchAnswer(result, self.clock.timings_ms, self.left_out)

@@ -57,7 +57,7 @@ class DocumentSearch:
         index: Index,
         plan: SearchPlan,
         document_id: str,
-        given: dict[str, Any] | None,  # the filter as the user wrote it
+        condition: dict[str, Any] | None,  # the filter as the user wrote it
         deadline: Deadline = NEVER,
     ) -> None:
         row = index[STORED_FIELDS].find(document_id)
@@ -65,7 +65,8 @@ class DocumentSearch:
             raise not_found(document_id)
         if plan.source != "text":
             raise fault("/query", "required to explain a document, but missing")
-        self._index, self._plan, self._id, self._row, self._given = index, plan, document_id, row, given
+        self._index, self._plan, self._id, self._row = index, plan, document_id, row
+        self._condition = condition
         self._finds_near = plan.retriever in ("dense", "hybrid")
         arrangement = plan.arrangement and replace(plan.arrangement, min_score=None, group_by="")
         every = max(index[STORED_FIELDS].count, 1)
@@ -79,24 +80,27 @@ class DocumentSearch:
         with wanted_until(session.deadline.at):
             ranked = session.rank(vector if session.needs_vector else None)
             scores, ranks = self._ranks(self._scored(vector))
-        wanted = self._plan.arrangement or Arrangement()
-        groups = Arrangement(group_by=wanted.group_by, group_size=wanted.group_size)
-        kept = ranked if wanted.min_score is None else ranked.take(ranked.scores >= wanted.min_score)
-        last = arrange(kept, groups, index[COLUMNS].columns, self._mask)
-        words, excluding, broken = self._words(), tuple(self._excluding(self._given)), tuple(self._broken())
-        steps = {"filter": not excluding, "syntax": not broken}
-        steps |= {self._missed(words, scores): row in ranked.rows, "min_score": row in kept.rows}
-        cut = next(
-            (name for name, passes in {**steps, "group_by": row in last.rows}.items() if not passes), None
+        order = self._plan.arrangement or Arrangement()
+        groups = Arrangement(group_by=order.group_by, group_size=order.group_size)
+        scored = ranked if order.min_score is None else ranked.take(ranked.scores >= order.min_score)
+        last = arrange(scored, groups, index[COLUMNS].columns, self._mask)
+        words, excluding, broken = (
+            self._words(),
+            tuple(self._excluding(self._condition)),
+            tuple(self._broken()),
         )
+        steps = {"filter": not excluding, "syntax": not broken}
+        steps |= {self._missed(words, scores): row in ranked.rows, "min_score": row in scored.rows}
+        steps["group_by"] = row in last.rows
+        cut = next((name for name, passes in steps.items() if not passes), None)
         score = ranked.scores[ranked.rows == row]
-        found = DocumentExplanation(
+        explanation = DocumentExplanation(
             index=index_name(index),
             id=self._id,
             summary="",
             found=cut is None,
             rank=None if cut else int(np.flatnonzero(last.rows == row)[0]) + 1,
-            total=len(kept.rows) if session.knows_all else None,
+            total=len(scored.rows) if session.knows_all else None,
             score=round(float(score[0]), SCORE_DIGITS) if len(score) else None,
             ranks=ranks,
             scores=scores,
@@ -106,7 +110,7 @@ class DocumentSearch:
             cut_by=cut,
             read=self._read(ranked, vector),
         )
-        return msgspec.structs.replace(found, summary=self._summary(found))
+        return msgspec.structs.replace(explanation, summary=self._summary(explanation))
 
     def _mask(self, expression: Expression) -> RowMask:
         return self._index[COLUMNS].masks.mask(expression, self.session.clock.check)
@@ -177,9 +181,8 @@ class DocumentSearch:
         index, others, row = self._index, self.session.others, np.array([self._row])
         if not index.holds(POSTINGS):
             return None
-        words = list(
-            map(str, dict.fromkeys(searched_words(index.preprocessor.pieces.words(self.session.text))))
-        )
+        distinct = dict.fromkeys(searched_words(index.preprocessor.pieces.words(self.session.text)))
+        words = [str(word) for word in distinct]
         because = dict[str, str]()
         for word in words:
             for way in ((word,), *others.get(word, ())):
@@ -188,13 +191,17 @@ class DocumentSearch:
         replaced = {word: name for word, name in because.items() if word != name}
         return HeldWords(tuple(because), tuple(word for word in words if word not in because), replaced)
 
-    def _excluding(self, given: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    def _excluding(self, condition: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
         """The smallest parts of a filter that exclude the document: terms of an `and` are looked at one by one."""
-        if not given or self._mask(parse_filter(given, self._index[COLUMNS].columns)).mask[self._row]:
+        if not condition or self._mask(parse_filter(condition, self._index[COLUMNS].columns)).mask[self._row]:
             return
-        terms = [{name: value} for name, value in given.items()] if len(given) > 1 else given.get("and", ())
-        inner = [part for term in terms for part in self._excluding(term)] if FIELD not in given else []
-        yield from inner or [given]
+        terms = (
+            [{name: value} for name, value in condition.items()]
+            if len(condition) > 1
+            else condition.get("and", ())
+        )
+        inner = [part for term in terms for part in self._excluding(term)] if FIELD not in condition else []
+        yield from inner or [condition]
 
     def _broken(self) -> Iterator[str]:
         """Phrases, exclusions and fields of the query that the document does not satisfy."""
@@ -204,8 +211,8 @@ class DocumentSearch:
             mask[self._row] = True  # also if the filter excludes it
             allowed = RowMask(mask)
         for constraint in () if analyzed is None else analyzed.constraints:
-            held = constraint_mask(self._index, [constraint], allowed, self.session.clock.check)
-            if held is not None and not held.mask[self._row]:
+            passing = constraint_mask(self._index, [constraint], allowed, self.session.clock.check)
+            if passing is not None and not passing.mask[self._row]:
                 yield _text_of(constraint)
 
     def _read(self, ranked: RankedDocuments, vector: Vector) -> EncodedPart:
@@ -216,49 +223,49 @@ class DocumentSearch:
         tokens = index.preprocessor.document(document)
         return EncodedPart(len(tokens), index.preprocessor.schema.document_tokens, tokens.truncated)
 
-    def _summary(self, found: DocumentExplanation) -> str:
-        plan, words, matches, more = self._plan, found.words, self.session.matches, ""
-        cosine, held = found.scores.get("dense"), "" if words is None else _held(words)
-        if found.found:
-            reasons = [held] if held else []
+    def _summary(self, answer: DocumentExplanation) -> str:
+        plan, words, matches, more = self._plan, answer.words, self.session.matches, ""
+        cosine, words_held = answer.scores.get("dense"), "" if words is None else _held(words)
+        if answer.found:
+            reasons = [words_held] if words_held else []
             if cosine is not None and (words is None or words.missing):
                 reasons.append(f"its cosine is {cosine:.2f}")
-            total = "" if found.total is None else f" of {found.total:,}"
-            return f"Found at rank {found.rank:,}{total}: {', and '.join(reasons)}."
-        if found.cut_by == "filter":
-            reason = f"the filter excludes it: {_listed([encode(each).decode() for each in found.filter])}"
-        elif found.cut_by == "syntax":
-            reason = f"it does not satisfy {_listed(found.constraints)} in the query"
-        elif found.cut_by == "min_score" and plan.arrangement is not None:
-            reason = f"its score {found.score:.3g} is below `min_score` {plan.arrangement.min_score:g}"
-        elif found.cut_by == "group_by":
+            total = "" if answer.total is None else f" of {answer.total:,}"
+            return f"Found at rank {answer.rank:,}{total}: {', and '.join(reasons)}."
+        if answer.cut_by == "filter":
+            reason = f"the filter excludes it: {_listed([encode(each).decode() for each in answer.filter])}"
+        elif answer.cut_by == "syntax":
+            reason = f"it does not satisfy {_listed(answer.constraints)} in the query"
+        elif answer.cut_by == "min_score" and plan.arrangement is not None:
+            reason = f"its score {answer.score:.3g} is below `min_score` {plan.arrangement.min_score:g}"
+        elif answer.cut_by == "group_by":
             reason = "enough better hits have the same value of `group_by`"
         else:
-            before = found.ranks.get("dense", 0) - 1
+            before = answer.ranks.get("dense", 0) - 1
             nearer = "1 document is nearer" if before == 1 else f"{before:,} documents are nearer"
             parts = (
-                held if plan.retriever != "dense" else "",
+                words_held if plan.retriever != "dense" else "",
                 nearer if self._finds_near and before >= 0 else "",
             )
             reason = ", and ".join(filter(None, parts)) or "it is no match"
-            if found.cut_by == "candidates":
+            if answer.cut_by == "candidates":
                 more = (
                     f" The search gathered the best {plan.candidates} documents; `candidates` asks for more."
                 )
             elif matches is not None and self._finds_near and matches.bound <= 1 and cosine is not None:
                 more = f" Its cosine is {cosine:.2f}; a match needs {matches.bound:.2f}."
-            if found.read.truncated:
-                more += f" The encoder read only its first {found.read.tokens} tokens."
+            if answer.read.truncated:
+                more += f" The encoder read only its first {answer.read.tokens} tokens."
         return f"Not found: {reason}.{more}"
 
 
 def _held(words: HeldWords) -> str:
     names = [(word, words.because.get(word)) for word in words.matched]
-    held = [f"{name!r} (for {word!r})" if name else repr(word) for word, name in names]
+    held_words = [f"{name!r} (for {word!r})" if name else repr(word) for word, name in names]
     missing = _listed([repr(word) for word in words.missing], "or")
-    if not held:
+    if not held_words:
         return missing and f"it does not hold {missing}"
-    return f"it holds {_listed(held)}{missing and f', but not {missing}'}"
+    return f"it holds {_listed(held_words)}{missing and f', but not {missing}'}"
 
 
 def _text_of(constraint: Constraint) -> str:

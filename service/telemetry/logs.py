@@ -131,8 +131,7 @@ class LineLog:
 
 class _LineFile(RotatingFileHandler):
     def __init__(self, path: Path, label: str, lost: Counter) -> None:
-        self._label, self._lost = label, lost
-        self._has_failed = self._is_failing = False
+        self._label, self._lost, self._has_failed, self._is_failing = label, lost, False, False
         _prepare(path)
         super().__init__(path, maxBytes=MAX_BYTES, backupCount=MAX_FILES, encoding="utf-8")
         self.rotator = _rotate

@@ -47,8 +47,7 @@ _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - the folder made in it is priva
 def metrics_folder(workers: int) -> Iterator[None]:
     """Makes processes that start in the block share their metrics through a private folder.
 
-    The folder is in memory, if the system supports it: a write to a mapped file on a full disk would kill the
-    process.
+    It is in memory if possible: a write to a mapped file on a full disk would kill the process.
     """
     if workers == 1:
         yield

@@ -26,12 +26,8 @@ from glow_service.telemetry.metrics import Metrics
 class QueryLog:
     """Writes a sample of the searches; does nothing without a file."""
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        path: str = "",  # the file; "" for none
-        share: float = 1.0,  # fraction of the searches to log, in [0, 1]
-    ) -> None:
+    def __init__(self, metrics: Metrics, path: str = "", share: float = 1.0) -> None:
+        """`share` is the fraction of the searches to log, in [0, 1]."""
         self._bound = round(share * 2**32) if path else 0
         self._log = LineLog("query_log", metrics.query_log_lost, Path(path)) if path else None
 
@@ -40,25 +36,22 @@ class QueryLog:
         return zlib.crc32(request_id.encode()) < self._bound
 
     def log(self, query: LoggedQuery, result: ResultFragment | None = None) -> None:
-        """Queues a search, if it is in the sample; takes microseconds and never raises.
-
-        The thread reads `result`'s hits.
-        """
+        """Queues a search, if it is in the sample; takes microseconds and never raises."""
         if self._log is None or not self.wants(query.request_id):
             return
         seconds = time.time()
-        self._log.put(lambda: _query_line(seconds, query, result))
+
+        def line() -> bytes:
+            hits = tuple(hit["id"] for hit in result.hits()) if result else query.hits
+            return orjson.dumps(replace(query, time=query.time or _iso(seconds), hits=hits).values())
+
+        self._log.put(line)
 
     def close(self) -> None:
         """Writes waiting lines, and closes the file; returns within seconds even if the disk hangs."""
         self._bound = 0
         if self._log is not None:
             self._log.close()
-
-
-def _query_line(seconds: float, query: LoggedQuery, result: ResultFragment | None) -> bytes:
-    hits = tuple(hit["id"] for hit in result.hits()) if result else query.hits
-    return orjson.dumps(replace(query, time=query.time or _iso(seconds), hits=hits).values())
 
 
 def _iso(seconds: float) -> str:
@@ -71,11 +64,7 @@ KEY_BYTES = 32
 
 
 def shared_key(log: Path, suffix: str) -> bytes:
-    """Reads the key (>= 32 bytes) in a file next to a log; makes it if it is missing or too short.
-
-    Concurrent processes get the same key, because a lock serializes them. The lock is a separate file, because
-    NFS cannot lock folders.
-    """
+    """Reads the key (>= 32 bytes) in a file next to a log; makes it, under a lock, if it is missing or too short."""
     path = log.with_name(log.name + suffix)
     lock = os.open(log.with_name(f".{log.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -24,7 +24,8 @@ from glow.cli import app
 from glow.client import GlowClient
 from glow.query_log import Feedback, FeedbackKind, LoggedQuery, SkippedLines, read_feedback
 from glow_index_builder.clicks import count_clicks, same_query
-from glow_service.telemetry import FeedbackLog, Metrics, QueryLog
+from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.query_log import FeedbackLog, QueryLog
 from tests.attacks.harness import serving
 from tests.made_index import documents, made, write
 

@@ -231,7 +231,7 @@ def longest_pause(
     policy: RetryPolicy, attempt: int, elapsed_s: float = 0.0, header: str = ""
 ) -> float | None:
     response = httpx.Response(429, headers={"Retry-After": header} if header else {})
-    pauses = [policy.pause_s((response, b""), attempt, elapsed_s) for _ in range(200)]
+    pauses = [policy.pause_s(response, attempt, elapsed_s) for _ in range(200)]
     return max((pause for pause in pauses if pause is not None), default=None)
 
 

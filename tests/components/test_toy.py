@@ -33,7 +33,9 @@ from glow.index.stored_fields import STORED_FIELDS
 from glow.index.token_embeddings import TOKEN_EMBEDDINGS
 from glow.runtime import Model
 from glow.storage import map_array
-from glow_index_builder.deltas import CompactOptions, UpsertOptions, compact, upsert
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.plan import CompactOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import upsert
 from glow_index_builder.progress import Stages
 from tests.components.answers import Answers
 from tests.components.files import Files

@@ -17,7 +17,9 @@ import numpy as np
 
 from glow.artifact import MANIFEST_FILE, FileRecord, IndexRoot, read_manifest
 from glow.index import Index
-from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.progress import Stages
 from tests.components.cases import AnyComponent
 from tests.components.kinds import NEW, OLD

@@ -15,8 +15,8 @@ import pyarrow
 import pyarrow.parquet
 
 from glow.errors import InputError, RecordError
-from glow_index_builder.input import open_sources
 from glow_index_builder.input.files import file_lines
+from glow_index_builder.input.source import open_sources
 from glow_index_builder.input.tables import arrow_rows, parquet_rows
 
 __all__ = ["FORMATS"]

@@ -7,7 +7,7 @@ import os
 import signal
 
 from glow.index.stored_fields import DocumentStore
-from glow_index_builder.encoding import Block, BlockEncoder
+from glow_index_builder.encoding.blocks import Block, BlockEncoder
 
 
 class DeadlyEncoder(BlockEncoder):

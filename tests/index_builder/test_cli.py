@@ -19,7 +19,7 @@ from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS, DocumentStore, DocumentWriter
 from glow.index.vectors import VECTORS, build_dense
 from glow.records import Document
-from glow_index_builder.building.recall import measure_recall
+from glow_index_builder.building.report import measure_recall
 from glow_index_builder.progress import Stages
 from tests.index_builder.conftest import STAGES, Live, Run
 from tests.made_index import opened

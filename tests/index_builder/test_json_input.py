@@ -91,6 +91,30 @@ def test_what_is_not_json_has_its_place(content: str, said: str, tmp_path: Path)
         lines(path)
 
 
+PRODUCTS = '[{"sku": 1, "text": "bees"}, {"sku": 2, "text": "ants"}]'
+
+
+@pytest.mark.parametrize(
+    ("content", "key", "options"),
+    [
+        (f'{{"total": 2, "products": {PRODUCTS}}}', "products", []),
+        (f'{{"data": {{"products": {PRODUCTS}}}}}', "data.products", []),
+        (f'{{\n "products": {PRODUCTS}\n}}', "products", []),
+        ('{"products": [\n{"sku": 1},\n{"sku": 2}\n]}', "products", []),
+        (f'{{"products": {PRODUCTS}}}', "products", ["--max-line-bytes", 40]),
+        (f'{{\n"products": [{{"sku": 1}}, "{"x" * 70_000}"]}}', "products", ["--max-line-bytes", 100]),
+    ],
+)
+def test_documents_below_a_key_are_refused_by_its_name(
+    content: str, key: str, options: list[Any], build: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "products.json"
+    path.write_text(content)
+    done = build(path, *options)
+    assert done.exit_code in (2, 4), done.stderr
+    assert f"The key '{key}' holds a list" in done.stderr and f"jq -c '.{key}[]' FILE" in done.stderr
+
+
 BULK = """{"index": {"_index": "shop", "_id": "1"}}
 {"text": "bees", "id": 7}
 {"create": {}}

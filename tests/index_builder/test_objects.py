@@ -21,7 +21,7 @@ from glow.artifact import IndexRoot
 from glow.errors import InputError
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow_index_builder.input import open_sources
+from glow_index_builder.input.source import open_sources
 from glow_index_builder.objects import RemoteFile, is_remote
 from tests.ports import free_port
 from tests.slow_peer import SlowPeer

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from glow.errors import DependencyError
-from glow_index_builder.input import Line, open_sources
+from glow_index_builder.input.lines import Line
+from glow_index_builder.input.source import open_sources
 from tests.index_builder.conftest import Live, Run, report_of
 from tests.index_builder.office_files import write_file, write_pdf
 

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from glow.collection import parse_document
 from glow.errors import InputError, RecordError
-from glow_index_builder.input import open_sources
-from glow_index_builder.input.child import PAGE_CPU_S
 from glow_index_builder.input.files import file_lines
-from glow_index_builder.input.parsers import FileParser
+from glow_index_builder.input.parsers import PAGE_CPU_S, FileParser
+from glow_index_builder.input.source import open_sources
 from tests.index_builder.conftest import Run
 from tests.index_builder.hostile_pages import hostile_page
 

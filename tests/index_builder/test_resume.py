@@ -16,7 +16,7 @@ from glow.index.postings import POSTINGS
 from glow.index.stored_fields import STORED_FIELDS
 from glow.index.vectors import VECTORS, DenseIndex
 from glow.runtime import Encoder
-from glow_index_builder.encoding import Block, BlockEncoder
+from glow_index_builder.encoding.blocks import Block, BlockEncoder
 from tests.artifact.conftest import flip
 from tests.index_builder.conftest import Lines, LinesFile, Live, Run, Spawn, report_of
 from tests.until import until

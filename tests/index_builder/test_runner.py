@@ -16,10 +16,16 @@ from glow.index.stored_fields import DocumentWriter
 from glow.index.token_embeddings import StatesJob
 from glow.records import Document
 from glow.runtime import Model
-from glow_index_builder.building.builder import start_encoding
 from glow_index_builder.encoding.blocks import BlockEncoder, EncodedBlocks, plan_blocks
-from glow_index_builder.encoding.ray_tasks import in_ray, start_ray
-from glow_index_builder.encoding.schedule import Run, encode_blocks, in_child, in_threads
+from glow_index_builder.encoding.schedule import (
+    Run,
+    encode_blocks,
+    in_child,
+    in_ray,
+    in_threads,
+    start_encoding,
+    start_ray,
+)
 from glow_index_builder.options import BuildOptions
 from tests.artifact.conftest import flip
 from tests.conftest import DATA
@@ -148,7 +154,7 @@ def test_after_two_kills_blocks_are_encoded_in_another_process(
     options = BuildOptions(model=learned_model, source="-", index_root=tmp_path)
     job = job_of(tmp_path / "here", learned_model, ["a"])
     for name in ("in_threads", "in_child"):
-        monkeypatch.setattr(f"glow_index_builder.building.builder.{name}", lambda _, name=name: name)
+        monkeypatch.setattr(f"glow_index_builder.encoding.schedule.{name}", lambda _, name=name: name)
     chosen: list[object] = [start_encoding(options, job, kills) for kills in (0, 1, 2)]
     assert chosen == ["in_threads", "in_threads", "in_child"]
 

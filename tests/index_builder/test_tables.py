@@ -12,9 +12,8 @@ from starlette.testclient import TestClient
 
 from glow.errors import ConfigError
 from glow.index.stored_fields import STORED_FIELDS
-from glow_index_builder.input.column_types import typed_value
-from glow_index_builder.input.formats import TextFormat
 from glow_index_builder.input.source import Source
+from glow_index_builder.input.tables import TextFormat, typed_value
 from glow_index_builder.options import BuildOptions
 from glow_service.app import create_app
 from glow_service.settings import Settings

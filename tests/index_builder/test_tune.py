@@ -212,7 +212,7 @@ def test_tuning_again_leaves_the_older_fusion_as_it_was(root: IndexRoot, tune_ro
 @pytest.mark.parametrize(
     ("options", "exit_code", "message"),
     [
-        (("--candidates", 9), 2, "--candidates must be at least 10, found 9"),
+        (("--candidates", 9), 2, "--candidates: Input should be greater than or equal to 10, found 9"),
         (("--split", "test"), 2, "no qrels/SPLIT.tsv for test"),
         (("--split", "few"), 2, "has 1 queries with a word and a relevant document"),
     ],

@@ -13,7 +13,7 @@ from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.ingest import INGEST_FOLDER, IngestLog, OperationId, Outcome, find_outcome, read_state
 from glow_index_builder.ingest import Ingester, IngestOptions
-from glow_index_builder.versions import collect
+from glow_index_builder.versions.gc import collect
 from tests.ingest.conftest import MakeRoot, held, holding, start_ingest
 from tests.made_index import documents, made, stages, write
 from tests.program import glow

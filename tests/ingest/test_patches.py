@@ -1,5 +1,6 @@
 """Patches: metadata of a document changes by a JSON merge patch."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 from glow.client import GlowClient
 from glow.ingest import INGEST_FOLDER, IngestLog, IngestState, merged, read_accepted
+from glow_service.errors import RequestError
+from glow_service.writes import read_patch
 from tests.ingest.conftest import MakeRoot
 from tests.ingest.writing import KEY, WRITE, log_bytes, serving_writes
 
@@ -39,6 +42,36 @@ def test_the_log_keeps_the_nulls_of_a_patch(tmp_path: Path) -> None:
     (found,) = read_accepted(tmp_path / INGEST_FOLDER, IngestState())
     assert found.operation is not None and found.operation.kind == "patch"
     assert (found.operation.id, found.operation.metadata) == ("d/1", {"price": 5, "stock": None})
+
+
+RECORDED = {
+    "id_field": "sku",
+    "field_types": {"price": "number", "active": "boolean", "added": "date", "zip": "string"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointers"),
+    [
+        ({"price": "12"}, ["/price"]),
+        ({"price": [1, True]}, ["/price"]),
+        ({"price": {"now": 1}}, ["/price"]),
+        ({"active": 1, "added": "soon"}, ["/active", "/added"]),
+        ({"zip": 135}, ["/zip"]),
+        ({"sku": "b"}, ["/sku"]),
+    ],
+)
+def test_a_patch_changes_neither_the_key_of_the_id_nor_the_type_of_a_column(
+    changes: dict[str, Any], pointers: list[str]
+) -> None:
+    with pytest.raises(RequestError) as refused:
+        read_patch("a", json.dumps(changes).encode(), ["title"], RECORDED)
+    assert [each.pointer for each in refused.value.faults] == pointers
+
+
+def test_a_patch_may_have_values_of_the_type_and_nulls_and_other_keys() -> None:
+    changes = {"price": [1, 2.5], "active": False, "added": "2024-01-02", "zip": None, "color": 7}
+    assert read_patch("a", json.dumps(changes).encode(), ["title"], RECORDED) == changes
 
 
 def patch(http: httpx.Client, name: str, content: bytes, kind: str = "application/merge-patch+json") -> Any:

@@ -8,7 +8,9 @@ from typing import Any
 
 from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
-from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
+from glow_service.search.plan import plan_search
+from glow_service.search.request import SearchRequest, parsed
+from glow_service.search.run import SearchSession
 from glow_service.settings import Settings
 from tests.made_index import compacted, deleted, documents, made, opened, upserted, write
 

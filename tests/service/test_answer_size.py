@@ -31,7 +31,7 @@ def fitted(most: int, hits: list[Hit]) -> list[Hit]:
     size = AnswerSize(most, len(hits), may_cut=True)
     for each in hits:
         size.add(each)
-    return size.found
+    return size.hits
 
 
 def test_while_all_fits_nothing_is_cut() -> None:

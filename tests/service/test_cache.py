@@ -15,7 +15,7 @@ from cachetools import TTLCache
 from glow.index import Index
 from glow_service.cache import Cache, SingleFlight
 from glow_service.errors import DeadlineError, OverloadedError
-from glow_service.telemetry import EVENTS, Metrics
+from glow_service.telemetry.metrics import EVENTS, Metrics
 from tests.service.asking import watched
 
 KEY = b"glow:1:page:abc"

@@ -148,10 +148,19 @@ def test_a_search_is_filtered_sorted_and_counted_in_the_root_of_the_environment(
     assert "connection_failed" in run(search_command, QUERY, "--url", "http://127.0.0.1:9").stderr
 
 
+def test_a_filter_alone_lists_what_it_matches(toy_index: Path) -> None:
+    done = run(search_command, "--index-root", toy_index, "--filter", '{"lang": "en"}', "--json", "-")
+    answer = json.loads(done.stdout)
+    ids = [hit["id"] for hit in answer["hits"]]
+    assert ids == sorted(ids) and len(ids) == 10 and answer["total"] > 10
+    assert {hit["metadata"]["lang"] for hit in answer["hits"]} == {"en"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["bees"], 2, "give either --index-root"),
+        (["--index-root", "ROOT"], 2, "the query is empty"),
         (["bees", "--index-root", "x", "--url", "http://x"], 2, "give either --index-root"),
         ([" ", "--index-root", "ROOT"], 2, "the query is empty"),
         (["bees", "--index-root", "ROOT", "--top-k", "0"], 2, "--top-k"),

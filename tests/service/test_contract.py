@@ -22,7 +22,7 @@ from glow.errors import GlowError
 from glow_service.access import access_errors
 from glow_service.api.problems import problem_of
 from glow_service.api.routes import ROUTES
-from glow_service.search import SearchRequest
+from glow_service.search.request import SearchRequest
 from tests.records import read_whole
 
 SEMANTIC = {

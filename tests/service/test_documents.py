@@ -15,7 +15,7 @@ from glow.artifact import IndexRoot
 from glow.client import AsyncGlowClient, GlowClient
 from glow.contract import DocumentsResult
 from glow.index.stored_fields import STORED_FIELDS
-from glow_service.search import MAX_ANSWER_BYTES
+from glow_service.search.plan import MAX_ANSWER_BYTES
 from tests.made_index import deleted, opened, upserted
 from tests.records import read_whole
 from tests.service.asking import Serve, assert_problem
@@ -74,7 +74,7 @@ def test_pages_hold_every_live_document_once(changed: IndexRoot, serve: Serve) -
         with GlowClient(str(client.base_url)) as caller:
             received = list(caller.documents(page_size=9))
             assert received == [held[name] for name in sorted(held)]
-            assert [each.id for each in caller.documents(wanted={"year": {"lt": 2}})] == [
+            assert [each.id for each in caller.documents(filter={"year": {"lt": 2}})] == [
                 "late/00",
                 "late/01",
             ]

@@ -15,8 +15,8 @@ from glow.query_log import Feedback, SkippedLines, read_feedback, read_query_log
 from glow_service import state
 from glow_service.access import RequestIds, make_key
 from glow_service.settings import Settings
-from glow_service.telemetry import FeedbackLog
 from glow_service.telemetry.metrics import Metrics
+from glow_service.telemetry.query_log import FeedbackLog
 from tests.attacks.harness import serving
 from tests.service.asking import Serve, assert_problem
 

@@ -20,7 +20,7 @@ from glow.index import Index
 from glow.index.vectors import VECTORS
 from glow_service.commands.serve import serve_command
 from glow_service.settings import Settings, settings_table
-from glow_service.telemetry import LogForm, configure_logging
+from glow_service.telemetry.logs import LogForm, configure_logging
 from tests.service.asking import half_search, samples
 from tests.until import until
 

@@ -33,7 +33,7 @@ from glow_service.redis import (
     seal,
     unsealed,
 )
-from glow_service.telemetry import Metrics
+from glow_service.telemetry.metrics import Metrics
 from tests.ports import free_port
 from tests.service.asking import Serve, watched
 from tests.slow_peer import SlowPeer

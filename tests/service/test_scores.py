@@ -18,10 +18,14 @@ from glow.artifact import CALIBRATION_FILE, IndexRoot
 from glow.errors import FormatError
 from glow.index import DEFAULT_FUSION, CalibratedFusion, Calibration, Index
 from glow.index.vectors import VECTORS
-from glow_index_builder.deltas import CompactOptions, DeleteOptions, UpsertOptions, compact, delete, upsert
+from glow_index_builder.deltas.compaction import compact
+from glow_index_builder.deltas.plan import CompactOptions, DeleteOptions, UpsertOptions
+from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.progress import Stages
 from glow_index_builder.versions.writer import derive
-from glow_service.search import SearchRequest, SearchSession, parsed, plan_search
+from glow_service.search.plan import plan_search
+from glow_service.search.request import SearchRequest, parsed
+from glow_service.search.run import SearchSession
 from glow_service.settings import Settings
 from tests.made_index import documents, made, write
 from tests.service import asking

@@ -3,7 +3,7 @@
 import os
 import time
 
-from glow_index_builder.encoding import Block, BlockEncoder
+from glow_index_builder.encoding.blocks import Block, BlockEncoder
 
 HELD_AFTER, NEVER_S = 8, 3_600.0
 

@@ -14,8 +14,8 @@ import pytest
 
 from glow.artifact import IndexRoot
 from glow.errors import StoreError
-from glow_index_builder.building import build
-from glow_index_builder.encoding import RayImport, in_ray, in_threads, ray_tasks
+from glow_index_builder.building.builder import build
+from glow_index_builder.encoding.schedule import RayImport, in_ray, in_threads
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 from tests.index_builder.test_runner import as_job, encode, facts, job_of, vectors
@@ -38,7 +38,7 @@ def test_a_task_that_hangs_is_begun_again_beside_itself(
     learned_model: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ray_tasks, "STRAGGLER_S", 2.0)
+    monkeypatch.setattr("glow_index_builder.encoding.schedule.STRAGGLER_S", 2.0)
     ray_cluster.want_nodes(2)
     ids = [f"d{number}" for number in range(24)]
     plain, job = (job_of(tmp_path / name, learned_model, ids) for name in ("plain", "here"))
@@ -98,7 +98,7 @@ class Rows:
 def test_a_range_whose_worker_is_killed_is_imported_again(
     tries: int, ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glow_index_builder.encoding.ray_tasks.RANGE_ROWS", 16)
+    monkeypatch.setattr("glow_index_builder.encoding.schedule.RANGE_ROWS", 16)
     task = ReadOnly(Rows(np.zeros((48, 4), np.float32), tmp_path, tries))
     ray_cluster.want_nodes(2)
     run = RayImport(task, 2, ray_cluster.address)("any", 0, 48)

@@ -14,7 +14,7 @@ from glow.index import Index, RowMask
 from glow.index.milvus import STORE_FILE, StoreAccess, connect, read_store_header, require_version
 from glow.index.stored_fields import STORED_FIELDS
 from glow.search import rank_dense, rank_hybrid
-from glow_index_builder.versions import collect
+from glow_index_builder.versions.gc import collect
 from tests.asked import asked_of
 from tests.made_index import compacted, deleted, made, opened, upserted
 from tests.ports import free_port
