@@ -41,9 +41,7 @@ def build_report(
 ) -> dict[str, Any]:
     """The figures of a build: `report.json`, whose keys docs/indexing.md describes."""
     rejected = sum(corpus.rejects.values())
-    truncated: Counter[str] = Counter()
-    for block in encoded.blocks:
-        truncated.update(block.truncated)
+    truncated: Counter[str] = sum((Counter(block.truncated) for block in encoded.blocks), Counter())
     seconds = stages.report
     peaks = {**stages.peaks, "worker": max((block.peak_memory_bytes for block in encoded.blocks), default=0)}
     return {
@@ -59,9 +57,7 @@ def build_report(
             "lines": corpus.documents + rejected,
             "read_bytes": corpus.read_bytes,
         },
-        "rejects": dict(corpus.rejects),
-        "ids": dict(corpus.ids),
-        "forms": dict(corpus.forms),
+        **{name: dict(getattr(corpus, name)) for name in ("rejects", "ids", "forms")},
         "unused_renames": sorted(options.rename.keys() - set(corpus.renamed)),
         "long_documents": corpus.long.report(),
         "truncated": dict(truncated),
