@@ -22,7 +22,7 @@ def test_tests_that_need_real_collections_are_known_by_their_mark() -> None:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     named = [line for line in done.stdout.splitlines() if "::" in line]
-    assert any("test_invariance.py::test_a_vector_is_the_same" in line for line in named)
+    assert any("test_batcher.py::test_a_vector_of_the_default_model" in line for line in named)
     assert any("test_lexical.py::test_the_baseline_reproduces" in line for line in named)
     assert not any("test_contract" in line for line in named)
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import hashlib
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
 
 from glow.artifact import IndexRoot
 from glow.contract import Problem, SearchResult
@@ -20,10 +24,9 @@ from tests.records import read_whole
 
 QUERY = "how do bees find the way home"
 REST = b'ry": "how do bees find the way home"}'
+BuildIndex = Callable[..., Path]
 Serve = Callable[..., AbstractContextManager[httpx.Client]]
 """`serve(root, wait=True, **settings)`, the fixture: a client of a service, ready when the block begins."""
-
-
 ServeOpen = Callable[..., AbstractContextManager[tuple[httpx.Client, Service]]]
 
 
@@ -38,6 +41,12 @@ def ask(client: httpx.Client, query: str = QUERY, **more: Any) -> dict[str, Any]
     assert response.status_code == 200, response.text
     read_whole(response.content, SearchResult)
     return response.json()
+
+
+def without_times(answer: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: each for name, each in answer.items() if name not in ("request_id", "took_ms", "timings_ms")
+    }
 
 
 def samples(metrics: httpx.Client | bytes) -> dict[str, float]:
@@ -75,6 +84,26 @@ def assert_problem(response: httpx.Response, status: int, code: str) -> Problem:
     assert (problem.status, problem.code, problem.type) == (status, code, f"/problems/{code}")
     assert problem.detail and problem.request_id == response.headers["x-request-id"]
     return problem
+
+
+def sha256(key: str) -> str:
+    """The hash of a key, as settings have it."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def tenants(folder: Path, **filters: str) -> dict[str, str]:
+    """Settings of a key `key of NAME` for each name, which sees the documents of its filter (in TOML)."""
+    path = folder / "tenants.toml"
+    path.write_text("".join(f"[{name}]\nfilter = {{ {chosen} }}\n" for name, chosen in filters.items()))
+    keys = ",".join(f"{name}:{sha256(f'key of {name}')}" for name in filters)
+    return {"api_keys": keys, "tenants": str(path)}
+
+
+def invoke(command: Any, *arguments: object, **environment: str) -> Result:
+    """What a command of `glow` does with these arguments, in this process."""
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return CliRunner().invoke(app, [*map(str, arguments)], env=environment)
 
 
 def watched(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -1,5 +1,6 @@
-"""Real servers for the service's tests: as a process, as users start it, or in a thread, to reach into the app."""
+"""Real servers for the service's tests: in a thread of the test's process, or as a process, as users start it."""
 
+import logging
 import os
 import shutil
 import signal
@@ -25,9 +26,9 @@ from glow_service.settings import Settings
 from glow_service.state import Service
 from tests.made_index import made, write
 from tests.ports import free_port
-from tests.service.asking import Serve, ServeOpen, live_index
+from tests.program import ROOT, glow
+from tests.service.asking import BuildIndex, Serve, ServeOpen, live_index
 
-ROOT = Path(__file__).parent.parent.parent
 START_TIMEOUT_S = 60.0
 PATIENCE_MS = 30_000
 """Deadline of a request that names none: a busy machine is slow, and tests of deadlines set their own."""
@@ -54,9 +55,9 @@ class Server:
         return self.log.read_text(encoding="utf-8")
 
 
-def _clean_environment() -> dict[str, str]:
-    """The environment without settings that the person who runs the tests may have."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")}
+def _environment(**variables: str) -> dict[str, str]:
+    """The environment with these variables and without settings that the person who runs the tests may have."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GLOW_")} | variables
 
 
 def _wait_until_ready(url: str, gave_up: Callable[[], bool]) -> None:
@@ -72,14 +73,13 @@ def _wait_until_ready(url: str, gave_up: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _run_server(folder: Path, *flags: str, **options: Any) -> Iterator[Server]:
-    """Starts the service as a process, with options of `subprocess.Popen`, and waits until it is ready."""
+def _run_server(folder: Path, *flags: str, **variables: str) -> Iterator[Server]:
     port = free_port()
     given = ["--port", str(port), "--workers", "1", "--default-timeout-ms", str(PATIENCE_MS)]
     command = [sys.executable, "-m", "glow", "serve", *given, *flags]
     log = folder / f"service-{port}.log"
     with log.open("wb") as file:
-        process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=_clean_environment(), **options)
+        process = subprocess.Popen(command, cwd=ROOT, stderr=file, env=_environment(**variables))
     server = Server(f"http://127.0.0.1:{port}", process, log)
     try:
         _wait_until_ready(server.url, gave_up=lambda: process.poll() is not None)
@@ -92,36 +92,29 @@ def _run_server(folder: Path, *flags: str, **options: Any) -> Iterator[Server]:
         process.wait()
 
 
-def _run_to_exit(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the service where it is expected to refuse to start."""
-    return subprocess.run(
-        [sys.executable, "-m", "glow", "serve", "--port", str(free_port()), *flags],
-        cwd=ROOT,
-        env={**_clean_environment(), **environment},
-        capture_output=True,
-        text=True,
-        timeout=START_TIMEOUT_S,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="session")
 def start_server() -> Callable[..., AbstractContextManager[Server]]:
-    """Starts a service for many tests: `start_server(folder_of_its_log, *flags, **options_of_popen)`."""
+    """Starts a service as a process, ready when the block begins: `start_server(folder_of_its_log, *flags, **variables)`."""
     return _run_server
 
 
-@pytest.fixture(scope="session")
-def server(toy_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One service over the toy index that many tests ask; do not stop it."""
-    with _run_server(tmp_path_factory.mktemp("service"), "--index-root", str(toy_index)) as running:
-        yield running
+@pytest.fixture
+def run_server(tmp_path: Path) -> Callable[..., AbstractContextManager[Server]]:
+    """Starts a service of the test's own with these flags (and variables)."""
+    return lambda *flags, **variables: _run_server(tmp_path, *map(str, flags), **variables)
+
+
+@pytest.fixture
+def run_to_exit() -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs the service with these flags where it is expected to refuse to start."""
+    options = {"env": _environment(), "timeout": START_TIMEOUT_S}
+    return lambda *flags: glow("serve", "--port", free_port(), *flags, **options)
 
 
 @pytest.fixture(scope="session")
-def http(server: Server) -> Iterator[httpx.Client]:
-    """A client of `server`."""
-    with server.client() as client:
+def http(serve: Serve) -> Iterator[httpx.Client]:
+    """A client of a service over the toy index that many tests ask; leave its state as it is."""
+    with serve(workers=1) as client:
         yield client
 
 
@@ -188,24 +181,26 @@ def make_app() -> Callable[..., FastAPI]:
 
 
 @pytest.fixture
-def run_server(tmp_path: Path) -> Callable[..., AbstractContextManager[Server]]:
-    """Starts a service of the test's own with these flags; it is ready when the block begins."""
-    return lambda *flags: _run_server(tmp_path, *map(str, flags))
-
-
-@pytest.fixture
-def run_to_exit() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the service with these flags (and variables) where it is expected to refuse to start."""
-    return lambda *flags, **environment: _run_to_exit(*map(str, flags), **environment)
-
-
-@pytest.fixture
 def index_copy(toy_index: Path, tmp_path: Path) -> Path:
     """A copy of the toy index root, to damage."""
     return Path(shutil.copytree(toy_index, tmp_path / "copy"))
 
 
+@pytest.fixture(scope="session")
+def build_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path) -> BuildIndex:
+    """Builds and publishes an index of these documents, with options of a build; returns its root."""
+
+    def build(records: list[dict[str, Any]], model: Path = toy_model, **options: Any) -> Path:
+        folder = tmp_path_factory.mktemp("built")
+        return made(model, write(folder / "corpus.jsonl", records), folder / "index", **options).path
+
+    return build
+
+
 @pytest.fixture
-def build_index(tmp_path: Path, toy_model: Path) -> Callable[[list[dict[str, Any]]], Path]:
-    """Builds and publishes an index of these documents; returns its root."""
-    return lambda lines: made(toy_model, write(tmp_path / "corpus.jsonl", lines), tmp_path / "built").path
+def loggers_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = before
+    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)

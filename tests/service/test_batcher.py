@@ -1,9 +1,9 @@
-"""The batcher: alone when idle, together under load, and never at the cost of a mate."""
+"""The batcher: alone when idle, together under load, and never at the cost of a mate, also with the default model."""
 
 import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 from threadpoolctl import ThreadpoolController
 
 import glow_service.search.pool
+from glow.artifact import default_model
+from glow.collection import read_documents, read_queries
 from glow.runtime import Encoder, Model
 from glow.text import WeightedTokens
-from glow_service.search.clock import Deadline
-from glow_service.search.pool import CLASS_TOKENS, Batcher, Job, SearchPool
+from glow_service.search.clock import NEVER
+from glow_service.search.pool import CLASS_TOKENS, Batcher, SearchPool
 from glow_service.telemetry.metrics import Metrics
+from tests.service.asking import samples
 
 WORDS = "bees find the way home by the sun and salmon swim up the river to lay their eggs".split()
 
@@ -68,24 +70,16 @@ def test_a_search_multiplies_in_as_many_threads_as_it_encodes() -> None:
     assert [library.num_threads for library in numpy] == [1] * len(numpy)
 
 
-def vector_of(_: Job[Any], vector: np.ndarray) -> Any:
-    return vector
+def encoded(batcher: Batcher, tower: Encoder, tokens: WeightedTokens) -> Coroutine[Any, Any, Any]:
+    return batcher.run(tower, tokens, lambda _, vector: vector, NEVER)
 
 
-def in_an_hour() -> Deadline:
-    return Deadline(time.perf_counter() + 3_600)
-
-
-def run(work: Callable[[], Awaitable[Any]]) -> Any:
-    return asyncio.run(asyncio.wait_for(work(), 30))  # type: ignore[arg-type]
+def run(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    return asyncio.run(asyncio.wait_for(work(), 60))
 
 
 def tokens_of(model: Model, words: int) -> WeightedTokens:
     return model.preprocessor.query(" ".join((WORDS * 4)[:words]))
-
-
-def sample(registry: CollectorRegistry, name: str) -> float:
-    return registry.get_sample_value(name) or 0.0
 
 
 async def when(condition: Callable[[], bool]) -> None:
@@ -98,17 +92,16 @@ def test_queries_that_wait_go_together_by_length_within_the_budget(
 ) -> None:
     short, long = tokens_of(model, 2), tokens_of(model, 20)
     assert (len(short) - 1) // CLASS_TOKENS != (len(long) - 1) // CLASS_TOKENS
+    monkeypatch.setattr(glow_service.search.pool, "BATCH_TOKENS", 4 * len(short))
     metrics = Metrics()
 
     async def work() -> None:
-        monkeypatch.setattr(glow_service.search.pool, "BATCH_TOKENS", 4 * len(short))
         batcher = Batcher(pool, metrics)
         tower.gate.clear()
-        first = asyncio.ensure_future(batcher.run(tower, short, vector_of, in_an_hour()))
+        first = asyncio.ensure_future(encoded(batcher, tower, short))
         await when(lambda: len(tower.batches) == 1)
         texts = [long, short, short, long, short, short, short]
-        calls = [batcher.run(tower, tokens, vector_of, in_an_hour()) for tokens in texts]
-        rest = [asyncio.ensure_future(call) for call in calls]
+        rest = [asyncio.ensure_future(encoded(batcher, tower, tokens)) for tokens in texts]
         await when(lambda: batcher.waiting == 7)
         tower.gate.set()
         await asyncio.gather(first, *rest)
@@ -117,24 +110,21 @@ def test_queries_that_wait_go_together_by_length_within_the_budget(
     run(work)
     # After the first: the class of the one that waited longest, one at a time where two exceed the budget.
     assert tower.batches == [[len(short)], [len(long)], [len(short)] * 4, [len(long)], [len(short)]]
-    assert sample(metrics.registry, "glow_batch_queries_count") == 5
-    assert sample(metrics.registry, "glow_batch_queries_sum") == 8
-    assert sample(metrics.registry, "glow_batch_padding_ratio_sum") == 0
+    counted = samples(metrics.text())
+    assert (counted["glow_batch_queries_count"], counted["glow_batch_queries_sum"]) == (5, 8)
+    assert counted["glow_batch_padding_ratio_sum"] == 0
 
 
 @settings(max_examples=15, deadline=None)
 @given(words=st.lists(st.integers(1, 40), min_size=1, max_size=24))
-def test_everyone_gets_the_vector_of_their_own_text(toy_model: Path, words: list[int]) -> None:
-    model = Model.open(toy_model)
-    tower = model.encoder("query")
+def test_everyone_gets_the_vector_of_their_own_text(model: Model, words: list[int]) -> None:
+    tower, pool = model.encoder("query"), SearchPool(Metrics(), 2, 100)
     sequences = [tokens_of(model, count) for count in words]
     alone = [tower.run([sequence])[0] for sequence in sequences]
-    pool = SearchPool(Metrics(), 2, 100)
 
     async def work() -> list[Any]:
         batcher = Batcher(pool, Metrics())
-        calls = [batcher.run(tower, sequence, vector_of, in_an_hour()) for sequence in sequences]
-        return await asyncio.gather(*calls)
+        return await asyncio.gather(*(encoded(batcher, tower, sequence) for sequence in sequences))
 
     try:
         found = run(work)
@@ -152,9 +142,35 @@ def test_what_goes_wrong_while_encoding_is_told_to_all_and_the_next_batch_runs(
         batcher = Batcher(pool, Metrics())
         with monkeypatch.context() as patch:
             patch.setattr(tower, "run", lambda _: 1 / 0)
-            calls = [batcher.run(tower, tokens, vector_of, in_an_hour()) for _ in range(3)]
+            calls = [encoded(batcher, tower, tokens) for _ in range(3)]
             found = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(result) for result in found] == [ZeroDivisionError] * 3
-        assert (await batcher.run(tower, tokens, vector_of, in_an_hour())).shape == (tower.dimensions,)
+        assert (await encoded(batcher, tower, tokens)).shape == (tower.dimensions,)
 
     run(work)
+
+
+QUERIES, DOCUMENTS, TOP = 200, 100, 10
+
+
+def test_a_vector_of_the_default_model_is_the_same_alone_and_in_any_batch(
+    shared_data: Path, pool: SearchPool
+) -> None:
+    model = Model.open(default_model(Path(__file__).parents[2] / "models"))
+    preprocessor, tower, metrics = model.preprocessor, model.encoder("query"), Metrics()
+    queries = islice(read_queries(shared_data / "tldr" / "queries.jsonl"), QUERIES)
+    sequences = [preprocessor.query(query.text) for query in queries]
+    corpus = read_documents(shared_data / "tldr" / "corpus.jsonl", preprocessor.schema.names)
+    documents = [preprocessor.document(document) for document in islice(corpus, DOCUMENTS)]
+    indexed = model.encoder("document").encode(documents)
+    alone = np.stack([tower.run([sequence])[0] for sequence in sequences])
+
+    async def work() -> Any:
+        batcher = Batcher(pool, metrics)
+        return np.stack(await asyncio.gather(*(encoded(batcher, tower, each) for each in sequences)))
+
+    together = run(work)
+    assert len(together) == QUERIES > 8 * samples(metrics.text())["glow_batch_queries_count"]
+    assert (alone * together).sum(1).min() >= 0.999 and np.abs(alone - together).max() <= 1e-5
+    tops = [np.argsort(-(vectors @ indexed.T), 1, kind="stable")[:, :TOP] for vectors in (alone, together)]
+    assert (tops[0] == tops[1]).all(1).mean() >= 0.99

@@ -1,22 +1,98 @@
-"""The cache in the process: what it keeps, and concurrent callers; `test_redis.py` has what processes share."""
+"""The cache in the process: its keys, what it keeps, and concurrent callers; `test_redis.py` has what processes share."""
 
 import asyncio
-import re
 import tracemalloc
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from cachetools import TTLCache
+from hypothesis import given
+from hypothesis import strategies as st
 
-from glow.index import Index
-from glow_service.cache import Cache, SingleFlight
+from glow.index import Fusion, FusionWeights, Index
+from glow.index.columns.filters import And, Exists, Or
+from glow.index.columns.masks import FacetRequest
+from glow.index.vectors import SearchParams
+from glow.search import Arrangement, FilterBoost, RecencyBoost, Reranking, SortKey, Synonyms
+from glow.text.highlight import Highlighting
+from glow_service.cache import Cache, Keys, SingleFlight
 from glow_service.errors import DeadlineError, OverloadedError
-from glow_service.telemetry.metrics import EVENTS, Metrics
+from glow_service.search.plan import HighlightCall, SearchPlan
+from glow_service.telemetry.metrics import Metrics
 from tests.service.asking import watched
+
+KEYS = Keys("m" * 64, "t" * 64, "v1")
+PLAN = SearchPlan("how do bees find home", 10, 0, 100, SearchParams())
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates and NUL too
+
+
+@given(TEXTS, TEXTS)
+def test_vector_keys_are_equal_exactly_where_the_texts_are(one: str, other: str) -> None:
+    assert (KEYS.vector(one) == KEYS.vector(other)) == (one == other)
+
+
+def test_every_field_of_a_search_changes_its_page_key() -> None:
+    changes: dict[str, tuple[Any, ...]] = {
+        "text": ("how do bees find home ",),
+        "top_k": (11,),
+        "offset": (1,),
+        "candidates": (101,),
+        "params": (SearchParams(ef_search=96), SearchParams(nprobe=96), SearchParams(exact=True)),
+        "retriever": ("hybrid",),
+        "fusion": (Fusion(), Fusion(weights=FusionWeights(dense=1.0, lexical=0.0))),
+        "filter": (And((Exists("a"), Exists("b"))), Or((Exists("a"), Exists("b")))),
+        "facets": ((FacetRequest("a", 10),),),
+        "highlight": (HighlightCall(("text",), Highlighting()),),
+        "explain": (True,),
+        "leave_one_out": (True,),
+        "fields": (("title", "text"), ("text", "title"), ("title",)),
+        "metadata": (("lang",),),
+        "max_bytes": (1,),
+        "may_cut": (True,),
+        "typos": ("off",),
+        "match": ("any",),
+        "syntax": ("plain",),
+        "prefix": (True,),
+        "synonyms": (Synonyms((), "a"), Synonyms((), "b")),
+        "source": ("browse",),
+        "vector": ((1.0, 0.0),),
+        "like": ("d1",),
+        "arrangement": (
+            Arrangement(min_score=0.5),
+            Arrangement(sort=(SortKey("year", descending=True),)),
+            Arrangement(boosts=(FilterBoost(Exists("a"), 2.0),)),
+            Arrangement(boosts=(RecencyBoost("a", 1.0, 60.0, 0),)),
+        ),
+        "rerank": (Reranking(50), Reranking(49)),
+        "vectors": (True,),
+    }
+    compared = {each.name for each in fields(SearchPlan) if each.compare}
+    assert compared == set(changes), "a new field needs a line above"
+    changed = [replace(PLAN, **{name: value}) for name, values in changes.items() for value in values]
+    assert len({KEYS.page(plan) for plan in [PLAN, *changed]}) == len(changed) + 1
+    assert KEYS.page(replace(PLAN, timeout_ms=5, allow_partial=True)) == KEYS.page(PLAN)
+    assert {each.name for each in fields(SearchPlan) if each.repr} == compared
+    assert len(KEYS.page(replace(PLAN, text="\ud800\0" + "x" * 100_000))) <= 64
+
+
+def test_a_vector_key_depends_on_model_and_terms_alone_and_a_page_key_on_the_index_too(index: Index) -> None:
+    others = [Keys("x" * 64, "t" * 64, "v1"), Keys("m" * 64, "x" * 64, "v1"), Keys("m" * 64, "t" * 64, "v2")]
+    assert len({keys.page(PLAN) for keys in [KEYS, *others]}) == 4
+    assert len({keys.vector("a") for keys in [KEYS, *others]}) == 3
+    assert others[2].vector("a") == KEYS.vector("a")
+    # An index that bears the same name is another one.
+    twin = replace(index, manifest=index.manifest.model_copy(update={"created": "2000-01-01T00:00:00+00:00"}))
+    cache, _ = make()
+    keys = cache.keys(index)
+    assert twin.version == index.version and cache.keys(index) is keys
+    assert cache.keys(twin).page(PLAN) != keys.page(PLAN) == cache.keys(index).page(PLAN)
+    assert cache.keys(twin).vector("a") == keys.vector("a")
+
+
+# What is kept, and for how long.
 
 KEY = b"glow:1:page:abc"
 
@@ -33,23 +109,19 @@ def counts(metrics: Metrics, kind: str = "response") -> dict[str, int]:
     return {each.labels["event"]: int(each.value) for each in found if each.value and "_total" in each.name}
 
 
-def maker(value: bytes) -> Callable[[], Awaitable[bytes]]:
+def maker(outcome: bytes | Exception) -> Callable[[], Awaitable[bytes]]:
     async def make_value() -> bytes:
-        return value
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     return make_value
 
 
 async def is_kept(cache: Cache, key: bytes) -> bool:
-    class MissingError(Exception):
-        pass
-
-    async def miss() -> bytes:
-        raise MissingError
-
     try:
-        await cache.response(key, miss)
-    except MissingError:
+        await cache.response(key, maker(LookupError()))
+    except LookupError:
         return False
     return True
 
@@ -57,12 +129,8 @@ async def is_kept(cache: Cache, key: bytes) -> bool:
 @watched
 async def test_a_response_is_made_once_for_its_key_and_errors_are_not_kept() -> None:
     cache, metrics = make()
-
-    async def fail() -> bytes:
-        raise OverloadedError("full")
-
     with pytest.raises(OverloadedError):
-        await cache.response(KEY, fail)
+        await cache.response(KEY, maker(OverloadedError("full")))
     for _ in range(2):
         assert await cache.response(KEY, maker(b"1")) == b"1"
         assert await cache.response(b"other", maker(b"")) == b""
@@ -90,7 +158,7 @@ async def test_what_was_used_longest_ago_makes_room_and_time_ends_an_entry(
 
 @watched
 async def test_large_responses_do_not_fill_the_memory() -> None:
-    cache, metrics = make(entries=10_000)
+    cache, metrics = make()
     tracemalloc.start()
     try:
         for number in range(100):
@@ -125,30 +193,13 @@ def test_a_vector_is_kept_without_the_batch_that_it_came_from(index: Index) -> N
     assert counts(metrics, "vector") == {"store": 1, "hit": 1, "miss": 1}
 
 
-def test_the_keys_of_an_index_are_made_once_and_anew_for_another(index: Index) -> None:
-    cache, _ = make()
-    keys = cache.keys(index)
-    assert cache.keys(index) is keys
-    other = replace(index, manifest=index.manifest.model_copy(update={"name": "v-other"}))
-    assert cache.keys(other).page("a") != keys.page("a")
-    assert cache.keys(index).page("a") == keys.page("a")
-
-
-def test_every_event_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-    (row,) = (line for line in page.splitlines() if "`glow_cache_events_total`" in line)
-    named, more = re.findall(r"Cache events: (.*); with Redis also (.*)\.", row)[0]
-    assert {*named.split(", ")} == set(EVENTS["local"])
-    assert {*named.split(", "), *more.split(", ")} == set(EVENTS["local"]) | set(EVENTS["redis"])
-
-
 # Concurrent callers for one key.
 
 
 class Maker:
     """Makes a value when the test says so, and counts how often it was asked."""
 
-    def __init__(self, *outcomes: bytes | BaseException) -> None:
+    def __init__(self, *outcomes: bytes | Exception) -> None:
         self.outcomes = list(outcomes)
         self.calls = 0
         self.gate = asyncio.Event()
@@ -158,9 +209,7 @@ class Maker:
         outcome = self.outcomes[min(self.calls, len(self.outcomes) - 1)]
         self.calls += 1
         await self.gate.wait()
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
+        return await maker(outcome)()
 
 
 async def start(flight: SingleFlight, maker: Maker, count: int) -> list[asyncio.Task[bytes]]:
@@ -201,24 +250,18 @@ async def test_an_error_is_every_waiting_callers_and_a_deadline_its_own_callers_
 @pytest.mark.parametrize("leaving", [(0,), (2,), (0, 1, 2), (1, 0), (0, 1, 2, 3)])
 @watched
 async def test_callers_that_leave_harm_nobody(leaving: tuple[int, ...]) -> None:
-    for pause in (
-        settle,
-        lambda: asyncio.sleep(0),
-        None,
-    ):  # also one after the other, before anyone could run
+    for pauses in (5, 1, 0):  # also one after the other, before anyone could run
         flight, maker = SingleFlight(), Maker(b"value")
         tasks = await start(flight, maker, 4)
         for number in leaving:
             tasks[number].cancel()
-            if pause is not None:
-                await pause()
+            for _ in range(pauses):
+                await asyncio.sleep(0)
         await settle()
         maker.gate.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [isinstance(each, asyncio.CancelledError) for each in found] == [
-            n in leaving for n in range(4)
-        ]
-        assert {each for number, each in enumerate(found) if number not in leaving} <= {b"value"}
+        for number, each in enumerate(found):
+            assert isinstance(each, asyncio.CancelledError) if number in leaving else each == b"value"
         assert not flight.flights
 
 

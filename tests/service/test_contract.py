@@ -13,7 +13,6 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 
 from glow.client import PagedOptions, SearchOptions
@@ -42,7 +41,7 @@ OPERATIONS = [
     for mode in schemathesis.GenerationMode
     if route.method == "POST" or mode is schemathesis.GenerationMode.POSITIVE  # no path is a bad one
 ]
-QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=25)
+QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=15)
 
 
 @pytest.fixture(scope="module")
@@ -78,26 +77,10 @@ def test_every_route_keeps_its_promises(api: Any, path: str, method: str, mode: 
     check()
 
 
-def answers_sanely(response: httpx.Response, *statuses: int) -> None:
-    assert response.status_code in (statuses or (200, 400, 422)), response.text
-    if response.status_code != 200:
-        read_whole(response.content, Problem)
-
-
 def test_the_last_of_a_key_that_comes_twice_counts(http: httpx.Client) -> None:
     body = b'{"query": "salmon", "top_k": 3, "query": "bees", "top_k": 1}'
     found = http.post("/search", content=body, headers=JSON).json()
     assert found["query"]["text"] == "bees" and len(found["hits"]) == 1
-
-
-@QUIET
-@given(query=st.text(max_size=300))
-def test_any_text_is_a_query_or_is_refused_with_a_reason(query: str, http: httpx.Client) -> None:
-    try:
-        body = json.dumps({"query": query}, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # a lone surrogate has no UTF-8; as an escape it is tried above
-        body = json.dumps({"query": query}).encode()
-    answers_sanely(http.post("/search", content=body, headers=JSON))
 
 
 # The OpenAPI document promises what the routes do: statuses, keys, examples that are answered.

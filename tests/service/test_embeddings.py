@@ -1,8 +1,7 @@
 """`POST /v1/embeddings`: OpenAI's shape around our towers."""
 
 import base64
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from glow.index import Index
 from glow.records import Document
 from glow.runtime import Model
 from tests.records import read_whole
-from tests.service.asking import Serve
+from tests.service.asking import Serve, assert_problem
+from tests.until import until
 
 TEXTS = ["how do bees find the way home", "salmon"]
 
@@ -40,15 +40,11 @@ def test_query_vectors_are_those_of_the_query_tower(http: httpx.Client, index: I
     body = response.json()
     assert body["object"] == "list" and body["model"] == index.model
     assert [item["index"] for item in body["data"]] == [0, 1]
-    assert body["usage"]["total_tokens"] == sum(len(index.preprocessor.query(text)) for text in TEXTS)
-    assert body["usage"]["truncated"] == []
-
-
-def test_base64_holds_the_same_numbers(http: httpx.Client) -> None:
-    plain = vectors(http.post("/v1/embeddings", json={"input": TEXTS[0], "input_type": "query"}))
-    body = {"input": TEXTS[0], "model": "toy-model:query", "encoding_format": "base64", "user": "someone"}
-    packed = http.post("/v1/embeddings", json=body).json()["data"][0]["embedding"]
-    np.testing.assert_allclose(np.frombuffer(base64.b64decode(packed), "<f4"), plain[0], atol=1e-6)
+    tokens = sum(len(index.preprocessor.query(text)) for text in TEXTS)
+    assert body["usage"]["total_tokens"] == tokens and body["usage"]["truncated"] == []
+    asked = {"input": TEXTS[0], "model": "toy-model:query", "encoding_format": "base64", "user": "someone"}
+    packed = http.post("/v1/embeddings", json=asked).json()["data"][0]["embedding"]
+    np.testing.assert_allclose(np.frombuffer(base64.b64decode(packed), "<f4"), expected[0], atol=1e-5)
 
 
 def test_texts_that_lose_words_are_named(http: httpx.Client) -> None:
@@ -58,7 +54,7 @@ def test_texts_that_lose_words_are_named(http: httpx.Client) -> None:
 
 def test_document_vectors_need_the_document_tower(http: httpx.Client) -> None:
     response = http.post("/v1/embeddings", json={"input": TEXTS, "input_type": "document"})
-    assert (response.status_code, response.json()["code"]) == (422, "not_available")
+    assert_problem(response, 422, "not_available")
 
 
 def test_document_vectors_are_those_of_the_document_tower(
@@ -84,11 +80,12 @@ def test_models_are_listed_by_the_names_that_embeddings_take(
 
 
 def test_a_document_tower_of_another_model_is_refused_at_start(
-    run_to_exit: Callable[..., Any], toy_index: Path, tmp_path: Path
+    serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = Path(__file__).parent.parent.parent / "models" / "glow-mini"
-    done = run_to_exit("--index-root", toy_index, "--document-model", shutil.copytree(other, tmp_path / "m"))
-    assert done.returncode == 3 and "give the same model" in done.stderr
+    other = Path(__file__).parents[2] / "models" / "glow-mini"
+    with serve(wait=False, document_model=str(other)) as client:
+        until(lambda: "give the same model" in caplog.text)
+        assert client.get("/readyz").status_code == 503
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,31 @@
-"""Health, readiness, information, logs and settings."""
+"""Health, information, metrics, logs and settings: what operators see and set."""
 
 import io
 import json
 import logging
+import os
 import re
+import signal
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import typer
-from pydantic import SecretStr
-from typer.testing import CliRunner, Result
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.parser import text_string_to_metric_families
 
 from glow import __version__
 from glow.index import Index
 from glow.index.vectors import VECTORS
-from glow_service.commands.serve import serve_command
-from glow_service.settings import Settings, settings_table
+from glow_service.settings import Settings
 from glow_service.telemetry.logs import LogForm, configure_logging
-from tests.service.asking import half_search, samples
+from glow_service.telemetry.metrics import FOLDER_VARIABLE, Metrics, metrics_folder
+from tests.service.asking import half_search, is_answered, samples
 from tests.until import until
 
 
@@ -34,12 +38,9 @@ def test_health_and_readiness_are_well(http: httpx.Client, index: Index) -> None
         "workers": {"ready": 1, "desired": 1},
     }
     assert ready.headers["x-index-version"] == index.version
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/info", "/"])
-def test_head_answers_as_get_without_a_body(http: httpx.Client, path: str) -> None:
-    response = http.head(path)
-    assert response.status_code == 200 and response.content == b""
+    for path in ("/healthz", "/readyz", "/info", "/"):
+        head = http.head(path)
+        assert head.status_code == 200 and head.content == b""
 
 
 def test_info_tells_what_runs(http: httpx.Client, index: Index) -> None:
@@ -76,25 +77,7 @@ def test_metrics_count_requests_by_route_and_status(http: httpx.Client) -> None:
         assert rise(f'glow_stage_seconds_count{{stage="{stage}"}}') == 1
 
 
-def test_each_request_is_one_json_line_without_its_query(http: httpx.Client, server: Any) -> None:
-    http.post("/search", json={"query": "bees confidential"}, headers={"X-Request-ID": "log-me-1"})
-    http.post("/search", json={"query": ""}, headers={"X-Request-ID": "log-me-2"})
-    until(lambda: "log-me-1" in server.logged() and "log-me-2" in server.logged())
-    # A last line may be in the middle of being written.
-    lines = [json.loads(line) for line in server.logged().rpartition("\n")[0].splitlines()]
-    found = {line["request_id"]: line for line in lines if str(line.get("request_id")).startswith("log-me")}
-    good, bad = found["log-me-1"], found["log-me-2"]
-    assert (good["method"], good["route"], good["status"], good["level"]) == ("POST", "/search", 200, "info")
-    assert good["took_ms"] > 0
-    assert (bad["status"], bad["code"]) == (422, "invalid_query")
-    assert "confidential" not in server.logged()
-    assert [line["url"] for line in lines if line["message"] == "listening"] == [server.url]
-
-
-def test_openapi_is_served_and_its_page_is_ours(http: httpx.Client) -> None:
-    document = http.get("/openapi.json").json()
-    assert document["info"]["version"] == __version__
-    assert {"/search", "/v1/search", "/documents/{id}", "/readyz"} <= set(document["paths"])
+def test_the_page_of_the_interface_is_ours(http: httpx.Client) -> None:
     assert http.get("/redoc").status_code == 404
     page = http.get("/docs")
     assert page.status_code == 200 and "http" not in page.text.lower().replace("http interface", "")
@@ -110,6 +93,102 @@ def test_a_client_that_leaves_in_the_middle_is_counted_and_leaves_nothing_behind
     assert samples(http)["glow_requests_in_flight"] == 1
 
 
+# Metrics.
+
+
+def test_the_docs_list_every_metric_with_its_type_and_labels_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(glow_\w+)` \| (\w+) \|([^|]*)\|", page, re.MULTILINE)
+    listed = {name: (kind, frozenset(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    metrics, found = Metrics(), {}
+    for metric in vars(metrics).values():  # a sample for each, so that its labels show
+        if isinstance(metric, Counter | Gauge | Histogram) and metric._labelnames:
+            metric.labels(*metric._labelnames)
+    metrics.index_info.labels("v", "m").set(1)
+    metrics.index_created.set(1)
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        if family.name.startswith("glow_"):
+            labels = frozenset(label for sample in family.samples for label in sample.labels) - {"le"}
+            found[family.name + "_total" * (family.type == "counter")] = (family.type, labels)
+    assert len(listed) > 15 and listed == found
+
+
+def test_the_live_index_takes_the_place_of_the_old_one_and_its_age_is_taken_when_asked(index: Index) -> None:
+    def made(created: str, **more: str) -> Index:
+        return replace(index, manifest=index.manifest.model_copy(update={"created": created, **more}))
+
+    metrics = Metrics()
+    before = samples(metrics.text())
+    assert not [name for name in before if name.startswith(("glow_index_info", "glow_index_age"))]
+    assert before[f'glow_build_info{{version="{__version__}"}}'] == 1
+    created = (datetime.now(UTC) - timedelta(days=2)).isoformat(timespec="seconds")
+    for name in ("newer", index.version):
+        metrics.use(made(created, name=name))
+        found = samples(metrics.text())
+        infos = {each: value for each, value in found.items() if each.startswith("glow_index_info")}
+        assert infos == {f'glow_index_info{{model="{index.model}",version="{name}"}}': 1}
+    assert found["glow_index_age_seconds"] == pytest.approx(2 * 86_400, abs=30)
+    assert samples(metrics.text())["glow_index_age_seconds"] > found["glow_index_age_seconds"]
+    metrics.use(made("last tuesday"))
+    assert "glow_index_age_seconds" not in samples(metrics.text())
+
+
+def test_memory_and_cpu_time_of_the_process_are_those_of_the_kernel() -> None:
+    found = samples(Metrics().text())
+    pid = os.getpid()
+    names = [f'glow_process_resident_bytes{{kind="{kind}",pid="{pid}"}}' for kind in ("private", "shared")]
+    resident = sum(found[name] for name in names)
+    assert resident == pytest.approx(found["process_resident_memory_bytes"], rel=0.05)
+    worked_s = found[f'glow_process_cpu_seconds_total{{pid="{pid}"}}']
+    assert worked_s == pytest.approx(time.process_time(), abs=0.5)
+    assert found["glow_workers"] == 1
+
+
+def test_any_of_two_workers_answers_for_both_and_a_killed_one_leaves_its_counts_alone(
+    toy_index: Path, run_server: Callable[..., Any]
+) -> None:
+    with metrics_folder(1):
+        assert FOLDER_VARIABLE not in os.environ  # memory is enough
+    name = 'glow_requests_total{route="/search",status="200"}'
+    with run_server("--index-root", toy_index, "--workers", 2, "--cache-entries", 0) as server:
+
+        def asked() -> dict[str, float]:  # a connection each: the kernel deals them out
+            with server.client() as client:
+                return samples(client)
+
+        def pids() -> list[int]:
+            path = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+            return [int(child) for child in path.read_text().split()]
+
+        until(lambda: asked()["glow_ready"] == 1)  # the server is ready once either is
+        for _ in range(10):
+            assert httpx.post(f"{server.url}/search", json={"query": "honey bees"}).status_code == 200
+        until(lambda: asked()[name] == 10)  # a request is counted after its response
+        files = Path(f"/proc/{pids()[0]}/maps").read_text().split()
+        folder = next(Path(each).parent for each in files if f"/glow-metrics-{server.process.pid}-" in each)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with server.client() as client, half_search(client):
+            until(lambda: asked()["glow_requests_in_flight"] == 2)
+            for _ in range(6):
+                found = asked()
+                assert (found[name], found["glow_workers"], found["glow_requests_in_flight"]) == (10, 2, 2)
+                assert found["glow_index_documents"] == 50
+                assert len([each for each in found if each.startswith("glow_index_info")]) == 1
+                resident = [each for each in found if each.startswith("glow_process_resident_bytes")]
+                assert {pid for pid in pids() for each in resident if f'pid="{pid}"' in each} == {*pids()}
+            before = pids()
+            for pid in before:
+                os.kill(pid, signal.SIGKILL)
+            until(lambda: not {*before} & {*pids()} and is_answered(server.url))
+        until(lambda: asked()["glow_ready"] == 1 and asked()["glow_workers"] == 2)
+        found = asked()
+        # And the one that was answered again.
+        assert (found[name], found["glow_requests_in_flight"]) == (11, 1)
+        assert not [each for each in found for pid in before if f'pid="{pid}"' in each]
+        assert server.stop() == 0
+    assert not folder.exists()
+
+
 # Log lines for programs and for people.
 
 
@@ -117,17 +196,7 @@ class Terminal(io.StringIO):
     """Standard error as a person has it."""
 
     def isatty(self) -> bool:
-        """It is one."""
         return True
-
-
-@pytest.fixture(autouse=True)
-def loggers_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    before = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = before
-    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +208,7 @@ def loggers_as_before() -> Iterator[None]:
         ("text", io.StringIO(), True),
     ],
 )
+@pytest.mark.usefixtures("loggers_as_before")
 def test_people_get_text_and_programs_json(
     monkeypatch: pytest.MonkeyPatch, form: LogForm, stream: io.StringIO, is_text: bool
 ) -> None:
@@ -155,40 +225,24 @@ def test_people_get_text_and_programs_json(
         assert json.loads(first)["documents"] == 3 and json.loads(second)["level"] == "error"
 
 
-# Settings: one table of flags, variables and defaults.
+@pytest.mark.usefixtures("loggers_as_before")
+def test_each_request_is_one_json_line_without_its_query(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    configure_logging("info")
+    for number, query in enumerate(("bees confidential", "")):
+        http.post("/search", json={"query": query}, headers={"X-Request-ID": f"log-me-{number}"})
+    until(lambda: stream.getvalue().count("log-me") == 2)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    good, bad = (line for line in lines if "log-me" in str(line.get("request_id")))
+    assert (good["method"], good["route"], good["status"], good["level"]) == ("POST", "/search", 200, "info")
+    assert good["took_ms"] > 0
+    assert (bad["status"], bad["code"]) == (422, "invalid_query")
+    assert "confidential" not in stream.getvalue()
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Callable[..., Result]:
-    """Runs the command line with these flags and variables, in this process."""
-    single = typer.Typer(add_completion=False)
-    single.command()(serve_command)
-
-    def invoke(*flags: str, **environment: str) -> Result:
-        return CliRunner().invoke(single, list(flags), env={"GLOW_INDEX_ROOT": str(tmp_path), **environment})
-
-    return invoke
-
-
-def test_a_flag_wins_over_the_environment_and_that_over_the_default(run: Callable[..., Result]) -> None:
-    # What was chosen shows in the complaint about a limit that the chosen value breaks.
-    limits = {"GLOW_MAX_TIMEOUT_MS": "50"}
-    assert "default_timeout_ms 2000 exceeds" in run(**limits).stderr
-    limits["GLOW_DEFAULT_TIMEOUT_MS"] = "60"
-    assert "default_timeout_ms 60 exceeds" in run(**limits).stderr
-    assert "default_timeout_ms 70 exceeds" in run("--default-timeout-ms", "70", **limits).stderr
-
-
-def test_settings_that_are_not_valid_are_all_named_at_once(run: Callable[..., Result]) -> None:
-    done = run("--workers", "-1", GLOW_MAX_TOP_K="-1")
-    assert done.exit_code == 2 and "--workers (GLOW_WORKERS)" in done.stderr
-    assert "--max-top-k (GLOW_MAX_TOP_K)" in done.stderr
-
-
-def test_help_shows_every_flag_variable_and_default(run: Callable[..., Result]) -> None:
-    text = " ".join(run("--help", COLUMNS="240").stdout.split())
-    for row in settings_table():
-        assert f"{row.flag} " in text and row.env in text and row.help in text
+# Settings; how they are read is in `test_commands.py`.
 
 
 def test_the_environment_carries_every_setting_to_a_worker(tmp_path: Path) -> None:
@@ -197,31 +251,9 @@ def test_the_environment_carries_every_setting_to_a_worker(tmp_path: Path) -> No
     assert Settings.from_environment(settings.to_environment()) == settings
 
 
-def test_every_setting_has_a_sentence_and_a_name_of_its_own() -> None:
-    rows = settings_table()
-    assert all(row.help.endswith(".") for row in rows)
-    assert len({row.env for row in rows} | {row.flag for row in rows}) == 2 * len(rows)
-    for row in rows:
-        assert row.unit or not row.name.endswith(("_s", "_bytes", "_chars"))
-
-
-def test_what_info_shows_holds_neither_secrets_nor_paths(tmp_path: Path) -> None:
-    class WithSecret(Settings):
-        key: SecretStr = SecretStr("hunter2")
-
-    shown = str(WithSecret(index_root=tmp_path).public())
-    assert "port" in shown and "hunter2" not in shown and "key" not in shown
-    assert str(tmp_path) not in shown
-
-
 @pytest.mark.parametrize(
     ("cores", "device", "processes", "threads"),
-    [
-        (1, "cpu", 1, 1),
-        (4, "cpu", 4, 1),
-        (16, "cpu", 8, 2),
-        (16, "cuda", 1, 16),
-    ],
+    [(1, "cpu", 1, 1), (4, "cpu", 4, 1), (16, "cpu", 8, 2), (16, "cuda", 1, 16)],
 )
 def test_processes_and_threads_follow_the_cores(
     monkeypatch: pytest.MonkeyPatch, cores: int, device: Any, processes: int, threads: int

@@ -1,29 +1,31 @@
 """Errors over real HTTP: every request fault has a status, a stable code and a reason; none crashes the service."""
 
 import json
-import os
 import socket
-from collections.abc import Iterator
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import orjson
 import pytest
 
-from glow.contract import Problem
 from glow.errors import GlowError
 from glow_service import errors as service_errors
 from glow_service.api.problems import PROBLEMS, problem_of
 from glow_service.api.routes import ROUTES
-from tests.records import read_whole
 from tests.service.asking import Serve, assert_problem
 
 JSON = {"Content-Type": "application/json"}
 MALFORMED = (
     *(b"", b"{", b"query=bees", b'{"query":' + b"[" * 5_000 + b"]" * 5_000 + b"}", b"[" * 30_000),
-    *(b'{"query": "\xff\xfe"}', b'\xef\xbb\xbf{"query": "bees"}', '{"query": "bees"}'.encode("utf-16")),
+    *(
+        b'{"query": "\xff\xfe"}',
+        b'{"query": "be\nes"}',
+        b'\xef\xbb\xbf{"query": "bees"}',
+        '{"query": "bees"}'.encode("utf-16"),
+    ),
     *(
         rb'{"query": "bees \udfff"}',
         rb'{"query": "bees", "\ud800": 1}',
@@ -48,6 +50,8 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"filter": []}, "/filter"),
     ({"facets": [{"field": "lang"}, {"limit": 3}]}, "/facets/1/field"),
     ({"facets": [{"field": "lang", "limit": 101}]}, "/facets/0/limit"),
+    ({"rerank": {"depth": 201}}, "/rerank/depth"),
+    ({"rerank": {"method": "join"}}, "/rerank/method"),
     ({"highlight": 3}, "/highlight"),
     ({"highlight": {"fields": ["nope"]}}, "/highlight/fields/0"),
     ({"highlight": {"fragments": 0}}, "/highlight/fragments"),
@@ -61,6 +65,9 @@ UNFIT: list[tuple[dict[str, Any], str, str]] = [
     ({"rerank": {"depth": 5}}, "not_available", "/rerank"),
     ({"filter": {"field": "nope", "eq": 1}}, "invalid_filter", "/filter/field"),
     ({"filter": {"field": "year", "eq": "2000"}}, "invalid_filter", "/filter/eq"),
+    ({"filter": {"field": "_id", "gte": "a"}}, "invalid_filter", "/filter"),
+    ({"filter": {"field": "_id", "in": "a"}}, "invalid_filter", "/filter/in"),
+    ({"filter": {"field": "_id", "eq": 1.5}}, "invalid_filter", "/filter/eq"),
     ({"filter": {"and": [{"field": "lang", "eq": "en"}] * 1_000}}, "invalid_filter", "/filter/and/999"),
     ({"facets": [{"field": "nope"}]}, "invalid_filter", "/facets/0/field"),
 ]
@@ -85,11 +92,6 @@ def test_a_bad_body_is_refused_with_its_places(
     assert all(fault.detail for fault in problem.errors)
 
 
-def test_an_unknown_field_name_is_answered_with_the_known_ones(http: httpx.Client) -> None:
-    problem = http.post("/search", json={"query": "bees", "fields": ["body"]}).json()
-    assert "title, anchor, clicked_queries, url, text" in problem["errors"][0]["detail"]
-
-
 def test_many_faults_are_counted_and_long_values_are_not_written_out(http: httpx.Client) -> None:
     response = http.post("/search", json={"query": "bees", **{f"x{i}": i for i in range(90)}})
     assert len(assert_problem(response, 422, "invalid_request").errors) == 20
@@ -99,48 +101,23 @@ def test_many_faults_are_counted_and_long_values_are_not_written_out(http: httpx
     assert len(faults) == 2 and all(len(fault.detail) < 200 for fault in faults)
 
 
-def test_every_byte_in_a_query_gets_a_sane_answer(http: httpx.Client) -> None:
-    statuses = set()
-    for byte in range(256):
-        response = http.post("/search", content=b'{"query": "bees ' + bytes([byte]) + b'"}', headers=JSON)
-        statuses.add(response.status_code)
-        assert json.loads(response.content)["request_id"], byte
-        if response.status_code != 200:
-            read_whole(response.content, Problem)
-    assert statuses == {200, 400}
-
-
 @pytest.mark.parametrize("path", ["/search", "/search/batch", "/v1/embeddings"])
 def test_a_body_not_declared_as_json_is_a_415(http: httpx.Client, path: str) -> None:
-    declared = [
-        {"Content-Type": value} for value in ("", "text/plain", "json", "application/json; charset=latin-1")
-    ]
-    for headers in (*declared, {}, {**JSON, "Content-Encoding": "gzip"}):
+    declared = ("", "text/plain", "json", "application/json; charset=latin-1")
+    for headers in ({}, {**JSON, "Content-Encoding": "gzip"}, *({"Content-Type": each} for each in declared)):
         response = http.post(path, content=b'{"query": "bees"}', headers=headers)
         assert_problem(response, 415, "unsupported_media_type")
-
-
-def test_a_charset_of_utf8_is_accepted(http: httpx.Client) -> None:
     headers = {"Content-Type": 'Application/JSON; charset="UTF-8"'}
-    assert http.post("/search", content=b'{"query": "bees"}', headers=headers).status_code == 200
+    assert http.post(path, content=b"{}", headers=headers).status_code == 422
 
 
 def test_a_body_without_declared_length_is_cut_off_while_it_streams(http: httpx.Client) -> None:
-    sent = 0
-
-    def endless() -> Iterator[bytes]:
-        nonlocal sent
-        while sent < 200 << 20:
-            sent += 1 << 16
-            yield b" " * (1 << 16)
-
-    with httpx.Client(base_url=http.base_url) as client:
-        try:
-            response = client.post("/search", content=endless(), headers=JSON)
-        except httpx.WriteError:  # the answer may overtake the body
-            response = None
-    if response is not None:
-        assert_problem(response, 413, "body_too_large")
+    endless = (b" " * (1 << 16) for _ in range(400))
+    with (
+        httpx.Client(base_url=http.base_url) as client,
+        suppress(httpx.WriteError),
+    ):  # the answer may overtake
+        assert_problem(client.post("/search", content=endless, headers=JSON), 413, "body_too_large")
     assert http.get("/healthz").status_code == 200
 
 
@@ -152,22 +129,17 @@ def test_the_limit_itself_is_accepted(http: httpx.Client) -> None:
 
 
 def test_a_declared_length_that_is_too_large_is_refused_before_the_body_comes(http: httpx.Client) -> None:
-    host, port = urlsplit(str(http.base_url)).netloc.split(":")
-    head = f"POST /search HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 900000000\r\n\r\n"
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(head.encode())
+    head = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900000000\r\n\r\n"
+    with socket.create_connection((http.base_url.host, http.base_url.port or 80), timeout=10) as connection:
+        connection.sendall(head)
         assert b" 413 " in connection.recv(4096)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*("/nope", "/search/", "/v2/search", "/static/../settings.py", "/%00", "/info%0A", "/static/app.js%0A")],
-)
-def test_an_unknown_path_is_a_404(http: httpx.Client, path: str) -> None:
-    assert_problem(http.get(path), 404, "not_found")
-
-
-def test_a_wrong_method_is_a_405_that_names_the_right_one(http: httpx.Client) -> None:
+def test_an_unknown_path_is_a_404_and_a_wrong_method_a_405_that_names_the_right_one(
+    http: httpx.Client,
+) -> None:
+    for path in "/nope /search/ /v2/search /static/../settings.py /%00 /info%0A /static/app.js%0A".split():
+        assert_problem(http.get(path), 404, "not_found")
     for method, path, allowed in (("PUT", "/search", "POST"), ("DELETE", "/info", "GET")):
         response = http.request(method, path)
         assert allowed in assert_problem(response, 405, "method_not_allowed").detail
@@ -186,12 +158,8 @@ def test_a_well_formed_request_id_is_echoed_and_another_replaced(http: httpx.Cli
 def test_before_the_index_is_loaded_only_health_is_well(tmp_path: Path, serve: Serve) -> None:
     with serve(tmp_path, wait=False) as client:
         assert client.get("/healthz").json() == {"status": "alive"}
-        for answer in (
-            client.get("/readyz"),
-            client.get("/info"),
-            client.get("/documents/toy/0"),
-            client.post("/search", json={"query": "bees"}),
-        ):
+        answers = [client.get(path) for path in ("/readyz", "/info", "/documents/toy/0", "/search?q=bees")]
+        for answer in answers:
             assert_problem(answer, 503, "not_ready")
             assert int(answer.headers["retry-after"]) > 0
 
@@ -222,7 +190,7 @@ def test_every_error_that_search_promises_was_met_above() -> None:
     route = next(route for route in ROUTES if "/search" in route.paths)
     met = {code for _, code, _ in BAD_BODIES} | {"body_too_large", "unsupported_media_type", "not_ready"}
     met |= {"overloaded", "deadline"}  # tests/service/test_admission.py
-    met |= {"answer_too_large"}  # tests/service/test_answer_size.py
+    met |= {"answer_too_large"}  # tests/service/test_search.py
     assert {kind.code for kind in route.errors} == met
 
 
@@ -233,12 +201,6 @@ def _below(kind: type[GlowError]) -> list[type[GlowError]]:
 # What costs much to refuse is refused before it is looked at: other requests go on meanwhile.
 
 MANY = {f"m{number}": 1 for number in range(300_000)}
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process has worked so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize(
@@ -252,12 +214,11 @@ def cpu_seconds(pid: int) -> float:
     ],
 )
 def test_a_body_of_very_many_members_is_refused_at_once(
-    server: Any, http: httpx.Client, path: str, body: dict[str, Any]
+    http: httpx.Client, path: str, body: dict[str, Any]
 ) -> None:
     content = orjson.dumps(body)
-    begin = cpu_seconds(server.process.pid)
+    began_s = time.process_time()
     refused = http.post(path, content=content, headers=JSON)
-    took_s = cpu_seconds(server.process.pid) - begin
-    assert refused.status_code == 422, refused.text
-    assert "at most" in refused.json()["detail"]
+    took_s = time.process_time() - began_s  # of the service, which is in this process, and of the client
+    assert "at most" in assert_problem(refused, 422, "invalid_request").detail
     assert took_s < 0.5, "checking each member took 2 s"

@@ -21,9 +21,12 @@ from glow.artifact import IndexRoot
 from glow.artifact.model import QUERY_TOWER
 from glow.index.stored_fields import STORED_FIELDS
 from glow_service.app import create_app
+from glow_service.commands.serve import serve_command
 from glow_service.settings import Settings
-from tests.service.asking import REST, half_search, is_answered
+from tests.service.asking import REST, Serve, half_search, invoke, is_answered
 from tests.until import until
+
+HAS_CUDA = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
 
 def reason(stderr: str) -> dict[str, Any]:
@@ -32,45 +35,62 @@ def reason(stderr: str) -> dict[str, Any]:
     return next(line for line in lines if line["level"] == "critical")
 
 
-@pytest.mark.parametrize(("workers", "name"), [(1, "vectors.faiss"), (2, f"model/{QUERY_TOWER}")])
-def test_the_service_does_not_start_on_a_damaged_index(
-    index_copy: Path, run_to_exit: Callable[..., Any], workers: int, name: str
+def test_workers_do_not_start_on_a_damaged_index_and_it_is_said_once(
+    index_copy: Path, run_to_exit: Callable[..., Any]
 ) -> None:
-    path = IndexRoot(index_copy).folder(IndexRoot(index_copy).current()) / name
+    path = IndexRoot(index_copy).folder(IndexRoot(index_copy).current()) / "model" / QUERY_TOWER
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0x40
     path.write_bytes(content)
-    done = run_to_exit("--index-root", index_copy, "--workers", workers)
+    done = run_to_exit("--index-root", index_copy, "--workers", 2)
     assert done.returncode == 3, done.stderr
     line = reason(done.stderr)
-    assert line["code"] == "artifact_damaged" and name in line["message"]
-    assert "Traceback" not in done.stderr
-    # It is said once, however many workers there are, and uvicorn adds nothing.
-    assert done.stderr.count("artifact_damaged") == 1 and '"error"' not in done.stderr
+    assert line["code"] == "artifact_damaged" and f"model/{QUERY_TOWER}" in line["message"]
+    # Uvicorn adds nothing.
+    assert done.stderr.count("artifact_damaged") == 1
+    assert '"error"' not in done.stderr and "Traceback" not in done.stderr
 
 
-def test_the_service_does_not_start_without_an_index(tmp_path: Path, run_to_exit: Callable[..., Any]) -> None:
-    done = run_to_exit("--index-root", tmp_path, "--workers", 2)
-    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
+@pytest.mark.usefixtures("loggers_as_before")
+def test_what_is_not_there_or_taken_is_named_by_one_line(
+    toy_index: Path, tmp_path: Path, run_to_exit: Callable[..., Any]
+) -> None:
+    done = invoke(serve_command, "--index-root", tmp_path, "--workers", 2)
+    assert done.exit_code == 3 and len(done.stderr.splitlines()) == 1
     assert reason(done.stderr)["code"] == "artifact_not_found"
     assert "glow build" in reason(done.stderr)["message"]
-
-
-def test_a_gpu_that_is_not_there_is_refused_and_never_replaced_by_the_cpu(
-    toy_index: Path, run_to_exit: Callable[..., Any]
-) -> None:
-    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        pytest.skip("this onnxruntime has the CUDA provider, which the test needs to be absent")
-    done = run_to_exit("--index-root", toy_index, "--device", "cuda")
-    assert done.returncode == 3 and reason(done.stderr)["code"] == "device_unavailable"
-    assert "--device cpu" in reason(done.stderr)["message"]
-
-
-def test_a_port_that_is_taken_is_an_error_that_names_it(toy_index: Path, run_to_exit: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run_to_exit("--index-root", toy_index, "--port", port)
-    assert done.returncode == 3 and str(port) in done.stderr and "in use" in done.stderr
+        refused = run_to_exit("--index-root", toy_index, "--port", port)
+    assert refused.returncode == 3 and str(port) in refused.stderr and "in use" in refused.stderr
+
+
+# A GPU that is not there is refused, and one that is answers as the CPU does.
+
+
+@pytest.mark.skipif(
+    HAS_CUDA, reason="this onnxruntime has the CUDA provider, which the test needs to be absent"
+)
+def test_a_gpu_that_is_not_there_is_refused_and_never_replaced_by_the_cpu(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serve(device="cuda", wait=False) as client:
+        until(lambda: "--device cpu" in caplog.text)
+        assert client.get("/readyz").status_code == 503
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_CUDA, reason="this onnxruntime has no CUDA provider")
+@pytest.mark.parametrize("retriever", ["dense", "hybrid"])
+def test_a_service_on_cuda_finds_what_one_on_the_cpu_finds(
+    retriever: str, toy_index: Path, http: httpx.Client, run_server: Callable[..., Any]
+) -> None:
+    body = {"query": "how do bees find the way home", "retriever": retriever, "timeout_ms": 10_000}
+    expected = http.post("/search", json=body).json()["hits"]
+    with run_server("--index-root", toy_index, "--device", "cuda") as server, server.client(60) as client:
+        found = client.post("/search", json=body).json()["hits"]
+    assert [hit["id"] for hit in found] == [hit["id"] for hit in expected]
+    assert [hit["score"] for hit in found] == pytest.approx([hit["score"] for hit in expected], abs=1e-3)
 
 
 def test_two_workers_serve_start_again_and_stop_together(index_copy: Path, run_server: Any) -> None:
@@ -109,6 +129,8 @@ def test_while_draining_it_answers_and_is_not_ready_and_ends_after_its_last_requ
             slow.sendall(REST)
             assert b"HTTP/1.1 200" in slow.recv(65_536)
         assert server.process.wait(30) == 0
+        lines = [json.loads(line) for line in server.logged().splitlines()]
+        assert [line["url"] for line in lines if line["message"] == "listening"] == [server.url]
 
 
 def test_a_resource_that_stops_answering_is_named_by_readyz(
