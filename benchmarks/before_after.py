@@ -8,12 +8,11 @@ intervals come from a bootstrap over queries. CPU is the worker's CPU time for a
 """
 
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import httpx
@@ -22,11 +21,10 @@ import typer
 from numpy.typing import NDArray
 
 from benchmarks.report import machine
+from benchmarks.serving.load import ROOT, Running, ServerSpec, our_service, running
 from glow.collection import read_queries
 
-ROOT = Path(__file__).parent.parent
-FIRST_PORT = 18_471
-START_S = 120.0
+ALL_CORES = f"0-{(os.cpu_count() or 1) - 1}"
 SAMPLES = 2_000
 WARM = 200
 Times = NDArray[np.float64]
@@ -48,11 +46,10 @@ def main(
         "\n| retriever | p50 before, ms | after | ratio, 95 % | p99 before, ms | after | ratio, 95 % | CPU, ratio |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |"
     )
+    specs = service("before", before.resolve(), before_index), service("after", ROOT, index_root)
     with ExitStack() as stack:
-        services = [
-            stack.enter_context(service(tree, root, FIRST_PORT + place))
-            for place, (tree, root) in enumerate(((before.resolve(), before_index), (ROOT, index_root)))
-        ]
+        logs = Path(stack.enter_context(TemporaryDirectory()))
+        services = [stack.enter_context(running(spec, logs, ALL_CORES)) for spec in specs]
         for turn in range(rounds):
             for retriever in ("dense", "hybrid"):
                 asked = [texts[next(drawn)] for _ in range(queries + (0 if turn else WARM))]
@@ -66,64 +63,24 @@ def main(
                 typer.echo(f"| {retriever} | {' | '.join(cells)} | {cpu[0] / cpu[1]:.3f} |")
 
 
-@contextmanager
-def service(tree: Path, root: Path, port: int) -> Iterator[tuple[httpx.Client, int]]:
-    """Starts the service of a checkout; yields its client and its process."""
-    environment = {**os.environ, "PYTHONPATH": f"{tree}:{tree / '.venv/import-names'}"}
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "serve",
-        "--index-root",
-        str(root.resolve()),
-        "--port",
-        str(port),
-    ]
-    process = subprocess.Popen(
-        [*command, "--workers", "1"], cwd=tree, env=environment, stderr=subprocess.DEVNULL
-    )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-            wait_until_ready(client)
-            yield client, process.pid
-    finally:
-        process.terminate()
-        process.wait()
+def service(name: str, tree: Path, root: Path) -> ServerSpec:
+    """The service of a checkout with one worker."""
+    environment = {"PYTHONPATH": f"{tree}:{tree / '.venv/import-names'}"}
+    return replace(our_service(root, "--workers", "1"), name=name, environment=environment, folder=tree)
 
 
-def wait_until_ready(client: httpx.Client) -> None:
-    """Waits until the service responds."""
-    end = time.monotonic() + START_S
-    while time.monotonic() < end:
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise typer.Exit(1)
-
-
-def ask(
-    services: list[tuple[httpx.Client, int]], texts: list[str], retriever: str
-) -> tuple[Times, list[float]]:
+def ask(services: list[Running], texts: list[str], retriever: str) -> tuple[Times, list[float]]:
     """Seconds of each query, [2, n], and the CPU seconds of each service."""
     times = np.empty((len(services), len(texts)))
-    cpu = [-cpu_s(process) for _, process in services]
+    before = [each.cpu_s() for each in services]
+    clients = [httpx.Client(base_url=each.url, timeout=30) for each in services]
     for place, text in enumerate(texts):
         # In random order, so that one service does not always profit from caches that the other filled.
         for who in np.random.default_rng(place).permutation(len(services)).tolist():
             started = time.perf_counter()
-            services[who][0].post("/search", json={"query": text, "retriever": retriever}).raise_for_status()
+            clients[who].post("/search", json={"query": text, "retriever": retriever}).raise_for_status()
             times[who, place] = time.perf_counter() - started
-    return times, [spent + cpu_s(process) for spent, (_, process) in zip(cpu, services, strict=True)]
-
-
-def cpu_s(process: int) -> float:
-    """User and system CPU seconds of a process so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return times, [each.cpu_s() - spent for each, spent in zip(services, before, strict=True)]
 
 
 def ratio_of(times: Times, quantile: float) -> tuple[float, float, float]:

@@ -44,11 +44,8 @@ def requirements(lock: str) -> list[str]:
     """The requirements of a lock file by pyproject.toml; the extra `gpu` replaces two packages."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = LOCKS[lock]
-    wanted = [
-        line
-        for line in project["dependencies"]
-        if "gpu" not in extras or not line.startswith(_REPLACED_BY_GPU)
-    ]
+    replaced = _REPLACED_BY_GPU if "gpu" in extras else ()
+    wanted = [line for line in project["dependencies"] if not line.startswith(replaced)]
     for extra in extras:
         wanted += [line for line in project["optional-dependencies"][extra] if line not in wanted]
     return wanted

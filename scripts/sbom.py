@@ -19,13 +19,13 @@ from typing import Any
 from urllib.parse import quote
 
 from packaging.markers import Marker
+from packaging.utils import canonicalize_name
 
 from glow import __version__
 from scripts.lock_images import FOLDER, LOCKS
 
 ROOT = Path(__file__).parent.parent
-NOT_IMAGES = ("dev", "serve")
-NAMES = tuple(name for name in LOCKS if name not in NOT_IMAGES)
+NAMES = tuple(name for name in LOCKS if name not in ("dev", "serve"))
 """Images with a lock file; proxy and prometheus have only Debian packages."""
 _ASK = """
 . /etc/os-release && echo "os $ID-$VERSION_ID"
@@ -65,7 +65,7 @@ def contents(shell: Sequence[str]) -> Contents:
         system=of["os"][0][0],
         debian=tuple((name, version, architecture) for name, version, architecture in of["deb"]),
         python=of["python"][0][0] if of["python"] else "",
-        packages={_plain(name): version for name, version in of["pypi"]},
+        packages={canonicalize_name(name): version for name, version in of["pypi"]},
     )
 
 
@@ -78,7 +78,7 @@ def sbom(name: str, held: Contents | None = None) -> dict[str, Any]:
         component["bom-ref"] = component["purl"]
         component.pop("description", None)
     if held is not None:
-        found = {_plain(each["name"]): each for each in components}
+        found: dict[str, Any] = {canonicalize_name(each["name"]): each for each in components}
         listed = {package: each["version"] for package, each in found.items()}
         if unknown := sorted(each for each, version in held.packages.items() if listed.get(each) != version):
             raise ValueError(f"the image {name} holds packages that {name}.txt lacks: {', '.join(unknown)}")
@@ -118,20 +118,13 @@ def _component(name: str, version: str, purl: str) -> dict[str, Any]:
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def main() -> None:
     """Writes the SBOMs."""
     parser = argparse.ArgumentParser(prog="python -m scripts.sbom", description=__doc__)
-    folder = ROOT / "dist" / "sbom"
-    parser.add_argument("--out", type=Path, default=folder, help="folder that they are written to")
-    parser.add_argument(
-        "--image", action="append", metavar="NAME=REFERENCE", help="a finished image; repeatable"
-    )
+    parser.add_argument("--out", type=Path, default=ROOT / "dist" / "sbom", help="folder to write")
+    parser.add_argument("--image", action="append", default=[], metavar="NAME=REFERENCE", help="repeatable")
     options = parser.parse_args()
-    asked = dict(item.split("=", 1) for item in options.image or ())
+    asked = dict(item.split("=", 1) for item in options.image)
     options.out.mkdir(parents=True, exist_ok=True)
     for name in asked or NAMES:
         held = None

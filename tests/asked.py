@@ -3,8 +3,6 @@
 from glow.index import Index
 from glow.search import EncodedQuery, analyze_query
 
-__all__ = ["asked_of"]
-
 
 def asked_of(index: Index, text: str) -> EncodedQuery:
     """A query that the index' own tower has read."""

@@ -1,19 +1,18 @@
-"""What many tests share: the toy model, the toy corpus, a published toy index, and the real data where it is."""
+"""What many tests share: the toy model, the toy corpus, published toy indexes, and the real data where it is."""
 
+import fcntl
 import gc
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
-
-from tests.children import children_end
 
 # A busy machine stops any example for a moment; tests that are about time measure it themselves. In CI the examples are
 # the same each time: a change is judged by what it changes. Everywhere else they are new ones.
@@ -25,8 +24,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data"
-
-
 STORES = "tests/stores/"
 """A machine runs one Milvus server at a time, and Ray starts slowly: two processes with a file each would wait for one another."""
 
@@ -65,11 +62,60 @@ def pytest_collection_finish() -> None:
         setattr(gc, name, lambda: None)
 
 
+MARK = "TEST_PROCESS_MARK"
+HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+"""Of the interpreter's own; they end with the process that they serve."""
+WITHIN_S = 12.0
+"""A parser of pages that has nothing to do ends itself after 10 s."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_child_is_left() -> Iterator[None]:
-    """Made before every other fixture, so it ends last: no process may outlive the tests that started it."""
-    with children_end():
-        yield
+    """Made before every other fixture, so it ends last: no process may outlive the tests that started it, whoever its parent is by then."""
+    mark = os.environ[MARK] = uuid.uuid4().hex
+    yield
+    del os.environ[MARK]
+    _, alive = psutil.wait_procs(list(_marked(mark)), WITHIN_S)  # what was told to end may be at it
+    commands = [" ".join(_command(each)) for each in alive]
+    for each in alive:
+        each.kill()
+    assert not commands, f"{len(commands)} processes outlived the tests that started them: {commands}"
+
+
+def _marked(mark: str) -> Iterator[psutil.Process]:
+    for each in psutil.process_iter():
+        try:
+            is_ours = each.pid != os.getpid() and each.environ().get(MARK) == mark
+        except psutil.Error:  # gone meanwhile, or somebody else's
+            continue
+        if is_ours and not any(helper in " ".join(_command(each)) for helper in HELPERS):
+            yield each
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return ["(gone)"]
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`shared_folder(name, make)`: a folder that `make(folder)` makes once a run, for all test processes; never change it."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder = base / name
+        with (base / f"{name}.lock").open("a+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if lock.seek(0, os.SEEK_END) == 0:  # nobody has made it yet
+                shutil.rmtree(folder, ignore_errors=True)
+                make(folder)
+                lock.write("made")
+        return folder
+
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -85,65 +131,53 @@ def toy_reranker() -> Path:
 
 
 @pytest.fixture(scope="session")
-def learned_model(tmp_path_factory: pytest.TempPathFactory, toy_model: Path) -> Path:
-    """A copy of the toy model with an untrained head of learned impacts: words near each other in the towers' space count."""
-    from tests.learned_head import add_untrained_head
-
-    folder = tmp_path_factory.mktemp("models") / "toy-learned"
-    shutil.copytree(toy_model, folder)
-    add_untrained_head(folder, folder.parent / "checkpoint")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def learned_index(tmp_path_factory: pytest.TempPathFactory, learned_model: Path, toy_corpus: Path) -> Path:
-    """As `toy_index`, with learned impacts."""
-    root = tmp_path_factory.mktemp("index") / "learned"
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "build",
-        "--threads",
-        "1",
-        "--learned-sparse",
-        "--expansion-terms",
-        "30",
-    ]
-    files = ["--model", str(learned_model), "--input", str(toy_corpus), "--index-root", str(root)]
-    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return root
-
-
-@pytest.fixture(scope="session")
 def toy_corpus() -> Path:
     """Fifty small documents."""
     return DATA / "toy-corpus.jsonl"
 
 
 @pytest.fixture(scope="session")
-def toy_index(tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_corpus: Path) -> Path:
-    """An index root with one published version, built by the command that users run; never change it."""
-    root = tmp_path_factory.mktemp("index") / "toy"
-    command = [sys.executable, "-m", "glow", "build", "--threads", "1"]
-    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--index-root", str(root)]
-    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return root
+def learned_model(shared_folder: Callable[..., Path], toy_model: Path) -> Path:
+    """A copy of the toy model with an untrained head of learned impacts: words near each other in the towers' space count."""
+
+    def make(folder: Path) -> None:
+        from tests.learned_head import add_untrained_head
+
+        shutil.copytree(toy_model, folder / "toy-learned")
+        add_untrained_head(folder / "toy-learned", folder / "checkpoint")
+
+    return shared_folder("learned", make) / "toy-learned"
+
+
+@pytest.fixture(scope="session")
+def toy_index(shared_folder: Callable[..., Path], toy_model: Path, toy_corpus: Path) -> Path:
+    """An index root with one published version, of a build with default options."""
+    return shared_folder("toy", lambda root: build_index(toy_model, toy_corpus, root))
+
+
+@pytest.fixture(scope="session")
+def learned_index(shared_folder: Callable[..., Path], learned_model: Path, toy_corpus: Path) -> Path:
+    """As `toy_index`, with learned impacts."""
+    more = {"learned": True, "learned_budget": 30}
+    return shared_folder("learned-index", lambda root: build_index(learned_model, toy_corpus, root, **more))
 
 
 @pytest.fixture(scope="session")
 def rerank_index(
-    tmp_path_factory: pytest.TempPathFactory, toy_model: Path, toy_reranker: Path, toy_corpus: Path
+    shared_folder: Callable[..., Path], toy_model: Path, toy_reranker: Path, toy_corpus: Path
 ) -> Path:
-    """As `toy_index`, with term representations of the toy re-ranker."""
-    root = tmp_path_factory.mktemp("index") / "rerank"
-    command = [sys.executable, "-m", "glow", "build", "--threads", "1", "--rerank", str(toy_reranker)]
-    files = ["--model", str(toy_model), "--input", str(toy_corpus), "--index-root", str(root)]
-    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return root
+    """As `toy_index`, with token embeddings of the toy re-ranker."""
+    return shared_folder(
+        "rerank-index", lambda root: build_index(toy_model, toy_corpus, root, rerank=toy_reranker)
+    )
+
+
+def build_index(model: Path, corpus: Path, root: Path, **options: Any) -> None:
+    from glow_index_builder.building import build
+    from glow_index_builder.options import BuildOptions
+    from tests.made_index import stages
+
+    build(BuildOptions(model=model, source=str(corpus), index_root=root, threads=1, **options), stages())
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""An untrained head of learned impacts for the toy model; needs torch, so it is made once a session and only where it is asked for."""
+"""An untrained head of learned impacts for the toy model; needs torch, so it is made once a run and only where it is asked for."""
 
 from pathlib import Path
 
@@ -8,8 +8,6 @@ from glow.nn import TermImpacts
 from glow.runtime import Model
 from glow.training.checkpoint import TrainedImpacts, save_impacts
 from glow_model_export.outputs import add_head
-
-__all__ = ["add_untrained_head", "untrained_head"]
 
 DIMENSIONS = 16
 
@@ -24,13 +22,7 @@ def untrained_head(hidden: int, seed: int = 0) -> TermImpacts:
 
 
 def add_untrained_head(model: Path, checkpoint: Path, seed: int = 0) -> None:
-    """Gives a model such a head.
-
-    Args:
-        model: its folder, changed in place.
-        checkpoint: folder to make on the way.
-        seed: of the head.
-    """
+    """Gives a model such a head, in place; the folder `checkpoint` is made on the way."""
     opened = Model.open(model)
     head = untrained_head(opened.encoder("query").dimensions, seed)
     priors = {"bees": 0.5, "home": 0.3, "unheard": 0.2}

@@ -14,8 +14,6 @@ from glow_index_builder.deltas.upsert import delete, upsert
 from glow_index_builder.options import BuildOptions
 from glow_index_builder.progress import Stages
 
-__all__ = ["compacted", "deleted", "documents", "live", "made", "opened", "stages", "upserted", "write"]
-
 SUBJECTS = ("bees", "owls", "coffee beans", "mountain rivers", "steam engines", "foxes", "glaciers", "tea")
 ACTS = (
     "find home at night",

@@ -5,8 +5,6 @@ import os
 import socket
 from contextlib import suppress
 
-__all__ = ["free_port"]
-
 _FIRST, _EACH, _OFFSETS = 10_000, 2_000, 1_000
 _PROCESSES = 10
 _REFUSED = 10_080

@@ -5,8 +5,6 @@ from typing import TypeVar
 
 import msgspec
 
-__all__ = ["read_whole"]
-
 T = TypeVar("T")
 
 

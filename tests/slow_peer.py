@@ -4,12 +4,9 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Literal
+from typing import Literal, Self
 
 from tests.ports import free_port
-
-__all__ = ["SlowPeer"]
 
 Mode = Literal["pass", "trickle", "hang"]
 STEP_S = 0.5
@@ -17,23 +14,17 @@ TICK_S = 0.05
 
 
 class SlowPeer:
-    """Forwards connections to a server on 127.0.0.1; use it in a `with` block.
+    """Forwards connections to a port of 127.0.0.1; use it in a `with` block.
 
     Bytes that began to trickle go on trickling after the mode has changed, as in a network that was slow for a while.
-
-    Args:
-        port: of the server.
-        host: of the server.
-
-    Attributes:
-        port: to connect to.
-        mode: how bytes of the server are sent: as they come, one byte each `STEP_S`, or not at all.
     """
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
-        self._server = (host, port)
+    def __init__(self, port: int) -> None:
+        self._server = ("127.0.0.1", port)
         self.port = free_port()
-        self.mode: Mode = "pass"
+        self.mode: Mode = (
+            "pass"  # bytes of the server are sent as they come, one each `STEP_S`, or not at all
+        )
         self._closed = threading.Event()
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -42,30 +33,25 @@ class SlowPeer:
 
     @property
     def url(self) -> str:
-        """As an address of HTTP."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def connections(self) -> int:
-        """How many clients are connected now."""
         with self._lock:
             return len(self._open)
 
     @contextmanager
     def slow(self, mode: Mode = "trickle") -> Iterator[None]:
-        """Is slow while the block runs."""
         self.mode = mode
         try:
             yield
         finally:
             self.mode = "pass"
 
-    def __enter__(self) -> "SlowPeer":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closed.set()
         self._listener.close()
         with self._lock:
@@ -98,7 +84,6 @@ class SlowPeer:
                 self._open.discard(client)
 
     def _forward(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
-        """Forwards until either side ends."""
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 if is_answer:

@@ -1,4 +1,4 @@
-"""Corpus, query and judgment files: every bad line has its reason, and no good one is lost."""
+"""Corpus, query and judgment files and query logs: every bad line has its reason, and no good one is lost."""
 
 import json
 from pathlib import Path
@@ -19,6 +19,7 @@ from glow.collection import (
     read_queries,
 )
 from glow.errors import InputError, RecordError
+from glow.query_log import LoggedQuery, SkippedLines, numbered, read_query_log
 from glow.records import Document, Qrel, Query
 
 FIELDS = ("title", "anchor", "text")
@@ -29,23 +30,33 @@ def parse(line: str | bytes, rename: dict[str, str] | None = None) -> Document:
     return parse_document(line if isinstance(line, bytes) else line.encode(), FIELDS, keys)
 
 
-def test_a_document_has_fields_and_metadata() -> None:
-    document = parse(
-        '{"_id": "a/1", "title": "T", "anchor": ["x", "y"], "year": 2024, "tags": {"k": [null, true]}}'
-    )
-    assert document.id == "a/1"
-    assert document.fields == {"title": ("T",), "anchor": ("x", "y"), "text": ()}
-    assert document.metadata == {"year": 2024, "tags": {"k": [None, True]}}
+@pytest.mark.parametrize(
+    ("line", "fields", "metadata"),
+    [
+        (
+            '{"_id": "d", "title": "T", "anchor": ["x", "y"], "year": 2024, "tags": {"k": [null, true]}}',
+            {"title": ("T",), "anchor": ("x", "y")},
+            {"year": 2024, "tags": {"k": [None, True]}},
+        ),
+        ('{"_id": "d", "title": null, "text": "", "anchor": []}', {}, {}),
+        ('{"_id": "d", "x": 1e300, "y": 9223372036854775807}', {}, {"x": 1e300, "y": 2**63 - 1}),
+        (
+            r'{"_id": "d", "title": "a\ud800b", "x": {"\udfff": ["\ud83d"]}, "y": "\ud83d\ude00"}',
+            {"title": ("a\ufffdb",)},
+            {"x": {"\ufffd": ["\ufffd"]}, "y": "😀"},
+        ),
+    ],
+)
+def test_a_document_has_fields_and_metadata(
+    line: str, fields: dict[str, tuple[str, ...]], metadata: dict[str, object]
+) -> None:
+    """Lone surrogates are replaced."""
+    document = parse(line)
+    assert (document.id, document.metadata) == ("d", metadata)
+    assert document.fields == dict.fromkeys(FIELDS, ()) | fields
 
 
-@pytest.mark.parametrize("absent", ["{}", '{"title": null}', '{"title": ""}', '{"title": []}'])
-def test_a_missing_or_empty_field_is_empty(absent: str) -> None:
-    document = parse(json.dumps({"_id": "d"} | json.loads(absent)))
-    assert document.fields["title"] == ()
-    assert not has_text(document)
-
-
-@pytest.mark.parametrize("blank", ["", " ", "\n\t", "\u2003", ["", " "]])
+@pytest.mark.parametrize("blank", [None, "", " ", "\n\t", "\u2003", [], ["", " "]])
 def test_white_space_is_no_text(blank: object) -> None:
     assert not has_text(parse(json.dumps({"_id": "d", "text": blank})))
     assert has_text(parse(json.dumps({"_id": "d", "text": blank, "title": "x"})))
@@ -132,20 +143,9 @@ def test_any_json_object_is_a_document_or_a_record_error(value: dict[str, object
             "".join(texts).encode()
 
 
-def test_numbers_are_taken_as_ids() -> None:
-    """Many collections number their documents; as text, since ids are text everywhere else."""
-    assert parse('{"_id": 471}').id == "471"
-    assert parse('{"_id": -1}').id == "-1"
-
-
-def test_an_id_may_fill_its_bytes() -> None:
+def test_numbers_are_taken_as_ids_and_an_id_may_fill_its_bytes() -> None:
+    assert [parse(f'{{"_id": {number}}}').id for number in (471, -1)] == ["471", "-1"]
     assert len(parse(json.dumps({"_id": "x" * MAX_ID_BYTES})).id) == MAX_ID_BYTES
-
-
-def test_lone_surrogates_are_replaced_in_text_and_metadata() -> None:
-    document = parse(r'{"_id": "d", "title": "a\ud800b", "x": {"\udfff": ["\ud83d"]}, "y": "\ud83d\ude00"}')
-    assert document.fields["title"] == ("a\ufffdb",)
-    assert document.metadata == {"x": {"\ufffd": ["\ufffd"]}, "y": "😀"}
 
 
 def test_metadata_may_be_as_deep_as_the_limit() -> None:
@@ -153,13 +153,6 @@ def test_metadata_may_be_as_deep_as_the_limit() -> None:
     with pytest.raises(RecordError, match="too deep"):
         parse(b'{"_id": "d", "x": ' + nested + b"}")
     parse(b'{"_id": "d", "x": ' + nested[1:-1] + b"}")
-
-
-def test_large_finite_numbers_are_kept() -> None:
-    assert parse('{"_id": "d", "x": 1e300, "y": 9223372036854775807}').metadata == {
-        "x": 1e300,
-        "y": 2**63 - 1,
-    }
 
 
 def test_a_byte_order_mark_is_passed_over_at_the_head_of_a_file_and_nowhere_else(tmp_path: Path) -> None:
@@ -177,17 +170,13 @@ def test_only_utf8_is_read(coding: str) -> None:
         parse('{"_id": "d", "text": "bees"}'.encode(coding))
 
 
-def test_keys_are_renamed_first() -> None:
+def test_keys_are_renamed_first_and_may_be_exchanged() -> None:
     rename = {"docid": "_id", "headline": "title", "body": "text"}
     document = parse('{"docid": "d", "headline": "T", "body": "B", "k": 1}', rename)
     assert (document.id, document.fields["title"], document.fields["text"]) == ("d", ("T",), ("B",))
     assert document.metadata == {"k": 1}
-
-
-def test_keys_may_be_exchanged_or_mapped_to_themselves() -> None:
-    document = parse(
-        '{"_id": "d", "title": "x", "text": "y"}', {"title": "text", "text": "title", "_id": "_id"}
-    )
+    exchange = {"title": "text", "text": "title", "_id": "_id"}
+    document = parse('{"_id": "d", "title": "x", "text": "y"}', exchange)
     assert (document.fields["title"], document.fields["text"]) == (("y",), ("x",))
 
 
@@ -219,10 +208,12 @@ def test_a_bad_corpus_line_is_named_by_file_and_number(bad: str, reason: str, tm
         next(documents)
 
 
-def test_queries_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "queries.jsonl"
-    path.write_text('{"_id": "q1", "text": "find \\ud800", "metadata": {}}\n{"_id": 2, "text": ""}\n')
-    assert list(read_queries(path)) == [Query("q1", "find \ufffd"), Query("2", "")]
+def test_queries_and_judgments_are_read(tmp_path: Path) -> None:
+    queries, judgments = tmp_path / "queries.jsonl", tmp_path / "test.tsv"
+    queries.write_text('{"_id": "q1", "text": "find \\ud800", "metadata": {}}\n{"_id": 2, "text": ""}\n')
+    assert list(read_queries(queries)) == [Query("q1", "find \ufffd"), Query("2", "")]
+    judgments.write_bytes(b'query-id\tcorpus-id\tscore\r\nq1\ta "b\t2\r\n\nq2\td/1\t-1\n')
+    assert list(read_qrels(judgments)) == [Qrel("q1", 'a "b', 2), Qrel("q2", "d/1", -1)]
 
 
 @pytest.mark.parametrize(
@@ -241,40 +232,77 @@ def test_a_bad_query_line_is_named(bad: str, reason: str, tmp_path: Path) -> Non
         list(read_queries(path))
 
 
-def test_qrels_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "test.tsv"
-    path.write_bytes(b'query-id\tcorpus-id\tscore\r\nq1\ta "b\t2\r\n\nq2\td/1\t-1\n')
-    assert list(read_qrels(path)) == [Qrel("q1", 'a "b', 2), Qrel("q2", "d/1", -1)]
+HEADER = b"query-id\tcorpus-id\tscore\n"
 
 
 @pytest.mark.parametrize(
-    "bad", ["q\td", "q\td\t1.5", "q\td\t", "q\td\t1\t2", "q 0 d 1", "q\td\t" + "9" * 5000]
+    ("content", "fault"),
+    [
+        *(
+            (HEADER + b"q\td\t1\n" + bad, "line 3: expected query-id")
+            for bad in (b"q\td", b"q\td\t1.5", b"q\td\t", b"q\td\t1\t2", b"q 0 d 1", b"q\td\t" + b"9" * 5000)
+        ),
+        (b"q1\td1\t1\nq2\td2\t1\n", "line 1: expected a header"),  # a judgment there would be lost
+        (HEADER + b"q\xff\td\t1\n", "line 2: not UTF-8"),
+    ],
 )
-def test_a_bad_judgement_is_named(bad: str, tmp_path: Path) -> None:
+def test_a_bad_judgment_is_named(content: bytes, fault: str, tmp_path: Path) -> None:
     path = tmp_path / "dev.tsv"
-    path.write_text(f"query-id\tcorpus-id\tscore\nq\td\t1\n{bad}\n")
-    with pytest.raises(RecordError, match=r"dev\.tsv line 3: expected query-id") as caught:
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=rf"dev\.tsv {fault}") as caught:
         list(read_qrels(path))
     assert len(str(caught.value)) < 400
 
 
-def test_judgements_without_a_header_are_refused(tmp_path: Path) -> None:
-    """The first line is a header: a judgment there would be lost silently."""
-    path = tmp_path / "dev.tsv"
-    path.write_text("q1\td1\t1\nq2\td2\t1\n")
-    with pytest.raises(RecordError, match=r"dev\.tsv line 1: expected a header"):
-        list(read_qrels(path))
-
-
-def test_judgements_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "dev.tsv"
-    path.write_bytes(b"query-id\tcorpus-id\tscore\nq\xff\td\t1\n")
-    with pytest.raises(RecordError, match="line 2: not UTF-8"):
-        list(read_qrels(path))
-
-
-@pytest.mark.parametrize("read", [lambda path: read_documents(path, FIELDS), read_queries, read_qrels])
+@pytest.mark.parametrize(
+    "read", [lambda path: read_documents(path, FIELDS), read_queries, read_qrels, read_query_log]
+)
 def test_a_file_that_cannot_be_read_is_named(read: object, tmp_path: Path) -> None:
     for path in (tmp_path / "absent", tmp_path):
         with pytest.raises(InputError, match="cannot read"):
             list(read(path))
+
+
+QUERY = LoggedQuery(
+    "r1", "bees", "dense", 10, 0, "v1", 3.25, {"field": "x", "eq": 1}, ("timeout",), ("d1",), "now"
+)
+
+
+def line_of(**changes: object) -> str:
+    return json.dumps({**QUERY.values(), **changes}) + "\n"
+
+
+def test_a_logged_query_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(line_of())
+    assert list(read_query_log(path)) == [QUERY]
+
+
+def test_full_logs_come_first_the_oldest_before_all(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    for number, name in ((0, "newest"), (1, "newer"), (2, "oldest")):
+        (numbered(path, number) if number else path).write_text(line_of(query=name))
+    assert [query.query for query in read_query_log(path)] == ["oldest", "newer", "newest"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        line_of(query=5),
+        line_of(query=None),
+        line_of(hits=None),
+        line_of(more=1),
+        "[" * 100_000 + "\n",
+        '{"query": NaN}\n',
+        "\n",
+        line_of().replace('"query": "bees", ', ""),
+    ],
+)
+def test_a_line_of_something_else_is_skipped_and_named(tmp_path: Path, bad: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(line_of() + bad + line_of(query="owls"))
+    skipped = SkippedLines()
+    assert [query.query for query in read_query_log(path, skipped)] == ["bees", "owls"]
+    assert skipped.count == 1
+    assert skipped.first.startswith("log.jsonl:2: not a line of a query log")
+    assert "1 damaged lines of the logs were skipped" in str(skipped)

@@ -28,7 +28,8 @@ SELECTOR = re.compile(r"\b((?:glow|kube)_\w+|up)\b(?:\{([^}]*)\})?")
 GROUPING = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 
 
-def series() -> dict[str, frozenset[str]]:
+@pytest.fixture(scope="module")
+def known() -> dict[str, frozenset[str]]:
     """Every series' name, as queries write it, and its labels."""
     metrics = Metrics()
     for metric in vars(metrics).values():
@@ -64,11 +65,6 @@ def faults(expression: str, known: dict[str, frozenset[str]]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[str, frozenset[str]]:
-    return series()
-
-
-@pytest.fixture(scope="module")
 def board() -> Any:
     return json.loads((MONITORING / "grafana-dashboard.json").read_text(encoding="utf-8"))
 
@@ -101,9 +97,8 @@ def test_panels_have_ids_of_their_own_places_and_the_chosen_data_source(board: A
     panels = board["panels"]
     ids = [panel["id"] for panel in panels]
     assert len(set(ids)) == len(ids) > 20
-    assert [row["name"] for row in board["templating"]["list"] if row["type"] == "datasource"] == [
-        "datasource"
-    ]
+    sources = [row["name"] for row in board["templating"]["list"] if row["type"] == "datasource"]
+    assert sources == ["datasource"]
     cells: set[tuple[int, int]] = set()
     for panel in panels:
         place = panel["gridPos"]
@@ -132,9 +127,8 @@ def test_the_example_of_scraping_loads_the_rules_and_names_the_job_of_the_alerts
     example = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))
     assert all((MONITORING / name).is_file() for name in example["rule_files"])
     jobs = {job["job_name"] for job in example["scrape_configs"]}
-    wanted = {job for rule in alerts for job in re.findall(r'job="(\w+)"', rule["expr"])}
-    assert wanted
-    assert wanted <= jobs
+    named = {job for rule in alerts for job in re.findall(r'job="(\w+)"', rule["expr"])}
+    assert named and named <= jobs
 
 
 @pytest.mark.parametrize(

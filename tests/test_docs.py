@@ -59,26 +59,8 @@ print("loaded:", *sys.modules)
 def test_help_imports_nothing_that_a_verb_needs() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.rpartition("loaded:")[2].split())
-    assert not loaded & {
-        "torch",
-        "numpy",
-        "pydantic",
-        "onnxruntime",
-        "faiss",
-        "fastapi",
-        "httpx",
-        "rich.console",
-    }
-
-
-def test_a_verb_whose_extra_is_missing_says_which_one() -> None:
-    code = "import sys; sys.modules['torch'] = None; sys.argv = ['glow', 'train']; from glow.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 5
-    assert done.stderr == (
-        "glow: error (dependency_missing): `glow train` needs the package torch, which is not installed; "
-        "run: pip install 'glow-retrieval[train]'\n"
-    )
+    heavy = "torch numpy pydantic onnxruntime faiss fastapi httpx rich.console"
+    assert not loaded & set(heavy.split())
 
 
 def tracked_files() -> list[Path]:

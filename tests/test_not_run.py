@@ -2,29 +2,17 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.program import ROOT, python
 
 
 def test_tests_that_need_real_collections_are_known_by_their_mark() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-m",
-        "data",
-        "tests/service",
-        "tests/evaluation",
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    named = [line for line in done.stdout.splitlines() if "::" in line]
-    assert any("test_batcher.py::test_a_vector_of_the_default_model" in line for line in named)
-    assert any("test_lexical.py::test_the_baseline_reproduces" in line for line in named)
-    assert not any("test_contract" in line for line in named)
+    listed = python(
+        "-m", "pytest", "--collect-only", "-q", "-m", "data", "tests/scripts/test_convert.py"
+    ).stdout
+    assert "test_fields_are_those_of_the_collection_at_hand" in listed
+    assert "test_a_page_becomes_its_fields" not in listed
 
 
 def test_make_names_them_where_the_folder_is_absent(tmp_path: Path) -> None:
@@ -33,7 +21,5 @@ def test_make_names_them_where_the_folder_is_absent(tmp_path: Path) -> None:
     shown = line.strip().lstrip("@").replace("$(BIN)/python -m pytest", "echo x::pytest")
     for folder, is_named in ((tmp_path, False), (tmp_path / "absent", True)):
         environment = {**os.environ, "GLOW_DATA": str(folder)}
-        done = subprocess.run(
-            ["sh", "-c", shown], env=environment, capture_output=True, text=True, check=True
-        )
-        assert ("x::pytest --collect-only -q -m data" in done.stdout) == is_named, done.stdout
+        printed = subprocess.check_output(["sh", "-c", shown], env=environment, text=True)
+        assert ("x::pytest --collect-only -q -m data" in printed) == is_named, printed

@@ -3,18 +3,11 @@
 import time
 from collections.abc import Callable
 
-__all__ = ["PATIENCE_S", "until"]
-
 PATIENCE_S = 60.0
 
 
 def until(holds: Callable[[], object], within_s: float = PATIENCE_S) -> None:
-    """Waits until a condition holds.
-
-    Args:
-        holds: the condition; it is asked some hundred times a second.
-        within_s: seconds after which the test fails.
-    """
+    """Waits until a condition holds, which is asked some hundred times a second."""
     end = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < end, f"it did not happen within {within_s:g} s"

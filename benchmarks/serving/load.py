@@ -160,17 +160,8 @@ def _rollup_kb(pid: int, kind: str) -> int:
 
 def our_service(index_root: Path, *flags: str) -> ServerSpec:
     """`glow serve` over an index, without access log and search page."""
-    command = [
-        sys.executable,
-        "-m",
-        "glow",
-        "serve",
-        "--index-root",
-        str(index_root.resolve()),
-        "--port",
-        "{port}",
-    ]
-    quiet = ["--no-page", "--log-level", "warning"]
+    command = [sys.executable, "-m", "glow", "serve", "--index-root", str(index_root.resolve())]
+    quiet = ["--port", "{port}", "--no-page", "--log-level", "warning"]
     return ServerSpec("GLOW", [*command, *quiet, *flags], Request("/readyz"))
 
 

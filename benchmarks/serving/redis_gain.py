@@ -12,7 +12,8 @@ import statistics
 import subprocess
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,45 +36,30 @@ from benchmarks.serving.load import (
 START_TIMEOUT_S = 20.0
 
 
-class RedisServer:
-    """A redis-server on a free port that saves nothing to disk."""
-
-    def __init__(self, folder: Path, cores: str) -> None:
-        self._folder = folder
-        self._cores = cores
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
-
-    @property
-    def url(self) -> str:
-        """Its address for `--redis-url`."""
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    def start(self) -> None:
-        """Starts it empty, and waits until it responds."""
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        self._process = subprocess.Popen(
-            ["taskset", "-c", self._cores, "redis-server", *options, "--dir", str(self._folder)],
-            stdout=subprocess.DEVNULL,
-        )
+@contextmanager
+def redis_server(folder: Path, cores: str) -> Iterator[str]:
+    """Runs an empty redis-server on a free port that saves nothing to disk; yields its address for `--redis-url`."""
+    port = free_port()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    command = ["taskset", "-c", cores, "redis-server", *options, "--dir", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                self._client().ping()
-                return
-            except RedisError as error:
-                if time.monotonic() > deadline:
-                    raise RuntimeError("redis-server did not start; is it installed?") from error
-                time.sleep(0.05)
+        while not _answers(port):
+            if time.monotonic() > deadline:
+                raise RuntimeError("redis-server did not start; is it installed?")
+            time.sleep(0.05)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.kill()
+        process.wait()
 
-    def close(self) -> None:
-        """Ends it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
 
-    def _client(self) -> Redis:
-        return Redis(port=self.port, socket_timeout=5)
+def _answers(port: int) -> bool:
+    try:
+        return bool(Redis(port=port, socket_timeout=5).ping())
+    except RedisError:
+        return False
 
 
 CLIENTS = 8
@@ -98,9 +84,8 @@ def main(
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         requests = write_requests(folder / "requests.txt", map(search_request, zipf(query_texts(data))))
-        with closing(RedisServer(folder, cores)) as redis:
-            redis.start()
-            forms = {"without Redis": (), "with a filled Redis": ("--redis-url", redis.url)}
+        with redis_server(folder, cores) as url:
+            forms = {"without Redis": (), "with a filled Redis": ("--redis-url", url)}
             _measure(index_root, forms["with a filled Redis"], requests, folder, 3 * seconds, cores)
             rows: list[dict[str, Any]] = []
             for number in range(rounds):

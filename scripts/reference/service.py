@@ -47,7 +47,7 @@ def http_page() -> str:
             (
                 code(p["name"]),
                 p["schema"]["type"],
-                "required" if p.get("required") else "",
+                "required" * p.get("required", False),
                 "",
                 p["description"],
             )

@@ -44,20 +44,20 @@ def test_a_tower_gives_the_vectors_that_the_cpu_gives(kind: torch.dtype | None, 
     assert float(functional.cosine_similarity(found, expected, dim=-1).min()) > least
 
 
+def write(path: Path, rows: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     folder = tmp_path / "toy"
     (folder / "qrels").mkdir(parents=True)
     chance = Random(0)  # noqa: S311 - no secret
     texts = [" ".join(chance.sample(WORDS, 9)) for _ in range(48)]
-    rows = [
-        {"_id": f"d{n}", "url": "", "title": text.split()[0], "text": text} for n, text in enumerate(texts)
-    ]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    rows = [{"_id": f"d{n}", "title": text.split()[0], "text": text} for n, text in enumerate(texts)]
+    write(folder / "corpus.jsonl", rows)
     queries = [{"_id": f"q{n}", "text": " ".join(text.split()[2:6])} for n, text in enumerate(texts)]
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in queries), encoding="utf-8"
-    )
+    write(folder / "queries.jsonl", queries)
     judged = "".join(f"q{n}\td{n}\t1\n" for n in range(48))
     (folder / "qrels" / "train.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", encoding="utf-8")
     return folder

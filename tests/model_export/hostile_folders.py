@@ -27,8 +27,6 @@ from glow.encoders import EncoderFile, encoder_shapes
 from glow_model_export.imported import import_command
 from tests.attacks.harness import peak_mb
 
-__all__ = ["FILES", "HOSTILE", "import_folder", "make_folder"]
-
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PIECES = (*SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), *".?,;'")
@@ -111,16 +109,19 @@ def _modules(path: str) -> Callable[[Path], object]:
     return _text("modules.json", json.dumps(modules))
 
 
+def _weights(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda folder: (folder / WEIGHTS).write_bytes(change((folder / WEIGHTS).read_bytes()))
+
+
 def _header(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-    def changed(folder: Path) -> None:
-        data = (folder / WEIGHTS).read_bytes()
+    def changed(data: bytes) -> bytes:
         size = struct.unpack("<Q", data[:8])[0]
         header = json.loads(data[8 : 8 + size])
         change(header)
         text = json.dumps(header).encode()
-        (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
+        return struct.pack("<Q", len(text)) + text + data[8 + size :]
 
-    return changed
+    return _weights(changed)
 
 
 def _tokenizer(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
@@ -136,17 +137,6 @@ def _sparse(name: str, size_bytes: int) -> Callable[[Path], object]:
     return lambda folder: os.truncate(folder / name, size_bytes)
 
 
-def _long(name: str, start: str, each: str, count: int, end: str) -> Callable[[Path], object]:
-    def changed(folder: Path) -> None:
-        with (folder / name).open("w") as file:
-            file.write(start)
-            for _ in range(count // 10_000):
-                file.write(each * 10_000)
-            file.write(end)
-
-    return changed
-
-
 def _instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
     def changed(folder: Path) -> None:
         (folder / name).unlink()
@@ -155,17 +145,7 @@ def _instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], obje
     return changed
 
 
-def _weight(value: float) -> Callable[[Path], object]:
-    """The last number of the file."""
-
-    def changed(folder: Path) -> None:
-        data = (folder / WEIGHTS).read_bytes()
-        (folder / WEIGHTS).write_bytes(data[:-4] + struct.pack("<f", value))
-
-    return changed
-
-
-WORDS, KEY = "embeddings.word_embeddings.weight", "encoder.layer.0.attention.self.key.weight"
+KEY = "encoder.layer.0.attention.self.key.weight"
 DEEP = "[" * 100_000 + "]" * 100_000
 PROMPTS, LENGTHS, TOKENS = (
     "config_sentence_transformers.json",
@@ -186,36 +166,25 @@ AROUND = {
     "special_tokens": {"X": {"id": "X", "ids": [1] * 1_000, "tokens": ["X"] * 1_000}},
 }
 HOSTILE: dict[str, Callable[[Path], object]] = {
-    # These ended in a traceback, or in the allocator's error.
     "modules an object": _text("modules.json", '{"a": 1}'),
-    "modules numbers": _text("modules.json", "[1, 2]"),
-    "config a list": _text("config.json", "[]"),
     "config 100,000 deep": _text("config.json", DEEP),
     "positions a word": _config(max_position_embeddings="abc"),
-    "positions below 0": _config(max_position_embeddings=-1),
     "no heads": _config(num_attention_heads=0),
     "prompts no text": _text(PROMPTS, '{"prompts": {"query": 5}}'),
     "prompt of 5 MB": _text(PROMPTS, json.dumps({"prompts": {"query": "bees " * 1_000_000}})),
     "length a word": _text(TOKENS, '{"model_max_length": "x"}'),
     "hidden size 1e9": _config(hidden_size=1_000_000_000),
-    "vocabulary 1e10": _config(vocab_size=10_000_000_000),
     "1e6 layers": _config(num_hidden_layers=1_000_000),
     "piece of number 2^31": _tokenizer(lambda spec: spec["model"]["vocab"].update({"bee": 2**31})),
-    # And more of the kind.
     "shapes of 2^20": _config(hidden_size=1 << 20, intermediate_size=1 << 20, vocab_size=1 << 24),
     "128 layers": _config(num_hidden_layers=128),
     "heads that do not divide": _config(num_attention_heads=3),
-    "size no number": _config(hidden_size=None),
-    "size a fraction": _config(hidden_size=8.5),
     "epsilon NaN": _text("config.json", json.dumps(CONFIG).replace("1e-12", "NaN")),
-    "epsilon 0": _config(layer_norm_eps=0),
     "padding beyond positions": _config(model_type="roberta", pad_token_id=2**20),
     "positions beyond the table": _config(max_position_embeddings=41),
     "distances that are not there": _config(model_type="mpnet"),
     "three buckets": _config(model_type="mpnet", relative_attention_num_buckets=3),
-    "2^30 buckets": _config(model_type="mpnet", relative_attention_num_buckets=1 << 30),
     "one position": _config(max_position_embeddings=1),
-    "no size": _text("config.json", "{}"),
     "nothing": _text("config.json", ""),
     "config no UTF-8": lambda folder: (folder / "config.json").write_bytes(b'{"a": "\xff\xfe"}'),
     "config of 2 GB": _sparse("config.json", 1 << 31),
@@ -227,45 +196,25 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
         "1_Pooling/config.json", json.dumps({"pooling_mode_" + "x" * 10**6: True})
     ),
     "path above": _modules("../../../../../../etc"),
-    "path absolute": _modules("/etc"),
     "path with a zero": _modules("1_Pooling\0"),
     "path of 100,000": _modules("1_Pooling/" * 10_000),
     "path a link out": lambda folder: ((folder / "out").symlink_to("/etc"), _modules("out")(folder)),
     "path a loop": lambda folder: ((folder / "out").symlink_to("out"), _modules("out/x")(folder)),
-    "pooling a list": _text("1_Pooling/config.json", "[]"),
-    "length below 0": _text(LENGTHS, '{"max_seq_length": -5}'),
     "length 1": _text(LENGTHS, '{"max_seq_length": 1}'),
-    "tokenizer settings deep": _text(TOKENS, DEEP),
     "prompt longer than a query": _text(PROMPTS, json.dumps({"prompts": {"query": "a " * 40}})),
-    "header of 2^62": lambda folder: (folder / WEIGHTS).write_bytes(struct.pack("<Q", 1 << 62) + b"{}"),
-    "header of 1 GB": lambda folder: (folder / WEIGHTS).write_bytes(struct.pack("<Q", 1 << 30) + b"{}"),
-    "weights empty": lambda folder: (folder / WEIGHTS).write_bytes(b""),
+    "header of 2^62": _weights(lambda _: struct.pack("<Q", 1 << 62) + b"{}"),
+    "weights empty": _weights(lambda _: b""),
     "weights a queue": _instead(WEIGHTS, os.mkfifo),
     "weights missing": lambda folder: (folder / WEIGHTS).unlink(),
     "offsets past the end": _header(lambda header: header[KEY].update(data_offsets=[0, 2**40])),
-    "offsets overlap": _header(lambda header: header[KEY].update(data_offsets=header[WORDS]["data_offsets"])),
-    "offsets below 0": _header(lambda header: header[KEY].update(data_offsets=[-8, 8])),
     "shape of 2^63": _header(lambda header: header[KEY].update(shape=[2**63, 2])),
     "type of integers": _header(lambda header: header[KEY].update(dtype="I32")),
-    "type unknown": _header(lambda header: header[KEY].update(dtype="Q7")),
     "another shape": _header(lambda header: header[KEY].update(shape=[4, 16])),
     "a tensor gone": _header(lambda header: header.update(other=header.pop(KEY))),
-    "header deep": lambda folder: (folder / WEIGHTS).write_bytes(
-        struct.pack("<Q", len(DEEP)) + DEEP.encode()
-    ),
-    "weights NaN": _weight(float("nan")),
-    "weights infinite": _weight(float("inf")),
-    "tokenizer a list": _text("tokenizer.json", "[]"),
+    "header deep": _weights(lambda _: struct.pack("<Q", len(DEEP)) + DEEP.encode()),
+    "weights NaN": _weights(lambda data: data[:-4] + struct.pack("<f", float("nan"))),
     "tokenizer deep": _text("tokenizer.json", DEEP),
     "tokenizer of 2 GB": _sparse("tokenizer.json", 1 << 31),
-    "tokenizer of 60 MB": _long("tokenizer.json", "[", "[],", 20_000_000, "[]]"),
-    "tokenizer of 5 million pieces": _long(
-        "tokenizer.json",
-        '{"model": {"type": "Unigram", "unk_id": 0, "vocab": [',
-        '["a",0],',
-        5_000_000,
-        '["b",0]]}}',
-    ),
     "tokenizer that panics on a text": _tokenizer(
         lambda spec: spec.update(pre_tokenizer={"type": "FixedLength", "length": 0})
     ),

@@ -63,11 +63,8 @@ def test_documents_keep_the_encoder_and_queries_learn_it_with_one_layer(
     shape = json.loads((tmp_path / "fast" / "towers.json").read_bytes())
     assert (shape["layers"], shape["document_layers"]) == (1, 2)
     assert report["layers"] == [1] and report["training"]["texts"] > 120 > report["training"]["held_out"] > 0
-    assert (
-        set(report["retrieval"]["fast"])
-        == {"RR@10", "nDCG@10", "ms_a_query"}
-        == set(report["retrieval"]["whole"])
-    )
+    for measured in ("fast", "whole"):
+        assert set(report["retrieval"][measured]) == {"RR@10", "nDCG@10", "ms_a_query"}
     assert not (tmp_path / "fast.distilling").exists()
     rows = json.loads((tmp_path / "fast" / "report.json").read_bytes())["training"]["distilled"]
     assert rows["final_loss"] < 10.0  # ten times a mean distance, which starts near 1
@@ -78,10 +75,8 @@ def test_a_fast_query_tower_keeps_relative_positions(corpus: Path, tmp_path: Pat
     more = ("--layers", "0,1", "--query-tokens", "16")
     done = call("--hours", "0.00001", encoder, "--input", corpus, "--out", tmp_path / "fast", *more)
     assert done.exit_code == 0, done.output
-    fast, whole = (
-        read_towers(Model.open(tmp_path / "fast")),
-        read_towers(imported(encoder, tmp_path / "whole")),
-    )
+    fast = read_towers(Model.open(tmp_path / "fast"))
+    whole = read_towers(imported(encoder, tmp_path / "whole"))
     kept, every = fast.document.distances, whole.document.distances
     assert kept is not None and every is not None and fast.query.distances is not None
     assert torch.equal(kept.weight, every.weight) and kept.weight.shape == (127, 4)
@@ -119,7 +114,6 @@ def test_a_stopped_call_makes_no_vector_again(
     ("options", "said"),
     [
         (("--layers", "0,2"), "--layers must ascend from 0 to 1"),
-        (("--layers", "1,0"), "--layers must ascend from 0 to 1"),
         (("--layers", "first"), "a list of numbers such as 0,4,5"),
         (("--input", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
     ],
@@ -130,12 +124,6 @@ def test_what_cannot_be_is_told_in_one_line(
     done = call(encoder, "--input", corpus, "--out", tmp_path / "fast", *options)
     assert done.exit_code == 2 and said in " ".join(done.output.split())
     assert not (tmp_path / "fast").exists()
-
-
-def test_a_folder_that_lacks_its_weights_is_named(corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    done = call(tmp_path / "empty", "--input", corpus, "--out", tmp_path / "fast")
-    assert done.exit_code == 2 and "config.json" in done.output
 
 
 def test_a_model_is_made_again_of_its_query_tower_and_the_encoder(

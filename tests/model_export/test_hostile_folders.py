@@ -3,8 +3,6 @@
 import json
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,12 @@ import pytest
 from glow.errors import FormatError
 from glow.runtime import Model
 from glow.text import TokenizerPieces
-from tests.model_export.hostile_folders import ENDLESS, HOSTILE, import_folder, make_folder
-from tests.model_export.mutations import mutate
+from tests.model_export.hostile_folders import ENDLESS, FILES, HOSTILE, import_folder, make_folder
+from tests.program import python
 
-ROOT = Path(__file__).parents[2]
 TAKEN = "exists already; choose another name"
 """What the command says of a folder that it read whole, where there is a model of that name; no graph was made by then."""
-MUTATIONS = 160
+MUTATIONS = 60
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +28,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Every hostile folder given to the command, by a process of its own: its memory is theirs."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.model_export.hostile_folders",
-        str(tmp_path_factory.mktemp("hostile")),
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    scratch = tmp_path_factory.mktemp("hostile")
+    done = python("-m", "tests.model_export.hostile_folders", scratch, timeout=300)
     assert done.returncode == 0, done.stderr
     return {each["name"]: each for each in map(json.loads, done.stdout.splitlines())}
 
@@ -73,6 +65,56 @@ def test_a_tokenizer_that_panics_on_some_text_is_a_named_error(good: Path, tmp_p
         pieces.words("x" * 40)
 
 
+ODD = (
+    *(None, True, -1, 0, 1, 2, 7, 2**31, 2**63, 10**30, 1e308),
+    *("", "x", "../..", "a" * 5_000, [], {}, [[]], {"a": 1}),
+)
+
+
+def mutate(folder: Path, chance: random.Random) -> list[str]:
+    """Changes one file, or two, of a good folder; says how."""
+    return [mutate_file(folder / name, chance) for name in chance.sample(FILES, chance.choice((1, 1, 2)))]
+
+
+def mutate_file(path: Path, chance: random.Random) -> str:
+    """Bytes flipped, the end cut off, a value exchanged, a key twice, a file gone or of other content."""
+    how = chance.choice(("flip", "flip", "cut", "value", "value", "value", "twice", "delete", "swap"))
+    data = bytearray(path.read_bytes())
+    if how in ("value", "twice") and path.suffix == ".json":
+        value = json.loads(data)
+        exchange(value, chance)
+        text = json.dumps(value)
+        if how == "twice" and text.startswith("{") and len(text) > 2:
+            text = json.dumps(json.loads(data))[:-1] + "," + text[1:]
+        path.write_text(text)
+    elif how == "delete":
+        path.unlink()
+    elif how == "swap":
+        path.write_bytes(json.dumps(chance.choice(ODD)).encode())
+    elif how == "cut":
+        path.write_bytes(data[: chance.randrange(len(data))])
+    else:
+        for _ in range(chance.choice((1, 1, 3, 20))):
+            # Half of them where weights have their header: the rest of that file is numbers.
+            data[chance.randrange(chance.choice((len(data), min(len(data), 2_000))))] ^= (
+                1 << chance.randrange(8)
+            )
+        path.write_bytes(data)
+    return f"{how} {path.name}"
+
+
+def exchange(value: Any, chance: random.Random) -> None:
+    """Puts something odd in the place of a value somewhere in JSON."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        key = chance.choice(keys)
+        if isinstance(value[key], dict | list) and value[key] and chance.random() < 0.8:
+            value = value[key]
+            continue
+        value[key] = chance.choice(ODD)
+        return
+
+
 def refused_or_whole(good: Path, scratch: Path, seed: int) -> bool:
     """Gives a mutation to the command; whether it could be imported."""
     folder = shutil.copytree(good, scratch / str(seed))
@@ -97,19 +139,9 @@ def encodes(model: Path) -> None:
 def test_a_mutated_folder_is_read_or_refused_in_one_line(good: Path, tmp_path: Path) -> None:
     whole = [seed for seed in range(MUTATIONS) if refused_or_whole(good, tmp_path, seed)]
     assert 0.1 < len(whole) / MUTATIONS < 0.5  # else the mutations try nothing
-
-
-@pytest.mark.slow
-def test_a_mutated_folder_that_can_be_read_is_a_model(good: Path, tmp_path: Path) -> None:
-    tried = 0
-    for seed in range(MUTATIONS, 5_000):
-        if not refused_or_whole(good, tmp_path, seed) or seed > 500:
-            continue
-        done = import_folder(tmp_path / str(seed), tmp_path / "model")
-        if "vectors hold NaN or infinity" in done.output:
-            continue
-        assert done.exit_code == 0, f"seed {seed}: {done.output} {done.exception!r}"
-        encodes(tmp_path / "model")
-        shutil.rmtree(tmp_path / "model")
-        tried += 1
-    assert tried > 30
+    for seed in whole[:3]:
+        done = import_folder(tmp_path / str(seed), tmp_path / f"model-{seed}")
+        if done.exit_code == 0:
+            encodes(tmp_path / f"model-{seed}")
+        else:
+            assert "vectors hold NaN or infinity" in done.output, f"seed {seed}: {done.exception!r}"

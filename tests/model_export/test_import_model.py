@@ -1,13 +1,11 @@
 """Encoders that others trained, imported: their vectors are those of the libraries that they were made with."""
 
 import json
-import subprocess
-import sys
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 import torch
@@ -17,8 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from typer.testing import CliRunner
 
+from glow.artifact import IndexRoot
 from glow.errors import ArtifactError, MismatchError
-from glow.index import Index
 from glow.index.stored_fields import STORED_FIELDS
 from glow.nn import minilm_folder
 from glow.records import Document
@@ -28,14 +26,15 @@ from glow.text import TermTable, TokenizerPieces, WordPieces
 from glow.training import initial_towers, read_towers
 from glow.training.towers import TrainConfig
 from glow_model_export.imported import Foreign, ImportModelOptions, _schema, import_command
-from tests.attacks.harness import serving
-from tests.made_index import documents, made, write
+from glow_service.app import create_app
+from glow_service.settings import Settings
+from tests.made_index import documents, made, opened, write
+from tests.service.conftest import _serve_in_thread
 
 transformers: Any = pytest.importorskip("transformers")
 sentence_transformers: Any = pytest.importorskip("sentence_transformers")
 parts: Any = pytest.importorskip("sentence_transformers.models")
 
-GLOW = [sys.executable, "-m", "glow"]
 TEXTS = (
     "how do bees find their way home",
     "Extract an archive, `tar -xf`!",
@@ -74,20 +73,14 @@ def is_close(found: np.ndarray, expected: np.ndarray) -> bool:
 
 def trained_tokenizer(kind: str) -> Tokenizer:
     """A tokenizer of a few hundred tokens."""
-    lines = [
-        *TEXTS,
-        "Bees find home by the sun and dance.",
-        "the quick brown fox jumps over the lazy dog",
-        "0123456789",
-    ] * 20
+    more = "Bees find home by the sun and dance.", "the quick brown fox jumps over the lazy dog", "0123456789"
+    lines = [*TEXTS, *more] * 20
     if kind == "bpe":
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-        trainer = trainers.BpeTrainer(
-            vocab_size=600, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
-        )
+        specials, letters = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=specials, initial_alphabet=letters)
         tokenizer.train_from_iterator(lines, trainer)
         tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
         return tokenizer
@@ -102,38 +95,24 @@ def trained_tokenizer(kind: str) -> Tokenizer:
 
 def save(folder: Path, kind: str, tokenizer: Tokenizer, modules: str) -> Path:
     """A folder of random weights as sentence-transformers saves it."""
-    marks = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
-    names = marks if kind in ("bpe", "mpnet") else ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
-    cls, sep, pad, unk, mask = names
+    marks = {"cls": "<s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
+    if kind not in ("bpe", "mpnet"):
+        marks = {name: f"[{name.upper()}]" for name in marks}
     fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        cls_token=cls,
-        sep_token=sep,
-        pad_token=pad,
-        unk_token=unk,
-        mask_token=mask,
+        tokenizer_object=tokenizer, **{f"{name}_token": mark for name, mark in marks.items()}
     )
-    size = tokenizer.get_vocab_size()
+    common = {"vocab_size": tokenizer.get_vocab_size(), "pad_token_id": tokenizer.token_to_id(marks["pad"])}
     transformers.set_seed(1)
     if kind == "distilbert":
-        config = transformers.DistilBertConfig(
-            vocab_size=size,
-            dim=32,
-            n_heads=4,
-            hidden_dim=64,
-            n_layers=2,
-            max_position_embeddings=96,
-            pad_token_id=0,
-        )
-        model = transformers.DistilBertModel(config)
+        shape = {"dim": 32, "n_heads": 4, "hidden_dim": 64, "n_layers": 2, "max_position_embeddings": 96}
+        model = transformers.DistilBertModel(transformers.DistilBertConfig(**common, **shape))
     else:
         shape = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "num_hidden_layers": 2}
         make, config_of, rows = {
             "bpe": (transformers.RobertaModel, transformers.RobertaConfig, 98),
             "mpnet": (transformers.MPNetModel, transformers.MPNetConfig, 98),
         }.get(kind, (transformers.BertModel, transformers.BertConfig, 96))
-        pad_id = tokenizer.token_to_id(pad)
-        model = make(config_of(vocab_size=size, max_position_embeddings=rows, pad_token_id=pad_id, **shape))
+        model = make(config_of(max_position_embeddings=rows, **common, **shape))
     with torch.no_grad():
         for parameter in model.parameters():  # no two alike, as after training
             parameter.add_(torch.randn_like(parameter) * 0.05)
@@ -176,7 +155,6 @@ def test_minilm_is_what_sentence_transformers_says(minilm: Model) -> None:
         ("bert", "uncased", "cls", WordPieces),
         ("bert", "cased", "mean", TokenizerPieces),
         ("distilbert", "uncased", "mean", WordPieces),
-        ("bpe", "bpe", "mean", TokenizerPieces),
         ("bpe", "bpe", "cls", TokenizerPieces),
         ("mpnet", "bpe", "mean", TokenizerPieces),
     ],
@@ -187,8 +165,9 @@ def test_other_layouts_are_what_sentence_transformers_says(
     folder = save(tmp_path, kind, trained_tokenizer(tokenizer), pooling)
     model = imported(folder, tmp_path / "model")
     assert type(model.preprocessor.pieces) is spells
-    assert is_close(vectors(model, TEXTS), reference(folder, TEXTS))
-    assert is_close(vectors(model, TEXTS, "query"), reference(folder, TEXTS))
+    expected = reference(folder, TEXTS)
+    assert is_close(vectors(model, TEXTS), expected)
+    assert is_close(vectors(model, TEXTS, "query"), expected)
     # Words are GLOW's own, whatever spells them.
     assert model.preprocessor.query("WHY Café?").words == ("why", "cafe", "?")
 
@@ -237,52 +216,49 @@ def test_marks_of_the_tokenizer_in_a_text_are_text(bpe: Model) -> None:
     assert not {pieces.sep_id, pieces.pad_id, pieces.cls_id} & set(ids)
 
 
-def test_an_index_works_with_it(bpe: Model, tmp_path: Path) -> None:
-    source = write(tmp_path / "d.jsonl", documents(30))
-    root = made(bpe.folder, source, tmp_path / "index", index="flat", passages=True)
-    index = Index.open(root.folder(root.current()))
+@pytest.fixture(scope="module")
+def index_root(bpe: Model, tmp_path_factory: pytest.TempPathFactory) -> IndexRoot:
+    """Thirty documents with passages, in its towers' space."""
+    folder = tmp_path_factory.mktemp("indexed")
+    source = write(folder / "d.jsonl", documents(30))
+    return made(bpe.folder, source, folder / "index", index="flat", passages=True)
+
+
+def test_an_index_works_with_it(bpe: Model, index_root: IndexRoot) -> None:
+    index = opened(index_root)
     assert index[STORED_FIELDS].count == 30
-    assert (root.folder(root.current()) / "model" / "tokenizer.json").is_file()
+    assert (index_root.folder(index_root.current()) / "model" / "tokenizer.json").is_file()
     assert index.explainer is not None
+    settings = Settings(index_root=index_root.path, document_model=str(bpe.folder))
+    with _serve_in_thread(create_app(settings, on_failure=lambda: None)) as client:
+        body = {"query": "Bees FIND home", "explain": True, "highlight": True, "retriever": "hybrid"}
+        found = client.post("/search", json=body).json()
+        assert [term["word"] for term in found["query"]["terms"]] == ["bees", "find", "home"]
+        assert found["hits"][0]["explanation"] and found["hits"][0]["passage"]
+        for kind in ("query", "document"):
+            asked = {"input": ["Bees find home", "a"], "input_type": kind}
+            assert len(client.post("/v1/embeddings", json=asked).json()["data"]) == 2
 
 
-def test_what_is_served_with_it(bpe: Model, tmp_path: Path) -> None:
-    lines = documents(30)
-    source = write(tmp_path / "d.jsonl", lines)
-    root = made(bpe.folder, source, tmp_path / "index", index="flat", passages=True)
-    judged = tmp_path / "judged"
+def test_a_gate_measures_it(bpe: Model, index_root: IndexRoot, tmp_path: Path) -> None:
+    lines, judged = documents(12), tmp_path / "judged"
     (judged / "qrels").mkdir(parents=True)
-    queries = [
-        json.dumps({"_id": f"q{place}", "text": line["title"]}) + "\n"
-        for place, line in enumerate(lines[:12])
-    ]
-    (judged / "queries.jsonl").write_text("".join(queries))
-    rows = [f"q{place}\t{line['_id']}\t1\n" for place, line in enumerate(lines[:12])]
+    queries = [{"_id": f"q{place}", "text": line["title"]} for place, line in enumerate(lines)]
+    write(judged / "queries.jsonl", queries)
+    rows = [f"q{place}\t{line['_id']}\t1\n" for place, line in enumerate(lines)]
     (judged / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
-    with serving(root.path, "--workers", "1", "--document-model", str(bpe.folder)) as running:
-        with httpx.Client(base_url=running.url, timeout=60) as client:
-            body = {"query": "Bees FIND home", "explain": True, "highlight": True, "retriever": "hybrid"}
-            found = client.post("/search", json=body).json()
-            assert [term["word"] for term in found["query"]["terms"]] == ["bees", "find", "home"]
-            assert found["hits"][0]["explanation"] and found["hits"][0]["passage"]
-            for kind in ("query", "document"):
-                asked = {"input": ["Bees find home", "a"], "input_type": kind}
-                assert len(client.post("/v1/embeddings", json=asked).json()["data"]) == 2
-    again = [
-        *GLOW, "build", "--input", str(source), "--index-root", str(root.path), "--model", str(bpe.folder),
-        "--passages", "--gate", str(judged),
-    ]  # fmt: skip
-    done = subprocess.run(again, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    root = shutil.copytree(index_root.path, tmp_path / "index")
+    source = write(tmp_path / "d.jsonl", documents(30))
+    made(bpe.folder, source, root, passages=True, gate=str(judged))
+    assert len(IndexRoot(root).versions()) == 2
 
 
-def test_a_tokenizer_that_was_exchanged_is_refused(bpe: Model, tmp_path: Path) -> None:
-    source = write(tmp_path / "d.jsonl", documents(5))
-    root = made(bpe.folder, source, tmp_path / "index", index="flat")
+def test_a_tokenizer_that_was_exchanged_is_refused(index_root: IndexRoot, tmp_path: Path) -> None:
+    root = IndexRoot(shutil.copytree(index_root.path, tmp_path / "index"))
     path = root.folder(root.current()) / "model" / "tokenizer.json"
     path.write_bytes(path.read_bytes().replace(b"bees", b"been"))
     with pytest.raises(ArtifactError):
-        Index.open(root.folder(root.current()))
+        opened(root)
 
 
 def test_words_may_weigh_in_the_mean(tmp_path: Path) -> None:
@@ -294,21 +270,14 @@ def test_words_may_weigh_in_the_mean(tmp_path: Path) -> None:
     tokens = weighed.with_terms(terms).query("the bees dance")
     assert len(set(tokens.weights.round(4).tolist())) > 1
     assert set(plain.with_terms(terms).query("the bees dance").weights.tolist()) == {1.0}
-    done = run(
-        save(tmp_path / "cls", "bert", trained_tokenizer("uncased"), "cls"),
-        "--out",
-        tmp_path / "x",
-        "--word-weights",
-        "1",
-    )
-    assert done.exit_code == 2
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+    assert run(folder, "--out", tmp_path / "cls", "--word-weights", "1").exit_code == 2
 
 
 def test_prefixes_are_those_of_its_own_configuration(tmp_path: Path) -> None:
     folder = save(tmp_path, "bert", trained_tokenizer("uncased"), "mean")
-    path = folder / "config_sentence_transformers.json"
     prompts = {"query": "query: ", "document": "passage: "}
-    path.write_text(json.dumps({**json.loads(path.read_text()), "prompts": prompts}))
+    edit(folder / "config_sentence_transformers.json", prompts=prompts)
     model = imported(folder, tmp_path / "model")
     texts = TEXTS[:3]
     for tower, name in (("query", "query"), ("document", "document")):
@@ -321,15 +290,12 @@ def test_prefixes_are_those_of_its_own_configuration(tmp_path: Path) -> None:
     ("change", "said"),
     [
         (lambda folder: (folder / "config.json").unlink(), "holds no config.json"),
-        (lambda folder: _edit(folder / "config.json", model_type="electra"), "is not of BERT's kind"),
-        (
-            lambda folder: _edit(folder / "config.json", hidden_act="relu"),
-            "expected gelu and absolute positions",
-        ),
+        (lambda folder: edit(folder / "config.json", model_type="electra"), "is not of BERT's kind"),
+        (lambda folder: edit(folder / "config.json", hidden_act="relu"), "expected gelu and absolute"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "holds no tokenizer.json"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "cannot read"),
         (
-            lambda folder: _edit(folder / "1_Pooling" / "config.json", pooling_mode_max_tokens=True),
+            lambda folder: edit(folder / "1_Pooling" / "config.json", pooling_mode_max_tokens=True),
             "expected the [CLS] token or the mean",
         ),
     ],
@@ -343,7 +309,7 @@ def test_what_cannot_be_imported_is_told(change: Callable[[Path], object], said:
     assert not (tmp_path / "model").exists()
 
 
-def _edit(path: Path, **values: Any) -> None:
+def edit(path: Path, **values: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 

@@ -1,21 +1,27 @@
-"""Parity: what passes, that NaN never does, and that a precision is judged by the texts of the data that is given."""
+"""Parity and precision: what passes, that NaN never does, and integer products that are close to float and never saturate."""
 
 import json
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from glow.artifact import TensorNames
 from glow.collection import read_documents
 from glow.errors import ExportError
 from glow.runtime import Model
 from glow.text import WeightedTokens
 from glow.training import read_towers
 from glow_model_export import parity
-from glow_model_export.graph import torch_source
-from glow_model_export.package import check_quality
+from glow_model_export.package import Source, check_quality
 from glow_model_export.parity import check_parity
+from glow_model_export.quantize import MATRIX_LEVELS, quantize_columns, quantize_matrices, spread_norms
 
 UNIT: NDArray[np.float32] = np.eye(3, 4, dtype=np.float32)
 SIDES = ("torch", "float.onnx", "shipped.onnx")
@@ -87,9 +93,81 @@ def test_quality_is_judged_on_the_texts_that_are_given(
     data: Path, toy_model: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Model.open(toy_model)
-    source = torch_source(read_towers(model), model.preprocessor, {}, {})
+    config = read_towers(model).config
+    source = Source(config, model.preprocessor, {}, {}, lambda name: onnx.load(toy_model / name))
     documents = list(read_documents(toy_corpus, model.preprocessor.schema.names))[:10]
     monkeypatch.setattr(parity, "_made_up", lambda *_: pytest.fail("words were drawn at random"))
     quality = check_quality(source, "none", data, "dev", ["about bees"], documents)
     assert (quality["data"], quality["queries"]) == ("data", 10)
     assert set(quality["nDCG@10"]) == {"none"}
+
+
+RANDOM = np.random.default_rng(5)
+MATRIX = (RANDOM.normal(size=(64, 32)) * np.exp(RANDOM.normal(size=32))).astype(np.float32)
+
+
+def graph_of(node: NodeProto, columns: int, **weights: NDArray[np.float32]) -> ModelProto:
+    """A graph of one node, from x [batch, length, rows of the first weight] to y [batch, length, columns]."""
+    rows = len(next(iter(weights.values())))
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "length", width])
+        for name, width in (("x", rows), ("y", columns))
+    ]
+    initializers = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph([node], "one node", ends[:1], ends[1:], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def run(session: onnxruntime.InferenceSession, tokens: NDArray[np.float64]) -> NDArray[np.float32]:
+    return np.asarray(session.run(["y"], {"x": tokens.astype(np.float32)})[0])
+
+
+@pytest.fixture(scope="module")
+def product() -> onnxruntime.InferenceSession:
+    """x·W in integers, as a tower would hold it."""
+    name = "w" + TensorNames.TRANSPOSED
+    model = graph_of(helper.make_node("MatMul", ["x", name], ["y"], "layer"), 32, **{name: MATRIX})
+    return onnxruntime.InferenceSession(quantize_matrices(model, "int8").SerializeToString())
+
+
+@settings(max_examples=30)
+@given(scale=st.floats(1e-6, 1e6), seed=st.integers(0, 1_000))
+def test_a_product_is_as_close_as_its_codes_allow_whatever_the_scale(
+    product: onnxruntime.InferenceSession, scale: float, seed: int
+) -> None:
+    tokens = np.random.default_rng(seed).normal(size=(2, 3, 64)).astype(np.float32) * np.float32(scale)
+    expected = tokens @ MATRIX
+    error = np.linalg.norm(run(product, tokens) - expected, axis=-1)
+    assert (error <= 0.06 * np.linalg.norm(expected, axis=-1)).all()
+
+
+def test_a_token_of_zeros_gives_zeros_and_harms_no_other(product: onnxruntime.InferenceSession) -> None:
+    tokens = RANDOM.normal(size=(1, 3, 64)).astype(np.float32)
+    alone = run(product, tokens[:, 2:])
+    tokens[0, 1] = 0
+    found = run(product, tokens)
+    assert (found[0, 1] == 0).all()
+    np.testing.assert_array_equal(found[:, 2:], alone)
+
+
+def test_two_products_of_the_largest_codes_fit_in_sixteen_bits() -> None:
+    """VPMADDUBSW adds two products of u8 and s8 in a saturating int16."""
+    codes, scales = quantize_columns(MATRIX)
+    assert np.abs(codes).max() == MATRIX_LEVELS
+    assert 2 * 255 * MATRIX_LEVELS < 2**15
+    np.testing.assert_allclose(codes * scales, MATRIX, atol=float(scales.max()) / 2 + 1e-7)
+    codes, scales = quantize_columns(np.zeros((4, 2), np.float32))
+    assert (codes == 0).all() and (scales > 0).all()
+
+
+def test_norms_in_plain_steps_are_the_same_norms() -> None:
+    gain, bias = (RANDOM.normal(size=48).astype(np.float32) for _ in range(2))
+    names = ["layers.0.norm.weight", "layers.0.norm.bias"]
+    node = helper.make_node("LayerNormalization", ["x", *names], ["y"], "norm", epsilon=1e-5)
+    model = graph_of(node, 48, **dict(zip(names, (gain, bias), strict=True)))
+    tokens = RANDOM.normal(size=(2, 5, 48)) * 3 + 1
+    tokens[1, 3] = 2.5  # a constant token has no direction; epsilon keeps it finite
+    whole = model.SerializeToString()
+    spread = spread_norms(ModelProto.FromString(whole)).SerializeToString()
+    expected, found = (run(onnxruntime.InferenceSession(form), tokens) for form in (whole, spread))
+    np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -1,9 +1,9 @@
-"""Paired comparison: known answers where there is one, sanity where there is chance."""
+"""Paired comparison: known answers where there is one, sanity where there is chance; and its page in Markdown."""
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import product
-from math import atan, pi, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from glow.errors import InputError
 from glow.evaluation import Evaluation, compare, compare_all, comparison, holm, paired_t_test
+from glow.evaluation.report import comparison_markdown, mark, markdown_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,15 +38,6 @@ def test_a_clear_difference_is_found_and_has_its_sign() -> None:
     assert back.low == pytest.approx(-found.high, abs=1e-3)
 
 
-def test_pairing_matters() -> None:
-    """A small steady gain over very different queries is clear when paired, and lost when not."""
-    generator = np.random.default_rng(3)
-    a = generator.random(100)
-    b = a + 0.02
-    assert compare(a, b).p_value < 0.001
-    assert compare(a, generator.permutation(b)).p_value > 0.05
-
-
 def test_the_interval_is_that_of_the_normal_theory_for_many_queries() -> None:
     differences = np.random.default_rng(4).normal(0.01, 0.2, 2000)
     found = compare(np.zeros(2000), differences)
@@ -64,9 +56,9 @@ def test_the_p_value_is_that_of_all_sign_flips() -> None:
 
 def test_chance_differences_are_called_significant_as_often_as_the_level_says() -> None:
     generator = np.random.default_rng(5)
+    rounds = (generator.normal(0, 1, 40) for _ in range(300))
     p_values = [
-        compare(np.zeros(40), generator.normal(0, 1, 40), samples=500, seed=round_).p_value
-        for round_ in range(300)
+        compare(np.zeros(40), values, samples=500, seed=seed).p_value for seed, values in enumerate(rounds)
     ]
     assert 0.02 < np.mean(np.array(p_values) <= 0.05) < 0.09
 
@@ -80,24 +72,12 @@ def test_the_seed_fixes_the_figures_and_blocks_do_not_change_them(monkeypatch: p
     assert compare(a, b, samples=1000, seed=7) == found
 
 
-def test_every_query_may_be_drawn() -> None:
-    """Of two queries both, one or none is the one that differs: the interval reaches both ends."""
-    found = compare(np.zeros(2), np.array([0.0, 1.0]))
-    assert (found.low, found.difference, found.high) == (0.0, 0.5, 1.0)
-
-
-def test_a_single_query_is_no_evidence() -> None:
+def test_a_single_query_is_no_evidence_and_none_is_refused() -> None:
     found = compare(np.array([0.0]), np.array([1.0]))
     assert (found.low, found.high, found.p_value) == (1.0, 1.0, 1.0)
-
-
-@pytest.mark.parametrize(("a", "b"), [([], []), ([1.0], [1.0, 2.0])])
-def test_unpaired_values_are_refused(a: list[float], b: list[float]) -> None:
-    with pytest.raises(InputError, match="the same queries"):
-        compare(np.array(a), np.array(b))
-
-
-def test_no_sample_is_refused() -> None:
+    for a, b in (([], []), ([1.0], [1.0, 2.0])):
+        with pytest.raises(InputError, match="the same queries"):
+            compare(np.array(a), np.array(b))
     with pytest.raises(InputError, match="samples"):
         compare(np.zeros(2), np.zeros(2), samples=0)
 
@@ -112,23 +92,13 @@ def test_the_t_test_goes_with_the_randomisation_test() -> None:
     assert (found.p_holm, found.t_p_holm) == (found.p_value, found.t_p_value)  # one comparison alone
 
 
-@pytest.mark.parametrize("t", [1e-6, 0.1, 0.5, 1.0, 2.0, 7.5, 40.0, 1e4])
-def test_one_and_two_degrees_of_freedom_have_closed_forms(t: float) -> None:
-    one, two = np.array([t - 1, t + 1]), np.array([-1.0, 0.0, 1.0]) + t / sqrt(3)
-    assert paired_t_test(one) == pytest.approx(2 / pi * atan(1 / t), rel=1e-10)
-    assert paired_t_test(-two) == pytest.approx(2 / (sqrt(2 + t * t) * (sqrt(2 + t * t) + t)), rel=1e-10)
-
-
-def test_students_own_example() -> None:
+def test_students_own_example_and_what_admits_no_doubt() -> None:
     """Hours of sleep that ten patients gained by one drug over another (Student 1908, Biometrika 6)."""
     gained = np.array([1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4])
     assert paired_t_test(gained) == pytest.approx(0.00283289, rel=1e-5)  # t 4.0621, 9 degrees of freedom
-
-
-def test_what_is_no_evidence_and_what_admits_no_doubt() -> None:
-    assert paired_t_test(np.zeros(5)) == 1.0
-    assert paired_t_test(np.array([1.0])) == 1.0
-    assert paired_t_test(np.array([1.0, -1.0])) == 1.0
+    assert paired_t_test(-gained) == paired_t_test(gained)
+    for no_evidence in (np.zeros(5), np.array([1.0]), np.array([1.0, -1.0])):
+        assert paired_t_test(no_evidence) == 1.0
     assert paired_t_test(np.full(5, 0.5)) == 0.0
 
 
@@ -145,7 +115,6 @@ def test_holm_on_a_worked_example() -> None:
     """.005 x 4, .01 x 3, .03 x 2, and .04 x 1 which may not fall below its smaller neighbour's .06."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.9]) == [1.0, 1.0]
-    assert holm([0.5]) == [0.5]
     assert holm([]) == []
 
 
@@ -156,11 +125,6 @@ def test_holm_lies_between_no_correction_and_bonferroni_and_keeps_the_order(p_va
     assert all(p <= found <= min(p * len(p_values), 1.0) for p, found in pairs)
     ranked = [found for _, found in sorted(zip(p_values, corrected, strict=True))]
     assert ranked == sorted(ranked)
-
-
-def evaluation(*rows: list[float], queries: str = "abcd") -> Evaluation:
-    """Measures m0, m1, … with one row of values each."""
-    return Evaluation(tuple(queries), {f"m{i}": np.array(row) for i, row in enumerate(rows)})
 
 
 def test_several_systems_are_corrected_over_all_systems_and_measures() -> None:
@@ -177,17 +141,40 @@ def test_several_systems_are_corrected_over_all_systems_and_measures() -> None:
     alone = compare(baseline.values["P@5"], two.values["P@5"], 500, 3)
     assert found[1]["P@5"].p_value == alone.p_value  # the others change only the correction
     assert any(item.p_holm > item.p_value for item in every)
-
-
-def test_systems_of_other_queries_are_refused() -> None:
-    one = evaluation([0, 0, 0, 1])
     with pytest.raises(InputError, match="the same queries in all runs"):
-        compare_all(one, [evaluation([0, 0, 0, 1], queries="abcx")])
+        compare_all(baseline, [Evaluation(names[::-1], one.values)])
 
 
-def test_chance_alone_seldom_makes_a_find_among_many_comparisons() -> None:
-    """Uncorrected, about 40 % of the rounds would call one of ten null comparisons significant."""
-    generator = np.random.default_rng(11)
-    rounds = [[paired_t_test(generator.normal(0, 1, 30)) for _ in range(10)] for _ in range(400)]
-    assert np.mean([min(p_values) <= 0.05 for p_values in rounds]) > 0.3
-    assert np.mean([min(holm(p_values)) <= 0.05 for p_values in rounds]) < 0.08
+A, B = (Evaluation(("a", "b"), {"m": np.array(values)}) for values in ([0.0, 0.5], [0.5, 1.0]))
+ONE = compare_all(A, [B], samples=10)[0]["m"]
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "expected"),
+    [(0.1, 0.051, ""), (0.1, 0.05, "▲"), (-0.1, 0.011, "▼"), (0.1, 0.01, "▲▲"), (-0.1, 0.0, "▼▼")],
+)
+def test_marks_follow_the_corrected_value_of_the_test(difference: float, p: float, expected: str) -> None:
+    item = replace(ONE, difference=difference, p_value=0.0, t_p_value=0.0, p_holm=p, t_p_holm=1.0)
+    assert mark(item, "randomisation") == expected
+    assert mark(item, "t") == ""
+    assert mark(replace(item, p_holm=1.0, t_p_holm=p), "t") == expected
+
+
+def test_a_table_is_aligned_and_its_cells_cannot_break_it() -> None:
+    assert markdown_table(["a", "b"], [["x|y\nz", "1"]]) == "| a | b |\n| --- | ---: |\n| x\\|y z | 1 |\n"
+
+
+def test_systems_by_measures_then_each_difference_then_what_the_marks_mean() -> None:
+    better = replace(ONE, p_holm=0.02, p_value=0.00001)
+    lines = comparison_markdown(
+        "base", {"one": {"RR@10": better, "P@5": ONE}, "two": {"RR@10": ONE, "P@5": ONE}}, "t"
+    ).splitlines()
+    head = "| system | RR@10 | P@5 |", "| --- | ---: | ---: |", "| base (baseline) | 0.2500 | 0.2500 |"
+    assert tuple(lines[:3]) == head
+    assert lines[3] == "| one | 0.7500 ▲▲ | 0.7500 ▲▲ |"  # the t-test of two equal gains leaves no doubt
+    assert "| one | RR@10 | +0.5000 | +0.5000 to +0.5000 | < .0001 | 0.0200 | < .0001 | < .0001 |" in lines
+    assert sum(line.startswith(("| one |", "| two |")) for line in lines) == 6
+    assert "2 queries. ▲ better, ▼ worse than base: t-test" in lines[-1]
+    assert "over 4 comparisons;" in lines[-1]
+    page = comparison_markdown("base", {"one": {"RR@10": ONE}}, "randomisation")
+    assert "randomisation test, two-sided" in page and "over 1 comparison;" in page
