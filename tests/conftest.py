@@ -173,7 +173,7 @@ def rerank_index(
 
 
 def build_index(model: Path, corpus: Path, root: Path, **options: Any) -> None:
-    from glow_index_builder.building import build
+    from glow_index_builder.building.builder import build
     from glow_index_builder.options import BuildOptions
     from tests.made_index import stages
 
