@@ -10,15 +10,16 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from glow.errors import InputError, RecordError
 from glow.records import Document, Qrel, Query
 
+R = TypeVar("R")
 MAX_DOCUMENT_BYTES = 1_000_000
 """Longest JSON of a document, by default."""
 MAX_ID_BYTES = 512
@@ -162,57 +163,54 @@ def read_documents(path: Path, field_names: Sequence[str]) -> Iterator[Document]
 
     Documents without text are skipped: old datasets hold some (cranfield's 471 and 995).
     """
-    for number, line in _lines(path):
-        try:
-            document = parse_document(line, field_names)
-        except RecordError as error:
-            raise RecordError(f"{path.name} line {number}: {error}") from error
-        if has_text(document):
-            yield document
+    return filter(has_text, _records(path, lambda _, line: parse_document(line, field_names)))
 
 
 def read_queries(path: Path) -> Iterator[Query]:
     """Yields the queries of a `queries.jsonl`."""
-    for number, line in _lines(path):
-        try:
-            value = parse_object(line)
-            text = value.get("text")
-            if not isinstance(text, str):
-                raise RecordError(f"'text' must be a string, found {_json_type(text)}")
-            yield Query(_identifier(*PLAIN_KEYS.id_of(value, value)), _LONE_SURROGATE.sub("\ufffd", text))
-        except RecordError as error:
-            raise RecordError(f"{path.name} line {number}: {error}") from error
+
+    def parse(_: int, line: bytes) -> Query:
+        value = parse_object(line)
+        text = value.get("text")
+        if not isinstance(text, str):
+            raise RecordError(f"'text' must be a string, found {_json_type(text)}")
+        return Query(_identifier(*PLAIN_KEYS.id_of(value, value)), _LONE_SURROGATE.sub("\ufffd", text))
+
+    return _records(path, parse)
 
 
 def read_qrels(path: Path) -> Iterator[Qrel]:
     """Yields the relevance judgments of a `qrels/SPLIT.tsv`; its first line is a header."""
-    for number, line in _lines(path):
-        try:
-            row = line.decode().rstrip("\r\n").split("\t")
-            is_row = len(row) == 3 and _WHOLE_NUMBER.fullmatch(row[2]) is not None
-            if number > 1 and is_row:
-                yield Qrel(row[0], row[1], int(row[2]))
-            elif is_row:
-                raise RecordError(
-                    f"expected a header (query-id, corpus-id, score), found a relevance judgment: {row}"
-                )
-            elif number > 1:
-                raise RecordError(
-                    f"expected query-id, corpus-id and a whole-number score, found {f'{row!r:.200}'}"
-                )
-        except UnicodeDecodeError as error:
-            raise RecordError(f"{path.name} line {number}: not UTF-8") from error
-        except RecordError as error:
-            raise RecordError(f"{path.name} line {number}: {error}") from error
+
+    def parse(number: int, line: bytes) -> Qrel | None:
+        row = line.decode().rstrip("\r\n").split("\t")
+        is_row = len(row) == 3 and _WHOLE_NUMBER.fullmatch(row[2]) is not None
+        if number > 1 and not is_row:
+            raise RecordError(
+                f"expected query-id, corpus-id and a whole-number score, found {f'{row!r:.200}'}"
+            )
+        if number == 1 and is_row:
+            raise RecordError(
+                f"expected a header (query-id, corpus-id, score), found a relevance judgment: {row}"
+            )
+        return Qrel(row[0], row[1], int(row[2])) if is_row else None
+
+    return filter(None, _records(path, parse))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _records(path: Path, parse: Callable[[int, bytes], R]) -> Iterator[R]:
+    """What each line that is not blank holds; an error names the file and the line."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 content = bare_line(line, is_first=number == 1)
                 if content.strip():
-                    yield number, content
+                    try:
+                        yield parse(number, content)
+                    except UnicodeDecodeError as error:
+                        raise RecordError(f"{path.name} line {number}: not UTF-8") from error
+                    except RecordError as error:
+                        raise RecordError(f"{path.name} line {number}: {error}") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
 

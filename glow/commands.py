@@ -123,18 +123,15 @@ def _for_shell(row: OptionRow) -> tuple[Any, Any]:
     kind, default = row.annotation, row.default
     if isinstance(default, SecretStr):
         return str, default.get_secret_value()
-    if _is_union(kind) and all(get_origin(item) is Literal for item in get_args(kind)):
-        return Literal[tuple(value for item in get_args(kind) for value in get_args(item))], default
-    inner = [item for item in get_args(kind) if item is not type(None)] if _is_union(kind) else [kind]
+    kinds = get_args(kind) if get_origin(kind) in (typing.Union, UnionType) else (kind,)
+    if len(kinds) > 1 and all(get_origin(item) is Literal for item in kinds):
+        return Literal[tuple(value for item in kinds for value in get_args(item))], default
+    inner = [item for item in kinds if item is not type(None)]
     if len(inner) == 1 and (get_origin(inner[0]) or inner[0]) in (Mapping, tuple, list):
         item = str if get_origin(inner[0]) is Mapping else get_args(inner[0])[0]
         values = None if not default else list(default)
         return list[item] if row.is_required else list[item] | None, values  # type: ignore[valid-type]
     return kind, default
-
-
-def _is_union(kind: Any) -> bool:
-    return get_origin(kind) in (typing.Union, UnionType)
 
 
 def read_options(model: type[O], values: dict[str, Any]) -> O:
