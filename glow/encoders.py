@@ -126,7 +126,7 @@ class EncoderFile(EncoderKind):
     layer_norm_eps: float = Field(default=1e-12, gt=0.0, le=1.0, allow_inf_nan=False)
     pad_token_id: int | None = Field(
         default=None, ge=0, le=MAX_ROWS
-    )  # RoBERTa's and MPNet's positions start after it
+    )  # RoBERTa's and MPNet's positions follow it
     # Rows of MPNet's table of distances between tokens, half of them for each direction
     buckets: int = Field(
         default=32, validation_alias="relative_attention_num_buckets", ge=4, le=MAX_ROWS, multiple_of=4

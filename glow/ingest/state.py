@@ -58,9 +58,8 @@ class Outcome(StrictModel):
     state: Literal["applied", "failed"]  # `applied`, or `failed` if none of it was applied
     version: str  # that contains it; if nothing changed, the version that was live then
     before: str = ""  # before a deletion by filter: the version to which `glow rollback` returns
-    counts: dict[str, int] = Field(
-        default_factory=dict
-    )  # `new`, `replaced`, `deleted`, `unchanged`, `unknown`
+    # documents `new`, `replaced`, `deleted`, `unchanged`, `unknown` of its batch
+    counts: dict[str, int] = Field(default_factory=dict)
     reason: str = ""  # why it failed
 
 

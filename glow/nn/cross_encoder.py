@@ -28,9 +28,8 @@ class CrossConfig(LayerConfig):
     """Shape of a cross-encoder; dropout is also that of the input of the score."""
 
     layers: int = Field(default=6, ge=1)  # n
-    split: int = Field(
-        default=0, ge=0
-    )  # l, layers that read query and document apart; 0: a plain cross-encoder
+    # l, layers that read query and document apart; 0: a plain cross-encoder
+    split: int = Field(default=0, ge=0)
     compressed: int = Field(default=0, ge=0)  # e; 0 stores token embeddings uncompressed
     # p. If above 0, the score starts as late interaction after layer l, and the joined layers learn to add to it
     late: int = Field(default=0, ge=0)

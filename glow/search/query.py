@@ -34,9 +34,7 @@ class AnalyzedQuery:
     corrected: Mapping[str, str] = field(default_factory=dict)  # unknown word -> its correction
     others: Others = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
-    synonyms: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # words of the query -> their synonyms
+    synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by word of the query
     completed: tuple[str, ...] = ()  # what a prefix stands for, most frequent first
 
 

@@ -56,13 +56,9 @@ class WeightedTokens:
 
 
 class _Layout:
-    """Tokens of one sequence while it is being laid out."""
+    """Tokens of one sequence while it is being laid out; its prefix has no weight."""
 
-    def __init__(
-        self,
-        pieces: WordPieces,
-        prefix: Sequence[int],  # ids before every text of this kind, whose words have no weight
-    ) -> None:
+    def __init__(self, pieces: WordPieces, prefix: Sequence[int]) -> None:
         self.pieces = pieces
         self.ids = [pieces.cls_id, *prefix]
         self.field_ids = [0] * len(self.ids)

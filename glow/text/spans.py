@@ -199,15 +199,9 @@ class TermFilter:
 
 
 class TermSpans:
-    """The words of some terms in one value of a field, each as its term, in order; can be iterated repeatedly."""
+    """The words of some terms in a value of a field, or in plain text, each as its term, in order; can be iterated repeatedly."""
 
-    def __init__(
-        self,
-        words: WordSpans,
-        text: str,  # the value
-        spec: FieldSpec | None,  # of the field; None for plain text
-        among: TermFilter,
-    ) -> None:
+    def __init__(self, words: WordSpans, text: str, spec: FieldSpec | None, among: TermFilter) -> None:
         self.terms: set[str] = set()  # those that have a word in the text
         # Starts and ends of the parts of the text with such words, whose spans are computed at the first use
         self._stretches: list[tuple[int, int, Callable[[], list[Span]]]] = []

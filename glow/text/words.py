@@ -100,14 +100,10 @@ class WordPieces(BertWords):
     """Splits text into words, and words into WordPiece ids.
 
     The vocabulary has one subword token per line, whose id is its line number from 0. A `FormatError` says that it cannot be
-    read or lacks one of [PAD], [UNK], [CLS] and [SEP].
+    read or lacks one of [PAD], [UNK], [CLS] and [SEP]. `words` yields whole words, or with the unit `piece` each piece of them.
     """
 
-    def __init__(
-        self,
-        vocabulary: Path,
-        unit: Unit = "word",  # of `words`: a `word`, or each `piece` of it (GLOW's ablation `tw`)
-    ) -> None:
+    def __init__(self, vocabulary: Path, unit: Unit = "word") -> None:
         try:
             # Not splitlines(): a token may be one of the Unicode line separators.
             pieces = vocabulary.read_text(encoding="utf-8").removesuffix("\n").split("\n")
