@@ -124,9 +124,8 @@ class EncoderFile(EncoderKind):
     layers: int = Field(validation_alias=AliasChoices("num_hidden_layers", "n_layers"), ge=1, le=MAX_LAYERS)
     positions: int = Field(default=512, validation_alias="max_position_embeddings", ge=1, le=MAX_ROWS)
     layer_norm_eps: float = Field(default=1e-12, gt=0.0, le=1.0, allow_inf_nan=False)
-    pad_token_id: int | None = Field(
-        default=None, ge=0, le=MAX_ROWS
-    )  # RoBERTa's and MPNet's positions follow it
+    # RoBERTa's and MPNet's positions start after it
+    pad_token_id: int | None = Field(default=None, ge=0, le=MAX_ROWS)
     # Rows of MPNet's table of distances between tokens, half of them for each direction
     buckets: int = Field(
         default=32, validation_alias="relative_attention_num_buckets", ge=4, le=MAX_ROWS, multiple_of=4
